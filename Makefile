@@ -1,0 +1,106 @@
+# `make` alone lists the commands. The first of them that needs it sets everything up in .venv.
+
+PYTHON ?= $(or $(shell command -v python3.11 || command -v python3),python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+INSTALLED := $(VENV)/.hostcall-installed
+BUILT := $(VENV)/.hostcall-built
+NATIVE := $(shell find CMakeLists.txt cmake csrc)
+CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
+
+# Prints what pyproject.toml asks for. With the build requirements in .venv the extension modules
+# are built without isolation, and TensorFlow is downloaded once instead of for every build.
+define REQUIREMENTS
+import tomllib
+with open("pyproject.toml", "rb") as file:
+    table = tomllib.load(file)
+extras = table["project"]["optional-dependencies"]
+print(*table["build-system"]["requires"], *table["project"]["dependencies"], sep="\n")
+print(*extras["cpu"], *extras["test"], *extras["dev"], "cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
+endef
+export REQUIREMENTS
+
+# TensorFlow's notes about the machine, and a line on rounding that only the second one silences.
+QUIET := TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=0
+
+# Builds of the runtime, and of the XLA that its tests fake, with sanitizers. A sanitizer's library
+# has to be the first of the process, and needs g++'s C++ library beside it.
+preload = LD_PRELOAD="$$($(CXX) -print-file-name=$(1)) $$($(CXX) -print-file-name=libstdc++.so.6)"
+ASAN := HOSTCALL_BUILD=build/asan $(call preload,libasan.so) PYTHONMALLOC=malloc \
+  ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+  LSAN_OPTIONS=print_suppressions=0:suppressions=$(CURDIR)/tests/native/lsan.supp
+TSAN := HOSTCALL_BUILD=build/tsan $(call preload,libtsan.so) \
+  TSAN_OPTIONS=die_after_fork=0:halt_on_error=1
+PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
+FUZZ_SECONDS ?= 60
+
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint bench sanitize fuzz format clean
+
+help:  ## List these commands
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
+
+venv: $(BUILT)  ## Set up .venv with everything that is needed, and build
+
+demo: $(BUILT)  ## Run examples/quickstart.py
+	@$(QUIET) $(BIN)/python examples/quickstart.py
+
+test: $(BUILT)  ## Run all tests
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m pytest -q
+
+lint: $(INSTALLED)  ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict plugin/hostcall
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+
+bench: $(BUILT)  ## Run the benchmarks
+	@$(QUIET) $(BIN)/python benchmarks/run.py
+
+sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with sanitizers
+	@echo "AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer"
+	@$(ASAN) $(PYTEST) --noconftest tests/native
+	@echo "The same in a process with TensorFlow, where leaks are not looked for"
+	@$(ASAN) ASAN_OPTIONS=detect_leaks=0 $(PYTEST) -p tests.native.frames tests/test_runtime.py
+	@echo "ThreadSanitizer"
+	@$(TSAN) $(PYTEST) --noconftest tests/native
+
+fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (60)
+	@$(ASAN) $(BIN)/python -m tests.native.fuzz $(FUZZ_SECONDS)
+
+format: $(INSTALLED)  ## Put all sources into the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+clean:  ## Remove what was built, but keep the downloads in .venv
+	rm -rf build dist $(BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find plugin tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "hostcall needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is none of them." \
+	    "Install one, and if it is not on the PATH: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Installing what hostcall needs into $(VENV); the first time takes some minutes."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c "$$REQUIREMENTS" > $(VENV)/requirements.txt
+	@$(PIP) install -r $(VENV)/requirements.txt
+	@touch $@
+
+# An editable install: Python files are used where they are, so only C++ is built again.
+$(BUILT): $(INSTALLED) $(NATIVE)
+	@echo "Building the extension modules."
+	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+build/asan/built: SANITIZE := address,undefined
+build/tsan/built: SANITIZE := thread
+build/asan/built build/tsan/built: $(INSTALLED) $(NATIVE)
+	@echo "Building the runtime with -fsanitize=$(SANITIZE)."
+	@$(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	  -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_BUILD_TYPE=Debug -DHOSTCALL_SANITIZE=$(SANITIZE) \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python --log-level=WARNING
+	@$(BIN)/cmake --build $(@D) --target _runtime _frames -- --quiet
+	@touch $@

@@ -1,0 +1,41 @@
+# Finds the TensorFlow that the building Python imports. Sets TENSORFLOW_VERSION,
+# TENSORFLOW_CXX11_ABI_FLAG, XLA_FFI_API_MAJOR and XLA_FFI_API_MINOR, and makes two targets to
+# link with:
+#   xla_ffi      XLA's header-only FFI and nothing else of TensorFlow
+#   tensorflow   all of TensorFlow's headers, compile flags and libraries
+
+set(query [[
+from tensorflow import __version__, sysconfig
+print(__version__, sysconfig.CXX11_ABI_FLAG, sysconfig.get_include(), sysconfig.get_lib(), sep="\n")
+print(*(flag for flag in sysconfig.get_compile_flags() if flag.startswith("-D")), sep="\n")
+]])
+execute_process(
+  COMMAND "${CMAKE_COMMAND}" -E env TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0 "${Python_EXECUTABLE}" -c "${query}"
+  OUTPUT_STRIP_TRAILING_WHITESPACE
+  OUTPUT_VARIABLE answer
+  COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" ";" answer "${answer}")
+list(POP_FRONT answer TENSORFLOW_VERSION TENSORFLOW_CXX11_ABI_FLAG include_dir library_dir)
+set(definitions ${answer})
+message(STATUS "Found TensorFlow ${TENSORFLOW_VERSION}: ${include_dir}")
+
+set(ffi_headers "${include_dir}/xla/ffi/api")
+foreach(part IN ITEMS MAJOR MINOR)
+  file(STRINGS "${ffi_headers}/c_api.h" line REGEX "^#define XLA_FFI_API_${part} [0-9]+$")
+  string(REGEX MATCH "[0-9]+$" XLA_FFI_API_${part} "${line}")
+endforeach()
+
+# A copy, so that the compiler cannot reach past these headers to the rest of TensorFlow's.
+file(COPY "${ffi_headers}" DESTINATION "${PROJECT_BINARY_DIR}/include/xla/ffi")
+add_library(xla_ffi INTERFACE)
+target_include_directories(xla_ffi SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/include")
+
+add_library(tensorflow INTERFACE)
+target_include_directories(
+  tensorflow SYSTEM
+  INTERFACE "${include_dir}" "${include_dir}/external/highwayhash"
+            "${include_dir}/external/farmhash_archive/src")
+target_compile_options(tensorflow INTERFACE ${definitions})
+target_link_directories(tensorflow INTERFACE "${library_dir}")
+target_link_libraries(
+  tensorflow INTERFACE -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2)

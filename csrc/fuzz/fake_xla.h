@@ -1,0 +1,30 @@
+// XLA's side of the FFI, as far as the handler needs one: an API table whose errors and futures are
+// plain objects that complain about every misuse.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "xla/ffi/api/c_api.h"
+
+namespace hostcall::fuzz {
+
+// How a call ended: a code of absl (0 is success) and its message.
+struct Outcome {
+  int code = XLA_FFI_Error_Code_OK;
+  std::string message;
+};
+
+// API version 0.2. The entries that the handler has no use for are null.
+const XLA_FFI_Api* FakeApi();
+
+// Waits until the future is completed, and destroys it.
+Outcome Await(XLA_FFI_Future* future);
+
+// Takes the error over.
+Outcome Consume(XLA_FFI_Error* error);
+
+// How many errors and futures there are: none, unless a call is under way or something leaks.
+int64_t LiveObjects();
+
+}  // namespace hostcall::fuzz

@@ -1,0 +1,68 @@
+// Calls of an FFI handler with call frames made by hand.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fake_xla.h"
+#include "xla/ffi/api/c_api.h"
+
+namespace hostcall::fuzz {
+
+// Memory of a buffer: of exactly the size said, so that a sanitizer sees the first byte beyond it,
+// with the least alignment that XLA gives, and null where it is empty, as XLA has it.
+class Memory {
+ public:
+  // Filled with a pattern, by which one sees what nobody wrote.
+  explicit Memory(size_t size);
+  Memory(const void* data, size_t size);
+
+  void* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(void* data) const;
+  };
+
+  size_t size_;
+  std::unique_ptr<void, Free> data_;
+};
+
+struct BufferSpec {
+  int dtype;
+  std::vector<int64_t> dims;
+  Memory memory;
+};
+
+// A scalar, or an array. The handler takes those of type S64 only.
+struct AttributeSpec {
+  std::string name;
+  int dtype;
+  bool scalar;
+  std::vector<int64_t> values;
+};
+
+// What a call frame is made of.
+struct Call {
+  XLA_FFI_Handler* handler;
+  std::vector<BufferSpec> operands;
+  std::vector<BufferSpec> results;
+  std::vector<AttributeSpec> attributes;  // sorted by name, as XLA has them
+  XLA_FFI_ExecutionStage stage = XLA_FFI_ExecutionStage_EXECUTE;
+};
+
+// Calls the handler on this thread and waits for the end. As soon as the handler has returned, the
+// frame is gone; buffers live until the call has ended.
+Outcome Run(const Call& call);
+
+// The same on a thread that Python does not know, as XLA's own are.
+Outcome RunOnForeignThread(const Call& call);
+
+// The FFI API version (major, minor) that the handler says it is of, as XLA asks at registration.
+Outcome AskVersion(XLA_FFI_Handler* handler, XLA_FFI_Api_Version* version);
+
+}  // namespace hostcall::fuzz

@@ -1,0 +1,119 @@
+// The extension module `_frames`: it plays XLA, so that the handler of `hostcall._runtime` can be
+// tested without TensorFlow. It is never installed.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "fake_xla.h"
+#include "frame.h"
+
+namespace nb = nanobind;
+
+namespace hostcall::fuzz {
+namespace {
+
+using Dims = std::vector<int64_t>;
+using Operands = std::vector<std::tuple<int, Dims, nb::bytes>>;  // element type, dims, data
+using Results = std::vector<std::tuple<int, Dims, size_t>>;      // element type, dims, bytes
+// Name, element type, whether it is a scalar, values.
+using AttributeSpecs = std::vector<std::tuple<std::string, int, bool, std::vector<int64_t>>>;
+
+XLA_FFI_Handler* HandlerOf(const nb::capsule& capsule) {
+  return reinterpret_cast<XLA_FFI_Handler*>(capsule.data());
+}
+
+Call MakeCall(const nb::capsule& handler, const Operands& operands, const Results& results,
+              const AttributeSpecs& attributes, int stage = XLA_FFI_ExecutionStage_EXECUTE) {
+  Call call{};
+  call.handler = HandlerOf(handler);
+  for (const auto& [dtype, dims, data] : operands) {
+    call.operands.push_back({dtype, dims, Memory(data.data(), data.size())});
+  }
+  for (const auto& [dtype, dims, size] : results) {
+    call.results.push_back({dtype, dims, Memory(size)});
+  }
+  for (const auto& [name, dtype, scalar, values] : attributes) {
+    call.attributes.push_back({name, dtype, scalar, values});
+  }
+  call.stage = static_cast<XLA_FFI_ExecutionStage>(stage);
+  return call;
+}
+
+nb::tuple RunCall(const nb::capsule& handler, const Operands& operands, const Results& results,
+                  const AttributeSpecs& attributes, bool foreign, int stage) {
+  const Call call = MakeCall(handler, operands, results, attributes, stage);
+  Outcome outcome;
+  {
+    nb::gil_scoped_release release;
+    outcome = foreign ? RunOnForeignThread(call) : Run(call);
+  }
+  nb::list written;
+  for (const BufferSpec& result : call.results) {
+    written.append(nb::bytes(result.memory.data(), result.memory.size()));
+  }
+  return nb::make_tuple(outcome.code, nb::bytes(outcome.message.data(), outcome.message.size()),
+                        written);
+}
+
+// The two below leak their call, which may run until the process is gone.
+
+void Repeat(const nb::capsule& handler, const Operands& operands, const Results& results,
+            const AttributeSpecs& attributes) {
+  auto* call = new Call(MakeCall(handler, operands, results, attributes));
+  std::thread([call] {
+    while (true) Run(*call);
+  }).detach();
+}
+
+Call* call_at_exit = nullptr;
+
+void CallAtExit(const nb::capsule& handler, const Operands& operands, const Results& results,
+                const AttributeSpecs& attributes) {
+  call_at_exit = new Call(MakeCall(handler, operands, results, attributes));
+  std::atexit([] {
+    const Outcome outcome = RunOnForeignThread(*call_at_exit);
+    std::printf("after the interpreter: %d %s\n", outcome.code, outcome.message.c_str());
+    std::fflush(stdout);
+  });
+}
+
+}  // namespace
+}  // namespace hostcall::fuzz
+
+NB_MODULE(_frames, m) {
+  using namespace hostcall::fuzz;
+  m.doc() = "Calls FFI handlers with call frames made by hand.";
+  m.def("call", &RunCall, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
+        nb::arg("attributes"), nb::arg("foreign"),
+        nb::arg("stage") = static_cast<int>(XLA_FFI_ExecutionStage_EXECUTE),
+        "Calls the handler, on a thread that Python does not know if `foreign`, and returns the "
+        "status code, the message, and the bytes of each result.");
+  m.def("repeat", &Repeat, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
+        nb::arg("attributes"),
+        "Starts a foreign thread that makes the call again and again until the process exits.");
+  m.def("call_at_exit", &CallAtExit, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
+        nb::arg("attributes"),
+        "Makes the call when the interpreter is gone already, and prints its end.");
+  m.def(
+      "api_version",
+      [](const nb::capsule& handler) {
+        XLA_FFI_Api_Version version{};
+        const Outcome outcome = AskVersion(HandlerOf(handler), &version);
+        if (outcome.code != 0) throw nb::value_error(outcome.message.c_str());
+        return std::pair(version.major_version, version.minor_version);
+      },
+      nb::arg("handler"), "The FFI API version (major, minor) that the handler says it is of.");
+  m.def("live_objects", &LiveObjects,
+        "How many errors and futures of XLA exist: none when no call is under way.");
+}

@@ -1,0 +1,55 @@
+// XLA's buffers as NumPy arrays, and NumPy arrays into XLA's buffers.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace hostcall {
+
+// A buffer of a call frame, copied out of it: the frame may be gone while the call still runs.
+struct Buffer {
+  xla::ffi::DataType dtype;
+  // What the callback has in its place: int4 where the buffer holds int8, since XLA packs int4.
+  xla::ffi::DataType visible_dtype;
+  void* data;
+  // The allocated size of each dimension.
+  std::vector<int64_t> dims;
+  // The true size of each dimension, at most the allocated one. Empty where the two are the same.
+  std::vector<int64_t> true_dims;
+  // For results: where the true size of a bounded dimension goes, null for the static ones. Empty
+  // where every dimension is static.
+  std::vector<int32_t*> sizes;
+};
+
+// Loads NumPy's C API. To be called once, with the GIL, before anything else of this file.
+void ImportNumpy();
+
+// Tells the NumPy dtype of an FFI dtype, and how messages call it.
+void SetDtype(int code, nanobind::object dtype, std::string name);
+
+// A writable array with memory of its own, or a NumPy scalar for rank 0. Needs the GIL.
+nanobind::object ToNumpy(const Buffer& buffer);
+
+// The values that a callback returned, one for each of `count` results; a lone value counts as
+// one, None as none. Throws Failure when the numbers differ; `who` names the callback in it.
+std::vector<nanobind::object> SplitResults(nanobind::object returned, size_t count,
+                                           const std::string& who);
+
+// `value` as an array. May run code of the user's (`__array__`). Throws Failure for None.
+nanobind::object ToArray(nanobind::object value, const Buffer& result, size_t index,
+                         const std::string& who);
+
+// Throws Failure when the dtype or the shape of the array is not that of `result`.
+void CheckArray(const nanobind::object& array, const Buffer& result, size_t index,
+                const std::string& who);
+
+// Copies an array that CheckArray has just passed, with no Python code run in between: the user may
+// hold the array, and change its shape. XLA's memory is written here and nowhere else.
+void CopyOut(const nanobind::object& array, const Buffer& result);
+
+}  // namespace hostcall

@@ -1,0 +1,35 @@
+// How a host call fails inside the runtime: a status code of the FFI and prose for the user.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace hostcall {
+
+// Thrown inside the runtime only; `RunHostCall` turns it into a value before it reaches XLA.
+class Failure : public std::exception {
+ public:
+  Failure(xla::ffi::ErrorCode code, std::string message)
+      : code_(code), message_(std::move(message)) {}
+
+  static Failure InvalidArgument(std::string message) {
+    return Failure(xla::ffi::ErrorCode::kInvalidArgument, std::move(message));
+  }
+
+  // The same failure, with the description of the callback that it happened in.
+  Failure In(const std::string& description) const {
+    return Failure(code_, message_ + " This is " + description + ".");
+  }
+
+  const char* what() const noexcept override { return message_.c_str(); }
+  xla::ffi::Error ToError() const { return xla::ffi::Error(code_, message_); }
+
+ private:
+  xla::ffi::ErrorCode code_;
+  std::string message_;
+};
+
+}  // namespace hostcall

@@ -1,0 +1,64 @@
+// Taking the GIL on a thread that may outlive the interpreter.
+#pragma once
+
+#include <Python.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <type_traits>
+
+namespace hostcall {
+
+// When the interpreter shuts down while a thread waits for the GIL, Python ends that thread: the
+// stack is unwound by force, through C++ frames whose destructors would touch Python objects
+// without the GIL. So the first frame of ours that the unwinding reaches stops it for good. The
+// process is about to exit, and takes the thread with it. (From 3.14 on Python does the same.)
+[[noreturn]] inline void WaitForProcessExit() {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) never.wait(lock);
+}
+
+// Not a catch block: one that runs while another exception is handled would end the process.
+class ExitGuard {
+ public:
+  ExitGuard() = default;
+  ~ExitGuard() {
+    if (armed_) WaitForProcessExit();
+  }
+  void Disarm() { armed_ = false; }
+  ExitGuard(const ExitGuard&) = delete;
+  ExitGuard& operator=(const ExitGuard&) = delete;
+
+ private:
+  bool armed_ = true;
+};
+
+// What `f` returns. `f` calls something of Python's that may release the GIL, and so meet the end
+// of the interpreter; it owns nothing that has to be destroyed, and throws no exceptions.
+template <typename F>
+auto UntilExit(F&& f) {
+  ExitGuard guard;
+  if constexpr (std::is_void_v<decltype(f())>) {
+    f();
+    guard.Disarm();
+  } else {
+    auto result = f();
+    guard.Disarm();
+    return result;
+  }
+}
+
+class GilHold {
+ public:
+  GilHold() : state_(UntilExit([] { return PyGILState_Ensure(); })) {}
+  ~GilHold() { PyGILState_Release(state_); }
+  GilHold(const GilHold&) = delete;
+  GilHold& operator=(const GilHold&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+}  // namespace hostcall

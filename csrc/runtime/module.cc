@@ -1,0 +1,58 @@
+// The extension module `hostcall._runtime`.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <utility>
+
+#include "arrays.h"
+#include "call.h"
+#include "handler.h"
+#include "pool.h"
+#include "registry.h"
+
+namespace nb = nanobind;
+using hostcall::Registry;
+
+NB_MODULE(_runtime, m) {
+  m.doc() = "The framework-neutral core of hostcall: callback registry and typed-FFI handler.";
+  hostcall::ImportNumpy();
+
+  m.def(
+      "register",
+      [](nb::object target, const std::string& name) {
+        return Registry::Global().Insert(std::move(target), name);
+      },
+      nb::arg("target"), nb::arg("name"),
+      "Registers `target`, held weakly, and returns its id, which is never used again. Raises "
+      "ValueError when a living target has the name.");
+  m.def(
+      "unregister", [](int64_t id) { Registry::Global().Remove(id); }, nb::arg("id"),
+      "Forgets an id. Unknown ids are no error.");
+  m.def(
+      "find",
+      [](const std::string& name) {
+        nb::object target = Registry::Global().FindByName(name);
+        return target.is_valid() ? target : nb::none();
+      },
+      nb::arg("name"), nb::sig("def find(name: str) -> object | None"),
+      "The living target of a name, or None.");
+  m.def("size", [] { return Registry::Global().size(); }, "How many targets are registered.");
+  m.def("set_dtype", &hostcall::SetDtype, nb::arg("code"), nb::arg("dtype"), nb::arg("name"),
+        "Tells the NumPy dtype of an FFI element type, and its name in messages.");
+  m.def("set_error_describer", &hostcall::SetErrorDescriber, nb::arg("describer"),
+        "Sets the function from an exception to (status code, message).");
+  m.def(
+      "handler",
+      [] {
+        return nb::capsule(reinterpret_cast<void*>(&HostcallHandler), "xla._CUSTOM_CALL_TARGET");
+      },
+      "The FFI handler, in the capsule that JAX's and our own registration take.");
+  m.def(
+      "pool", [] { return nb::capsule(reinterpret_cast<void*>(&hostcall::RunOnPool)); },
+      "A pointer to RunOnPool (pool.h), for the modules that are built along with this one.");
+  m.def(
+      "ffi_api_version", [] { return std::pair(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
+      "The FFI API version (major, minor) that the handler was built with.");
+}

@@ -1,0 +1,89 @@
+#include "pool.h"
+
+#include <Python.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "gil.h"
+
+namespace hostcall {
+namespace {
+
+struct Pool {
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::function<void()>> tasks;
+  size_t idle = 0;
+  size_t announced =
+      0;  // tasks that no thread has begun, those on their way into the queue included
+};
+
+// Leaked: its threads are detached, and wait on it until the process is gone.
+std::atomic<Pool*> global_pool{nullptr};
+
+// A forked child has none of its parent's threads, whatever the pool counts, and its mutex may be
+// held by one of them.
+void ForgetPool() { global_pool = new Pool(); }
+
+Pool& GlobalPool() {
+  static const bool prepared = [] {
+    ForgetPool();
+    pthread_atfork(nullptr, nullptr, &ForgetPool);
+    return true;
+  }();
+  (void)prepared;
+  return *global_pool;
+}
+
+void Work(Pool& pool) {
+  // One Python thread state for the thread's whole life: a state for each call would lose what
+  // libraries keep in thread-local variables, and cost more than many callbacks do.
+  UntilExit([] { return PyGILState_Ensure(); });
+  PyEval_SaveThread();
+  std::unique_lock<std::mutex> lock(pool.mutex);
+  while (true) {
+    ++pool.idle;
+    pool.wake.wait(lock, [&] { return !pool.tasks.empty(); });
+    --pool.idle;
+    --pool.announced;
+    std::function<void()> task = std::move(pool.tasks.front());
+    pool.tasks.pop_front();
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+  }
+}
+
+}  // namespace
+
+void RunOnPool(std::function<void()> task) {
+  Pool& pool = GlobalPool();
+  bool grow;
+  {
+    std::lock_guard<std::mutex> lock(pool.mutex);
+    grow = pool.idle < ++pool.announced;
+  }
+  // First the thread, which may fail to start, and then the task: one whose call has failed must
+  // not be left in the queue.
+  try {
+    if (grow) std::thread([&pool] { Work(pool); }).detach();
+  } catch (...) {
+    std::lock_guard<std::mutex> lock(pool.mutex);
+    --pool.announced;
+    throw;
+  }
+  {
+    std::lock_guard<std::mutex> lock(pool.mutex);
+    pool.tasks.push_back(std::move(task));
+  }
+  pool.wake.notify_one();
+}
+
+}  // namespace hostcall

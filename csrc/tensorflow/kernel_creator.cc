@@ -1,0 +1,92 @@
+#include "kernel_creator.h"
+
+#include <memory>
+#include <string>
+
+#include "launch_scope.h"
+#include "lowering.h"
+#include "reachable.h"
+#include "tensorflow/compiler/jit/xla_kernel_creator.h"
+#include "tensorflow/core/common_runtime/function.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_properties.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "variable_copies.h"
+
+namespace hostcall {
+namespace {
+
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::FunctionLibraryRuntime;
+using tensorflow::NodeDef;
+using tensorflow::NodeProperties;
+
+// The function that a node calls: a PartitionedCall names it in `f`, an eager call in its op.
+const std::string& CalledFunction(const NodeDef& node) {
+  auto f = node.attr().find("f");
+  return f != node.attr().end() && f->second.has_func() ? f->second.func().name() : node.op();
+}
+
+NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
+  auto f = node.mutable_attr()->find("f");
+  if (f != node.mutable_attr()->end() && f->second.has_func()) {
+    f->second.mutable_func()->set_name(function);
+  } else {
+    node.set_op(function);
+  }
+  return node;
+}
+
+// Whether recorded calls keep something for gradients while the function runs.
+bool KeepsStates(const tensorflow::FunctionDef& function) {
+  auto keeps = function.attr().find("_hostcall_keeps_states");
+  return keeps != function.attr().end() && keeps->second.b();
+}
+
+// Redirects each must-compile function that calls back into Python to a copy of it whose side
+// effects are ordered, and runs it on copies of its variables; everything else is TensorFlow's own
+// business.
+class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
+ public:
+  bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
+                       const std::shared_ptr<const NodeProperties>& props) const override {
+    return xla_.CanCreateKernel(runtime, props);
+  }
+
+  absl::Status CreateKernel(FunctionLibraryRuntime* runtime,
+                            const std::shared_ptr<const NodeProperties>& props,
+                            std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
+    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
+    if (!IsEnabled() || !ReachesScriptOp(props->node_def, library)) {
+      return xla_.CreateKernel(runtime, props, kernel);
+    }
+    const std::string& function = CalledFunction(props->node_def);
+    absl::StatusOr<RewrittenFunction> rewritten =
+        OrderSideEffects(ReachableLibrary(function, library), function);
+    if (!rewritten.ok()) return rewritten.status();
+    // The library is const to kernels, but XLA will look for the new functions in it and nowhere
+    // else. Adding is thread-safe; adding the same function again does nothing.
+    absl::Status added =
+        const_cast<FunctionLibraryDefinition&>(library).AddLibrary(rewritten->library);
+    if (!added.ok()) return added;
+    auto redirected = std::make_shared<NodeProperties>(*props);
+    redirected->node_def = WithCalledFunction(props->node_def, rewritten->name);
+    absl::Status created = xla_.CreateKernel(runtime, redirected, kernel);
+    if (!created.ok()) return created;
+    created = RunOnCopies(runtime, redirected, kernel);
+    if (!created.ok()) return created;
+    return ScopeLaunch(KeepsStates(*library.Find(rewritten->name)), runtime, redirected, kernel);
+  }
+
+ private:
+  // A new one: registering ours deletes the creator that TensorFlow had.
+  tensorflow::XlaKernelCreator xla_;
+};
+
+}  // namespace
+
+void InstallKernelCreator() {
+  tensorflow::RegisterDefaultCustomKernelCreator(new HostcallKernelCreator());
+}
+
+}  // namespace hostcall

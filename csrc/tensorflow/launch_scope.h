@@ -1,0 +1,33 @@
+// Where the runs of compiled programs with callbacks take place, when they begin and end.
+//
+// A program that calls Python holds its thread until the callbacks have returned. Where that is one
+// of TensorFlow's few inter-op threads, a callback that runs a graph itself would wait for ever;
+// the program then runs on a thread of the runtime's pool.
+//
+// A recorded call keeps what its gradient needs while its program runs. XLA tells a custom call
+// nothing of the run that it belongs to, so runs are told apart by time: what was kept at one
+// moment can be asked for by the runs that had begun by then, and by no others. Once all of these
+// have ended, it is dropped.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_properties.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace hostcall {
+
+// Puts a kernel that sees to both in the place of `launch`. `keeps_states` tells whether recorded
+// calls keep something while the program runs.
+absl::Status ScopeLaunch(bool keeps_states, tensorflow::FunctionLibraryRuntime* runtime,
+                         const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                         std::unique_ptr<tensorflow::OpKernel>* launch);
+
+// Defines the Python side: the pool comes from there, what is kept asks for the moment, and a hook
+// hears of what is over.
+void DefineLaunchScope(nanobind::module_& m);
+
+}  // namespace hostcall

@@ -1,0 +1,108 @@
+#include "lowering.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <tuple>
+#include <utility>
+
+#include "runtime/text.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+std::atomic<bool> enabled{false};
+
+// Leaked: Python objects that must not be released after the interpreter is gone.
+struct Hooks {
+  nb::object lower;
+  nb::object order;
+};
+Hooks& GlobalHooks() {
+  static Hooks* hooks = new Hooks();
+  return *hooks;
+}
+
+using PythonShape = std::pair<std::vector<int64_t>, std::vector<bool>>;
+
+// A LoweringError is prose for the user already; anything else is a mistake of ours, and its
+// traceback is what a report about it needs.
+absl::Status ToStatus(nb::python_error& error) {
+  if (nb::hasattr(error.value(), "hostcall_prose")) {
+    return absl::InvalidArgumentError(hostcall::Text(error.value()));
+  }
+  return absl::InternalError(error.what());
+}
+
+template <typename F>
+auto CallPython(F&& call) -> absl::StatusOr<decltype(call())> {
+  nb::gil_scoped_acquire gil;
+  try {
+    return call();
+  } catch (nb::python_error& error) {
+    return ToStatus(error);
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+nb::bytes Serialize(const google::protobuf::MessageLite& message) {
+  const std::string bytes = message.SerializeAsString();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+bool IsEnabled() { return enabled.load(std::memory_order_relaxed); }
+
+absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
+                                          const std::vector<Operand>& operands) {
+  return CallPython([&] {
+    std::vector<std::tuple<int, std::vector<int64_t>, std::vector<bool>>> specs;
+    for (const Operand& operand : operands) {
+      specs.emplace_back(operand.dtype, operand.shape.dims, operand.shape.dynamic);
+    }
+    nb::object answer = GlobalHooks().lower(Serialize(node), specs);
+    auto [attributes, has_side_effect, used, results] =
+        nb::cast<std::tuple<std::string, bool, std::vector<int64_t>, std::vector<PythonShape>>>(
+            answer);
+    LoweredCall lowered{std::move(attributes), has_side_effect, std::move(used), {}};
+    for (auto& [dims, dynamic] : results) {
+      lowered.results.push_back({std::move(dims), std::move(dynamic)});
+    }
+    return lowered;
+  });
+}
+
+absl::StatusOr<RewrittenFunction> OrderSideEffects(const tensorflow::FunctionDefLibrary& library,
+                                                   const std::string& function) {
+  return CallPython([&] {
+    nb::object answer = GlobalHooks().order(Serialize(library), function);
+    auto [bytes, name] = nb::cast<std::pair<nb::bytes, std::string>>(answer);
+    RewrittenFunction rewritten{{}, std::move(name)};
+    if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
+      throw nb::value_error("hostcall: the rewritten function library does not parse");
+    }
+    return rewritten;
+  });
+}
+
+void DefineLowering(nb::module_& m) {
+  m.def(
+      "set_hooks",
+      [](nb::object lower, nb::object order) {
+        GlobalHooks() = Hooks{std::move(lower), std::move(order)};
+      },
+      nb::arg("lower"), nb::arg("order"),
+      "Sets the functions that lower a script op and that order a function's side effects.");
+  m.def(
+      "set_enabled", [](bool value) { enabled = value; }, nb::arg("value"),
+      "Switches the kernels and the rewriting on or off.");
+}
+
+}  // namespace hostcall

@@ -1,0 +1,26 @@
+// Which functions call back into Python, seen from their definitions.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_def.pb.h"
+
+namespace hostcall {
+
+bool IsScriptOp(const std::string& op);
+
+// The names of the functions that a node calls: by its op, or by an attribute.
+std::unordered_set<std::string> Callees(const tensorflow::NodeDef& node,
+                                        const tensorflow::FunctionLibraryDefinition& library);
+
+// True when a script op can be reached from the node, through any depth of calls.
+bool ReachesScriptOp(const tensorflow::NodeDef& node,
+                     const tensorflow::FunctionLibraryDefinition& library);
+
+// `function` and all that it reaches.
+tensorflow::FunctionDefLibrary ReachableLibrary(
+    const std::string& function, const tensorflow::FunctionLibraryDefinition& library);
+
+}  // namespace hostcall

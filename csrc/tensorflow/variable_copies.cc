@@ -1,0 +1,230 @@
+#include "variable_copies.h"
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "tensorflow/compiler/jit/variable_info.h"
+#include "tensorflow/compiler/jit/variable_info_util.h"
+#include "tensorflow/core/common_runtime/device.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/framework/tensor_util.h"
+#include "tensorflow/core/util/managed_stack_trace.h"
+#include "wrapped_launch.h"
+
+namespace hostcall {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::ResourceHandle;
+using tensorflow::Tensor;
+using tensorflow::TensorValue;
+using tensorflow::Var;
+using tensorflow::VariableInfo;
+
+absl::Status DeepCopy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
+  absl::Status status = ctx->allocate_temp(from.dtype(), from.shape(), to);
+  if (!status.ok()) return status;
+  if (ctx->op_device_context() == nullptr) {
+    tensorflow::tensor::DeepCopy(from, to);
+    return absl::OkStatus();
+  }
+  absl::Notification copied;
+  ctx->op_device_context()->CopyTensorInSameDevice(
+      &from, static_cast<tensorflow::Device*>(ctx->device()), to, [&](const absl::Status& done) {
+        status = done;
+        copied.Notify();
+      });
+  copied.WaitForNotification();
+  return status;
+}
+
+// A variable of the user's, and the one that a run of the program has in its place.
+class CopiedVariable {
+ public:
+  // The caller holds the lock of the variable.
+  absl::Status Take(OpKernelContext* ctx, const VariableInfo& info) {
+    info.var()->Ref();
+    original_.reset(info.var());
+    copy_ = new Var(original_->tensor()->dtype());
+    ResourceHandle& handle = handle_.scalar<ResourceHandle>()();
+    handle = ResourceHandle::MakeRefCountingHandle(copy_, ctx->device()->attributes().name(), {},
+                                                   info.definition_stack_trace());
+    handle.set_name(absl::StrCat(info.name(), ":", handle.name()));
+    seen_ = Address(*original_->tensor());
+    was_initialized_ = original_->is_initialized;
+    if (was_initialized_) {
+      // Sparse updates write into the memory that such a variable has, whoever shares it.
+      if (original_->copy_on_read_mode.load()) {
+        absl::Status status = DeepCopy(ctx, *original_->tensor(), &taken_);
+        if (!status.ok()) return status;
+      } else {
+        taken_ = *original_->tensor();
+      }
+      *copy_->tensor() = taken_;
+      copy_->is_initialized = true;
+    }
+    // XLA looks variables up by their names, and not by what their handles point to.
+    return ctx->resource_manager()->CreateUnowned<Var>(handle.container(), handle.name(), copy_);
+  }
+
+  Var* original() const { return original_.get(); }
+  Tensor* handle() { return &handle_; }
+
+  // Whether the program has assigned it. What it assigns has memory of its own, since `taken_`
+  // keeps XLA from writing into the memory that was there.
+  bool IsAssigned() const {
+    const Tensor& now = *copy_->tensor();
+    if (!was_initialized_) return copy_->is_initialized;
+    return now.dtype() != taken_.dtype() || now.shape() != taken_.shape() ||
+           Address(now) != Address(taken_);
+  }
+
+  // Whether something else has assigned the user's variable since. The caller holds its lock.
+  bool IsOutdated() const { return seen_ != Address(*original_->tensor()); }
+
+  // The caller holds the lock of the user's variable.
+  void PutBack() {
+    *original_->tensor() = std::move(*copy_->tensor());
+    original_->is_initialized = true;
+  }
+
+ private:
+  static const void* Address(const Tensor& tensor) { return tensor.tensor_data().data(); }
+
+  tensorflow::core::RefCountPtr<Var> original_;
+  Tensor handle_{tensorflow::DT_RESOURCE, tensorflow::TensorShape({})};
+  Var* copy_ = nullptr;  // owned by the handle
+  Tensor taken_;         // the value at the start; its memory cannot be given away meanwhile
+  const void* seen_ = nullptr;
+  bool was_initialized_ = false;
+};
+
+// One run of a program.
+class Run {
+ public:
+  // Copies the variables among the inputs, and gives the kernel the copies.
+  absl::Status Start(OpKernelContext* ctx, const std::vector<int>& resources) {
+    std::vector<const Tensor*> inputs;
+    for (int i = 0; i < ctx->num_inputs(); ++i) inputs.push_back(&ctx->input(i));
+    // Destroyed, they release the locks.
+    std::vector<VariableInfo> infos;
+    const std::set<int> none_is_updated;
+    absl::Status status = tensorflow::GetVariableInfosFromInputs(
+        ctx->resource_manager(), ctx->device(), inputs, resources, &none_is_updated, &infos);
+    if (!status.ok()) return status;
+    status = tensorflow::LockVariables(absl::MakeSpan(infos));
+    if (!status.ok()) return status;
+
+    users_inputs_ = ctx->params()->inputs;
+    inputs_.assign(users_inputs_.begin(), users_inputs_.end());
+    variables_ = std::vector<CopiedVariable>(infos.size());
+    for (size_t i = 0; i < infos.size(); ++i) {
+      status = variables_[i].Take(ctx, infos[i]);
+      if (!status.ok()) return status;
+      inputs_[resources[i]] = TensorValue(variables_[i].handle());
+    }
+    ctx->params()->inputs = inputs_;
+    return absl::OkStatus();
+  }
+
+  // Assigns the user's variables what the program has assigned to the copies, all or none.
+  void Finish(OpKernelContext* ctx, const std::vector<int>& resources) {
+    ctx->params()->inputs = users_inputs_;
+    if (!ctx->status().ok()) return;
+    ReturnUsersHandles(ctx, resources);
+
+    std::vector<CopiedVariable*> assigned;
+    std::vector<VariableInfo> locks;
+    locks.reserve(variables_.size());
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      if (!variables_[i].IsAssigned()) continue;
+      assigned.push_back(&variables_[i]);
+      variables_[i].original()->Ref();  // the lock takes a reference
+      locks.emplace_back(resources[i], "", variables_[i].original());
+    }
+    absl::Status status = tensorflow::LockVariables(absl::MakeSpan(locks));
+    for (size_t i = 0; i < assigned.size() && status.ok(); ++i) {
+      if (assigned[i]->IsOutdated()) status = AssignedMeanwhile(ctx, locks[i].index());
+    }
+    if (!status.ok()) {
+      ctx->SetStatus(status);
+      return;
+    }
+    for (CopiedVariable* variable : assigned) variable->PutBack();
+  }
+
+ private:
+  // A handle that the program returns is one that it was given.
+  void ReturnUsersHandles(OpKernelContext* ctx, const std::vector<int>& resources) {
+    for (int i = 0; i < ctx->num_outputs(); ++i) {
+      if (ctx->expected_output_dtype(i) != tensorflow::DT_RESOURCE) continue;
+      for (size_t j = 0; j < resources.size(); ++j) {
+        if (ctx->mutable_output(i)->SharesBufferWith(*variables_[j].handle())) {
+          *ctx->mutable_output(i) = ctx->input(resources[j]);
+          break;
+        }
+      }
+    }
+  }
+
+  static absl::Status AssignedMeanwhile(OpKernelContext* ctx, int input) {
+    const auto& handle = ctx->input(input).flat<ResourceHandle>()(0);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "hostcall: the variable '", handle.name(), "'",
+        tensorflow::DefinitionLocationMsg(handle.definition_stack_trace()),
+        " was assigned while a compiled function ran that assigns it too: by a Python function "
+        "that it calls, or by another thread. A compiled function takes the values of its "
+        "variables when it starts and assigns them when it has ended, so that one of the two "
+        "values would be lost. Return the value from the Python function and assign it in the "
+        "compiled one, or let the threads call it in turn."));
+  }
+
+  std::vector<CopiedVariable> variables_;
+  std::vector<TensorValue> inputs_;
+  absl::Span<const TensorValue> users_inputs_;
+};
+
+class LaunchOnCopies : public AsyncOpKernel {
+ public:
+  LaunchOnCopies(OpKernelConstruction* construction, std::vector<int> resources,
+                 std::unique_ptr<OpKernel> launch)
+      : AsyncOpKernel(construction), resources_(std::move(resources)), launch_(std::move(launch)) {}
+
+  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
+    auto run = std::make_shared<Run>();
+    OP_REQUIRES_OK_ASYNC(ctx, run->Start(ctx, resources_), done);
+    launch_->AsAsync()->ComputeAsync(ctx, [this, ctx, run, done = std::move(done)] {
+      run->Finish(ctx, resources_);
+      done();
+    });
+  }
+
+ private:
+  const std::vector<int> resources_;  // which inputs are variables
+  const std::unique_ptr<OpKernel> launch_;
+};
+
+}  // namespace
+
+absl::Status RunOnCopies(tensorflow::FunctionLibraryRuntime* runtime,
+                         const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                         std::unique_ptr<OpKernel>* launch) {
+  std::vector<int> resources;
+  for (int i = 0; i < (*launch)->num_inputs(); ++i) {
+    if ((*launch)->input_type(i) == tensorflow::DT_RESOURCE) resources.push_back(i);
+  }
+  if (resources.empty()) return absl::OkStatus();
+  return WrapLaunch<LaunchOnCopies>(runtime, props, launch, std::move(resources));
+}
+
+}  // namespace hostcall

@@ -1,0 +1,31 @@
+"""hostcall: Python functions inside compiled TensorFlow programs.
+
+With `import hostcall`, `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.py_func` work inside
+`tf.function(jit_compile=True)`.
+"""
+
+from hostcall import _versions
+
+_versions.check()
+
+from hostcall._callback import Callback, callback  # noqa: E402
+from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
+from hostcall._declarations import declare  # noqa: E402
+from hostcall._errors import LoweringError, last_error  # noqa: E402
+from hostcall._specs import BoundedSpec  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BoundedSpec",
+    "Callback",
+    "LoweringError",
+    "callback",
+    "declare",
+    "disable",
+    "enable",
+    "last_error",
+]
+
+if enabled_by_environment():
+    enable()

@@ -1,0 +1,57 @@
+"""Functions that TensorFlow registered before hostcall was imported."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from hostcall import _location
+from hostcall import _tf_private as private
+from hostcall._callback_spec import CallbackSpec, NumpySpec, Rule
+from hostcall._eager_spec import EagerSpec
+from hostcall._structures import Inputs, Outputs
+
+
+def adopt(
+    entry: Any,
+    token: str,
+    inputs: Inputs,
+    outputs: Outputs,
+    make_rule: Callable[[Any, Inputs, Outputs], Rule | None],
+) -> CallbackSpec:
+    """A spec for what TensorFlow registered itself, before hostcall was imported.
+
+    Its gradient, if it is a py_function, stays TensorFlow's.
+
+    Args:
+      entry: the registered function or EagerFunc.
+      token: under which it is registered.
+      inputs: of its op, flat.
+      outputs: likewise.
+      make_rule: finds what is declared of the user's function.
+    """
+    eager = isinstance(entry, private.EagerFunc)
+    users = private.unwrapped(entry._func if eager else entry)
+    adopted = getattr(entry, "__hostcall_spec__", None)
+    if isinstance(adopted, CallbackSpec):
+        adopted.rule = make_rule(users, inputs, outputs)  # may be declared by now
+        return adopted
+    function = entry
+    if eager:
+
+        @functools.wraps(users)
+        def function(*arrays: Any) -> list[Any]:
+            with private.eager_mode():
+                tensors = [private.to_eager_tensor(array, None) for array in arrays]
+            returned = entry(None, token, tensors)
+            values = returned if isinstance(returned, list) else [returned]
+            return [value.numpy() for value in values if value is not None]
+
+    spec = NumpySpec(function, inputs, outputs, make_rule(users, inputs, outputs))
+    spec.title = token
+    spec.description = f"{EagerSpec.op_name if eager else spec.op_name} of " + (
+        _location.of_function(users)
+    )
+    entry.__hostcall_spec__ = spec  # lives as long as what it stands for
+    return spec

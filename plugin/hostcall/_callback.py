@@ -1,0 +1,235 @@
+"""`hostcall.callback`: functions that are called on tensors directly."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import re
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _custom_gradients, _library, _location, _script_ops, _structures
+from hostcall import _tf_private as private
+from hostcall._declarations import Declaration
+from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf
+
+_runtime = _library.load("_runtime")
+
+_KINDS = ("numpy", "eager")
+
+
+class Callback:
+    """A Python function that TensorFlow programs call, compiled or not.
+
+    Made by `hostcall.callback`; called like the function, with tensors (or structures of them) in
+    the place of its arguments. In a `tf.function` the call becomes an op of the graph, executing
+    eagerly it runs at once.
+
+    Attributes:
+      name: what it is registered as, or None.
+      kind: "numpy" or "eager".
+      stateful: whether each call has a side effect.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        declaration: Declaration,
+        kind: str,
+        stateful: bool,
+        name: str | None,
+        grad: Callable[..., Any] | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        # TensorFlow traces through what says that it wraps something.
+        self.__dict__.pop("__wrapped__", None)
+        self.__signature__ = _signature(function)
+        self.name = name
+        self.kind = kind
+        self.stateful = stateful
+        self._function = function
+        self._declaration = declaration
+        self._grad = grad
+        if name is not None:
+            _runtime.register(self, name)
+
+    # Ours, like TensorFlow's own functions, is not for autograph to convert.
+    @private.do_not_convert
+    def __call__(self, *args: Any) -> Any:
+        """Calls the function.
+
+        Args:
+          *args: for each argument a tensor, or a structure of tensors.
+
+        Returns:
+          Tensors in the structure of the declared result.
+
+        Raises:
+          TypeError: when the declared result has no dtypes.
+        """
+        args_with_tensors = tf.nest.map_structure(
+            _as_tensor, list(args), expand_composites=self.kind == "eager"
+        )
+        inputs = _structures.read_inputs(args_with_tensors, self.kind == "eager", pack_lists=False)
+        outputs = _structures.Outputs(self._specs(inputs), keep_tuples=True)
+        if self._grad is None:
+            return self._call(inputs, outputs)
+        return _custom_gradients.call(self._call, self._grad, inputs, outputs)
+
+    def _call(self, inputs: _structures.Inputs, outputs: _structures.Outputs) -> Any:
+        return _script_ops.call(
+            self._function,
+            inputs,
+            outputs,
+            eager=self.kind == "eager",
+            stateful=self.stateful,
+            name=_op_name(str(self.name or getattr(self._function, "__name__", ""))),
+            declaration=self._declaration,
+        )
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Callback:
+        """The callback of a bound method, where the function is decorated in a class."""
+        if instance is None:
+            return self
+        bound = copy.copy(self)
+        bound._function = types.MethodType(self._function, instance)
+        bound.__signature__ = _signature(bound._function)
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<hostcall.callback {self.name or ''} of {_location.of_function(self._function)}>"
+
+    def _specs(self, inputs: _structures.Inputs) -> Any:
+        """The declared result for these inputs, as a structure of specs."""
+        result = self._declaration.result
+        if callable(result) and not is_leaf(result):
+            known = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs.flat]
+            try:
+                result = result(*inputs.pack_specs(known))
+            except Exception:
+                # A rule may compute with sizes that tracing does not know. Ones in their place
+                # still tell dtypes and ranks.
+                guessed = [tf.TensorSpec(_with_ones(spec.shape), spec.dtype) for spec in known]
+                return tf.nest.map_structure(
+                    _without_sizes, result_leaves(result(*inputs.pack_specs(guessed)))
+                )
+        return result_leaves(result)
+
+
+def callback(
+    function: Callable[..., Any] | None = None,
+    *,
+    result: Any,
+    kind: str = "numpy",
+    stateful: bool = True,
+    name: str | None = None,
+    grad: Callable[..., Any] | None = None,
+    pure: bool = False,
+    timeout: float | None = None,
+) -> Any:
+    """Makes a function callable from TensorFlow programs, compiled ones included.
+
+        @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
+        def smooth(x):
+            return scipy.ndimage.gaussian_filter(x, 1.0)
+
+        y = smooth(x)    # in a tf.function, with jit_compile=True or without, or eagerly
+
+    Args:
+      function: left out when used as a decorator.
+      result: the results: a `tf.TensorSpec` or `hostcall.BoundedSpec`, a structure of them (`[]`
+        for none), or a function from the inputs' specs to one of these. What it says is checked
+        whenever the function runs.
+      kind: "numpy": the function takes arrays (NumPy scalars for rank 0), writable and its own, and
+        returns arrays of the declared dtypes. "eager": it takes EagerTensors, runs in eager mode
+        and is differentiable, like that of `tf.py_function`.
+      stateful: True: each call runs, once, in program order. False: the function returns the same
+        for the same inputs and does nothing else, so that XLA may drop, share or overlap calls. An
+        "eager" callback is always stateful.
+      name: registers the callback under a durable name, one of a kind in the process.
+      grad: the gradient, `grad(inputs, results, upstream)`: TensorFlow code, or a `Callback` of its
+        own. `inputs` is the tuple of the arguments, `results` what the call returned, `upstream`
+        the gradients of the results, in the same structure. It returns one gradient for each
+        argument (a lone one for a lone argument), shaped like the argument; None where there is
+        none. With it a "numpy" callback is differentiable.
+      pure: as in `hostcall.declare`, for an "eager" callback.
+      timeout: as in `hostcall.declare`.
+
+    Returns:
+      A `Callback`, or a decorator that makes one.
+
+    Raises:
+      TypeError: when `function` is not callable.
+      ValueError: for an unknown `kind`, a stateless eager callback, a `name` that is taken, or a
+        `timeout` that is not positive.
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"hostcall.callback: kind={kind!r} is none of {_KINDS}.")
+    if kind == "eager" and not stateful:
+        raise ValueError(
+            "hostcall.callback: an eager callback records its gradient, which is a side effect. "
+            'Use stateful=True, or kind="numpy".'
+        )
+    if function is None:
+        return lambda decorated: callback(
+            decorated,
+            result=result,
+            kind=kind,
+            stateful=stateful,
+            name=name,
+            grad=grad,
+            pure=pure,
+            timeout=timeout,
+        )
+    if not callable(function):
+        raise TypeError(f"hostcall.callback wants a function, and not {function!r}.")
+    return Callback(function, Declaration(result, pure, timeout), kind, stateful, name, grad)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:  # some functions of C modules have none
+        return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])
+
+
+def _op_name(name: str) -> str | None:
+    """A name that TensorFlow takes for an op."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
+
+
+def result_leaves(result: Any) -> Any:
+    """A declared result with each leaf as a spec that says its dtype."""
+    if is_leaf(result):
+        return as_spec(result, None)
+    if isinstance(result, dict):
+        return {key: result_leaves(value) for key, value in result.items()}
+    if isinstance(result, list | tuple) and not _is_shape(result):
+        items = [result_leaves(item) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return as_spec(result, None)
+
+
+def _is_shape(value: Sequence[Any]) -> bool:
+    return bool(value) and all(dim is None or isinstance(dim, int) for dim in value)
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, tf.Variable):
+        return value
+    return tf.convert_to_tensor(value)
+
+
+def _with_ones(shape: tf.TensorShape) -> tf.TensorShape:
+    return tf.TensorShape(None if shape.rank is None else [dim or 1 for dim in shape])
+
+
+def _without_sizes(spec: Spec) -> Spec:
+    if isinstance(spec, BoundedSpec):
+        spec = spec.tensor_spec()
+    rank = spec.shape.rank
+    return tf.TensorSpec(None if rank is None else [None] * rank, spec.dtype)

@@ -1,0 +1,190 @@
+"""The registry's entries: one CallbackSpec for each Python function in a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall import _errors, _library, _location, _threads
+from hostcall import _tf_private as private
+from hostcall._specs import BoundedSpec, Spec, admits
+from hostcall._structures import Inputs, Outputs
+
+_runtime = _library.load("_runtime")
+
+Rule = Callable[[Sequence[Spec]], Sequence[Spec | None]]
+
+
+class Recording(enum.IntEnum):
+    """Whether a compiled program can ask for the gradient of a py_function's call."""
+
+    NO = 0
+    # Within the run of the program.
+    RUN = 1
+    # After it: the state's number is a result of the program.
+    ESCAPING = 2
+
+
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(eq=False)
+class Target:
+    """What the runtime calls: arrays in, arrays out."""
+
+    host_function: Callable[..., Any]
+    title: str
+    description: str = ""
+
+
+class CallbackSpec:
+    """What is known of a Python function that a script op calls.
+
+    Graphs own it; TensorFlow's registry and the runtime's hold it weakly. Plain graph mode calls it
+    through the stock kernel, a compiled program through one of its targets.
+
+    Attributes:
+      function: the user's function.
+      inputs, outputs: the structures of its arguments and results.
+      rule: from the inputs' specs to the results', or None where nothing was declared.
+      shape_only: the inputs that only `rule` looks at; a compiled program does not pass them.
+      static_specs: what tracing was told of the results, and so must hold.
+      description: the function and the op for a message, with the file and line of both.
+      title: how messages call it: the op's token, `pyfunc_N`.
+      copies_inputs: whether plain graph mode, too, gives the function arrays of its own; the stock
+        kernel hands out the tensors' memory.
+      timeout: how many seconds a call may take, or None.
+      op: a weak reference to the op, where it is in a graph.
+    """
+
+    op_name = "tf.numpy_function"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs,
+        outputs: Outputs,
+        rule: Rule | None,
+        shape_only: Iterable[int] = (),
+    ) -> None:
+        self.function = function
+        self.inputs = inputs
+        self.outputs = outputs
+        self.rule = rule
+        self.shape_only = frozenset(shape_only)
+        self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
+        self.timeout: float | None = None
+        self.copies_inputs = False
+        self.description = f"{self.op_name} of {_location.of_function(function)}"
+        self.title = ""
+        self.op: weakref.ref[Any] | None = None
+        self._targets: dict[Recording, tuple[Target, int]] = {}
+
+    def locate(self) -> None:
+        """Fills in the description; to be called while the user's code creates the op."""
+        self.description = (
+            f"{self.op_name} of {_location.of_function(self.function)}, called at "
+            f"{_location.caller()}"
+        )
+
+    def target_id(self, recording: Recording) -> int:
+        """The id under which compiled programs call this; made when one first asks for it."""
+        with _lock:  # several threads may compile the same op
+            if recording not in self._targets:
+                self._targets[recording] = self._register(recording)
+            return self._targets[recording][1]
+
+    def _register(self, recording: Recording) -> tuple[Target, int]:
+        name = f"{self.title}/{recording.name}" if recording else self.title
+        function = _threads.beside_tapes(self.timed(self.host_function(recording)))
+        target = Target(function, self.title, self.description)
+        number = _runtime.register(target, name)
+        weakref.finalize(target, _runtime.unregister, number).atexit = False
+        return target, number
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, held to the timeout if there is one."""
+        if self.timeout is None:
+            return function
+        return _threads.within(self.timeout, function, self.description)
+
+    def host_function(self, recording: Recording) -> Callable[..., Any]:
+        """The function that a compiled program calls with arrays."""
+        raise AssertionError("a subclass defines it")
+
+    def check_static(self, shapes: Sequence[Any]) -> None:
+        """Plain graph mode: what tracing was told of the shapes must be true.
+
+        Raises:
+          ValueError: naming the result, the declared and the actual shape.
+        """
+        for index, (actual, expected) in enumerate(zip(shapes, self.static_specs, strict=False)):
+            if not admits(expected, actual):
+                raise ValueError(
+                    f"{index}-th value returned by {self.title} has shape {tuple(actual)}, but its "
+                    f"declared shape is {_shape_text(expected)}. Correct the function or the "
+                    f"declaration: {self.description}."
+                )
+
+
+def _shape_text(spec: Spec) -> str:
+    return str(spec if isinstance(spec, BoundedSpec) else spec.shape)
+
+
+class NumpySpec(CallbackSpec):
+    """A function from arrays to arrays (ops PyFunc and PyFuncStateless)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # A function that was defined inside a tf.function is autograph's copy of the user's.
+        self._unconverted = private.do_not_convert(self.function)
+
+    @property
+    def _call(self) -> Callable[..., Any]:
+        flat = not self.inputs.nested and self.outputs.trivial
+        return self._unconverted if flat else self._call_structured
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, held to the timeout if there is one."""
+        if self.timeout is None:
+            return function
+        return _threads.within(self.timeout, function, self.description)
+
+    def host_function(self, recording: Recording) -> Callable[..., Any]:
+        return self._call
+
+    def __call__(self, *arrays: Any) -> Any:
+        """What the stock kernel calls, through TensorFlow's registry."""
+        if self.copies_inputs:
+            arrays = tuple(array.copy() for array in arrays)
+        try:
+            returned = self.timed(self._call)(*arrays)
+        except BaseException as error:
+            _errors.mark(error)
+            raise
+        if isinstance(returned, list | tuple):
+            values = [_native(value) for value in returned]
+            self.check_static([np.shape(value) for value in values if value is not None])
+            return values
+        value = _native(returned)
+        if value is not None:
+            self.check_static([np.shape(value)])
+        return value
+
+    def _call_structured(self, *arrays: Any) -> Any:
+        returned = self._unconverted(*self.inputs.pack(arrays))
+        return returned if self.outputs.trivial else self.outputs.flatten(returned, self.function)
+
+
+def _native(value: Any) -> Any:
+    # Stock TensorFlow takes the bytes of a big-endian array for little-endian ones.
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        return value.astype(value.dtype.newbyteorder("="))
+    return value

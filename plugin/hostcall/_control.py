@@ -1,0 +1,104 @@
+"""Switching hostcall on and off."""
+
+from __future__ import annotations
+
+import os
+
+import ml_dtypes
+import numpy as np
+
+from hostcall import (
+    _errors,
+    _gradients,
+    _library,
+    _lowering,
+    _ordering,
+    _saved,
+    _script_ops,
+    _states,
+    _tracing,
+)
+from hostcall import _tf_private as private
+
+# FFI element types (xla/ffi/api/c_api.h), their NumPy dtypes, and TensorFlow's names for messages.
+_DTYPES: tuple[tuple[int, object, str], ...] = (
+    (1, np.bool_, "bool"),
+    (21, ml_dtypes.int4, "int4"),
+    (2, np.int8, "int8"),
+    (3, np.int16, "int16"),
+    (4, np.int32, "int32"),
+    (5, np.int64, "int64"),
+    (22, ml_dtypes.uint4, "uint4"),
+    (6, np.uint8, "uint8"),
+    (7, np.uint16, "uint16"),
+    (8, np.uint32, "uint32"),
+    (9, np.uint64, "uint64"),
+    (10, np.float16, "half"),
+    (11, np.float32, "float"),
+    (12, np.float64, "double"),
+    (16, ml_dtypes.bfloat16, "bfloat16"),
+    (15, np.complex64, "complex64"),
+    (18, np.complex128, "complex128"),
+    (19, ml_dtypes.float8_e5m2, "float8_e5m2"),
+    (20, ml_dtypes.float8_e4m3fn, "float8_e4m3fn"),
+    (23, ml_dtypes.float8_e4m3b11fnuz, "float8_e4m3b11fnuz"),
+    (24, ml_dtypes.float8_e5m2fnuz, "float8_e5m2fnuz"),
+    (25, ml_dtypes.float8_e4m3fnuz, "float8_e4m3fnuz"),
+    (28, ml_dtypes.float8_e4m3, "float8_e4m3"),
+    (29, ml_dtypes.float8_e3m4, "float8_e3m4"),
+)
+
+_installed = False
+
+
+def enable() -> None:
+    """Switches hostcall on: script ops work in functions with `jit_compile=True`.
+
+    `import hostcall` does it, unless the environment variable `HOSTCALL_DISABLE` is set to 1.
+    Enabling twice is no error.
+    """
+    _install()
+    _script_ops.install()
+    _gradients.install()
+    private.add_trace_hook(_tracing.finish)
+    _library.load("_tensorflow").set_enabled(True)
+
+
+def disable() -> None:
+    """Switches hostcall off: from now on TensorFlow behaves as without it.
+
+    Programs that are compiled already go on to work, and graphs that were traced before keep their
+    gradients. Script ops in functions that are compiled
+    later fail, with an error that says that hostcall is disabled. Disabling twice is no error.
+    """
+    if not _installed:
+        return
+    _script_ops.uninstall()
+    private.remove_trace_hook(_tracing.finish)
+    _library.load("_tensorflow").set_enabled(False)
+
+
+def enabled_by_environment() -> bool:
+    """False where `HOSTCALL_DISABLE` is set to anything but 0 or nothing."""
+    return os.environ.get("HOSTCALL_DISABLE", "0") in ("", "0")
+
+
+def _install() -> None:
+    """Once in a process: what TensorFlow cannot be made to forget."""
+    global _installed
+    if _installed:
+        return
+    runtime, glue = _library.load("_runtime"), _library.load("_tensorflow")
+    for code, dtype, name in _DTYPES:
+        runtime.set_dtype(code, np.dtype(dtype), name)  # type: ignore[call-overload]
+    runtime.set_error_describer(_errors.describe)
+    glue.set_hooks(_lowering.lower, _ordering.order_side_effects)
+    glue.set_pool(runtime.pool())
+    glue.set_drop_hook(_states.drop_before)
+    glue.register_handler(runtime.handler())
+    glue.install_kernel_creator()
+    private.watch_higher_orders()
+    private.on_forward_call(_states.adopt)
+    private.raise_instead(_errors.interrupt_behind)
+    private.on_saved(_saved.pin_callbacks)
+    _installed = True

@@ -1,0 +1,128 @@
+"""What users say of their functions: `hostcall.declare`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TRACE = "trace"
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+    """What is declared of one function.
+
+    Attributes:
+      result: a structure of specs, a function from the inputs' specs to one, or "trace"; None
+        where nothing is said of the results.
+      pure: whether the gradient may run the function once more.
+      timeout: how many seconds a call may take, or None.
+    """
+
+    result: Any = None
+    pure: bool = False
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and self.timeout <= 0:
+            raise ValueError(f"hostcall: timeout={self.timeout} is not a positive time in seconds.")
+
+
+# Keyed by identity, since callables may define equality as they like; the reference tells whether
+# the id still means the same object.
+_table: dict[tuple[int, ...], tuple[Callable[[], Any], Declaration]] = {}
+
+
+@overload
+def declare(
+    function: F, *, result: Any = None, pure: bool = False, timeout: float | None = None
+) -> F: ...
+@overload
+def declare(
+    *, result: Any = None, pure: bool = False, timeout: float | None = None
+) -> Callable[[F], F]: ...
+def declare(
+    function: Any = None,
+    *,
+    result: Any = None,
+    pure: bool = False,
+    timeout: float | None = None,
+) -> Any:
+    """Declares what holds of a function that is passed to a script op.
+
+    XLA must know the shape of every result when it compiles. The declaration holds for every
+    `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.py_func` of `function` that is traced
+    from now on. What it says is checked whenever the function runs in a compiled program.
+
+        hostcall.declare(np.linalg.eigvalsh, result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
+
+    Args:
+      function: the function as it is given to the op: a function, method, builtin or other
+        callable. Held weakly where Python allows it. Left out, `declare` is a decorator.
+      result: one of
+        - a `tf.TensorSpec`, or a structure of them like the op's `Tout`;
+        - `hostcall.BoundedSpec`s in the same places, where only an upper bound is known;
+        - a function from the inputs' specs to one of the above. It is called when XLA compiles,
+          with one argument for each of the op's inputs: a `tf.TensorSpec` of known shape, or a
+          `BoundedSpec` where the size of an input is bounded. Shapes alone are enough for it to
+          return: the dtypes are those of `Tout`;
+        - `"trace"`, for `tf.py_function`: TensorFlow traces the function with symbolic tensors to
+          find the shapes. The function runs once more for that, for each combination of input
+          shapes, whatever it prints or appends included; and it must be one that tracing can
+          follow. That is why it is not the default.
+        None says nothing of the results.
+      pure: True says that the function returns the same for the same inputs and does nothing else.
+        The gradient of a `tf.py_function` then runs it once more, instead of keeping what its
+        call has computed: less memory, more time.
+      timeout: the seconds that a call may take. One that takes longer fails, with the
+        stack that it has then: with `tf.errors.DeadlineExceededError` in a compiled program, with
+        `tf.errors.UnknownError` elsewhere. It runs on a thread of its own.
+
+    Returns:
+      `function`.
+
+    Raises:
+      TypeError: when `function` is not callable.
+      ValueError: when `timeout` is not positive.
+    """
+    declaration = Declaration(result, pure, timeout)
+    if function is None:
+        return lambda decorated: declare(decorated, result=result, pure=pure, timeout=timeout)
+    if not callable(function):
+        raise TypeError(f"hostcall.declare wants a function, and not {function!r}.")
+    key, owner = _identity(function)
+    try:
+        reference: Callable[[], Any] = weakref.ref(owner, functools.partial(_forget, key))
+    except TypeError:  # not all callables of C modules can be held weakly, NumPy's ufuncs cannot
+
+        def reference(held: Any = owner) -> Any:
+            return held
+
+    _table[key] = (reference, declaration)
+    return function
+
+
+# Bound early: when the process exits, a module's names may go before the objects that it serves.
+def _forget(key: tuple[int, ...], _: object, table: dict[tuple[int, ...], Any] = _table) -> None:
+    table.pop(key, None)
+
+
+def declaration_of(function: Any) -> Declaration | None:
+    """What was declared of `function`, or None."""
+    key, owner = _identity(function)
+    found = _table.get(key)
+    return found[1] if found is not None and found[0]() is owner else None
+
+
+def _identity(function: Any) -> tuple[tuple[int, ...], Any]:
+    """What tells a callable from others, and the object whose life it shares."""
+    if isinstance(function, types.MethodType):
+        # A bound method is made anew each time that it is looked up.
+        return (id(function.__self__), id(function.__func__)), function.__self__
+    return (id(function),), function

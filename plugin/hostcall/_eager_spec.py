@@ -1,0 +1,133 @@
+"""The registry's entry for a py_function, and how it records what its gradient needs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall import _errors, _states
+from hostcall import _tf_private as private
+from hostcall._callback_spec import CallbackSpec, Recording, Rule
+from hostcall._structures import Inputs, Outputs
+
+
+class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
+    """A function from EagerTensors to tensors (op EagerPyFunc).
+
+    A differentiable one has a result more than the user sees: the number under which the state of
+    the call is kept for the gradient, 0 where nothing is kept. It is what ties a gradient call to
+    its forward call, in every iteration, thread and step.
+
+    Attributes:
+      differentiable: whether it has that result.
+      pure: whether the gradient runs the function once more instead, so that nothing is kept.
+      root: the spec of the user's function; another one for the spec of a derivative.
+      order: 0, or that of the derivative.
+      orders_wanted: the highest derivative that a graph or a tape can ask for; of the root.
+      gradient_wanted: whether one can ask for the derivative of this very spec's calls.
+    """
+
+    op_name = "tf.py_function"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs,
+        outputs: Outputs,
+        rule: Rule | None,
+        shape_only: Iterable[int] = (),
+        differentiable: bool = False,
+        pure: bool = False,
+    ) -> None:
+        CallbackSpec.__init__(self, function, inputs, outputs, rule, shape_only)
+        self.differentiable = differentiable
+        self.pure = pure
+        self.root = self
+        self.order = 0
+        self.orders_wanted = 0
+        self.gradient_wanted = False
+        self._call = private.do_not_convert(function)
+
+    @property
+    def op_dtypes(self) -> list[tf.DType]:
+        """The dtypes of the op's outputs, the hidden one included."""
+        return [*self.outputs.dtypes, tf.int64] if self.differentiable else self.outputs.dtypes
+
+    def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
+        """What the stock kernel calls, through TensorFlow's registry."""
+        try:
+            values, state = self.timed(self._run)(args, self.gradient_wanted, _states.keep)
+        except BaseException as error:
+            _errors.mark(error)
+            raise
+        self.check_static([value.shape for value in values])
+        if self.differentiable:
+            values.append(private.convert_to_tensor(state, tf.int64))
+        with private.eager_mode():
+            return [private.copy_to_device(value, device) for value in values]
+
+    def host_function(self, recording: Recording) -> Callable[..., Any]:
+        record = recording is not Recording.NO
+
+        def keep(state: _states.State) -> int:
+            return _states.keep(state, escapes=recording is Recording.ESCAPING)
+
+        def call(*arrays: Any) -> list[Any]:
+            with private.eager_mode():
+                tensors = [private.to_eager_tensor(array, None) for array in arrays]
+            values, state = self._run(tensors, record, keep)
+            results = [private.as_array(value) for value in values]
+            if self.differentiable:
+                results.append(np.int64(state))
+            return results
+
+        return call
+
+    def _run(
+        self, tensors: Sequence[Any], record: bool, keep: Callable[[_states.State], int]
+    ) -> tuple[list[Any], int]:
+        """The results as EagerTensors, and the number of the state kept for the gradient."""
+        with private.eager_mode():
+            if not record:
+                return self.compute(tensors), 0
+            # One tape for each order of derivative: the next one records how the first is asked.
+            tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
+            with contextlib.ExitStack() as stack:
+                for tape in reversed(tapes):
+                    stack.enter_context(tape)
+                    tape.watch([tensor for tensor in tensors if private.is_trainable(tensor)])
+                values = self.compute(tensors)
+            return values, keep(_states.State(self, tapes, list(tensors), list(values)))
+
+    def compute(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results of the user's function, as EagerTensors of the declared dtypes."""
+        values = self.outputs.flatten(self._call(*self.inputs.pack(tensors)), self.function)
+        dtypes = self.outputs.dtypes
+        if len(values) != len(dtypes):
+            raise ValueError(
+                f"{self.title} returns {len(values)} values, but expects to see {len(dtypes)} "
+                "values."
+            )
+        return [self._convert(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+
+    def _convert(self, value: Any, dtype: tf.DType) -> Any:
+        if isinstance(value, private.ResourceVariable):
+            raise RuntimeError(
+                "Attempting to return a variable from an eagerly executed py_func. Only numeric "
+                "data structures like Tensors or NumPy arrays should be returned; to return the "
+                "value of a variable, make sure to obtain the Tensor backing it by calling "
+                f"`.read_value()` on the variable in question: {value}"
+            )
+        try:
+            return private.convert_to_tensor(value, dtype)
+        except (TypeError, ValueError) as error:
+            if not isinstance(value, private.CompositeTensor):
+                raise
+            raise ValueError(
+                f"py_function: func={self.function} returned {value!r}, which did not match "
+                f"Tout={self.outputs.dtypes!r}.\nIn particular, {value!r} is not a Tensor."
+            ) from error

@@ -1,0 +1,136 @@
+"""Errors: how an exception of a callback travels through XLA and comes back as it was.
+
+XLA carries a status code and a text, nothing else. So the text ends with a number, under which the
+exception object is kept here for a while.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import re
+import threading
+import traceback
+from types import TracebackType
+
+# Status codes of absl, the FFI and TensorFlow alike.
+INVALID_ARGUMENT = 3
+RESOURCE_EXHAUSTED = 8
+OUT_OF_RANGE = 11
+UNIMPLEMENTED = 12
+UNKNOWN = 2
+DEADLINE_EXCEEDED = 4
+
+
+class DeadlineExceededError(TimeoutError):
+    """A callback has overrun its declared timeout; the message holds its stack."""
+
+
+# As stock TensorFlow maps them (py_func.cc, DoCallPyFunc): the first match counts.
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (ValueError, INVALID_ARGUMENT),
+    (TypeError, INVALID_ARGUMENT),
+    (StopIteration, OUT_OF_RANGE),
+    (MemoryError, RESOURCE_EXHAUSTED),
+    (NotImplementedError, UNIMPLEMENTED),
+    (DeadlineExceededError, DEADLINE_EXCEEDED),
+)
+
+# An exception holds its frames and so their local variables: only the latest few are kept.
+_KEPT = 16
+
+# Frames above the user's function: ours, and those of the wrapper that keeps autograph out.
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_WRAPPER = os.path.join("autograph", "impl", "api.py")
+_MARK = re.compile(r"\[hostcall error (\d+)\b")
+
+_lock = threading.Lock()
+_numbers = itertools.count(1)
+_exceptions: collections.OrderedDict[int, BaseException] = collections.OrderedDict()
+
+
+class LoweringError(ValueError):
+    """A script op cannot be compiled; the message says why and what to write."""
+
+    # What the C++ side looks for: the message is for the user as it is.
+    hostcall_prose = True
+
+
+def last_error(error: BaseException | None = None) -> BaseException | None:
+    """The exception that a callback raised, as the object that it was.
+
+    TensorFlow raises an error of its own (`tf.errors.InvalidArgumentError` and so on) when a
+    callback fails, which holds no more than text. This returns the exception behind it, with its
+    type, attributes, traceback and cause.
+
+    Args:
+      error: what TensorFlow (or JAX) raised. None stands for the latest failure of any callback in
+        this process.
+
+    Returns:
+      The exception, or None when no callback failed, when `error` does not come from a callback,
+      or when more than 16 callbacks have failed since.
+    """
+    with _lock:
+        if error is None:
+            return next(reversed(_exceptions.values()), None)
+        marks = _MARK.findall(str(error))
+        return _exceptions.get(int(marks[-1])) if marks else None
+
+
+def remember(exception: BaseException) -> int:
+    """Keeps `exception` for `last_error` and returns its number."""
+    with _lock:
+        number = next(_numbers)
+        _exceptions[number] = exception
+        while len(_exceptions) > _KEPT:
+            _exceptions.popitem(last=False)
+        return number
+
+
+def mark(exception: BaseException) -> None:
+    """Puts the number into the text that the stock kernel makes of an exception (as a note)."""
+    notes = getattr(exception, "__notes__", [])
+    notes[:] = [note for note in notes if not _MARK.search(str(note))]
+    exception.add_note(_mark_of(exception))
+
+
+def interrupt_behind(text: str) -> KeyboardInterrupt | None:
+    """The Ctrl-C that ended a callback, where that is what the text of an error tells of."""
+    marks = _MARK.findall(text)
+    exception = _exceptions.get(int(marks[-1])) if marks else None
+    return exception if isinstance(exception, KeyboardInterrupt) else None
+
+
+def describe(exception: BaseException) -> tuple[int, str]:
+    """The status code and the text under which an exception of a callback travels.
+
+    The text is that of stock TensorFlow: type and message first, then the traceback in call order,
+    without the frames above the user's function. It ends like TensorFlow's own, with the name of a
+    node: TensorFlow searches each text for one, in quadratic time where there is none at the end.
+    """
+    exception.__traceback__ = _without_own_frames(exception.__traceback__)
+    code = next((code for kind, code in _CODES if isinstance(exception, kind)), UNKNOWN)
+    try:
+        message = f": {exception}"
+    except Exception:
+        message = "(unknown error message)"
+    trace = "\n".join(traceback.format_exception(exception))
+    text = f"{type(exception).__name__}{message}\n{trace}\n{_mark_of(exception)}"
+    return code, f"{text}\n\t [[{{{{node hostcall}}}}]]"
+
+
+def _mark_of(exception: BaseException) -> str:
+    number = remember(exception)
+    return f"[hostcall error {number}: hostcall.last_error(e) returns the exception itself]"
+
+
+def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_own(filename: str) -> bool:
+    return filename.startswith(_PACKAGE) or filename.endswith(_WRAPPER)

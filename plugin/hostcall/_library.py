@@ -1,0 +1,82 @@
+"""The one place where the extension modules are found and loaded."""
+
+import importlib
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from types import ModuleType
+
+from hostcall._versions import REBUILD
+
+_NOT_FOUND = """\
+hostcall's extension module {name} was not found. Most likely Python found hostcall in a source tree
+where it was not built, or it was built by another Python than this one ({python}). Tried:
+
+{paths}
+
+Build it with one of
+
+{rebuild}"""
+
+_NOT_LOADED = """\
+hostcall's extension module {name} could not be loaded, although its file is there:
+
+    {path}
+
+The dynamic linker, or the module itself, says:
+
+    {reason}
+
+Most likely it was built against another TensorFlow than the one installed beside it, or the file is
+damaged. Build it again with one of
+
+{rebuild}"""
+
+
+def load(name: str) -> ModuleType:
+    """Load one of the extension modules.
+
+    Args:
+        name: The module's name within hostcall: `_runtime` or `_tensorflow`.
+
+    Returns:
+        The module, the same one at every call.
+
+    Raises:
+        ImportError: There is no file for the module, and the message lists the paths tried; or
+            there is one that cannot be loaded, and the message gives the dynamic linker's words.
+            Either way it ends with the commands that build the module.
+    """
+    try:
+        return importlib.import_module(f"hostcall.{name}")
+    except ImportError as error:
+        raise _explained(name, error) from error
+
+
+def candidates(name: str) -> list[Path]:
+    """List the files that an extension module could be in.
+
+    Args:
+        name: The module's name within hostcall.
+
+    Returns:
+        The files in the order tried. An editable install has two directories to look in: that of
+        the Python sources and that of the built modules.
+    """
+    directories = map(Path, sys.modules["hostcall"].__path__)
+    return [path / f"{name}{suffix}" for path in directories for suffix in EXTENSION_SUFFIXES]
+
+
+def _explained(name: str, error: ImportError) -> ImportError:
+    tried = candidates(name)
+    found = [path for path in tried if path.is_file()]
+    if found:
+        message = _NOT_LOADED.format(name=name, path=found[0], reason=error, rebuild=REBUILD)
+        return ImportError(message, name=f"hostcall.{name}", path=str(found[0]))
+    message = _NOT_FOUND.format(
+        name=name,
+        python="{}.{}".format(*sys.version_info),
+        paths="\n".join(f"    {path}" for path in tried),
+        rebuild=REBUILD,
+    )
+    return ImportError(message, name=f"hostcall.{name}")

@@ -1,0 +1,114 @@
+"""Lowering: what XLA is told to emit for one script op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _shapes
+from hostcall import _tf_private as private
+from hostcall._adoption import adopt
+from hostcall._callback_spec import CallbackSpec, Recording
+from hostcall._eager_spec import EagerSpec
+from hostcall._errors import LoweringError
+from hostcall._ordering import RECORD_ATTR
+from hostcall._specs import BoundedSpec, Spec
+from hostcall._structures import Inputs, Outputs
+
+# (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
+Operand = tuple[int, list[int], list[bool]]
+# (attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of results).
+Lowered = tuple[str, bool, list[int], list[tuple[list[int], list[bool]]]]
+
+
+def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
+    """Called by the XLA kernel for each script op that is compiled; no lasting effect.
+
+    Args:
+      serialized: the op's NodeDef.
+      operands: what XLA knows of the op's inputs.
+
+    Raises:
+      LoweringError: when the op cannot be a custom call, with the reason and the remedy.
+    """
+    node = private.node_def_pb2.NodeDef.FromString(serialized)
+    spec = _find(node)
+    specs = [_as_spec(operand) for operand in operands]
+    results = [*_shapes.resolve(spec, node, specs)]
+    if isinstance(spec, EagerSpec) and spec.differentiable:
+        results.append(tf.TensorSpec([], tf.int64))  # the number of the state
+    passed = [i for i in range(len(specs)) if i not in spec.shape_only]
+    attributes = _attributes(
+        spec.target_id(_recording(spec, node)), [specs[i] for i in passed], results
+    )
+    return attributes, node.op != "PyFuncStateless", passed, [_shape_of(s) for s in results]
+
+
+def _find(node: Any) -> CallbackSpec:
+    token = node.attr["token"].s.decode()
+    entry = private.token_registry.get(token)
+    if isinstance(entry, CallbackSpec):
+        return entry
+    if entry is not None:
+        inputs = Inputs([None] * len(node.attr["Tin"].list.type), False)
+        outputs = Outputs([tf.as_dtype(t) for t in node.attr["Tout"].list.type])
+        return adopt(entry, token, inputs, outputs, _shapes.declared_rule)
+    raise LoweringError(
+        f"hostcall: op '{node.name}' ({node.op}) calls the Python function with key '{token}', "
+        "which does not exist in this process. Either the graph comes from another process (a "
+        "SavedModel holds no Python code), or the function died with the graph that it was traced "
+        "in. Build the function again in this process, and keep the tf.function or the model."
+    )
+
+
+def _as_spec(operand: Operand) -> Spec:
+    dtype, dims, dynamic = operand
+    if any(dynamic):
+        return BoundedSpec(dims, tf.as_dtype(dtype), [i for i, d in enumerate(dynamic) if d])
+    return tf.TensorSpec(dims, tf.as_dtype(dtype))
+
+
+def _recording(spec: CallbackSpec, node: Any) -> Recording:
+    if not isinstance(spec, EagerSpec) or not spec.differentiable:
+        return Recording.NO
+    if RECORD_ATTR in node.attr:
+        return Recording(node.attr[RECORD_ATTR].i)
+    # Compiled by a way that does not rewrite functions.
+    return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
+
+
+def _shape_of(spec: Spec) -> tuple[list[int], list[bool]]:
+    dims = list(spec.shape)
+    return dims, [i in _dynamic_dims(spec) for i in range(len(dims))]
+
+
+def _dynamic_dims(spec: Spec) -> tuple[int, ...]:
+    return spec.dynamic_dims if isinstance(spec, BoundedSpec) else ()
+
+
+def _attributes(callback: int, operands: Sequence[Spec], results: Sequence[Spec]) -> str:
+    """The custom call's attributes as an MLIR dictionary; the handler says what they mean."""
+    entries = {
+        "dynamic_operands": _dynamic_pairs(operands),
+        "dynamic_results": _dynamic_pairs(results),
+        "narrow_operands": _narrow_pairs(operands),
+        "narrow_results": _narrow_pairs(results),
+    }
+    arrays = ", ".join(f"{name} = {_array(pairs)}" for name, pairs in entries.items())
+    return f"{{callback = {callback} : i64, {arrays}}}"
+
+
+def _dynamic_pairs(specs: Sequence[Spec]) -> list[int]:
+    return [n for i, spec in enumerate(specs) for dim in _dynamic_dims(spec) for n in (i, dim)]
+
+
+def _narrow_pairs(specs: Sequence[Spec]) -> list[int]:
+    codes = {"int4": 21, "uint4": 22}  # FFI element types
+    kinds = [codes.get(spec.dtype.name) for spec in specs]
+    return [n for i, code in enumerate(kinds) if code is not None for n in (i, code)]
+
+
+def _array(numbers: Sequence[int]) -> str:
+    return f"array<i64: {', '.join(map(str, numbers))}>" if numbers else "array<i64>"

@@ -1,0 +1,248 @@
+"""Program order: the rewriting of a function before XLA compiles it.
+
+XLA keeps a call that has a side effect, but runs independent ones in any order. What orders them is
+a token: a value that each call takes from the one before it. TensorFlow's bridge to XLA threads
+tokens through loops and conditionals by itself once two attributes say who follows whom. Writing
+those attributes is what this module does, on copies of the function and of all that it reaches.
+
+A *unit* is what the bridge compiles as one computation: the function itself, the body and the
+condition of a loop, the branch of a conditional. Each unit begins with a token of its own. A plain
+call is inlined into the unit that it stands in, so that its ops follow those of the caller; a
+function that is called twice needs a copy for each call.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from hostcall import _tf_private as private
+
+# Read by TensorFlow (tf2xla/side_effect_util.h).
+_TOKEN_INPUTS = "_xla_token_input_nodes"
+_TOKEN_NAME = "_xla_original_oc_node_name"
+_UNIT_TOKEN = "_xla_token_arg_node"
+
+# Read by hostcall's lowering: the Recording of a py_function's call, as an int.
+RECORD_ATTR = "_hostcall_record"
+
+# Read by hostcall's kernel creator: whether states are kept until the program has run.
+_KEEPS_STATES = "_hostcall_keeps_states"
+
+_STATEFUL_OPS = frozenset({"EagerPyFunc", "PyFunc"})
+_CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_CONTROL_FLOW_OPS = frozenset(
+    {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
+)
+
+
+def order_side_effects(serialized: bytes, entry: str) -> tuple[bytes, str]:
+    """Called when TensorFlow creates the kernel of a must-compile function.
+
+    Args:
+      serialized: a FunctionDefLibrary with the function and all that it reaches.
+      entry: the name of the function.
+
+    Returns:
+      A FunctionDefLibrary with the new functions, and the name of the one that takes the place of
+      `entry`. The same input gives the same output, names included.
+    """
+    library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
+    orderer = _Orderer(library)
+    name = orderer.entry(entry)
+    return orderer.ordered.SerializeToString(), name
+
+
+class _Orderer:
+    def __init__(self, library: Any) -> None:
+        self._functions = {function.signature.name: function for function in library.function}
+        self._units: dict[tuple[str, frozenset[str]], str] = {}
+        self._effects: dict[str, bool] = {}
+        self._entry = ""
+        self._keeps_states = False
+        self.ordered = private.function_pb2.FunctionDefLibrary()
+
+    def entry(self, name: str) -> str:
+        """The name of the ordered copy of the whole program."""
+        self._entry = f"{name}__hostcall"
+        function = self._copy(name, self._entry)
+        self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
+        function.attr[_KEEPS_STATES].b = self._keeps_states
+        new_name: str = function.signature.name
+        return new_name
+
+    def _unit(self, name: str, escaping: frozenset[str]) -> str:
+        """The name of the ordered copy of a loop's body or condition, or of a branch."""
+        key = (name, escaping)
+        if key not in self._units:
+            # Two programs may reach the same function, and need different copies of it.
+            self._units[key] = f"{self._entry}__{len(self._units)}_{name}"
+            function = self._copy(name, self._units[key])
+            self._order(function, "", _UNIT_TOKEN, _returned(function, escaping))
+        return self._units[key]
+
+    def _order(self, function: Any, path: str, last: str, escaping: set[str]) -> str:
+        """Chains the ops of `function`, from the token named `last`; returns the new last one.
+
+        Args:
+          function: the FunctionDef, changed in place.
+          path: what inlining will put before the names of its nodes.
+          last: the name of the token to begin with.
+          escaping: the values in it that become results of the whole program.
+        """
+        consumed = _consumed_outputs(function)
+        previous: Any = None
+        for node in _program_order(function):
+            token = f"{path}{node.name}"
+            if node.op in _STATEFUL_OPS:
+                last = _chain(node, last, token)
+                self._mark_recording(node, consumed, escaping)
+            elif node.op in _CONTROL_FLOW_OPS and self._node_has_effect(node):
+                for callee in _callees(node):
+                    callee.name = self._unit(callee.name, self._escaping_of(node, callee, escaping))
+                last = _chain(node, last, token)
+            elif self._is_call(node) and self._node_has_effect(node):
+                copy = self._copy_callee(node, function.signature.name)
+                returned = self._escaping_of(node, copy.signature, escaping)
+                last = self._order(copy, f"{token}/", last, _returned(copy, returned))
+            else:
+                continue
+            # The bridge looks tokens up while it goes through the graph in an order of its own.
+            if previous is not None and f"^{previous.name}" not in node.input:
+                node.input.append(f"^{previous.name}")
+            previous = node
+        if previous is not None:
+            _return_control(function, previous.name)
+        return last
+
+    def _mark_recording(self, node: Any, consumed: set[str], escaping: set[str]) -> None:
+        if node.op != "EagerPyFunc":
+            return
+        hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
+        if hidden in escaping:
+            node.attr[RECORD_ATTR].i = 2
+        elif hidden in consumed:
+            node.attr[RECORD_ATTR].i = 1
+            self._keeps_states = True
+        else:
+            node.attr[RECORD_ATTR].i = 0
+
+    def _escaping_of(self, node: Any, callee: Any, escaping: set[str]) -> frozenset[str]:
+        """The results of a callee, by name, that escape as results of the node that calls it."""
+        results = self._functions[callee.name].signature.output_arg
+        return frozenset(
+            result.name
+            for i, result in enumerate(results)
+            if escaping & {f"{node.name}:output:{i}", f"{node.name}:{result.name}:0"}
+        )
+
+    def _copy_callee(self, node: Any, caller: str) -> Any:
+        """A copy of the function that a plain call calls, for this call alone."""
+        name = node.attr["f"].func.name if node.op in _CALL_OPS else node.op
+        copy = self._copy(name, f"{caller}__{node.name}".replace("/", "__"))
+        self._functions[copy.signature.name] = self._functions[name]
+        # The names of the tokens count on the body being inlined.
+        copy.attr.pop("_noinline", None)
+        if node.op in _CALL_OPS:
+            node.attr["f"].func.name = copy.signature.name
+            node.attr["f"].func.attr.pop("_noinline", None)
+        else:
+            node.op = copy.signature.name
+        return copy
+
+    def _copy(self, name: str, new_name: str) -> Any:
+        copy = self.ordered.function.add()
+        copy.CopyFrom(self._functions[name])
+        copy.signature.name = new_name
+        return copy
+
+    def _is_call(self, node: Any) -> bool:
+        return node.op in _CALL_OPS or node.op in self._functions
+
+    def _node_has_effect(self, node: Any) -> bool:
+        names = {callee.name for callee in _callees(node)}
+        if node.op in self._functions:
+            names.add(node.op)
+        return any(self._has_effect(name) for name in names)
+
+    def _has_effect(self, name: str) -> bool:
+        """Whether a stateful script op can be reached from a function."""
+        if name not in self._effects:
+            self._effects[name] = False  # what a function that calls itself finds
+            function = self._functions.get(name)
+            self._effects[name] = function is not None and any(
+                node.op in _STATEFUL_OPS or self._node_has_effect(node)
+                for node in function.node_def
+            )
+        return self._effects[name]
+
+
+def _chain(node: Any, last: str, token: str) -> str:
+    node.attr[_TOKEN_INPUTS].list.s[:] = [last.encode()]
+    node.attr[_TOKEN_NAME].s = token.encode()
+    return token
+
+
+def _return_control(function: Any, name: str) -> None:
+    """Makes whatever follows a call of `function` follow the node, too."""
+    if name not in function.control_ret.values():
+        function.control_ret[name] = name
+        function.signature.control_output.append(name)
+
+
+def _returned(function: Any, results: Iterable[str]) -> set[str]:
+    """The values of a function that become the named results, straight or through identities."""
+    identities = {
+        f"{node.name}:output:{i}": value
+        for node in function.node_def
+        if node.op in ("Identity", "IdentityN")
+        for i, value in enumerate(node.input)
+    }
+    values = {function.ret[name] for name in results}
+    pending = list(values)
+    while pending:
+        value = identities.get(pending.pop())
+        if value is not None and value not in values:
+            values.add(value)
+            pending.append(value)
+    return values
+
+
+def _callees(node: Any) -> list[Any]:
+    """The NameAttrLists in a node's attributes."""
+    callees = []
+    for value in node.attr.values():
+        if value.HasField("func"):
+            callees.append(value.func)
+        callees.extend(value.list.func)
+    return callees
+
+
+def _consumed_outputs(function: Any) -> set[str]:
+    consumed = set(function.ret.values())
+    for node in function.node_def:
+        consumed.update(node.input)
+    return consumed
+
+
+def _program_order(function: Any) -> list[Any]:
+    """The nodes in an order that respects all edges and otherwise that of their creation."""
+    position = {node.name: i for i, node in enumerate(function.node_def)}
+    successors: list[list[int]] = [[] for _ in function.node_def]
+    missing = [0] * len(function.node_def)
+    for i, node in enumerate(function.node_def):
+        names = {name.lstrip("^").split(":")[0] for name in node.input}
+        for source in {position[name] for name in names if name in position}:
+            successors[source].append(i)
+            missing[i] += 1
+    ready = [i for i, count in enumerate(missing) if count == 0]
+    order = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(function.node_def[i])
+        for successor in successors[i]:
+            missing[successor] -= 1
+            if missing[successor] == 0:
+                heapq.heappush(ready, successor)
+    return order

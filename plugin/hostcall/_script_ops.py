@@ -1,0 +1,267 @@
+"""The front end: what happens when the user's program creates a script op."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _shapes, _states, _structures
+from hostcall import _tf_private as private
+from hostcall._callback_spec import CallbackSpec, NumpySpec
+from hostcall._declarations import Declaration, declaration_of
+from hostcall._eager_spec import EagerSpec
+from hostcall._specs import Spec, merge, static_shape
+
+_stock: dict[str, Callable[..., Any]] = {}
+
+# Of eager calls that have ended; a list's pop and append are atomic.
+_free_tokens: list[str] = []
+
+
+def internal_py_func(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,  # noqa: N803 - TensorFlow's name
+    stateful: bool | None = None,
+    use_eager_py_func: bool = False,
+    is_grad_func: bool = False,
+    name: str | None = None,
+) -> Any:
+    """In place of TensorFlow's `_internal_py_func`, behind all three public functions.
+
+    Args:
+      func: the user's function.
+      inp: the arguments: a list with one entry for each, or a lone tensor or dict.
+      Tout: the dtypes or specs of the results: one, or a structure of them.
+      stateful: whether PyFunc or PyFuncStateless is meant; not for EagerPyFunc.
+      use_eager_py_func: whether the function takes EagerTensors (EagerPyFunc) or arrays.
+      is_grad_func: TensorFlow's gradient asks for it; ours does not come this way.
+      name: of the op.
+
+    Returns:
+      The results, in the structure of `Tout`.
+
+    Raises:
+      ValueError: when `func` is not callable.
+    """
+    if is_grad_func:
+        return _stock["_internal_py_func"](
+            func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name
+        )
+    if not callable(func):
+        raise ValueError(
+            f"Expected func to be callable. Received func={func} of type {type(func)}."
+        )
+    inputs = _structures.read_inputs(inp, use_eager_py_func)
+    outputs = _structures.Outputs(Tout)
+    return call(func, inputs, outputs, use_eager_py_func, stateful is not False, name)
+
+
+def call(
+    func: Callable[..., Any],
+    inputs: _structures.Inputs,
+    outputs: _structures.Outputs,
+    eager: bool,
+    stateful: bool,
+    name: str | None,
+    declaration: Declaration | None = None,
+) -> Any:
+    """Creates the op (or, executing eagerly, runs it) and returns its results, packed.
+
+    Args:
+      func: the user's function.
+      inputs: its arguments.
+      outputs: the types of its results.
+      eager: whether it takes EagerTensors or arrays.
+      stateful: whether it has side effects.
+      name: of the op.
+      declaration: what a `hostcall.callback` says of itself; None for the stock ops.
+    """
+    from_callback = declaration is not None
+    declaration = declaration or declaration_of(func) or Declaration()
+    rule = None
+    if declaration.result is not None:
+        rule = _shapes.make_rule(declaration, func, inputs, outputs)
+    spec: CallbackSpec
+    if eager:
+        differentiable = any(map(_is_trainable, inputs.flat)) and any(
+            dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes
+        )
+        # Nobody but its state would keep the function of an eager call for the gradient.
+        pure = declaration.pure and not tf.executing_eagerly()
+        spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
+    else:
+        spec = NumpySpec(func, inputs, outputs, rule)
+    if from_callback:
+        spec.op_name = "hostcall.callback"
+        spec.copies_inputs = True
+    spec.timeout = declaration.timeout
+    return _emit(spec, stateful, name)
+
+
+def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
+    spec.static_specs = _static_specs(spec)
+    if not tf.executing_eagerly():
+        spec.locate()
+    if isinstance(spec, EagerSpec):
+        results = emit_eager(spec, name)
+    else:
+        assert isinstance(spec, NumpySpec)
+        results = _emit_numpy(spec, stateful, name)
+    if not spec.outputs.dtypes:
+        return results  # as in TensorFlow: the op in a graph, an empty list eagerly
+    if not tf.executing_eagerly():
+        for result, static in zip(results, spec.static_specs, strict=True):
+            result.set_shape(static_shape(static))
+    return spec.outputs.pack(results)
+
+
+def emit_eager(spec: EagerSpec, name: str | None) -> Any:
+    """The results of a new EagerPyFunc op without the hidden one; without any, the op itself."""
+    with _registered(spec) as (flat, token):
+        return _run_eager_op(spec, flat, token, name)
+
+
+def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None) -> Any:
+    if tf.executing_eagerly() and spec.differentiable:
+        if spec.order == 0:
+            tensors = [value for value in flat if isinstance(value, tf.Tensor)]
+            spec.orders_wanted = private.orders_recorded(tensors)
+        spec.gradient_wanted = spec.root.orders_wanted > spec.order
+    results = private.gen_script_ops.eager_py_func(
+        input=flat, token=token, is_async=private.is_async(), Tout=spec.op_dtypes, name=name
+    )
+    _note_op(spec, results)
+    if spec.differentiable:
+        _keep_state_as_long_as(results[-1])
+        results = results[:-1]
+    return results
+
+
+def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
+    op = private.gen_script_ops.py_func if stateful else private.gen_script_ops.py_func_stateless
+    with _registered(spec) as (flat, token):
+        results = op(input=flat, token=token, Tout=spec.outputs.dtypes, name=name)
+        _note_op(spec, results)
+        return results
+
+
+def _keep_state_as_long_as(number: Any) -> None:
+    """The hidden result: its state is kept no longer than itself."""
+    if not tf.executing_eagerly():
+        # Known even where the op is in a branch that is not taken: cond_v2 makes up a value then.
+        number.set_shape([])
+    else:
+        _states.adopt([number])
+
+
+@contextlib.contextmanager
+def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
+    """The op's inputs and its token.
+
+    The graphs that the op is in own the spec from here on. Executing eagerly it is wanted for the
+    length of the call alone, and its token is used again for later calls: TensorFlow keeps a kernel
+    for each token that it has seen.
+    """
+    flat = spec.inputs.flat
+    spec.inputs.drop_tensors()
+    if tf.executing_eagerly() and not private.is_async():
+        spec.title = _free_tokens.pop() if _free_tokens else private.new_token()
+        private.register_token(spec.title, spec)
+        try:
+            yield flat, spec.title
+        finally:
+            _free_tokens.append(spec.title)
+        return
+    spec.title = private.new_token()
+    private.register_token(spec.title, spec)
+    for graph in private.owning_graphs():
+        private.keep_alive(graph, spec)
+    if private.is_async():
+        # The op runs later, when nobody may hold the spec any more.
+        private.keep_alive_in_background(spec)
+    yield flat, spec.title
+
+
+def _note_op(spec: CallbackSpec, results: Any) -> None:
+    if tf.executing_eagerly() or (not spec.outputs.dtypes and isinstance(results, list)):
+        return  # TensorFlow does not tell the op of a stateless call without results
+    op = results if isinstance(results, tf.Operation) else results[0].op
+    private.note_script_op(op)
+    spec.op = weakref.ref(op)
+
+
+def _is_trainable(value: Any) -> bool:
+    if isinstance(value, tf.Tensor):
+        return bool(private.is_trainable(value))
+    return False
+
+
+def _static_specs(spec: CallbackSpec) -> list[Spec]:
+    """What is known of the results in tracing: from `Tout`, and from the declared rule."""
+    specs: list[Spec] = [
+        declared if declared is not None else tf.TensorSpec(None, dtype)
+        for declared, dtype in zip(spec.outputs.specs, spec.outputs.dtypes, strict=True)
+    ]
+    if spec.rule is None:
+        return specs
+    tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
+    # A rule may compute with sizes that are not known yet; XLA will ask it again when they are.
+    with contextlib.suppress(Exception):
+        declared = spec.rule([tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors])
+        return [merge(said, new) for said, new in zip(specs, declared, strict=True)]
+    return specs
+
+
+def py_func_common(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,  # noqa: N803 - TensorFlow's name
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """In place of TensorFlow's, which in eager mode calls `func` with the entries of `inp`.
+
+    Structures in `inp` or `Tout` go through the op in eager mode too; everything else is left to
+    TensorFlow.
+    """
+    stock = _stock["py_func_common"]
+    if not tf.executing_eagerly() or not callable(func) or not _is_structured(inp, Tout):
+        return stock(func, inp, Tout, stateful, name)
+    return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
+
+
+def _is_structured(inp: Any, tout: Any) -> bool:
+    alone = isinstance(inp, tf.Tensor | tf.Variable | dict)
+    return (
+        alone
+        or any(isinstance(item, dict) or _holds_tensors(item) for item in inp)
+        or isinstance(tout, dict)
+        or (isinstance(tout, list | tuple) and any(tf.nest.is_nested(item) for item in tout))
+    )
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(
+        isinstance(leaf, tf.Tensor | tf.Variable) for leaf in tf.nest.flatten(value)
+    )
+
+
+def install() -> None:
+    """Puts these functions in the place of TensorFlow's."""
+    for name, ours in (
+        ("_internal_py_func", internal_py_func),
+        ("py_func_common", py_func_common),
+    ):
+        _stock.setdefault(name, getattr(private.script_ops, name))
+        setattr(private.script_ops, name, ours)
+
+
+def uninstall() -> None:
+    """Puts TensorFlow's functions back."""
+    for name, stock in _stock.items():
+        setattr(private.script_ops, name, stock)

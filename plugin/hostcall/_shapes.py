@@ -1,0 +1,215 @@
+"""The shapes of results when XLA compiles: who says what, and who is asked first."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callback_spec import CallbackSpec, Rule
+from hostcall._declarations import TRACE, Declaration, declaration_of
+from hostcall._eager_spec import EagerSpec
+from hostcall._errors import LoweringError
+from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
+from hostcall._structures import Inputs, Outputs
+from hostcall._tracing import SHAPES_ATTR, final_shapes
+
+
+def declared_rule(function: Any, inputs: Inputs, outputs: Outputs) -> Rule | None:
+    """The rule that the user has declared for a function, or None."""
+    declaration = declaration_of(function)
+    if declaration is None or declaration.result is None:
+        return None
+    return make_rule(declaration, function, inputs, outputs)
+
+
+def make_rule(
+    declaration: Declaration,
+    function: Callable[..., Any],
+    inputs: Inputs,
+    outputs: Outputs,
+) -> Rule:
+    """The rule that a declaration stands for."""
+    traced: dict[tuple[Any, ...], list[Spec | None]] = {}
+
+    def rule(specs: Sequence[Spec]) -> list[Spec | None]:
+        result = declaration.result
+        if isinstance(result, str) and result == TRACE:
+            shapes = tuple(str(static_shape(spec)) for spec in specs)
+            if shapes not in traced:
+                traced[shapes] = trace(function, inputs, outputs, specs)
+            return traced[shapes]
+        if callable(result) and not is_leaf(result):
+            result = result(*inputs.pack_specs(specs))
+        return flatten_result(result, outputs.dtypes)
+
+    return rule
+
+
+def flatten_result(result: Any, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
+    """The specs of a declared `result`, one for each dtype.
+
+    Raises:
+      ValueError: when there are not as many, or one says another dtype.
+    """
+    none = isinstance(result, list | tuple) and not result and not dtypes
+    leaves = [] if none else _leaves(result)
+    if len(leaves) != len(dtypes):
+        raise ValueError(f"{len(leaves)} results are declared, but Tout has {len(dtypes)}.")
+    specs = [as_spec(leaf, dtype) for leaf, dtype in zip(leaves, dtypes, strict=True)]
+    for index, (spec, dtype) in enumerate(zip(specs, dtypes, strict=True)):
+        if spec.dtype != dtype:
+            raise ValueError(
+                f"result {index} is declared as {spec.dtype.name}, but Tout says {dtype.name}."
+            )
+    return list(specs)
+
+
+def _is_bare_shape(value: Any) -> bool:
+    """True for [2, 3] or (None, 3), and for []: a scalar."""
+    return isinstance(value, list | tuple) and all(
+        dim is None or isinstance(dim, int) for dim in value
+    )
+
+
+def _leaves(result: Any) -> list[Any]:
+    if is_leaf(result):
+        return [result]
+    if isinstance(result, dict):
+        return [leaf for key in sorted(result) for leaf in _leaves(result[key])]
+    if isinstance(result, list | tuple) and not _is_bare_shape(result):
+        return [leaf for item in result for leaf in _leaves(item)]
+    return [result]
+
+
+def trace(
+    function: Callable[..., Any], inputs: Inputs, outputs: Outputs, specs: Sequence[Spec]
+) -> list[Spec | None]:
+    """The shapes that `function` has when TensorFlow traces it with symbolic tensors."""
+
+    def flat_function(*tensors: Any) -> list[Any]:
+        values = outputs.flatten(function(*inputs.pack(tensors)), function)
+        return [
+            tf.convert_to_tensor(value, dtype)
+            for value, dtype in zip(values, outputs.dtypes, strict=True)
+        ]
+
+    graph = tf.Graph()
+    with graph.as_default():
+        symbols = [tf.compat.v1.placeholder(spec.dtype, static_shape(spec)) for spec in specs]
+        return [tf.TensorSpec(value.shape, value.dtype) for value in flat_function(*symbols)]
+
+
+def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
+    """The spec of each of the user's results, every size or bound of it known.
+
+    In this order: the rule (declared by the user, or made for a gradient call), the specs in
+    `Tout`, what tracing ended with. A later one fills in what an earlier one leaves open.
+
+    Args:
+      spec: the callback.
+      node: the NodeDef of its op.
+      operands: what XLA knows of the op's inputs.
+
+    Raises:
+      LoweringError: when a size stays unknown, or two of these contradict each other.
+    """
+    dtypes = spec.outputs.dtypes
+    sources: list[tuple[str, Sequence[Spec | None]]] = [
+        ("the declared rule", _apply_rule(spec, operands)),
+        ("Tout", spec.outputs.specs),
+        ("tracing", spec.static_specs),
+        ("set_shape or ensure_shape", _traced_specs(spec, node)),
+    ]
+    resolved: list[Spec] = []
+    for index in range(len(dtypes)):
+        said = [(who, specs[index]) for who, specs in sources if specs]
+        resolved.append(_merge(spec, node, index, said))
+    return resolved
+
+
+def _apply_rule(spec: CallbackSpec, operands: Sequence[Spec]) -> Sequence[Spec | None]:
+    if spec.rule is None:
+        return []
+    try:
+        return spec.rule(operands)
+    except Exception as error:
+        raise LoweringError(
+            f"hostcall: the declared result of {spec.description} cannot be worked out for inputs "
+            f"{', '.join(str(operand) for operand in operands) or '(none)'}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _traced_specs(spec: CallbackSpec, node: Any) -> list[Spec | None]:
+    """What tracing ended with: from the op, or from the node where the op's graph is gone."""
+    op = spec.op() if spec.op is not None else None
+    if op is not None:
+        shapes = final_shapes(op)
+    elif SHAPES_ATTR in node.attr:
+        shapes = [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]
+    else:
+        return []
+    # The hidden result of a py_function is of no interest here.
+    return [
+        tf.TensorSpec(shape, dtype)
+        for shape, dtype in zip(shapes, spec.outputs.dtypes, strict=False)
+    ]
+
+
+def _merge(
+    spec: CallbackSpec, node: Any, index: int, said: Sequence[tuple[str, Spec | None]]
+) -> Spec:
+    merged: Spec = tf.TensorSpec(None, spec.outputs.dtypes[index])
+    for who, source in said:
+        try:
+            merged = merge(merged, source)
+        except ValueError as error:
+            raise LoweringError(
+                f"hostcall: result {index} of {spec.description} is declared twice, and not the "
+                f"same: {who} says {source and static_shape(source)}, and what comes before it "
+                f"{static_shape(merged)}. Correct one of them."
+            ) from error
+    if not isinstance(merged, BoundedSpec) and not merged.shape.is_fully_defined():
+        raise LoweringError(_unknown_shape(spec, node, index, merged.shape))
+    return merged
+
+
+def _unknown_shape(spec: CallbackSpec, node: Any, index: int, shape: tf.TensorShape) -> str:
+    trace_hint = (
+        ' (or result="trace", if TensorFlow may trace the function to find it)'
+        if isinstance(spec, EagerSpec)
+        else ""
+    )
+    return (
+        f"hostcall: the shape of result {index} of op '{node.name}', {spec.description}, is not "
+        f"known when XLA compiles the function around it; all that is known is {shape}. XLA needs "
+        f"every size. If the size follows from the inputs, write before the call{trace_hint}:\n\n"
+        "    import hostcall\n"
+        f"    {_example(spec)}\n\n"
+        "If only an upper bound is known, use hostcall.BoundedSpec(shape, dtype, dynamic_dims) "
+        "there. If the size is a constant, set_shape([...]) on the result is enough."
+    )
+
+
+def _example(spec: CallbackSpec) -> str:
+    """The line to write, with the function's name and as many arguments and results as it has."""
+    arguments = ["x", "y", "z"][: spec.inputs.count]
+    arguments += [f"x{i}" for i in range(len(arguments), spec.inputs.count)]
+    shape = f"{arguments[0]}.shape" if arguments and not spec.inputs.nested else "[...]"
+    dtypes = [f"tf.{d.name}" if hasattr(tf, d.name) else f'"{d.name}"' for d in spec.outputs.dtypes]
+    results = [f"tf.TensorSpec({shape}, {dtype})" for dtype in dtypes]
+    result = results[0] if len(results) == 1 else f"[{', '.join(results)}]"
+    rule = f"result=lambda {', '.join(arguments)}: {result}"
+    if spec.op_name == "hostcall.callback":
+        return f"@hostcall.callback({rule})    # in the place of the result that it has"
+    return f"hostcall.declare({_name_to_write(spec.function)}, {rule})"
+
+
+def _name_to_write(function: Any) -> str:
+    name = str(getattr(function, "__name__", ""))
+    if not name.isidentifier():
+        return "function"
+    return f"the_object.{name}" if isinstance(function, types.MethodType) else name

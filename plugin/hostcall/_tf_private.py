@@ -1,0 +1,364 @@
+"""Every private name of TensorFlow's that hostcall touches. No other module imports one.
+
+A new TensorFlow release is tried here first. Each name says what it is for, so that its successor
+can be found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.framework import function_pb2 as function_pb2
+from tensorflow.core.framework import node_def_pb2 as node_def_pb2
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.autograph.impl import api as _autograph
+from tensorflow.python.eager import backprop_util as _backprop_util
+from tensorflow.python.eager import context as _context
+from tensorflow.python.eager import execute as _execute
+from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
+from tensorflow.python.eager.polymorphic_function import transform as _transform
+from tensorflow.python.framework import composite_tensor as _composite_tensor
+from tensorflow.python.framework import constant_op as _constant_op
+from tensorflow.python.framework import errors as _errors
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import function as _function
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.framework import registry as _registry
+from tensorflow.python.framework import type_spec as _type_spec
+from tensorflow.python.ops import gen_script_ops as gen_script_ops
+from tensorflow.python.ops import gradients_util as _gradients_util
+from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
+from tensorflow.python.ops import script_ops as script_ops
+from tensorflow.python.saved_model import save as _save
+from tensorflow.python.util import nest as _nest
+from tensorflow.python.util import tf_stack as _tf_stack
+from tensorflow.python.util import variable_utils as _variable_utils
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CompositeTensor = _composite_tensor.CompositeTensor
+EagerFunc = script_ops.EagerFunc
+ResourceVariable = _resource_variable_ops.BaseResourceVariable
+TypeSpec = _type_spec.TypeSpec
+
+# Token -> object that the stock kernel calls; holds its values weakly.
+token_registry = script_ops._py_funcs
+
+# What calls keep for their gradients. TensorFlow's keys are tokens (bytes), ours are numbers.
+tape_cache = script_ops.tape_cache
+
+_building = threading.local()
+_noted: list[bool] = []
+
+SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
+_CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_CALLING_OPS = _CALL_OPS | {"While", "If", "Case"}
+_EAGER_GRADIENT = "EagerPyFunc"
+
+do_not_convert: Callable[[F], F] = _autograph.do_not_convert
+eager_mode = _context.eager_mode
+is_async = _context.is_async
+is_trainable = _backprop_util.IsTrainable
+flatten_up_to = _nest.flatten_up_to
+convert_variables_to_tensors = _variable_utils.convert_variables_to_tensors
+
+
+def unwrapped(function: Any) -> Any:
+    """The user's function behind the wrapper that keeps autograph out of it."""
+    function = inspect.unwrap(function)
+    if getattr(function, "__module__", None) == _autograph.__name__:
+        # Around what is no function (a ufunc, say) the wrapper says nothing of what it wraps.
+        return inspect.getclosurevars(function).nonlocals.get("func", function)
+    return function
+
+
+def as_array(tensor: Any) -> Any:
+    """The array of an EagerTensor, over the tensor's own memory: for reading."""
+    return tensor._numpy()
+
+
+def to_eager_tensor(value: Any, dtype: Any) -> Any:
+    """An EagerTensor of an array that nobody else writes to; shares its memory where it can."""
+    ctx = _context.context()
+    ctx.ensure_initialized()
+    return _constant_op.convert_to_eager_tensor(value, ctx, dtype)
+
+
+def convert_to_tensor(value: Any, dtype: Any) -> Any:
+    """`tf.convert_to_tensor`, without the cost of the public one's dispatch."""
+    return _ops.convert_to_tensor(value, dtype=dtype)
+
+
+def copy_to_device(tensor: Any, device: str | None) -> Any:
+    """An EagerTensor on the device of the kernel that returns it; None is the CPU."""
+    name = device or "/job:localhost/replica:0/task:0/device:CPU:0"
+    with _ops.device(device):
+        return script_ops._maybe_copy_to_context_device(tensor, name)
+
+
+def type_spec_of(value: Any) -> Any:
+    """The TypeSpec of a composite tensor."""
+    return _type_spec.type_spec_from_value(value)
+
+
+def new_token() -> str:
+    """A token that no op has yet."""
+    token: str = token_registry._next_unique_token()
+    return token
+
+
+def register_token(token: str, function: Any) -> None:
+    """Makes the stock kernel call `function` for ops with this token; holds it weakly."""
+    token_registry._funcs[token] = function
+
+
+def owning_graphs() -> list[Any]:
+    """The graphs, innermost first, that a script op created now belongs to.
+
+    Empty when executing eagerly. The default graph that TensorFlow keeps in the background of eager
+    execution is left out: it never dies, and what is tied to it leaks.
+    """
+    if _context.executing_eagerly():
+        return []
+    graphs = []
+    graph = _ops.get_default_graph()
+    while isinstance(graph, _func_graph.FuncGraph | _function._FuncGraph):
+        graphs.append(graph)
+        outer = (
+            graph.outer_graph if isinstance(graph, _func_graph.FuncGraph) else graph._outer_graph
+        )
+        if outer is graph:
+            break
+        graph = outer
+    in_background = graphs and _ops.executing_eagerly_outside_functions()
+    return graphs if in_background else [*graphs, graph]
+
+
+def keep_alive(graph: Any, value: object) -> None:
+    """Makes `graph` own `value`, in the list that stock TensorFlow uses for it."""
+    if not hasattr(graph, "_py_funcs_used_in_graph"):
+        graph._py_funcs_used_in_graph = []
+    graph._py_funcs_used_in_graph.append(value)
+
+
+def keep_alive_in_background(value: object) -> None:
+    """Keeps `value` as long as stock TensorFlow would: until the process ends."""
+    keep_alive(_ops.get_default_graph(), value)
+
+
+def stack() -> list[tuple[str, int]]:
+    """(file, line) of each frame, outermost first, autograph's generated code mapped back."""
+    return [(frame.filename, frame.lineno) for frame in _tf_stack.extract_stack()]
+
+
+def original_location(file: str, line: int) -> tuple[str, int]:
+    """Where the user wrote what autograph has copied to `file` and `line`; for the rest the same.
+
+    Only while the function that autograph converted is traced.
+    """
+    for mapper in reversed(_tf_stack._source_mapper_stacks[threading.get_ident()]):
+        known = mapper.get_effective_source_map()
+        # A function's first line may be that of a decorator, which only autograph has written.
+        later = [at for name, at in known if name == file and at >= line]
+        if later:
+            return known[file, min(later)][0], known[file, min(later)][1]
+    return file, line
+
+
+def note_script_op(op: Any) -> None:
+    """Remembers a script op of its graph for the functions below."""
+    if not hasattr(op.graph, "_hostcall_ops"):
+        op.graph._hostcall_ops = []
+    op.graph._hostcall_ops.append(op)
+    if not _noted:
+        _noted.append(True)
+
+
+def script_ops_of(graph: Any) -> list[Any]:
+    """The script ops of a graph; for a graph without any this costs one look-up."""
+    return list(getattr(graph, "_hostcall_ops", ()))
+
+
+def any_script_op() -> bool:
+    """Whether this process has created any in a graph."""
+    return bool(_noted)
+
+
+def has_effect(op: Any) -> bool:
+    """Whether an op is a stateful script op, or calls functions that hold one."""
+    if op.type in STATEFUL_SCRIPT_OPS:
+        return True
+    if op.type not in _CALLING_OPS:
+        return False
+    names = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
+    names += [f.name for a in op.node_def.attr.values() for f in a.list.func]
+    return any(_function_has_effect(op.graph, name) for name in names)
+
+
+def _function_has_effect(graph: Any, name: str) -> bool:
+    function = graph._functions.get(name)
+    body = getattr(function, "graph", None)
+    if body is None:
+        return False
+    if not hasattr(body, "_hostcall_effect"):
+        body._hostcall_effect = any(has_effect(op) for op in body.get_operations())
+    return bool(body._hostcall_effect)
+
+
+def is_jitted_call(op: Any) -> bool:
+    """Whether an op calls a function with `jit_compile=True`."""
+    return op.type in _CALL_OPS and op._control_flow_context is not None
+
+
+def add_control_edge(before: Any, after: Any) -> None:
+    """Makes one op of a graph run after another."""
+    if before not in after.control_inputs:
+        after._add_control_input(before)
+
+
+def must_run(func_graph: Any, ops: list[Any]) -> None:
+    """Makes ops run whenever the function does, whoever uses their results."""
+    func_graph.control_outputs.extend(op for op in ops if op not in func_graph.control_outputs)
+
+
+def shape_list(shapes: list[Any]) -> Any:
+    """An attribute's list of shapes, from TensorShapeProtos."""
+    return attr_value_pb2.AttrValue.ListValue(shape=shapes)
+
+
+def set_attr(op: Any, name: str, **value: Any) -> None:
+    """Sets an attribute of a graph's op, e.g. `set_attr(op, "_a", b=True)`."""
+    op._set_attr(name, attr_value_pb2.AttrValue(**value))
+
+
+def add_trace_hook(hook: Callable[[Any], None]) -> None:
+    """Calls `hook` with each FuncGraph when its tracing has ended."""
+    if hook not in _transform.FUNC_GRAPH_TRANSFORMS:
+        _transform.FUNC_GRAPH_TRANSFORMS.append(hook)
+
+
+def remove_trace_hook(hook: Callable[[Any], None]) -> None:
+    """Undoes `add_trace_hook`."""
+    if hook in _transform.FUNC_GRAPH_TRANSFORMS:
+        _transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
+
+
+def replace_gradient(gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """Sets the gradient of EagerPyFunc and returns the one that it had."""
+    entries = _ops.gradient_registry._registry
+    old = entries[_EAGER_GRADIENT]
+    entries[_EAGER_GRADIENT] = {
+        _registry._TYPE_TAG: gradient,
+        _registry._LOCATION_TAG: old[_registry._LOCATION_TAG],
+    }
+    stock: Callable[..., Any] = old[_registry._TYPE_TAG]
+    return stock
+
+
+is_recording_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
+
+
+@contextlib.contextmanager
+def recording_resumed() -> Iterator[None]:
+    """Lets tapes record on this thread although TensorFlow has stopped them."""
+    pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
+    try:
+        yield
+    finally:
+        pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+
+
+def has_tapes() -> bool:
+    """Whether this thread has tapes (or forward accumulators) that record."""
+    return not pywrap_tfe.TFE_Py_TapeSetIsEmpty()
+
+
+@contextlib.contextmanager
+def resumed(tape: Any) -> Iterator[None]:
+    """Lets a GradientTape that has ended record once more."""
+    tape._push_tape()
+    try:
+        yield
+    finally:
+        tape._pop_tape()
+
+
+def orders_recorded(tensors: Any) -> int:
+    """How many orders of derivative an op that runs eagerly on `tensors` may be asked for.
+
+    TensorFlow tells one tape from several and no more; three orders stand for several.
+    """
+    possible = _gradients_util.PossibleTapeGradientTypes(tensors)
+    if possible == _gradients_util.POSSIBLE_GRADIENT_TYPES_NONE:
+        return 0
+    return 1 if possible == _gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER else 3
+
+
+def more_orders_may_follow() -> bool:
+    """Whether TensorFlow is building the gradient of a function for several nested tapes."""
+    return getattr(_building, "higher_order", False)
+
+
+def watch_higher_orders() -> None:
+    """Prepares `more_orders_may_follow`."""
+    kind = _concrete_function._HigherOrderTapeGradientFunctions
+    build = kind._forward_and_backward_functions
+
+    @functools.wraps(build)
+    def build_and_tell(*args: Any, **kwargs: Any) -> Any:
+        outer, _building.higher_order = more_orders_may_follow(), True
+        try:
+            return build(*args, **kwargs)
+        finally:
+            _building.higher_order = outer
+
+    kind._forward_and_backward_functions = build_and_tell
+
+
+def on_forward_call(hook: Callable[[Any], None]) -> None:
+    """Calls `hook` with the results of each function whose gradient a tape may ask for."""
+    record = _concrete_function._ForwardBackwardCall.record
+
+    @functools.wraps(record)
+    def record_and_tell(self: Any, flat_outputs: Any) -> Any:
+        hook(flat_outputs)
+        return record(self, flat_outputs)
+
+    _concrete_function._ForwardBackwardCall.record = record_and_tell
+
+
+def raise_instead(find: Callable[[str], BaseException | None]) -> None:
+    """Lets `find` name, for the text of a failed call of a function, the exception to raise."""
+    execute = _execute.execute
+
+    @functools.wraps(execute)
+    def execute_or_raise(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return execute(*args, **kwargs)
+        except _errors.OpError as error:
+            exception = find(error.message)
+            if exception is None:
+                raise
+        raise exception
+
+    _execute.execute = execute_or_raise
+
+
+def on_saved(hook: Callable[[Any], None]) -> None:
+    """Calls `hook` with the MetaGraphDef of every SavedModel that this process writes."""
+    write = _save._build_meta_graph_impl
+
+    @functools.wraps(write)
+    def write_and_tell(*args: Any, **kwargs: Any) -> Any:
+        written = write(*args, **kwargs)
+        hook(written[0])
+        return written
+
+    _save._build_meta_graph_impl = write_and_tell

@@ -1,0 +1,99 @@
+"""Callbacks that have to run on a thread of their own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hostcall import _tf_private as private
+from hostcall._errors import DeadlineExceededError
+
+
+def beside_tapes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, in which tapes record, and which the tapes of the caller do not see.
+
+    A callback often runs on the thread that called the compiled function. There TensorFlow stops
+    recording while the function runs, so that a tape inside the callback would record nothing and
+    the gradient would be zero, silently. Where recording goes on, the user's own tapes would note
+    the variables that the callback reads; then it runs on another thread, which has no tapes.
+    """
+
+    def call(*args: Any) -> Any:
+        if not private.is_recording_stopped():
+            return function(*args)
+        with private.recording_resumed():
+            if not private.has_tapes():
+                return function(*args)
+        return _Call(function, args).result(None)
+
+    return call
+
+
+def within(seconds: float, function: Callable[..., Any], description: str) -> Callable[..., Any]:
+    """`function`, which fails when it has not returned after so many seconds.
+
+    Python cannot end a thread: a call that overruns goes on, and what it returns is thrown away. It
+    does not keep the process alive.
+
+    Args:
+      seconds: how long a call may take.
+      function: the function.
+      description: what to call it in the error.
+
+    Returns:
+      A function that raises DeadlineExceededError, with the stack that the late call has then.
+    """
+
+    def call(*args: Any) -> Any:
+        started = _Call(function, args)
+        try:
+            return started.result(seconds)
+        except _NotDoneError:
+            raise DeadlineExceededError(
+                f"{description} has not returned within its timeout of {seconds} s. It still runs, "
+                f"and what it returns will be thrown away. This is where it was:\n{started.stack()}"
+            ) from None
+
+    return call
+
+
+class _NotDoneError(Exception):
+    pass
+
+
+class _Call:
+    """A call on a new thread."""
+
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
+        self._function = function
+        self._args = args
+        self._done = threading.Event()
+        self._returned: Any = None
+        self._raised: BaseException | None = None
+        # A daemon: an executor's threads are waited for when the process exits.
+        self._thread = threading.Thread(target=self._work, name="hostcall", daemon=True)
+        self._thread.start()
+
+    def result(self, timeout: float | None) -> Any:
+        """What the call returns or raises; _NotDoneError when the time is over."""
+        if not self._done.wait(timeout):
+            raise _NotDoneError
+        if self._raised is not None:
+            raise self._raised
+        return self._returned
+
+    def stack(self) -> str:
+        """Where the call is now."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)"
+
+    def _work(self) -> None:
+        try:
+            self._returned = self._function(*self._args)
+        except BaseException as error:
+            self._raised = error
+        finally:
+            self._done.set()

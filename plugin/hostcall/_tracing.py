@@ -1,0 +1,52 @@
+"""What is done to a graph when its tracing has ended."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _tf_private as private
+
+# Where the shapes that tracing ended with stand on a node: a list of shapes, one for each result.
+SHAPES_ATTR = "_hostcall_shapes"
+
+
+def finish(func_graph: Any) -> None:
+    """Called by TensorFlow with each FuncGraph that it has traced."""
+    for op in private.script_ops_of(func_graph):
+        # `set_shape` changes the graph's tensor and not the op: the definition does not hold it.
+        shapes = [shape.as_proto() for shape in final_shapes(op)]
+        private.set_attr(op, SHAPES_ATTR, list=private.shape_list(shapes))
+    if private.any_script_op():
+        _order_jitted_calls(func_graph)
+
+
+def final_shapes(op: Any) -> list[tf.TensorShape]:
+    """The shapes of an op's results, with what `tf.ensure_shape` says right behind the op."""
+    shapes = []
+    for tensor in op.outputs:
+        shape = tensor.shape
+        for consumer in tensor.consumers():
+            if consumer.type == "EnsureShape":
+                shape = shape.merge_with(consumer.outputs[0].shape)
+        shapes.append(shape)
+    return shapes
+
+
+def _order_jitted_calls(func_graph: Any) -> None:
+    """Orders calls of compiled functions with the script ops around them.
+
+    TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
+    `jit_compile=True`, and does not run those whose results are unused either.
+    """
+    ops = func_graph.get_operations()
+    jitted = [op for op in ops if private.is_jitted_call(op) and private.has_effect(op)]
+    if not jitted:
+        return
+    effects = [op for op in ops if private.has_effect(op)]
+    for before, after in pairwise(effects):
+        if private.is_jitted_call(before) or private.is_jitted_call(after):
+            private.add_control_edge(before, after)
+    private.must_run(func_graph, jitted)

@@ -1,0 +1,142 @@
+"""The check that the extension modules fit the TensorFlow and the Python they meet.
+
+TensorFlow promises no stable C++ interface between its minor versions, so a module built against
+another one may crash anywhere. Comparing versions first turns the crash into a readable error.
+"""
+
+import importlib
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+REBUILD = """\
+    pip install --force-reinstall --no-cache-dir 'hostcall[cpu]'
+    pip install --force-reinstall --no-cache-dir 'hostcall[gpu]'    # with an NVIDIA GPU
+    make clean venv                                                 # in a checkout of hostcall"""
+
+_NO_TENSORFLOW = """\
+hostcall extends TensorFlow, and this Python has no TensorFlow. Two packages provide it, so hostcall
+installs neither by itself. Install one of the two with
+
+    pip install 'hostcall[cpu]'
+    pip install 'hostcall[gpu]'    # with an NVIDIA GPU"""
+
+_NOT_BUILT = """\
+hostcall was not built: the file _build_info.py, which is installed along with its extension
+modules, is missing. Most likely Python found hostcall in a source tree. Build it with one of
+
+{rebuild}"""
+
+_MISMATCH = """\
+hostcall was built against other versions than it finds here, and could crash if it went on:
+
+{mismatches}
+
+Most likely TensorFlow was installed anew after hostcall. Make them fit again with one of
+
+{rebuild}"""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The versions that the extension modules depend on.
+
+    Attributes:
+        tensorflow: TensorFlow's version, such as "2.21.0".
+        ffi_api: Major and minor version of XLA's FFI, or None if TensorFlow brings no header that
+            tells it.
+        python: Python's major and minor version, such as "3.11".
+        cxx11_abi: 1 where C++ strings and lists have the layout of C++11, else 0.
+    """
+
+    tensorflow: str
+    ffi_api: tuple[int, int] | None
+    python: str
+    cxx11_abi: int
+
+
+def check() -> None:
+    """Check that the extension modules can be loaded here.
+
+    Raises:
+        ImportError: TensorFlow is missing, hostcall has not been built, or it was built against
+            other versions; the message lists each of them and the commands that mend it.
+    """
+    problems = mismatches(_built(), _found())
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise ImportError(_MISMATCH.format(mismatches=listed, rebuild=REBUILD), name="hostcall")
+
+
+def mismatches(built: Versions, found: Versions) -> list[str]:
+    """Compare the versions built against with those found.
+
+    Args:
+        built: What the extension modules were built against.
+        found: What this process has.
+
+    Returns:
+        A line for each pair that does not fit, empty if all do. TensorFlow's patch version may
+        differ, and XLA's FFI may have a later minor version, since it keeps what older ones had.
+    """
+    rows = [
+        ("TensorFlow", built.tensorflow, found.tensorflow, _same_minor(built, found)),
+        ("XLA FFI", _dotted(built.ffi_api), _dotted(found.ffi_api), _ffi_fits(built, found)),
+        ("Python", built.python, found.python, built.python == found.python),
+        ("C++11 ABI flag", built.cxx11_abi, found.cxx11_abi, built.cxx11_abi == found.cxx11_abi),
+    ]
+    return [
+        f"{what}: built against {old}, found {new}" for what, old, new, fits in rows if not fits
+    ]
+
+
+def _same_minor(built: Versions, found: Versions) -> bool:
+    return built.tensorflow.split(".")[:2] == found.tensorflow.split(".")[:2]
+
+
+def _ffi_fits(built: Versions, found: Versions) -> bool:
+    if built.ffi_api is None or found.ffi_api is None:
+        return False
+    return built.ffi_api[0] == found.ffi_api[0] and built.ffi_api[1] <= found.ffi_api[1]
+
+
+def _dotted(version: tuple[int, int] | None) -> str:
+    return "none" if version is None else "{}.{}".format(*version)
+
+
+def _built() -> Versions:
+    try:
+        info = importlib.import_module("hostcall._build_info")
+    except ModuleNotFoundError as error:
+        raise ImportError(_NOT_BUILT.format(rebuild=REBUILD), name="hostcall") from error
+    return Versions(
+        tensorflow=info.TENSORFLOW_VERSION,
+        ffi_api=info.FFI_API_VERSION,
+        python=info.PYTHON_VERSION,
+        cxx11_abi=info.CXX11_ABI_FLAG,
+    )
+
+
+def _found() -> Versions:
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":  # TensorFlow is there, but something that it needs is not.
+            raise
+        raise ImportError(_NO_TENSORFLOW, name="tensorflow") from error
+    return Versions(
+        tensorflow=tf.__version__,
+        ffi_api=_ffi_api(Path(tf.sysconfig.get_include(), "xla/ffi/api/c_api.h")),
+        python="{}.{}".format(*sys.version_info),
+        cxx11_abi=tf.sysconfig.CXX11_ABI_FLAG,
+    )
+
+
+def _ffi_api(header: Path) -> tuple[int, int] | None:
+    """Read the FFI's version from the header that defines it; TensorFlow tells it nowhere else."""
+    if not header.is_file():
+        return None
+    text = header.read_text(encoding="utf-8")
+    parts = dict(re.findall(r"^#define XLA_FFI_API_(MAJOR|MINOR) (\d+)$", text, re.MULTILINE))
+    return (int(parts["MAJOR"]), int(parts["MINOR"])) if len(parts) == 2 else None

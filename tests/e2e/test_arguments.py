@@ -1,0 +1,298 @@
+"""contract.md, "Arguments": what goes into a script op and what its function sees."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall  # noqa: F401 - makes the jitted functions work
+from tests.helpers import MODES, NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
+
+X = tf.constant([1.0, 2.0])
+FLOAT = tf.float32
+
+
+def shaped(result: Any, shape: Any = (2,)) -> Any:
+    """Says the shape in stock TensorFlow's way."""
+    return tf.nest.map_structure(lambda tensor: tf.ensure_shape(tensor, shape), result)
+
+
+def callback(op: Any, function: Any) -> Any:
+    """A function on arrays, for `op`."""
+    if op is not tf.py_function:
+        return function
+    return lambda *tensors: function(*(np.array(tensor) for tensor in tensors))
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"func": np.sin, "inp": [X]},
+        {},
+        {"inp": [X], "Tout": FLOAT},
+        {"func": np.sin, "Tout": FLOAT},
+    ],
+    ids=["no Tout", "decorator without Tout", "decorator with inp", "no inp"],
+)
+def test_missing_arguments_are_type_errors(build: Any, op: Any, arguments: Any) -> None:
+    with pytest.raises(TypeError, match=r"Tout|inp"):
+        build(lambda: op(**arguments))()
+
+
+@pytest.mark.parametrize("build", MODES)
+def test_py_func_wants_all_three_arguments(build: Any) -> None:
+    with pytest.raises(TypeError, match=r"[Mm]issing required"):
+        build(lambda: tf.compat.v1.py_func(np.sin, [X]))()
+    with pytest.raises(TypeError, match=r"[Mm]issing required"):
+        build(lambda: tf.compat.v1.py_func(np.sin, Tout=FLOAT))()
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("function", [42, "sin", X])
+def test_what_is_not_callable_is_a_value_error(build: Any, op: Any, function: Any) -> None:
+    with pytest.raises(ValueError, match="Expected func to be callable"):
+        build(lambda: op(function, [X], FLOAT))()
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+def test_decorator(build: Any, op: Any) -> None:
+    @op(Tout=FLOAT)
+    def double(x: Any) -> Any:
+        """Doubles."""
+        return x * np.float32(2)
+
+    assert double.__name__ == "double"
+    assert double.__doc__ == "Doubles."
+    assert_same(to_numpy(build(lambda x: shaped(double(x)))(X)), np.float32([2, 4]))
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+def test_decorator_with_several_outputs(build: Any, op: Any) -> None:
+    @op(Tout=[FLOAT, tf.int32])
+    def parts(x: Any, y: Any) -> Any:
+        return x + y, np.int32([7, 8])
+
+    total, constant = build(lambda x: shaped(parts(x, x)))(X)
+    assert_same(to_numpy(total), np.float32([2, 4]))
+    assert_same(to_numpy(constant), np.int32([7, 8]))
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    ("tout", "kind"),
+    [(FLOAT, tf.Tensor), ([FLOAT], list), ((FLOAT,), list), ("float32", tf.Tensor)],
+)
+def test_a_scalar_tout_gives_a_tensor_and_a_list_a_list(
+    build: Any, op: Any, tout: Any, kind: type
+) -> None:
+    seen = []
+
+    def program(x: Any) -> Any:
+        result = op(lambda a: a, [x], tout)
+        seen.append(result)
+        return shaped(result)
+
+    result = build(program)(X)
+    assert isinstance(seen[0], kind)
+    assert_same(to_numpy(tf.nest.flatten(result)), [X.numpy()])
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", OPS)
+def test_variables_are_read_before_the_call(build: Any, op: Any) -> None:
+    variable = tf.Variable([1.0, 2.0])
+
+    def program() -> Any:
+        before = shaped(op(lambda a: a + np.float32(10), [variable], FLOAT))
+        variable.assign_add([1.0, 1.0])
+        after = shaped(op(lambda a: a + np.float32(10), [variable], FLOAT))
+        return before, after
+
+    run = build(program)
+    for step in range(3):
+        before, after = run()
+        assert before.numpy().tolist() == [11 + step, 12 + step]
+        assert after.numpy().tolist() == [12 + step, 13 + step]
+
+
+@pytest.mark.parametrize("build", MODES)
+def test_py_function_sees_eager_tensors_in_eager_mode(build: Any) -> None:
+    seen = []
+
+    def look(x: Any, n: Any) -> Any:
+        seen.append((tf.executing_eagerly(), type(x), type(n), x.numpy().tolist(), n.numpy()))
+        return x
+
+    build(lambda x: shaped(tf.py_function(look, [x, 3], FLOAT)))(X)
+    assert seen == [(True, type(X), type(X), [1, 2], 3)]
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", NUMPY_OPS)
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.complex128])
+def test_numpy_function_sees_arrays_and_scalars(build: Any, op: Any, dtype: Any) -> None:
+    seen = []
+
+    def look(scalar: Any, vector: Any, matrix: Any) -> Any:
+        seen.extend([scalar, vector, matrix])
+        return scalar
+
+    value = np.ones([2, 3], dtype)
+    inputs = [tf.constant(value[0, 0]), tf.constant(value[0]), tf.constant(value)]
+    build(lambda *inp: shaped(op(look, inp, tf.as_dtype(dtype)), ()))(*inputs)
+    assert [type(argument) for argument in seen] == [dtype, np.ndarray, np.ndarray]
+    assert_same(seen, [value[0, 0], value[0], value])
+    assert all(argument.flags.writeable and argument.flags.aligned for argument in seen[1:])
+
+
+@pytest.mark.parametrize("op", NUMPY_OPS)
+def test_tensorflows_own_migration_example(op: Any) -> None:
+    def using_numpy(x: Any) -> Any:
+        x[0] = 0.0
+        return x
+
+    result = jitted(lambda: shaped(op(using_numpy, [tf.constant([1.0, 2.0])], FLOAT)))()
+    assert result.numpy().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_what_a_function_writes_stays_its_own(op: Any) -> None:
+    def spoil(a: Any, b: Any) -> Any:
+        assert a.tolist() == b.tolist()
+        a[:] = -1
+        assert b.tolist() != a.tolist()
+        return a
+
+    variable = tf.Variable([5.0, 6.0])
+    constant = tf.constant([7.0, 8.0])
+
+    def program(x: Any) -> Any:
+        hidden = x * 2.0
+        results = []
+        for tensor in (x, hidden, variable, constant):
+            spoiled = shaped(op(callback(op, spoil), [tensor, tensor], FLOAT))
+            again = shaped(op(lambda a: a, [tensor], FLOAT))
+            results += [spoiled, again, tf.identity(tensor)]
+        return results
+
+    x = tf.constant([1.0, 2.0])
+    run = jitted(program)
+    expected = []
+    for value in ([1, 2], [2, 4], [5, 6], [7, 8]):
+        expected += [[-1, -1], value, value]
+    for _ in range(3):
+        assert [result.numpy().tolist() for result in run(x)] == expected
+    assert x.numpy().tolist() == [1, 2]
+    assert variable.numpy().tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("size", [1, 1000, 300_000])
+def test_kept_arguments_stay_as_they_were(op: Any, size: int) -> None:
+    kept = []
+
+    def keep(x: Any, y: Any) -> Any:
+        kept.append((x, y))
+        return x
+
+    run = jitted(lambda x: shaped(op(keep, [x, x * 2.0], FLOAT), (size,)))
+    for step in range(40):
+        run(tf.fill([size], float(step)))
+    assert len(kept) == 40
+    for step, (x, y) in enumerate(kept):
+        assert (np.asarray(x) == step).all()
+        assert (np.asarray(y) == 2 * step).all()
+
+
+@pytest.mark.parametrize("build", [lambda function: function, plain, jitted])
+@pytest.mark.parametrize("op", OPS)
+def test_a_single_tensor_as_inp(build: Any, op: Any) -> None:
+    run = build(lambda x: shaped(op(lambda a: a + np.float32(1), x, FLOAT)))
+    assert run(X).numpy().tolist() == [2, 3]
+    assert run(tf.Variable([4.0, 5.0])).numpy().tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("build", [lambda function: function, plain, jitted])
+@pytest.mark.parametrize("op", OPS)
+def test_a_dict_as_inp_and_in_tout(build: Any, op: Any) -> None:
+    def swap(tensors: Any) -> Any:
+        assert sorted(tensors) == ["a", "b"]
+        return {"x": tensors["b"], "y": (tensors["a"], tensors["a"] + tensors["b"])}
+
+    def program(a: Any, b: Any) -> Any:
+        tout = {"y": (FLOAT, FLOAT), "x": FLOAT}
+        return shaped(op(swap, {"b": b, "a": a}, tout))
+
+    result = to_numpy(build(program)(X, X * 10.0))
+    assert_same(
+        result, {"x": np.float32([10, 20]), "y": (np.float32([1, 2]), np.float32([11, 22]))}
+    )
+
+
+@pytest.mark.parametrize("build", [lambda function: function, plain, jitted])
+@pytest.mark.parametrize("op", OPS)
+def test_nested_structures_among_the_arguments(build: Any, op: Any) -> None:
+    seen = []
+
+    def look(first: Any, second: Any, third: Any) -> Any:
+        seen.append(tf.nest.map_structure(lambda a: np.array(a).tolist(), (first, second, third)))
+        return [third, [first["k"][0], second]]
+
+    def program(x: Any) -> Any:
+        inp = [{"k": [x, {"deep": x * 2.0}]}, x * 3.0, tf.constant(4.0)]
+        last, (first, second) = op(look, inp, [FLOAT, [FLOAT, FLOAT]])
+        return shaped(last, ()), shaped(first), shaped(second)
+
+    result = to_numpy(build(program)(X))
+    assert seen == [({"k": [[1, 2], {"deep": [2, 4]}]}, [3, 6], 4)]
+    assert_same(result, (np.float32(4), np.float32([1, 2]), np.float32([3, 6])))
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", OPS)
+def test_lists_that_tensorflow_packs_and_python_values(build: Any, op: Any) -> None:
+    seen = []
+
+    def look(*arguments: Any) -> Any:
+        seen.append([(np.asarray(a).dtype, np.array(a).tolist()) for a in arguments])
+        return arguments[0]
+
+    def program(x: Any) -> Any:
+        inp = [[x, x * 2.0], 1, 2.5, True, [[1, 2], [3, 4]], np.float64([5, 6]), (x[0], 7.0)]
+        return shaped(op(look, inp, FLOAT), (2, 2))
+
+    assert build(program)(X).numpy().tolist() == [[1, 2], [2, 4]]
+    dtypes = [np.float32, np.int32, np.float32, np.bool_, np.int32, np.float64, np.float32]
+    values = [[[1, 2], [2, 4]], 1, 2.5, True, [[1, 2], [3, 4]], [5, 6], [1, 7]]
+    assert seen == [list(zip(map(np.dtype, dtypes), values, strict=True))]
+
+
+class Scaler:
+    def __init__(self, factor: float) -> None:
+        self.factor = np.float32(factor)
+
+    def __call__(self, x: Any) -> Any:
+        return np.asarray(x) * self.factor
+
+    def method(self, x: Any) -> Any:
+        return np.asarray(x) * self.factor
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    "function",
+    [Scaler(3), Scaler(3).method, functools.partial(np.multiply, np.float32(3)), np.positive],
+    ids=["object", "method", "partial", "ufunc"],
+)
+def test_every_kind_of_callable(build: Any, op: Any, function: Any) -> None:
+    result = build(lambda x: shaped(op(function, [x], FLOAT)))(X)
+    assert result.numpy().tolist() == ([1, 2] if function is np.positive else [3, 6])

@@ -1,0 +1,230 @@
+"""Results of which only a bound is known: the compiled program sees their true size."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import MODES, jitted, plain
+
+X = tf.constant([3.0, 1.0, 3.0, 2.0, 1.0])
+
+OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
+each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+Program = Callable[..., Any]
+
+
+@hostcall.declare(result=lambda x: hostcall.BoundedSpec([np.prod(x.shape)], tf.float32))
+def unique(x: Any) -> np.ndarray:
+    return np.unique(np.asarray(x))
+
+
+def _unique(x: tf.Tensor) -> tf.Tensor:
+    return tf.numpy_function(unique, [x], tf.float32)
+
+
+def _assert_same_as_plain(program: Program, *args: Any) -> None:
+    expected, actual = plain(program)(*args), jitted(program)(*args)
+    tf.nest.assert_same_structure(actual, expected)
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@each_op
+def test_unique(op: Any) -> None:
+    program = jitted(lambda x: op(unique, [x], tf.float32))
+    for values in ([3.0, 1.0, 3.0], [1.0, 1.0, 1.0], [3.0, 2.0, 1.0]):
+        np.testing.assert_array_equal(program(tf.constant(values)), np.unique(values))
+
+
+def test_nonzero() -> None:
+    nonzero = hostcall.declare(
+        lambda x: np.nonzero(x),
+        result=lambda x: [hostcall.BoundedSpec([np.prod(x.shape)], tf.int64)] * 2,
+    )
+    program = jitted(lambda x: tf.numpy_function(nonzero, [x], [tf.int64, tf.int64]))
+    for seed in range(4):
+        x = np.random.default_rng(seed).integers(0, 2, [4, 5])
+        for actual, expected in zip(program(x), np.nonzero(x), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+
+
+def _greedy_suppression(boxes: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The boxes that are kept, best first, where an overlap of more than a half suppresses."""
+    top, left, bottom, right = boxes.T
+    area = (bottom - top) * (right - left)
+    kept: list[int] = []
+    for i in np.argsort(-scores, kind="stable"):
+        height = np.minimum(bottom[i], bottom[kept]) - np.maximum(top[i], top[kept])
+        width = np.minimum(right[i], right[kept]) - np.maximum(left[i], left[kept])
+        overlap = np.maximum(height, 0.0) * np.maximum(width, 0.0)
+        if np.all(overlap <= 0.5 * (area[i] + area[kept] - overlap)):
+            kept.append(int(i))
+    return np.array(kept, np.int32)
+
+
+def test_non_max_suppression() -> None:
+    suppress = hostcall.callback(
+        _greedy_suppression,
+        result=lambda boxes, scores: hostcall.BoundedSpec(scores.shape, tf.int32),
+    )
+
+    @jitted
+    def program(boxes: tf.Tensor, scores: tf.Tensor) -> Any:
+        kept = suppress(boxes, scores)
+        return kept, tf.gather(boxes, kept), tf.size(kept)
+
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        corner, size = rng.random([30, 2]), 0.2 + 0.3 * rng.random([30, 2])
+        boxes = np.concatenate([corner, corner + size], axis=1).astype(np.float32)
+        scores = rng.random(30).astype(np.float32)
+        expected = tf.image.non_max_suppression(boxes, scores, 30).numpy()
+        assert 0 < len(expected) < 30
+        kept, gathered, count = program(boxes, scores)
+        np.testing.assert_array_equal(kept, expected)
+        np.testing.assert_array_equal(gathered, boxes[expected])
+        assert int(count) == len(expected)
+
+
+CONSUMERS: dict[str, Program] = {
+    "itself": lambda u, x: u,
+    "shape and size": lambda u, x: [tf.shape(u), tf.size(u), tf.shape(u, tf.int64)[0]],
+    "sum": lambda u, x: tf.reduce_sum(u),
+    "mean": lambda u, x: tf.reduce_mean(u),
+    "max and min": lambda u, x: [tf.reduce_max(u), tf.reduce_min(u), tf.reduce_max(-u)],
+    "product": lambda u, x: tf.reduce_prod(u),
+    "variance": lambda u, x: tf.math.reduce_variance(u),
+    "all": lambda u, x: tf.reduce_all(u > 0.5),
+    "norm": lambda u, x: tf.norm(u),
+    "mask": lambda u, x: tf.boolean_mask(u, u > 1.5),
+    "where": lambda u, x: tf.where(u > 1.5),
+    "choice": lambda u, x: tf.where(u > 1.5, u, -u),
+    "arithmetic": lambda u, x: tf.exp(u) * 2.0 + u / 3.0,
+    "concat": lambda u, x: tf.concat([x, u, 10.0 * u, x], axis=0),
+    "stack": lambda u, x: tf.stack([u, 2.0 * u]),
+    "matmul": lambda u, x: tf.linalg.matmul(u[None, :], u[:, None]),
+    "matmul with a static one": lambda u, x: tf.linalg.matmul(u[:, None], x[None, :]),
+    "outer product": lambda u, x: u[:, None] * u[None, :],
+    "sort": lambda u, x: tf.sort(-u),
+    "argmax": lambda u, x: tf.argmax(u),
+    "reverse": lambda u, x: tf.reverse(u, [0]),
+    "gather": lambda u, x: tf.gather(u, [0, 2, 1]),
+    "slice": lambda u, x: [u[1:], u[:2], u[0]],
+    "pad": lambda u, x: tf.pad(u, [[1, 1]]),
+    "tile": lambda u, x: tf.tile(u, [2]),
+    "one-hot": lambda u, x: tf.one_hot(tf.cast(u, tf.int32), 4),
+    "reshape": lambda u, x: tf.reshape(u, [-1, 1]),
+    "range": lambda u, x: tf.range(tf.size(u)),
+    "softmax": lambda u, x: tf.nn.softmax(u),
+    "scatter": lambda u, x: tf.tensor_scatter_nd_update(
+        tf.zeros([5]), tf.cast(u, tf.int32)[:, None], u
+    ),
+    "top": lambda u, x: tf.math.top_k(u, 2),
+    "cast": lambda u, x: tf.cast(u, tf.int64),
+    "loop variable": lambda u, x: tf.while_loop(
+        lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0), [0, u]
+    ),
+    "captured by a loop": lambda u, x: tf.while_loop(
+        lambda i, s: i < 3, lambda i, s: (i + 1, s + tf.reduce_sum(u)), [0, 0.0]
+    ),
+    "captured by a branch": lambda u, x: tf.cond(
+        x[0] > 0.0, lambda: tf.reduce_sum(u), lambda: tf.reduce_max(u)
+    ),
+    "result of a branch": lambda u, x: tf.cond(x[0] < 0.0, lambda: u, lambda: 2.0 * u),
+}
+
+
+@pytest.mark.parametrize("consume", CONSUMERS.values(), ids=CONSUMERS.keys())
+@pytest.mark.parametrize("x", [X, tf.constant([0.0, 4.0, 1.0, 2.0, 3.0])], ids=["3 of 5", "all"])
+def test_what_the_program_computes_with_it(consume: Program, x: tf.Tensor) -> None:
+    _assert_same_as_plain(lambda x: consume(_unique(x), x), x)
+
+
+def test_two_bounded_results_of_one_call() -> None:
+    def split(x: np.ndarray) -> Any:
+        return x[x > 1.5], x[x <= 1.5, None], np.int32(x.size)
+
+    specs = [
+        hostcall.BoundedSpec([5], tf.float32),
+        hostcall.BoundedSpec([5, 1], tf.float32),
+        tf.TensorSpec([], tf.int32),
+    ]
+
+    def program(x: tf.Tensor) -> Any:
+        large, small, count = tf.numpy_function(split, [x], specs)
+        return large, small, count, tf.reduce_sum(large) - tf.reduce_sum(small), tf.shape(small)
+
+    for x in (X, X * 0.0, X + 5.0):
+        _assert_same_as_plain(program, x)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (6, 7), (0, 3), (3, 0), (0, 0), (1, 7)])
+@pytest.mark.parametrize("dims", [[0, 2], [-1, -3]])
+def test_several_dynamic_dimensions(sizes: tuple[int, int], dims: list[int]) -> None:
+    def block(n: Any) -> np.ndarray:
+        return np.arange(2.0 * n[0] * n[1], dtype=np.float32).reshape(n[0], 2, n[1])
+
+    bounded = hostcall.BoundedSpec([6, 2, 7], tf.float32, dynamic_dims=dims)
+
+    def program(n: tf.Tensor) -> Any:
+        y = tf.numpy_function(block, [n], bounded)
+        sums = [tf.reduce_sum(y, axis=axis) for axis in (0, 1, 2, [0, 1, 2])]
+        return y, tf.shape(y), tf.size(y), sums, tf.transpose(y)
+
+    _assert_same_as_plain(program, tf.constant(sizes))
+
+
+@pytest.mark.parametrize("size", [0, 1, 6])
+@each_op
+def test_all_sizes_up_to_the_bound(op: Any, size: int) -> None:
+    program = jitted(
+        lambda n: op(lambda n: np.arange(int(n)), [n], hostcall.BoundedSpec([6], tf.int64))
+    )
+    np.testing.assert_array_equal(program(tf.constant(size)), np.arange(size))
+
+
+@each_op
+@each_mode
+def test_going_over_the_bound_is_an_error(op: Any, mode: Any) -> None:
+    def too_many(n: Any) -> np.ndarray:
+        return np.zeros([int(n), 2], np.float32)
+
+    program = mode(lambda n: op(too_many, [n], hostcall.BoundedSpec([6, 2], tf.float32)))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        program(tf.constant(7))
+    message = str(caught.value)
+    assert "0-th value returned by" in message
+    assert "(7, 2)" in message
+    assert "<=6" in message
+    assert "too_many" in message
+    np.testing.assert_array_equal(program(tf.constant(6)), np.zeros([6, 2]))
+
+
+@each_mode
+@pytest.mark.parametrize("shape", [(3,), (3, 3), (3, 2, 1)])
+def test_the_other_dimensions_are_checked(mode: Any, shape: tuple[int, ...]) -> None:
+    program = mode(
+        lambda x: tf.numpy_function(
+            lambda x: np.zeros(shape, np.float32), [x], hostcall.BoundedSpec([6, 2], tf.float32)
+        )
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="declared shape"):
+        program(X)
+
+
+def test_a_shape_known_better_elsewhere_makes_it_static() -> None:
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.numpy_function(unique, [x], tf.float32)
+        y.set_shape([3])
+        return tf.ones_like(y)
+
+    np.testing.assert_array_equal(program(X), [1.0, 1.0, 1.0])

@@ -1,0 +1,207 @@
+"""Every dtype that XLA and NumPy share, at every rank, goes in and out bit by bit."""
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
+
+FOUR_BITS = [np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)]
+WHOLE_BYTES = [
+    np.dtype(dtype)
+    for dtype in [
+        *(np.bool_, np.int8, np.int16, np.int32, np.int64),
+        *(np.uint8, np.uint16, np.uint32, np.uint64),
+        *(np.float16, np.float32, np.float64, np.complex64, np.complex128, ml_dtypes.bfloat16),
+        *(ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz),
+        *(ml_dtypes.float8_e4m3b11fnuz, ml_dtypes.float8_e5m2fnuz),
+    ]
+]
+DTYPES = [*WHOLE_BYTES, *FOUR_BITS]
+SHAPES = [(), (0,), (1,), (7,), (2, 3), (3, 0), (2, 3, 2), (2, 1, 2, 2), (1, 2, 1, 2, 3)]
+
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+each_op = pytest.mark.parametrize("op", OPS)
+
+
+def sample(dtype: np.dtype, shape: Any) -> np.ndarray:
+    """Values of every kind that the dtype has: the ends of its range, all sorts of NaN."""
+    if dtype == np.bool_:
+        return np.resize([True, False, False], shape)
+    if dtype in FOUR_BITS or dtype.kind in "iu":
+        info = ml_dtypes.iinfo(dtype)
+        values = np.array([int(info.min), int(info.max), 0, 1, 3, 5, 7], object)
+        return np.resize(values.astype(dtype), shape)
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.random.default_rng(0).integers(0, 256, size, np.uint8)
+    return raw.view(dtype).reshape(shape)
+
+
+def shaped(tensor: tf.Tensor, shape: Any) -> tf.Tensor:
+    tensor.set_shape(shape)
+    return tensor
+
+
+def made_inside(value: np.ndarray) -> tf.Tensor:
+    """The value, as something that the program does not get as an argument."""
+    if "fnuz" not in value.dtype.name:
+        return tf.constant(value)
+    # TensorFlow's graphs cannot hold constants of these.
+    return shaped(tf.numpy_function(lambda: value, [], value.dtype), value.shape)
+
+
+def checked_inside(tensor: tf.Tensor, expected: np.ndarray) -> tf.Tensor:
+    """A flag that tells whether a callback sees the expected bits.
+
+    For what cannot leave a compiled program: TensorFlow takes the packed int4 values that XLA
+    returns for unpacked ones.
+    """
+
+    def check(array: Any) -> Any:
+        assert_same(array, expected)
+        return np.True_
+
+    return tf.ensure_shape(tf.numpy_function(check, [tensor], tf.bool), [])
+
+
+def test_every_dtype_of_the_runtime_is_tested() -> None:
+    in_tensorflow = set()
+    for _, dtype, _ in hostcall._control._DTYPES:
+        try:
+            tf.as_dtype(dtype)
+        except TypeError:
+            continue
+        in_tensorflow.add(np.dtype(dtype))
+    assert in_tensorflow == set(DTYPES)
+
+
+@each_op
+@pytest.mark.parametrize("dtype", WHOLE_BYTES, ids=str)
+def test_goes_in_and_out_bit_by_bit(op: Any, dtype: np.dtype) -> None:
+    seen = []
+
+    def look(*arrays: Any) -> Any:
+        seen.extend(to_numpy(arrays))
+        return arrays
+
+    def program(*tensors: tf.Tensor) -> Any:
+        results = op(look, tensors, [dtype] * len(tensors))
+        return [shaped(r, t.shape) for r, t in zip(results, tensors, strict=True)]
+
+    values = [sample(dtype, shape) for shape in SHAPES]
+    results = to_numpy(jitted(program)(*map(tf.constant, values)))
+    assert_same(seen, values)
+    assert_same(results, values)
+
+
+@each_op
+@each_dtype
+def test_goes_from_callback_to_callback_bit_by_bit(op: Any, dtype: np.dtype) -> None:
+    values = [sample(dtype, shape) for shape in SHAPES]
+
+    def program() -> Any:
+        results = op(lambda *arrays: arrays, list(map(made_inside, values)), [dtype] * len(values))
+        return [checked_inside(shaped(r, v.shape), v) for r, v in zip(results, values, strict=True)]
+
+    assert all(flag.numpy() for flag in jitted(program)())
+
+
+@pytest.mark.parametrize("op", NUMPY_OPS)
+@each_dtype
+def test_functions_get_what_they_get_without_xla(op: Any, dtype: np.dtype) -> None:
+    def program(seen: list[Any]) -> Any:
+        def look(*arrays: Any) -> Any:
+            seen.extend((type(array), array.dtype, array.tolist()) for array in arrays)
+            return np.int32(0)
+
+        def call() -> tf.Tensor:
+            inputs = [made_inside(np.ones(shape, dtype)) for shape in [(), (2,), (2, 2)]]
+            return shaped(op(look, inputs, tf.int32), [])
+
+        return call
+
+    compiled: list[Any] = []
+    expected: list[Any] = []
+    jitted(program(compiled))()
+    plain(program(expected))()
+    assert compiled == expected
+
+
+@each_op
+@each_dtype
+def test_computed_inside_the_program_and_returned_transposed(op: Any, dtype: np.dtype) -> None:
+    value = sample(dtype, (3, 5))
+
+    def program() -> tf.Tensor:
+        transposed = tf.transpose(made_inside(value))
+        result = shaped(op(lambda a: to_numpy(a).T, [transposed], dtype), value.shape)
+        return checked_inside(tf.identity(result), value)
+
+    assert jitted(program)().numpy()
+
+
+@each_dtype
+def test_a_loop_carries_it(dtype: np.dtype) -> None:
+    value = sample(dtype, (5,))
+
+    def program() -> tf.Tensor:
+        def body(i: tf.Tensor, carried: tf.Tensor) -> Any:
+            carried = tf.numpy_function(lambda a: np.roll(a, 1), [carried], dtype)
+            return i + 1, shaped(carried, value.shape)
+
+        last = tf.while_loop(lambda i, _: i < 3, body, [0, made_inside(value)])[1]
+        return checked_inside(last, np.roll(value, 3))
+
+    assert jitted(program)().numpy()
+
+
+@each_op
+@each_dtype
+def test_a_size_that_a_wrong_width_could_not_hide(op: Any, dtype: np.dtype) -> None:
+    value = sample(dtype, (100_001,))
+
+    def program() -> tf.Tensor:
+        made = shaped(op(lambda: value, [], dtype), value.shape)
+        passed_on = shaped(op(lambda array: array, [made], dtype), value.shape)
+        return checked_inside(passed_on, value)
+
+    assert jitted(program)().numpy()
+
+
+@pytest.mark.parametrize("declared", DTYPES, ids=str)
+def test_dtypes_are_never_taken_for_each_other(declared: np.dtype) -> None:
+    returned = iter(DTYPES)
+
+    def program() -> tf.Tensor:
+        other = tf.numpy_function(lambda: sample(next(returned), (2,)), [], declared)
+        return checked_inside(shaped(other, [2]), sample(declared, (2,)))
+
+    run = jitted(program)
+    for dtype in DTYPES:
+        if dtype == declared:
+            assert run().numpy()
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError, match="0-th value returned by"):
+                run()
+
+
+@each_dtype
+def test_messages_call_it_as_stock_tensorflow_does(dtype: np.dtype) -> None:
+    declared = np.dtype(np.int32 if dtype != np.int32 else np.int64)
+
+    def program() -> tf.Tensor:
+        wrong = tf.numpy_function(lambda: sample(dtype, (2,)), [], declared)
+        return shaped(wrong, [2])
+
+    messages = []
+    for build in (plain, jitted):
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            build(program)()
+        messages += re.findall(r"is (\w+), but expects (\w+)", str(caught.value))
+    assert len(messages) == 2
+    assert messages[0] == messages[1]

@@ -1,0 +1,144 @@
+"""Stateful calls run once each and in program order: conditionals."""
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_cond_runs_the_calls_of_one_branch(same_order: Any, taken: bool) -> None:
+    def program(journal: Any, choice: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        def yes() -> tf.Tensor:
+            journal.say("yes")
+            return journal.numpy("yes", x)
+
+        def no() -> tf.Tensor:
+            journal.numpy("no", x)
+            return journal.eager("no", x * 2.0)
+
+        journal.say("before")
+        result = tf.cond(choice, yes, no)
+        journal.say("after")
+        return result
+
+    tags = same_order(program, tf.constant(taken), tf.constant([1.0]))
+    assert tags == ["before", *["yes" if taken else "no"] * 2, "after"]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_call_in_one_branch_only(same_order: Any, taken: bool) -> None:
+    def program(journal: Any, choice: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        journal.say("before")
+        if choice:
+            x = journal.numpy("inside", x)
+        journal.say("after")
+        return x
+
+    tags = same_order(program, tf.constant(taken), tf.constant([1.0]))
+    assert tags == ["before", *["inside"] * taken, "after"]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_condition_known_in_tracing(same_order: Any, taken: bool) -> None:
+    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
+        return tf.cond(
+            tf.constant(taken), lambda: journal.numpy("yes", x), lambda: journal.numpy("no", x)
+        )
+
+    assert same_order(program, tf.constant([1.0])) == ["yes" if taken else "no"]
+
+
+@pytest.mark.parametrize("chosen", [-1, 0, 1, 2, 7])
+def test_switch_case(same_order: Any, chosen: int) -> None:
+    def program(journal: Any, index: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        journal.say("before")
+        branches = {
+            0: lambda: journal.numpy("zero", x),
+            1: lambda: journal.eager("one", journal.v1("one", x)),
+            2: lambda: x,
+        }
+        result = tf.switch_case(index, branches, default=lambda: journal.numpy("other", x))
+        journal.say("after")
+        return result
+
+    inside = {0: ["zero"], 1: ["one", "one"], 2: []}.get(chosen, ["other"])
+    tags = same_order(program, tf.constant(chosen), tf.constant([1.0]))
+    assert tags == ["before", *inside, "after"]
+
+
+def test_a_predicate_made_by_a_call(same_order: Any) -> None:
+    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
+        if journal.numpy("predicate", x)[0] > 1.5:
+            x = journal.numpy("large", x)
+        else:
+            x = journal.numpy("small", x)
+        return x
+
+    assert same_order(program, tf.constant([1.0])) == ["predicate", "large"]
+
+
+@pytest.mark.parametrize("flags", [(True, True), (True, False), (False, True), (False, False)])
+def test_cond_in_while_in_cond(same_order: Any, flags: tuple[bool, bool]) -> None:
+    def program(journal: Any, outer: tf.Tensor, inner: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        journal.say("start")
+        if outer:
+            journal.say("outer")
+            for i in tf.range(3):
+                journal.numpy("loop", i)
+                if inner and i > 0:
+                    x = journal.numpy("deep", x)
+                    journal.say("deep end")
+                else:
+                    x = journal.eager("shallow", x)
+            journal.say("outer end")
+        journal.say("stop")
+        return x
+
+    tags = same_order(program, *map(tf.constant, flags), tf.constant([1.0]))
+    shallow, deep = ["loop", "shallow"], ["loop", "deep", "deep end"]
+    loop = [*shallow, *deep, *deep] if flags[1] else shallow * 3
+    inside = ["outer", *loop, "outer end"] if flags[0] else []
+    assert tags == ["start", *inside, "stop"]
+
+
+def test_while_in_both_branches(same_order: Any) -> None:
+    def program(journal: Any, choices: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        for i in tf.range(4):
+            if choices[i]:
+                while x[0] < 4.0:
+                    x = journal.numpy("up", x)
+            else:
+                while x[0] > 1.0:
+                    x = journal.numpy("down", x) - 2.0
+        return x
+
+    choices = tf.constant([False, True, False, True])
+    tags = same_order(program, choices, tf.constant([3.0]))
+    assert tags == [*["down"] * 2, *["up"] * 3, *["down"] * 3, *["up"] * 3]
+
+
+def test_branches_that_return_calls_of_different_kinds(same_order: Any) -> None:
+    def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
+        results = []
+        for i in range(4):
+            results.append(
+                tf.cond(
+                    x[0] > float(i),
+                    lambda i=i: journal.numpy(f"numpy {i}", x),
+                    lambda i=i: journal.eager(f"eager {i}", x),
+                )
+            )
+        return results
+
+    tags = same_order(program, tf.constant([1.5]))
+    assert tags == ["numpy 0", "numpy 1", "eager 2", "eager 3"]
+
+
+def test_assertions_between_calls(same_order: Any) -> None:
+    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
+        y = journal.numpy("first", x)
+        tf.debugging.assert_greater(y, x)
+        return journal.eager("second", y)
+
+    assert same_order(program, tf.constant([1.0])) == ["first", "second"]

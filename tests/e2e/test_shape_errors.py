@@ -1,0 +1,270 @@
+"""Shapes that are unknown, contradict each other or turn out wrong: errors that say what to do."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import MODES, jitted
+
+X = tf.constant([[1.0, 2.0, 3.0]])
+
+OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
+each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+
+def unruled(x: Any) -> Any:
+    return x
+
+
+LINE_OF_UNRULED = unruled.__code__.co_firstlineno
+
+
+def _here(line: int) -> str:
+    return re.escape(f"{Path(__file__).name}:{line}")
+
+
+def _message(call: Callable[[], Any]) -> str:
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        call()
+    return str(caught.value)
+
+
+def _shown_lines(message: str) -> str:
+    lines = message.splitlines()
+    first = lines.index("    import hostcall")
+    return "\n".join(line.strip() for line in lines[first : first + 2])
+
+
+@each_op
+def test_an_unknown_shape_names_op_function_file_and_line(op: Any) -> None:
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return op(unruled, [x], tf.float32, name="the_op")  # the line that is meant below
+
+    this = test_an_unknown_shape_names_op_function_file_and_line.__code__.co_firstlineno + 4
+    message = _message(lambda: program(X))
+    public = "tf.py_function" if op is tf.py_function else "tf.numpy_function"
+    assert "hostcall: the shape of result 0 of op 'the_op'" in message
+    assert re.search(rf"{public} of unruled \(\S*{_here(LINE_OF_UNRULED)}\)", message)
+    assert re.search(rf"called at \S*{_here(this)}", message)
+    assert "hostcall.BoundedSpec" in message
+    assert "set_shape" in message
+
+
+@each_op
+def test_the_message_has_the_users_function_where_autograph_converts_it(op: Any) -> None:
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        def local(x: Any) -> Any:
+            return x
+
+        if tf.reduce_sum(x) > 0.0:
+            x = op(local, [x], tf.float32)
+        return x
+
+    this = test_the_message_has_the_users_function_where_autograph_converts_it
+    message = _message(lambda: program(X))
+    assert re.search(rf"of \S*local \(\S*{_here(this.__code__.co_firstlineno + 4)}\)", message)
+    assert "__autograph" not in message
+
+
+@each_op
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("results", [1, 2, 4])
+def test_the_lines_that_are_shown_work(op: Any, count: int, results: int) -> None:
+    def pasted(*arrays: Any) -> Any:
+        return arrays[0] if results == 1 else [arrays[0]] * results
+
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        return op(pasted, [x] * count, tf.float32 if results == 1 else [tf.float32] * results)
+
+    lines = _shown_lines(_message(lambda: program(X)))
+    exec(lines, {"tf": tf, "pasted": pasted})
+    again = jitted(program.python_function)(X)
+    np.testing.assert_array_equal(again, X if results == 1 else [X] * results)
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "bfloat16", "half", "int4", "float8_e5m2"])
+def test_the_lines_that_are_shown_work_for_any_dtype(name: str) -> None:
+    def pasted(x: Any) -> Any:
+        return np.zeros([3], dtype.as_numpy_dtype)
+
+    dtype = tf.as_dtype(name)
+
+    def program() -> Any:
+        result = tf.numpy_function(pasted, [tf.zeros([3], dtype)], dtype)
+        return tf.cast(result, tf.complex64)
+
+    exec(_shown_lines(_message(jitted(program))), {"tf": tf, "pasted": pasted})
+    np.testing.assert_array_equal(jitted(program)(), np.zeros([3]))
+
+
+def test_a_lambda_is_shown_under_a_name_to_fill_in() -> None:
+    message = _message(lambda: jitted(lambda x: tf.py_function(lambda x: x, [x], tf.int8))(X))
+    shown = _shown_lines(message).splitlines()[1]
+    assert shown == ("hostcall.declare(function, result=lambda x: tf.TensorSpec(x.shape, tf.int8))")
+    assert 'result="trace"' in message
+
+
+def test_what_is_known_is_said() -> None:
+    def partly(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(unruled, [x], tf.TensorSpec([None, 3], tf.float32))
+
+    assert "all that is known is (None, 3)" in _message(lambda: jitted(partly)(X))
+
+
+def test_the_second_of_two_results_is_named() -> None:
+    def two(x: tf.Tensor) -> Any:
+        return tf.numpy_function(
+            lambda x: (x, x), [x], [tf.TensorSpec([1, 3], tf.float32), tf.float32]
+        )
+
+    assert "the shape of result 1 of op" in _message(lambda: jitted(two)(X))
+
+
+def test_an_unknown_shape_in_a_loop_of_a_nested_function() -> None:
+    @tf.function
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return tf.py_function(unruled, [x], tf.float32)
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(2):
+            x = tf.reduce_sum(inner(x)) + x
+        return x
+
+    assert "tf.py_function of unruled" in _message(lambda: program(X))
+
+
+def test_a_callback_is_told_to_change_its_own_result() -> None:
+    same = hostcall.callback(unruled, result=lambda x: tf.TensorSpec([None, 3], x.dtype))
+    message = _message(lambda: jitted(lambda x: same(x))(X))
+    assert "hostcall.declare" not in message
+    assert "tf.numpy_function" not in message
+    assert "result=" in message
+    assert "unruled" in message
+
+
+@each_op
+def test_a_rule_that_raises(op: Any) -> None:
+    broken = hostcall.declare(lambda x: x, result=lambda x: x.no_such_attribute)
+    message = _message(lambda: jitted(lambda x: op(broken, [x], tf.float32))(X))
+    assert "hostcall: the declared result of" in message
+    assert "AttributeError: 'TensorSpec' object has no attribute 'no_such_attribute'" in message
+    assert "TensorSpec(shape=(1, 3)" in message
+    assert Path(__file__).name in message
+
+
+@pytest.mark.parametrize(
+    ("result", "complaint"),
+    [
+        (lambda x: [x.shape, x.shape], "2 results are declared, but Tout has 1"),
+        (lambda x: tf.TensorSpec(x.shape, tf.int32), "declared as int32, but Tout says float32"),
+        (lambda x: "text", "and not as 'text'"),
+        ("text", "and not as 'text'"),
+        (lambda: [2], "TypeError"),
+        (lambda x, y: [2], "TypeError"),
+    ],
+)
+def test_a_rule_that_says_nonsense(result: Any, complaint: str) -> None:
+    broken = hostcall.declare(lambda x: x, result=result)
+    message = _message(lambda: jitted(lambda x: tf.numpy_function(broken, [x], tf.float32))(X))
+    assert complaint in message
+    assert "the declared result of" in message
+
+
+def test_a_function_that_cannot_be_traced() -> None:
+    untraceable = hostcall.declare(lambda x: np.sqrt(x.numpy()), result="trace")
+    message = _message(lambda: jitted(lambda x: tf.py_function(untraceable, [x], tf.float32))(X))
+    assert "no attribute 'numpy'" in message
+
+
+def test_trace_runs_the_function_once_more() -> None:
+    runs = []
+    traced = hostcall.declare(lambda x: [runs.append(x), x][1], result="trace")
+    np.testing.assert_array_equal(jitted(lambda x: tf.py_function(traced, [x], tf.float32))(X), X)
+    assert len(runs) == 2
+
+
+def _by_set_shape(x: tf.Tensor) -> tf.Tensor:
+    x.set_shape([2, 3])
+    return x
+
+
+CONTRADICTIONS: dict[str, Callable[[Any], Any]] = {
+    "Tout": lambda f: lambda x: tf.numpy_function(f, [x], tf.TensorSpec([2, 3], tf.float32)),
+    "set_shape": lambda f: lambda x: _by_set_shape(tf.numpy_function(f, [x], tf.float32)),
+    "ensure_shape": lambda f: (
+        lambda x: tf.ensure_shape(tf.numpy_function(f, [x], tf.float32), [2, 3])
+    ),
+}
+
+
+@pytest.mark.parametrize("who", CONTRADICTIONS)
+def test_two_declarations_that_contradict_each_other(who: str) -> None:
+    # In tracing the rule does not know the size, so that only XLA can find out.
+    ruled = hostcall.declare(lambda x: x, result=lambda x: [x.shape[0] + 0, 3])
+    program = tf.function(
+        CONTRADICTIONS[who](ruled),
+        jit_compile=True,
+        input_signature=[tf.TensorSpec([None, 3], tf.float32)],
+    )
+    message = _message(lambda: program(X))
+    assert "is declared twice" in message
+    assert "(2, 3)" in message
+    assert "(1, 3)" in message
+    assert who in message
+    np.testing.assert_array_equal(program(tf.ones([2, 3])), tf.ones([2, 3]))
+
+
+@pytest.mark.parametrize("who", ["set_shape", "ensure_shape"])
+def test_a_contradiction_that_tracing_sees(who: str) -> None:
+    ruled = hostcall.declare(lambda x: x, result=[1, 3])
+    with pytest.raises(ValueError, match="Dimension 0 in both shapes must be equal"):
+        jitted(CONTRADICTIONS[who](ruled))(X)
+
+
+@each_op
+@each_mode
+@pytest.mark.parametrize("declared", [[2, 3], [1, 4], [3], [1, 1, 3], []], ids=str)
+def test_a_result_of_another_shape_names_the_function(op: Any, mode: Any, declared: Any) -> None:
+    def mistaken(x: Any) -> Any:
+        return x
+
+    hostcall.declare(mistaken, result=declared)
+    message = _message(lambda: mode(lambda x: op(mistaken, [x], tf.float32))(X))
+    assert "0-th value returned by" in message
+    assert "(1, 3)" in message
+    assert "declared shape" in message
+    assert "mistaken" in message
+
+
+@each_op
+@each_mode
+def test_after_a_wrong_shape_the_program_is_sound(op: Any, mode: Any) -> None:
+    last = hostcall.declare(lambda x: x[: int(x[0, 0])], result=[2, 3])
+
+    @mode
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return op(last, [x], tf.float32) * 2.0
+
+    for size in (1.0, 2.0, 3.0, 2.0):
+        if size == 2.0:
+            np.testing.assert_array_equal(program(tf.fill([4, 3], size)), np.full([2, 3], 4.0))
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                program(tf.fill([4, 3], size))
+
+
+@pytest.mark.parametrize("no_function", [3, "name", [2]])
+def test_only_functions_can_be_declared(no_function: Any) -> None:
+    with pytest.raises(TypeError, match=r"hostcall\.declare wants a function"):
+        hostcall.declare(no_function, result=[2])

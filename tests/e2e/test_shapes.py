@@ -1,0 +1,234 @@
+"""Who tells XLA the shape of a result, and who is asked first."""
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import MODES, jitted, plain
+
+X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
+each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+Pair = collections.namedtuple("Pair", ["total", "twice"])
+
+
+def _total() -> Callable[[Any], Any]:
+    """A function of its own for each test, since a declaration stays with its function."""
+    return lambda x: np.sum(np.asarray(x), axis=1)
+
+
+DECLARATIONS = {
+    "a TensorSpec": tf.TensorSpec([2], tf.float32),
+    "a list": [2],
+    "a TensorShape": tf.TensorShape([2]),
+    "a rule": lambda x: tf.TensorSpec([x.shape[0]], x.dtype),
+    "a rule that returns a shape": lambda x: x.shape[:1],
+    "a rule that returns a structure": lambda x: [tf.TensorSpec(x.shape[:1], tf.float32)],
+    "a BoundedSpec that has no dynamic dimension": hostcall.BoundedSpec([2], tf.float32, []),
+}
+
+
+@each_op
+@each_mode
+@pytest.mark.parametrize("result", DECLARATIONS.values(), ids=DECLARATIONS.keys())
+def test_declared_results(op: Any, mode: Any, result: Any) -> None:
+    total = hostcall.declare(_total(), result=result)
+
+    @mode
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = op(total, [x], tf.float32)
+        assert y.shape == [2]
+        return y * 2.0
+
+    np.testing.assert_array_equal(program(X), [12.0, 30.0])
+
+
+@each_op
+@each_mode
+def test_declare_as_a_decorator(op: Any, mode: Any) -> None:
+    @hostcall.declare(result=lambda x: tf.TensorSpec(x.shape[1:], x.dtype))
+    def first_row(x: Any) -> Any:
+        return x[0]
+
+    assert first_row(X.numpy()).tolist() == [1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(mode(lambda x: op(first_row, [x], tf.float32))(X), X[0])
+
+
+@each_mode
+def test_methods_and_builtins_can_be_declared(mode: Any) -> None:
+    class Scale:
+        def __init__(self, factor: float) -> None:
+            self.factor = np.float32(factor)
+
+        def apply(self, x: np.ndarray) -> np.ndarray:
+            return x * self.factor
+
+        def __call__(self, x: np.ndarray) -> np.ndarray:
+            return x + self.factor
+
+    twice, thrice = Scale(2.0), Scale(3.0)
+    hostcall.declare(twice.apply, result=lambda x: x)
+    hostcall.declare(thrice, result=lambda x: x)
+    hostcall.declare(np.linalg.eigvalsh, result=lambda x: x.shape[:-1])
+
+    @mode
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.numpy_function(twice.apply, [x], tf.float32)
+        y = tf.numpy_function(thrice, [y], tf.float32)
+        return tf.numpy_function(np.linalg.eigvalsh, [y], tf.float32)
+
+    symmetric = tf.constant([[2.0, 1.0], [1.0, 2.0]])
+    expected = np.linalg.eigvalsh(2.0 * symmetric.numpy() + 3.0)
+    np.testing.assert_allclose(program(symmetric), expected, rtol=1e-6)
+
+
+@each_mode
+@pytest.mark.parametrize(
+    ("tout", "result"),
+    [
+        ([tf.float32, tf.float64], lambda x: [x.shape[:1], x.shape]),
+        ((tf.float32, tf.float64), (tf.TensorSpec([2], tf.float32), [2, 3])),
+        (Pair(tf.float32, tf.float64), lambda x: Pair(x.shape[:1], x.shape)),
+        ({"a": tf.float32, "b": tf.float64}, lambda x: {"b": x.shape, "a": x.shape[:1]}),
+        ([[tf.float32], tf.float64], [[[2]], [2, 3]]),
+    ],
+    ids=["list", "tuple", "named tuple", "dict", "nested"],
+)
+def test_structures_of_results(mode: Any, tout: Any, result: Any) -> None:
+    def two(x: tf.Tensor) -> Any:
+        leaves = [tf.reduce_sum(x, axis=1), 2.0 * tf.cast(x, tf.float64)]
+        return tf.nest.pack_sequence_as(tout, leaves)
+
+    hostcall.declare(two, result=result)
+    total, twice = tf.nest.flatten(mode(lambda x: tf.py_function(two, [x], tout))(X))
+    np.testing.assert_array_equal(total, [6.0, 15.0])
+    np.testing.assert_array_equal(twice, 2.0 * X)
+
+
+@each_op
+@each_mode
+def test_a_tensor_spec_in_tout(op: Any, mode: Any) -> None:
+    @mode
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = op(_total(), [x], tf.TensorSpec([2], tf.float32))
+        assert y.shape == [2]
+        return y
+
+    np.testing.assert_array_equal(program(X), [6.0, 15.0])
+
+
+@each_op
+@pytest.mark.parametrize("how", ["set_shape", "ensure_shape"])
+def test_shapes_that_tracing_ends_with(op: Any, how: str) -> None:
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = op(_total(), [x], tf.float32)
+        if how == "ensure_shape":
+            return tf.ensure_shape(y, [2])
+        y.set_shape([2])
+        return y
+
+    np.testing.assert_array_equal(program(X), [6.0, 15.0])
+
+
+@each_op
+def test_callback_objects(op: Any) -> None:
+    kind = "eager" if op is tf.py_function else "numpy"
+    total = hostcall.callback(
+        _total(), result=lambda x: tf.TensorSpec(x.shape[:1], x.dtype), kind=kind
+    )
+    for run in (plain(total), jitted(total), total):
+        np.testing.assert_array_equal(run(X), [6.0, 15.0])
+
+
+@each_op
+def test_each_source_fills_in_what_those_before_it_leave_open(op: Any) -> None:
+    def padded(x: Any) -> Any:
+        return np.zeros([2, 3, 4, 5], np.float32)
+
+    hostcall.declare(padded, result=lambda x: [x.shape[0], None, None, None])
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = op(padded, [x], tf.TensorSpec([None, 3, None, None], tf.float32))
+        y.set_shape([None, None, 4, None])
+        return tf.ensure_shape(y, [None, None, None, 5])
+
+    np.testing.assert_array_equal(program(X), np.zeros([2, 3, 4, 5]))
+
+
+@each_op
+def test_a_rule_knows_the_sizes_that_tracing_does_not(op: Any) -> None:
+    seen = []
+
+    def rule(x: tf.TensorSpec) -> tf.TensorSpec:
+        seen.append(x.shape)
+        return tf.TensorSpec([x.shape[0] * 2], x.dtype)
+
+    twice = hostcall.declare(lambda x: np.repeat(np.asarray(x)[:, 0], 2), result=rule)
+    traces = []
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def program(x: tf.Tensor) -> tf.Tensor:
+        traces.append(x)
+        return op(twice, [x], tf.float32) + 1.0
+
+    for batch in (1, 4, 7, 0, 4):
+        x = np.arange(3.0 * batch, dtype=np.float32).reshape(batch, 3)
+        np.testing.assert_array_equal(program(x), np.repeat(x[:, 0], 2) + 1.0)
+        assert seen[-1].rank == 2
+    assert len(traces) == 1
+    assert {shape[0] for shape in seen if shape.is_fully_defined()} == {0, 1, 4, 7}
+
+
+def test_a_static_shape_with_unknown_dimensions_and_a_rule_for_them() -> None:
+    concat = hostcall.declare(
+        lambda x, y: np.concatenate([x, y]), result=lambda x, y: [x.shape[0] + y.shape[0], None]
+    )
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, None], tf.float32)] * 2)
+    def program(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        z = tf.numpy_function(concat, [x, y], tf.float32)
+        z.set_shape([None, 3])
+        return z
+
+    for first, second in [(1, 2), (5, 1), (0, 2)]:
+        x, y = np.zeros([first, 3], np.float32), np.ones([second, 3], np.float32)
+        np.testing.assert_array_equal(program(x, y), np.concatenate([x, y]))
+
+
+def test_trace_finds_the_shapes_of_a_py_function() -> None:
+    def work(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.linalg.matmul(x, x, transpose_b=True), tf.concat([x, x, x], axis=1)
+
+    hostcall.declare(work, result="trace")
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def program(x: tf.Tensor) -> list[tf.Tensor]:
+        return tf.py_function(work, [x], [tf.float32, tf.float32])
+
+    for batch in (1, 5):
+        x = tf.ones([batch, 3])
+        for actual, expected in zip(program(x), work(x), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+
+
+def test_gradient_calls_know_the_shapes_of_the_forward_inputs() -> None:
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.py_function(lambda x: tf.reduce_sum(x**2), [x], tf.TensorSpec([], tf.float32))
+        return tape.gradient(y, x)
+
+    for batch in (1, 2, 6, 0, 2):
+        x = tf.random.stateless_uniform([batch, 3], [1, batch])
+        np.testing.assert_array_equal(program(x), 2.0 * x)

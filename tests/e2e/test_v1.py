@@ -1,0 +1,167 @@
+"""Compiled functions with script ops in a graph of TensorFlow 1, run by a Session."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Iterator[tf.Graph]:
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def run(*fetches: Any, feed: dict[Any, Any] | None = None, times: int = 1) -> Any:
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for _ in range(times):
+            values = session.run(fetches, feed)
+    return values[0] if len(fetches) == 1 else values
+
+
+def shaped(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    result.set_shape(like.shape)
+    return result
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "py_func": v1.py_func,
+    "py_function": tf.py_function,
+    "numpy_function": tf.numpy_function,
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_each_script_op_gives_what_it_gives_uncompiled(op: str) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return shaped(OPS[op](lambda v: v * v + 1, [x + 1.0], tf.float32), x) * 2.0
+
+    x = v1.placeholder(tf.float32, [3])
+    plain = program(x)
+    compiled = tf.function(program, jit_compile=True)(x)
+    for value in ([1.0, 2.0, 3.0], [0.0, -1.0, 5.0]):
+        expected, actual = run(plain, compiled, feed={x: value})
+        np.testing.assert_array_equal(actual, expected)
+        np.testing.assert_array_equal(expected, ((np.array(value) + 1) ** 2 + 1) * 2)
+
+
+def test_stateful_calls_run_once_each_in_order_in_each_run() -> None:
+    entries: list[str] = []
+
+    def say(text: str) -> None:
+        v1.py_func(lambda: entries.append(text), [], [])
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        say("first")
+        for i in tf.range(2):
+            v1.py_func(lambda i: entries.append(f"loop {i}"), [i], [])
+        say("last")
+        return x + 1.0
+
+    result = program(tf.constant(1.0))
+    assert run(result, times=2) == 2.0
+    assert entries == ["first", "loop 0", "loop 1", "last"] * 2
+
+
+def test_a_resource_variable_is_read_and_written_by_a_compiled_function() -> None:
+    counter = v1.get_variable("counter", initializer=[1.0, 2.0], use_resource=True)
+
+    @tf.function(jit_compile=True)
+    def step() -> tf.Tensor:
+        doubled = shaped(tf.numpy_function(lambda v: v * 2, [counter], tf.float32), counter)
+        counter.assign(doubled)
+        return doubled + 1.0
+
+    result = step()
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_array_equal(session.run(result), [3.0, 5.0])
+        np.testing.assert_array_equal(session.run(result), [5.0, 9.0])
+        np.testing.assert_array_equal(session.run(counter), [4.0, 8.0])
+
+
+def test_tf_gradients_through_a_compiled_function() -> None:
+    def cube(x: tf.Tensor) -> tf.Tensor:
+        return x**3 if tf.reduce_sum(x) > 0.0 else -x
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(shaped(tf.py_function(cube, [2.0 * x], tf.float32), x))
+
+    x = v1.placeholder(tf.float32, [2])
+    plain = tf.gradients(program(x), x)[0]
+    compiled = tf.gradients(tf.function(program, jit_compile=True)(x), x)[0]
+    for value, slope in (([1.0, 2.0], [24.0, 96.0]), ([-1.0, -2.0], [-2.0, -2.0])):
+        expected, actual = run(plain, compiled, feed={x: value})
+        np.testing.assert_array_equal(expected, slope)
+        np.testing.assert_array_equal(actual, slope)
+
+
+def test_tf_gradients_inside_a_compiled_function() -> None:
+    def square(x: tf.Tensor) -> tf.Tensor:
+        return x * x
+
+    @tf.function(jit_compile=True)
+    def slope(x: tf.Tensor) -> tf.Tensor:
+        return tf.gradients(shaped(tf.py_function(square, [x], tf.float32), x), x)[0]
+
+    np.testing.assert_array_equal(run(slope(tf.constant([3.0, -4.0]))), [6.0, -8.0])
+
+
+def test_training_with_an_optimizer_of_v1() -> None:
+    def error(prediction: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum((prediction - target) ** 2)
+
+    def program(weight: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        loss = tf.py_function(error, [tf.linalg.matvec(x, weight), y], tf.float32)
+        return tf.ensure_shape(loss, [])
+
+    def train(jit_compile: bool) -> np.ndarray:
+        x = tf.constant(np.random.default_rng(0).normal(size=[8, 3]), tf.float32)
+        with v1.variable_scope(f"jit_{jit_compile}", use_resource=True):
+            weight = v1.get_variable("weight", initializer=tf.zeros([3]))
+        step = tf.function(program, jit_compile=jit_compile)
+        loss = step(weight.read_value(), x, tf.reduce_sum(x, axis=1))
+        training = v1.train.GradientDescentOptimizer(0.02).minimize(loss, var_list=[weight])
+        return run(training, weight.read_value(), times=20)[1]
+
+    compiled, plain = train(True), train(False)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-5)
+    assert np.all(compiled > 0.5)
+
+
+def test_an_exception_comes_out_of_the_session_and_leaves_it_sound() -> None:
+    class WrongError(TypeError):
+        pass
+
+    def picky(x: np.ndarray) -> np.ndarray:
+        if x < 0.0:
+            raise WrongError("negative")
+        return np.sqrt(x)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return shaped(v1.py_func(picky, [x], tf.float32), x)
+
+    x = v1.placeholder(tf.float32, [])
+    result = program(x)
+    with v1.Session() as session:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="WrongError: negative") as caught:
+            session.run(result, {x: -1.0})
+        assert isinstance(hostcall.last_error(caught.value), WrongError)
+        assert session.run(result, {x: 9.0}) == 3.0
+
+
+def test_an_unknown_shape_is_an_error_that_says_what_to_write() -> None:
+    result = tf.function(
+        lambda: v1.py_func(lambda: np.zeros(2), [], tf.float64), jit_compile=True
+    )()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"hostcall\.declare\("):
+        run(result)

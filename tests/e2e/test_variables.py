@@ -1,0 +1,241 @@
+"""Compiled programs take variables when they start and assign them at their end; nothing hangs."""
+
+import faulthandler
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall  # noqa: F401 - what is tested
+from tests.helpers import jitted, outcome, plain
+
+SCALAR = tf.TensorSpec([], tf.float32)
+HANG = 300  # seconds
+
+
+@pytest.fixture(autouse=True)
+def _end_the_process_when_it_hangs(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    with capfd.disabled():
+        stderr = os.fdopen(os.dup(2), "w")
+    with stderr:
+        faulthandler.dump_traceback_later(HANG, exit=True, file=stderr)
+        yield
+        faulthandler.cancel_dump_traceback_later()
+
+
+def touch(*tensors: tf.Tensor) -> None:
+    """A callback that has nothing to do with the variables around it."""
+    tf.numpy_function(lambda *_: None, tensors, [])
+
+
+# What the program does to v, what the callback does to it, and what comes of it: the results of
+# two calls (of the callback, if it reads), and v at the end.
+CASES = {
+    ("nothing", "read"): ([1.0, 1.0], 1.0),
+    ("read", "read"): ([1.0, 1.0], 1.0),
+    ("assign", "read"): ([1.0, 11.0], 21.0),
+    ("nothing", "assign"): ([0.0, 0.0], 100.0),
+    ("read", "assign"): ([1.0, 100.0], 100.0),
+    ("assign", "assign"): (tf.errors.FailedPreconditionError, 100.0),
+}
+
+
+@pytest.mark.parametrize(("program", "callback"), CASES)
+def test_a_callback_and_its_program_share_a_variable(program: str, callback: str) -> None:
+    v = tf.Variable(1.0)
+
+    def assign() -> None:
+        v.assign(100.0)
+
+    def run() -> tf.Tensor:
+        if program == "assign":
+            v.assign_add(10.0)
+        if callback == "read":
+            return tf.py_function(lambda: v.read_value(), [], SCALAR)
+        tf.py_function(assign, [], [])
+        return tf.constant(0.0) if program == "nothing" else v.read_value()
+
+    compiled = jitted(run)
+    results = outcome(lambda: [compiled(), compiled()])
+    assert (results, v.numpy()) == CASES[program, callback]
+
+
+def test_where_both_assign_the_error_names_the_variable_and_later_calls_are_sound() -> None:
+    v, w = tf.Variable(1.0, name="weight"), tf.Variable(1.0)
+    assigns = [True]
+
+    def assign() -> None:
+        if assigns:
+            v.assign(100.0)
+
+    @jitted
+    def run() -> tf.Tensor:
+        tf.py_function(assign, [], [])
+        w.assign_add(1.0)
+        return v.assign_add(1.0)
+
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"'weight.*test_variables\.py:"):
+        run()
+    assert w.numpy() == 1.0  # all or none
+    assigns.clear()
+    assert [run().numpy(), w.numpy()] == [101.0, 2.0]
+
+
+def test_a_failed_program_assigns_nothing() -> None:
+    v, fail = tf.Variable([1.0, 2.0]), [True]
+
+    def check(x: np.ndarray) -> None:
+        if fail:
+            raise ValueError("no")
+
+    @jitted
+    def run() -> tf.Tensor:
+        new = v.assign_add([10.0, 10.0])
+        tf.numpy_function(check, [new], [])
+        return new
+
+    for _ in range(3):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no"):
+            run()
+        assert v.numpy().tolist() == [1.0, 2.0]
+    fail.clear()
+    assert [run().numpy().tolist(), v.numpy().tolist()] == [[11.0, 12.0]] * 2
+
+
+def train(mode: Any) -> dict[str, Any]:
+    """Twenty steps of gradient descent, with what the callback sees and what it should see."""
+    weights, steps = tf.Variable([[0.5], [-0.25]]), tf.Variable(0)
+    run: dict[str, Any] = {"losses": [], "before": [], "seen": []}
+
+    def state() -> tuple[Any, int]:
+        return weights.numpy().tolist(), int(steps.numpy())
+
+    @mode
+    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weights - y) ** 2)
+        weights.assign_sub(0.125 * tape.gradient(loss, weights))
+        steps.assign_add(1)
+        tf.py_function(lambda: run["seen"].append(state()), [], [])
+        return loss
+
+    for _ in range(20):
+        run["before"].append(state())
+        x, y = tf.constant([[1.0, 2.0], [0.5, -1.0]]), tf.constant([[1.0], [2.0]])
+        run["losses"].append(step(x, y).numpy())
+    return run | {"weights": weights.numpy(), "steps": steps.numpy()}
+
+
+def test_a_training_step_whose_callback_reads_the_weights() -> None:
+    expected, actual = train(plain), train(jitted)
+    assert actual["seen"] == actual["before"]
+    assert actual["steps"] == expected["steps"] == 20
+    np.testing.assert_allclose(actual["losses"], expected["losses"], rtol=1e-5)
+    np.testing.assert_allclose(actual["weights"], expected["weights"], rtol=1e-5)
+
+
+class Watched(keras.Model):
+    """A model whose training step shows its state to Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+        self.seen: list[Any] = []
+
+    def build(self, shape: Any) -> None:
+        self.dense.build(shape)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.dense(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        logs = super().train_step(data)
+        tf.py_function(self.look, [], [])
+        return logs
+
+    def look(self) -> None:
+        optimizer, kernel = self.optimizer, self.dense.kernel
+        rate, step = float(optimizer.learning_rate.numpy()), int(optimizer.iterations.numpy())
+        self.seen.append((kernel.numpy().ravel().tolist(), step, rate))
+
+
+def fit(jit_compile: bool) -> tuple[list[Any], list[Any], dict[str, Any], list[np.ndarray]]:
+    keras.utils.set_random_seed(3)
+    model, before = Watched(), []
+    model.compile(keras.optimizers.Adam(0.5), "mse", jit_compile=jit_compile)
+    x = np.linspace(-1.0, 1.0, 24, dtype=np.float32).reshape(12, 2)
+    halve = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2.0)
+
+    def note(batch: int, logs: Any) -> None:
+        model.look()
+        before.append(model.seen.pop())
+
+    each_batch = keras.callbacks.LambdaCallback(on_train_batch_begin=note)
+    model.build((None, 2))
+    history = model.fit(
+        x, x[:, :1] ** 2, 4, epochs=3, verbose=0, shuffle=False, callbacks=[halve, each_batch]
+    )
+    return model.seen, before, history.history, model.get_weights()
+
+
+def test_fitting_a_keras_model_that_shows_its_weights_step_and_learning_rate() -> None:
+    (seen, before, losses, weights), expected = fit(True), fit(False)
+    assert seen == before
+    assert [(step, rate) for _, step, rate in seen] == [
+        (3 * epoch + batch, 0.5 / 2 ** (epoch + 1)) for epoch in range(3) for batch in range(3)
+    ]
+    np.testing.assert_allclose(losses["loss"], expected[2]["loss"], rtol=1e-5)
+    for ours, stock in zip(weights, expected[3], strict=True):
+        np.testing.assert_allclose(ours, stock, rtol=1e-5)
+
+
+def test_sparse_updates_in_a_callback_do_not_reach_the_program_that_runs() -> None:
+    v = tf.Variable([1.0, 2.0, 3.0])
+    v.scatter_update(tf.IndexedSlices([5.0], [0]))  # from now on such updates are made in place
+
+    def update(x: Any) -> tf.Tensor:
+        v.scatter_add(tf.IndexedSlices([10.0], [1]))
+        return x
+
+    @jitted
+    def run(x: tf.Tensor) -> tf.Tensor:
+        return tf.py_function(update, [x], SCALAR) + tf.reduce_sum(v)
+
+    assert [run(tf.constant(0.0)).numpy() for _ in range(3)] == [10.0, 20.0, 30.0]
+    assert v.numpy().tolist() == [5.0, 32.0, 3.0]
+
+
+def test_threads_whose_callbacks_read_a_variable_and_call_functions() -> None:
+    v = tf.Variable(2.0)
+    double = plain(lambda x: x * v)
+    call = jitted(lambda x: tf.py_function(double, [x + 0.0 * v], SCALAR))
+    with ThreadPoolExecutor(16) as threads:
+        results = list(threads.map(lambda i: call(tf.constant(float(i))).numpy(), range(200)))
+    assert results == [2.0 * i for i in range(200)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_the_copies_die_with_the_call() -> None:
+    v = tf.Variable(tf.zeros([1 << 18]))  # 1 MiB
+
+    @jitted
+    def run() -> tf.Tensor:
+        tf.py_function(lambda: v.read_value()[0], [], SCALAR)
+        return v.assign_add(tf.ones([1 << 18]))[0]
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    for _ in range(20):
+        run()
+    before = resident()
+    for _ in range(300):
+        run()
+    assert resident() - before < 100 << 20  # a leak of one copy a call is 300 MiB
+    assert v.numpy()[0] == 320.0

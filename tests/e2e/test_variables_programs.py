@@ -1,0 +1,240 @@
+"""Compiled programs with callbacks do with variables what they do without, and in plain graphs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall  # noqa: F401 - what is tested
+from tests.helpers import MODES, jitted, outcome, plain
+
+
+def same_as_plain(build: Callable[[Any], Any], rtol: float = 0.0) -> Any:
+    """`build` takes what makes functions, and returns values; they are the same compiled."""
+    expected, actual = [build(mode) for mode in MODES]
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol), actual, expected
+    )
+    return actual
+
+
+def touch(*tensors: tf.Tensor) -> None:
+    """A callback that has nothing to do with the variables around it."""
+    tf.numpy_function(lambda *_: None, tensors, [])
+
+
+def test_loops_and_branches_that_assign() -> None:
+    def build(mode: Any) -> Any:
+        v, w = tf.Variable(1.0), tf.Variable([0.0, 0.0])
+
+        @mode
+        def run(n: tf.Tensor) -> tf.Tensor:
+            for i in tf.range(n):
+                touch(i)
+                if i % 2 == 0:
+                    v.assign_add(tf.cast(i, tf.float32))
+                else:
+                    w.assign([v.read_value(), 1.0])
+            return v + w
+
+        return [(run(tf.constant(n)), v.numpy(), w.numpy()) for n in (5, 0, 2, 1)]
+
+    same_as_plain(build)
+
+
+@pytest.mark.parametrize("outer", [lambda f: f, plain, jitted], ids=["eager", "plain", "jitted"])
+def test_the_caller_reads_and_assigns_before_and_after_the_call(outer: Any) -> None:
+    def build(mode: Any) -> Any:
+        v = tf.Variable(1.0)
+
+        @mode
+        def inner(x: tf.Tensor) -> tf.Tensor:
+            touch(x)
+            return v.assign(v * 2.0 + x)
+
+        def run(x: tf.Tensor) -> Any:
+            v.assign_add(1.0)
+            first = inner(x)
+            between = v.read_value()
+            v.assign(between + 0.5)
+            second = inner(x)
+            return first, between, second, v.read_value()
+
+        outside = outer(run)
+        return [outside(tf.constant(float(i))) for i in range(3)]
+
+    same_as_plain(build)
+
+
+def test_calls_in_a_loop_of_a_plain_function() -> None:
+    def build(mode: Any) -> Any:
+        v = tf.Variable(1.0)
+
+        @mode
+        def inner(x: tf.Tensor) -> None:
+            tf.compat.v1.py_func(lambda x: x, [x], tf.float32, stateful=False).set_shape([])
+            v.assign(v * 0.5 + x)
+
+        @tf.function
+        def run(x: tf.Tensor) -> tf.Tensor:
+            for _ in tf.range(10):
+                inner(x)
+            return v.read_value()
+
+        return [run(tf.constant(float(i))) for i in range(3)]
+
+    same_as_plain(build)
+
+
+def test_functions_that_share_variables_and_see_what_is_assigned_between() -> None:
+    def build(mode: Any) -> Any:
+        v, w = tf.Variable(1.0), tf.Variable(2.0)
+        results = []
+
+        @mode
+        def add(x: tf.Tensor) -> tf.Tensor:
+            touch(x)
+            return v.assign_add(w * x)
+
+        @mode
+        def swap(x: tf.Tensor) -> tf.Tensor:
+            touch(x)
+            old = v.read_value()
+            v.assign(w)
+            return w.assign(old) + x
+
+        for i in range(4):
+            results += [add(tf.constant(1.0)), swap(tf.constant(2.0))]
+            v.assign(v + float(i))
+            results += [v.numpy(), w.numpy()]
+        return results
+
+    same_as_plain(build)
+
+
+@pytest.mark.parametrize("tape_mode", MODES)
+def test_a_tape_outside_of_the_compiled_function(tape_mode: Any) -> None:
+    def build(mode: Any) -> Any:
+        v, count = tf.Variable([1.0, 3.0]), tf.Variable(0)
+
+        @mode
+        def loss(x: tf.Tensor) -> tf.Tensor:
+            count.assign_add(1)
+            y = tf.py_function(lambda a: a * a + 0.0 * v[0], [x * v], tf.float32)
+            return tf.reduce_sum(tf.ensure_shape(y, [2]) * v)
+
+        def run(x: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = loss(x)
+            return value, *tape.gradient(value, [x, v])
+
+        inside = run if mode is plain else tape_mode(run)
+        return [inside(tf.constant([1.0, 2.0])) for _ in range(3)], count.numpy()
+
+    same_as_plain(build)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "float64", "bfloat16", "complex64"])
+@pytest.mark.parametrize("shape", [(), (2, 3), (0,)])
+def test_variables_of_any_dtype_and_shape(dtype: str, shape: tuple[int, ...]) -> None:
+    v = tf.Variable(tf.zeros(shape, dtype))
+    ones = tf.ones(shape, dtype)
+
+    def look() -> None:
+        assert v.read_value().dtype == dtype
+
+    @jitted
+    def run() -> tf.Tensor:
+        tf.py_function(look, [], [])
+        return v.assign(ones)
+
+    for _ in range(2):
+        np.testing.assert_array_equal(run().numpy(), ones.numpy())
+        np.testing.assert_array_equal(v.numpy(), ones.numpy())
+
+
+def test_random_state_goes_on_as_without_callbacks() -> None:
+    def numbers(callback: Callable[..., None]) -> Any:
+        generator = tf.random.Generator.from_seed(7)
+
+        @jitted
+        def run() -> tf.Tensor:
+            callback()
+            return generator.uniform([4])
+
+        return [run().numpy() for _ in range(4)], generator.state.numpy()
+
+    same = tf.nest.map_structure(np.array_equal, numbers(touch), numbers(lambda: None))
+    assert all(tf.nest.flatten(same))
+
+
+def test_one_variable_given_twice_is_what_it_is_without_callbacks() -> None:
+    def build(callback: Callable[..., None]) -> Any:
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="given_twice")
+        tf.raw_ops.AssignVariableOp(resource=handle, value=1.0)
+
+        @jitted
+        def run(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+            callback()
+            tf.raw_ops.AssignAddVariableOp(resource=a, value=1.0)
+            return tf.raw_ops.ReadVariableOp(resource=b, dtype=tf.float32)
+
+        return outcome(run, handle, handle)
+
+    assert build(touch) == build(lambda: None)
+
+
+def test_a_handle_that_the_program_returns_is_the_users() -> None:
+    v = tf.Variable(3.0)
+
+    @jitted
+    def run() -> tf.Tensor:
+        touch()
+        v.assign_add(1.0)
+        return v.handle
+
+    assert tf.raw_ops.ReadVariableOp(resource=run(), dtype=tf.float32).numpy() == 4.0
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_a_variable_that_is_not_initialized_can_be_assigned(conditional: bool) -> None:
+    def build(callback: Callable[..., None], name: str) -> Any:
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name=name)
+
+        @jitted
+        def run(x: tf.Tensor) -> tf.Tensor:
+            callback()
+            if not conditional or tf.reduce_sum(x) > 0.0:
+                tf.raw_ops.AssignVariableOp(resource=handle, value=x)
+            return x
+
+        return outcome(
+            lambda: [run(tf.ones([2])), tf.raw_ops.ReadVariableOp(resource=handle, dtype="float32")]
+        )
+
+    expected = build(lambda: None, f"without_callback_{conditional}")
+    actual = build(touch, f"with_callback_{conditional}")
+    assert str(actual) == str(expected)
+
+
+def test_a_session_of_v1() -> None:
+    def build(mode: Any) -> Any:
+        v1 = tf.compat.v1
+        with tf.Graph().as_default():
+            v = v1.get_variable("v", initializer=1.0, use_resource=True)
+            w = v1.get_variable("w", initializer=0.0, use_resource=True)
+
+            def run() -> tf.Tensor:
+                touch()
+                w.assign(v * 3.0)
+                return v.assign_add(1.0) + w
+
+            result = mode(run)()
+            with v1.Session() as session:
+                session.run(v.initializer)  # w is not
+                return [(*session.run([result]), *session.run([v, w])) for _ in range(3)]
+
+    same_as_plain(build)

@@ -1,0 +1,294 @@
+"""Programs that stock TensorFlow runs; `test_unchanged.py` runs them with hostcall and without."""
+
+import gc
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+PROGRAMS: dict[str, Callable[[], Any]] = {}
+
+
+def program(function: Callable[[], Any]) -> Callable[[], Any]:
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def increment(x: Any) -> Any:
+    return x + np.float32(1.0)
+
+
+@program
+def graph_of_each_kind() -> Any:
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        return [
+            tf.numpy_function(increment, [x], tf.float32),
+            tf.py_function(increment, [x], tf.float32),
+            tf.compat.v1.py_func(increment, [x], tf.float32),
+            tf.compat.v1.py_func(increment, [x], tf.float32, stateful=False),
+            tf.numpy_function(lambda: (np.int32(1), np.float64(2.0)), [], [tf.int32, tf.float64]),
+            tf.py_function(lambda x: (x, x * 2.0), [x], (tf.float32, tf.float32)),
+        ]
+
+    return f(X)
+
+
+@program
+def names_in_the_graph() -> Any:
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        tf.numpy_function(increment, [x], tf.float32)
+        tf.py_function(increment, [x], tf.float32)
+        tf.numpy_function(increment, [x, 2.0], tf.float32, name="mine")
+        return tf.py_function(increment, [x], tf.float32, name="yours")
+
+    return [(op.name, op.type) for op in f.get_concrete_function(X).graph.get_operations()]
+
+
+@program
+def static_shapes() -> Any:
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        first = tf.numpy_function(increment, [x], tf.float32)
+        second = tf.py_function(increment, [x], tf.float32)
+        return str(first.shape), str(second.shape)
+
+    return [value.numpy() for value in f(X)]
+
+
+@program
+def strings() -> Any:
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        upper = tf.numpy_function(lambda s: np.array([v.upper() for v in s]), [x], tf.string)
+        joined = tf.py_function(lambda s: tf.strings.reduce_join(s), [upper], tf.string)
+        return upper, joined
+
+    return f(tf.constant(["a", "bc"]))
+
+
+@program
+def unknown_shapes() -> Any:
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
+    def f(x: tf.Tensor) -> Any:
+        unique = tf.numpy_function(np.unique, [x], tf.float32)
+        return tf.shape(unique), tf.py_function(lambda v: v[v > 1.0], [unique], tf.float32)
+
+    return [f(X), f(np.array([[1.0, 1.0], [5.0, 5.0]], np.float32)), f(np.float32(7.0))]
+
+
+@program
+def ragged_and_sparse() -> Any:
+    @tf.function
+    def f(ragged: tf.RaggedTensor, sparse: tf.SparseTensor) -> Any:
+        doubled = tf.py_function(
+            lambda r: r * 2, [ragged], tf.RaggedTensorSpec([None, None], tf.int32)
+        )
+        dense = tf.py_function(lambda s: tf.sparse.to_dense(s), [sparse], tf.int32)
+        return doubled.to_tensor(), dense
+
+    return f(tf.ragged.constant([[1], [2, 3]]), tf.sparse.from_dense([[0, 1], [2, 0]]))
+
+
+@program
+def eager_mode() -> Any:
+    x = tf.constant(X)
+    return [
+        tf.numpy_function(increment, [x], tf.float32),
+        tf.py_function(lambda x: x * 2.0, [x], tf.float32),
+        tf.compat.v1.py_func(increment, [x], tf.float32),
+        tf.py_function(lambda x: (x, "text"), [x], [tf.float32, tf.string]),
+        tf.numpy_function(lambda s: s + b"!", [tf.constant("text")], tf.string),
+    ]
+
+
+@program
+def control_flow_and_order() -> Any:
+    entries: list[str] = []
+
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        for i in tf.range(3):
+            tf.numpy_function(lambda i: entries.append(f"a{int(i)}"), [i], [])
+            if i > 1:
+                x = tf.py_function(lambda v: [entries.append("b"), v + 1.0][1], [x], tf.float32)
+                x = tf.ensure_shape(x, [3])
+        return x
+
+    return f(X), entries
+
+
+@program
+def datasets() -> Any:
+    def elements(function: Callable[[tf.Tensor], Any], **options: Any) -> Any:
+        dataset = tf.data.Dataset.range(5).map(function, **options)
+        return [str(dataset.element_spec), list(dataset.as_numpy_iterator())]
+
+    def py(i: tf.Tensor) -> tf.Tensor:
+        return tf.py_function(lambda i: tf.range(i), [i], tf.int64)
+
+    def numpy(i: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(lambda i: i * 2, [i], tf.int64)
+
+    return [elements(py), elements(numpy), elements(numpy, num_parallel_calls=2)]
+
+
+@program
+def dataset_from_generator() -> Any:
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter([[1, 2], [3]]), output_signature=tf.TensorSpec([None], tf.int32)
+    )
+    return list(dataset.as_numpy_iterator())
+
+
+@program
+def eager_gradient() -> Any:
+    x, n = tf.Variable(X), tf.constant([1, 2, 3])
+    with tf.GradientTape() as tape:
+        y = tf.py_function(lambda x: tf.reduce_sum(x**3), [x], tf.float32)
+        z = tf.numpy_function(increment, [x], tf.float32)
+    with tf.GradientTape() as second:
+        unused = tf.py_function(lambda x, y: x * 2.0, [x, y], tf.float32)
+    gradients = second.gradient(unused, [x, y], unconnected_gradients="zero")
+    return [y, tape.gradient(y, x), str(z.dtype), gradients, n]
+
+
+@program
+def graph_gradient() -> Any:
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.py_function(lambda x: tf.math.log(x) * x, [x], tf.float32)
+        return y, tape.gradient(y, x)
+
+    return f(X)
+
+
+@program
+def v1_session() -> Any:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, [None])
+        y = tf.py_function(lambda x: x**2, [x], tf.float32)
+        z = tf.compat.v1.py_func(np.unique, [y], tf.float32)
+        gradient = tf.gradients(y, x)[0]
+        return [session.run([y, z, gradient], {x: value}) for value in (X, X[:1], X[:0])]
+
+
+@program
+def v1_session_around_a_jitted_function() -> Any:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        jitted = tf.function(lambda x: x * x + 1.0, jit_compile=True)
+        x = tf.numpy_function(increment, [tf.constant(X)], tf.float32)
+        x.set_shape([3])
+        y = tf.compat.v1.py_func(np.sort, [-jitted(x)], tf.float32)
+        return session.run([x, y])
+
+
+@program
+def script_ops_between_what_can_be_clustered() -> Any:
+    @tf.function
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        x = x * 2.0 + 1.0
+        kept = tf.numpy_function(lambda x: x[x > 3.5], [x], tf.float32)
+        return tf.reduce_sum(kept * 2.0 + 1.0)
+
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        for _ in tf.range(3):
+            unique = tf.py_function(lambda x: tf.unique(x)[0], [x * 3.0 - 1.0], tf.float32)
+            x = x + tf.reduce_sum(unique * 0.5 + 1.0) + inner(x)
+        if inner(x) > 0.0:
+            x = x * 2.0 + tf.reduce_max(tf.numpy_function(np.cumsum, [x + 1.0], tf.float32))
+        return x
+
+    return f(X)
+
+
+def _saved(module: tf.Module) -> str:
+    directory = tempfile.mkdtemp(dir=os.environ.get("SCRATCH"))
+    tf.saved_model.save(module, directory)
+    return directory
+
+
+def _module(op: Callable[..., Any]) -> tf.Module:
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return op(increment, [x], tf.float32)
+
+    module = tf.Module()
+    module.f = tf.function(function, input_signature=[tf.TensorSpec([None], tf.float32)])
+    return module
+
+
+@program
+def saved_model_in_the_same_process() -> Any:
+    module = _module(tf.numpy_function)
+    return tf.saved_model.load(_saved(module)).f(X)
+
+
+@program
+def saved_model_that_outlives_the_original() -> Any:
+    directories = [_saved(_module(op)) for op in (tf.numpy_function, tf.py_function)]
+    gc.collect()
+    return [tf.saved_model.load(directory).f(X) for directory in directories]
+
+
+@program
+def classes_of_errors() -> Any:
+    def outcome(error: Exception, op: Callable[..., Any]) -> Any:
+        def fail(x: Any) -> Any:
+            raise error
+
+        try:
+            tf.function(lambda x: op(fail, [x], tf.float32))(X)
+        except tf.errors.OpError as raised:
+            return [type(raised).__name__, f"{type(error).__name__}: {error}" in str(raised)]
+
+    kinds = [ValueError, TypeError, StopIteration, MemoryError, NotImplementedError, KeyError]
+    errors = [kind("text") for kind in (*kinds, RuntimeError, UnicodeError)]
+    return [outcome(error, op) for op in (tf.numpy_function, tf.py_function) for error in errors]
+
+
+@program
+def wrong_results() -> Any:
+    def outcome(function: Callable[[Any], Any], op: Callable[..., Any], tout: Any) -> Any:
+        try:
+            return tf.function(lambda x: op(function, [x], tout))(X)
+        except (tf.errors.OpError, ValueError, TypeError) as raised:
+            return type(raised).__name__
+
+    return [
+        outcome(lambda x: x.astype(np.float64), tf.numpy_function, tf.float32),
+        outcome(lambda x: [x], tf.numpy_function, [tf.float32, tf.float32]),
+        outcome(lambda x: None, tf.numpy_function, tf.float32),
+        outcome(lambda x: tf.cast(x, tf.float64), tf.py_function, tf.float32),
+        outcome(lambda x: [x], tf.py_function, [tf.float32, tf.float32]),
+        outcome(lambda x: None, tf.py_function, tf.float32),
+        outcome(lambda x: None, tf.py_function, []),
+        outcome(lambda x: 7, tf.py_function, tf.float32),
+        outcome(lambda x: tf.Variable(x), tf.py_function, tf.float32),
+    ]
+
+
+@program
+def wrong_calls() -> Any:
+    def outcome(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except (ValueError, TypeError) as error:
+            return type(error).__name__
+
+    calls = [
+        lambda: tf.py_function(increment, [X]),
+        lambda: tf.py_function(increment, Tout=tf.float32),
+        lambda: tf.numpy_function(increment, [X]),
+        lambda: tf.py_function("no function", [X], tf.float32),
+        lambda: tf.numpy_function(3, [X], tf.float32),
+        lambda: tf.function(lambda x: tf.py_function(3, [x], tf.float32))(X),
+    ]
+    return [str(outcome(call)) for call in calls]

@@ -1,0 +1,39 @@
+"""A script that runs all of `unchanged_programs.py` and prints their outcomes as JSON."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from unchanged_programs import PROGRAMS
+
+
+def as_json(value: Any) -> Any:
+    """What two processes can compare; arrays with their dtypes."""
+    if isinstance(value, tf.Tensor | tf.IndexedSlices):
+        value = tf.convert_to_tensor(value).numpy()
+    if isinstance(value, np.ndarray | np.generic):
+        return [str(np.asarray(value).dtype), np.asarray(value).astype(str).tolist()]
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def outcome_of(function: Callable[[], Any]) -> Any:
+    try:
+        return as_json(function())
+    except Exception as error:
+        return {"raised": type(error).__name__, "text": str(error)}
+
+
+if __name__ == "__main__":
+    if os.environ.get("WITH_HOSTCALL") == "1":
+        import hostcall  # noqa: F401
+    if "set_jit" in sys.argv:
+        tf.config.optimizer.set_jit(True)
+    json.dump({name: outcome_of(function) for name, function in PROGRAMS.items()}, sys.stdout)

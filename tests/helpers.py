@@ -1,0 +1,93 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+
+def plain(function: Callable[..., Any]) -> Any:
+    """The function as a graph that TensorFlow runs without XLA."""
+    return tf.function(function)
+
+
+def jitted(function: Callable[..., Any]) -> Any:
+    """The function as one XLA program."""
+    return tf.function(function, jit_compile=True)
+
+
+MODES = [plain, jitted]
+
+
+def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 - TensorFlow's name
+    """The op PyFuncStateless."""
+    return tf.compat.v1.py_func(function, inp, Tout, stateful=False)
+
+
+# The ops whose functions take arrays, and all of them.
+NUMPY_OPS = [tf.numpy_function, tf.compat.v1.py_func, stateless_py_func]
+OPS = [*NUMPY_OPS, tf.py_function]
+
+
+def to_numpy(structure: Any) -> Any:
+    """The structure with arrays in the place of tensors."""
+
+    def array(value: Any) -> np.ndarray:
+        # Asking the tensor itself: np.asarray cannot read bfloat16 ones of rank 0.
+        return np.asarray(value.numpy() if isinstance(value, tf.Tensor) else value)
+
+    return tf.nest.map_structure(array, structure)
+
+
+class DetailedError(ValueError):
+    """An exception with an attribute."""
+
+    def __init__(self, text: str, code: int = 7) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A callback that raises."""
+
+    def raise_it(x: Any) -> Any:
+        raise error
+
+    return raise_it
+
+
+def on_two(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A program of one callback, from two floats to two floats."""
+    return lambda x: tf.ensure_shape(op(function, [x], tf.float32), [2])
+
+
+def failure(function: Callable[..., Any], *args: Any) -> tf.errors.OpError:
+    """The error of TensorFlow's that a call raises."""
+    with pytest.raises(tf.errors.OpError) as caught:
+        function(*args)
+    return caught.value
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    """What a call comes to: its results as arrays, or the class of its error."""
+    try:
+        return to_numpy(function(*args))
+    except Exception as error:
+        return type(error)
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    """Both are the same class, or the same structure of bitwise equal arrays."""
+    if isinstance(actual, type) or isinstance(expected, type):
+        assert actual is expected
+        return
+    tf.nest.assert_same_structure(actual, expected)
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        one, other = np.asarray(one), np.asarray(other)
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert one.tobytes() == other.tobytes(), f"{one} != {other}"

@@ -1,0 +1,201 @@
+"""The handler, called with frames made by hand: what goes in and comes out."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.native.frames import (
+    CODES,
+    DTYPES,
+    INT4,
+    INT8,
+    TOKEN_BUFFER,
+    Buffer,
+    Target,
+    call,
+    handler,
+    native,
+    random_array,
+    runtime,
+)
+
+SHAPES = [(), (1,), (0,), (3, 0, 2), (2, 3), (1, 1, 1, 1, 1, 1), (7, 1, 5), (1000, 33)]
+
+
+def values(shape: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    return random_array(random.Random(0), shape, dtype)
+
+
+def test_the_handler_says_its_version() -> None:
+    assert native.api_version(handler) == runtime.ffi_api_version() == (0, 2)
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("code", DTYPES)
+def test_every_dtype_goes_in_and_comes_out_bit_by_bit(code: int, foreign: bool) -> None:
+    dtype = DTYPES[code]
+    seen: list[Any] = []
+    target = Target(lambda x: (seen.append(x), x)[1])
+    for shape in SHAPES:
+        array = values(shape, dtype)
+        done = call(target, [Buffer.of(array)], [Buffer.result(shape, dtype)], foreign=foreign)
+        assert (done.code, done.message) == (0, "")
+        assert done.array().tobytes() == array.tobytes() == seen[-1].tobytes()
+        assert (seen[-1].dtype, seen[-1].shape) == (dtype, shape)
+        assert isinstance(seen[-1], np.ndarray) == (shape != ())
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
+def test_many_operands_and_results(token: bool, foreign: bool) -> None:
+    arrays = [values((n, 3), dtype) for n, dtype in enumerate(CODES)]
+    target = Target(lambda *xs: list(reversed(xs)))
+    operands = [Buffer.of(array) for array in arrays]
+    results = [Buffer.result(array.shape, array.dtype) for array in reversed(arrays)]
+    done = call(target, operands, results, token=token, foreign=foreign)
+    assert (done.code, done.message) == (0, "")
+    assert done.data == [array.tobytes() for array in reversed(arrays)]
+
+
+@pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
+def test_no_operands_and_no_results(token: bool) -> None:
+    calls: list[int] = []
+    target = Target(lambda: calls.append(1))
+    for foreign in (False, True):
+        assert call(target, token=token, foreign=foreign).code == 0
+    assert len(calls) == 2
+
+
+def test_tokens_may_be_anywhere() -> None:
+    target = Target(lambda x, y: (y, x))
+    operands = [TOKEN_BUFFER, Buffer.of(np.float32(1)), TOKEN_BUFFER, Buffer.of(np.float32(2))]
+    results = [Buffer.result(()), TOKEN_BUFFER, Buffer.result(())]
+    done = call(target, operands, results, token=True)
+    assert (done.code, done.array(0), done.array(2)) == (0, 2, 1)
+
+
+def test_arrays_are_the_callbacks_own() -> None:
+    kept: list[np.ndarray] = []
+
+    def keep(x: np.ndarray) -> np.ndarray:
+        kept.append(x)
+        x += 1
+        return x
+
+    target = Target(keep)
+    operand = Buffer.of(np.arange(5, dtype=np.float32))
+    for foreign in (False, True, False):
+        done = call(target, [operand], [Buffer.result((5,))], foreign=foreign)
+        assert done.array().tolist() == [1, 2, 3, 4, 5]
+    kept[0][:] = 0
+    assert [array.tolist() for array in kept[1:]] == [[1, 2, 3, 4, 5]] * 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4])
+def test_true_sizes_of_operands(size: int) -> None:
+    whole = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    seen: list[np.ndarray] = []
+    target = Target(seen.append)
+    sizes = [Buffer.of(np.int32(size)), Buffer.of(np.int32(1))]
+    pairs = [0, 2, 0, 0]
+    assert call(target, [Buffer.of(whole), *sizes], [], dynamic_operands=pairs).code == 0
+    np.testing.assert_array_equal(seen[0], whole[:1, :, :size])
+    assert seen[0].flags.c_contiguous
+    assert seen[0].flags.writeable
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("columns", [0, 2, 4])
+def test_true_sizes_of_results(rows: int, columns: int) -> None:
+    array = np.arange(rows * columns, dtype=np.int64).reshape(rows, columns) + 1
+    target = Target(lambda: array)
+    results = [Buffer.result((3, 4), np.int64), *[Buffer.result((), np.int32)] * 2]
+    done = call(target, [], results, dynamic_results=[0, 0, 0, 1])
+    assert (done.code, done.array(1), done.array(2)) == (0, rows, columns)
+    expected = np.zeros((3, 4), np.int64)
+    expected[:rows, :columns] = array
+    np.testing.assert_array_equal(done.array(), expected)
+
+
+def test_int4_is_int8_to_xla() -> None:
+    dtype = DTYPES[INT4]
+    target = Target(lambda x: (x[::-1], x.dtype == dtype))
+    operand = Buffer.of(np.array([-8, -1, 0, 7], np.int8))
+    results = [Buffer.result((4,), np.int8), Buffer.result((), np.bool_)]
+    pairs = {"narrow_operands": [0, INT4], "narrow_results": [0, INT4]}
+    done = call(target, [operand], results, **pairs)
+    assert (done.code, done.array(0).tolist()) == (0, [7, 0, -1, -8])
+    assert done.array(1)
+    wide = Target(lambda x: (x.astype(np.int8), True))
+    failed = call(wide, [operand], results, **pairs)
+    assert (failed.code, failed.untouched) == (3, True)
+    assert "is int8, but expects int4" in failed.message
+    assert call(wide, [operand], results[:1], narrow_results=[0, INT8]).code == 3
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+def layouts() -> dict[str, np.ndarray]:
+    base = np.arange(24, dtype=np.float64).reshape(4, 6)
+    read_only = base.copy()
+    read_only.flags.writeable = False
+    shifted = np.frombuffer(b"x" + base.tobytes(), np.uint8)[1:].view(np.float64).reshape(4, 6)
+    return {
+        "C": base,
+        "Fortran": np.asfortranarray(base),
+        "transposed": np.ascontiguousarray(base.T).T,
+        "every second": np.repeat(np.repeat(base, 2, 0), 2, 1)[::2, ::2],
+        "backwards": np.ascontiguousarray(base[::-1, ::-1])[::-1, ::-1],
+        "broadcast": np.broadcast_to(base[:1], (4, 6)),
+        "huge strides": np.lib.stride_tricks.as_strided(base, (4, 6), (0, 0)),
+        "big-endian": base.astype(">f8"),
+        "unaligned": shifted,
+        "read-only": read_only,
+        "subclass": base.view(Subclass),
+        "masked": np.ma.masked_array(base, base > 3),
+    }
+
+
+@pytest.mark.parametrize("name", layouts())
+def test_results_of_any_layout(name: str) -> None:
+    array = layouts()[name]
+    target = Target(lambda: array)
+    done = call(target, [], [Buffer.result((4, 6), np.float64)], foreign=True)
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(), np.asarray(array))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1, 2, 3], (1, 2, 3), range(1, 4), memoryview(np.array([1, 2, 3])), np.array([1, 2, 3])],
+    ids=lambda value: type(value).__name__,
+)
+def test_results_that_are_no_arrays(value: Any) -> None:
+    target = Target(lambda: [value])
+    done = call(target, [], [Buffer.result((3,), np.int64)])
+    assert (done.code, done.array().tolist()) == (0, [1, 2, 3])
+
+
+def test_results_that_alias_each_other_and_the_operands() -> None:
+    target = Target(lambda x, y: (x[::-1], x, x, y[::-1]))
+    operands = [Buffer.of(np.arange(n, dtype=np.float32)) for n in (3, 4)]
+    results = [Buffer.result((n,)) for n in (3, 3, 3, 4)]
+    done = call(target, operands, results)
+    assert [done.array(i).tolist() for i in range(4)] == [
+        [2, 1, 0],
+        [0, 1, 2],
+        [0, 1, 2],
+        [3, 2, 1, 0],
+    ]
+
+
+def test_the_most_dimensions_that_numpy_has() -> None:
+    shape = (1,) * 64
+    target = Target(lambda x: x)
+    operand = Buffer(CODES[np.dtype(np.float32)], shape, np.float32(5).tobytes())
+    done = call(target, [operand], [Buffer.result(shape)])
+    assert (done.code, done.array().item()) == (0, 5)

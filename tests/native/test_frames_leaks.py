@@ -1,0 +1,117 @@
+"""Calls leave nothing behind: no Python object, no memory block, nothing of XLA's.
+
+`make sanitize` has Python allocate with malloc, so that LeakSanitizer sees what is left; blocks are
+counted without it only.
+"""
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.native.frames import INT4, INT32, Buffer, Target, call, native, runtime
+
+ROUNDS, CALLS = 40, 20
+X = Buffer.of(np.arange(600, dtype=np.float32))
+Y = Buffer.result((600,))
+SIZE = Buffer(INT32, [], np.int32(7).tobytes())
+BYTES = Buffer.of(np.zeros(600, np.int8))
+
+
+def fail(*_: Any) -> None:
+    raise KeyError("a text", object())
+
+
+def refuse() -> None:
+    target = TARGETS["same"]
+    with pytest.raises(ValueError, match="registered already"):
+        runtime.register(target, str(id(target)))
+
+
+CASES: dict[str, Callable[[bool], Any]] = {
+    "good": lambda foreign: call(TARGETS["same"], [X], [Y], foreign=foreign),
+    "strided": lambda foreign: call(TARGETS["reversed"], [X], [Y], foreign=foreign),
+    "bounded": lambda foreign: call(
+        TARGETS["same"],
+        [X, SIZE],
+        [Y, SIZE],
+        dynamic_operands=[0, 0],
+        dynamic_results=[0, 0],
+        foreign=foreign,
+    ),
+    "int4": lambda foreign: call(
+        TARGETS["same"],
+        [BYTES],
+        [BYTES],
+        narrow_operands=[0, INT4],
+        narrow_results=[0, INT4],
+        foreign=foreign,
+    ),
+    "raises": lambda foreign: call(TARGETS["fails"], [X], [Y], foreign=foreign),
+    "wrong dtype": lambda foreign: call(TARGETS["same"], [BYTES], [Y], foreign=foreign),
+    "wrong count": lambda foreign: call(TARGETS["same"], [X], [Y, Y], foreign=foreign),
+    "object": lambda foreign: call(TARGETS["object"], [X], [Y], foreign=foreign),
+    "unknown dtype": lambda foreign: call(
+        TARGETS["same"], [X, Buffer(63, [1], b" ")], [Y], foreign=foreign
+    ),
+    "gone": lambda foreign: call(0, [X], [Y], foreign=foreign),
+    "malformed": lambda foreign: call(
+        TARGETS["same"], [X], [Y], narrow_operands=[9, 9], foreign=foreign
+    ),
+    "attributes": lambda foreign: call(TARGETS["same"], [X], [Y], attributes=[], foreign=foreign),
+    "registry": lambda foreign: runtime.find(str(id(Target(lambda: None)))),
+    "duplicate name": lambda foreign: refuse(),
+    "dtype": lambda foreign: runtime.set_dtype(INT4, np.dtype(ml_dtypes.int4), "int4"),
+}
+
+TARGETS = {
+    "same": Target(lambda x: x),
+    "reversed": Target(lambda x: x[::-1]),
+    "fails": Target(fail),
+    "object": Target(lambda x: np.array([None, 1])),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_collection() -> Iterator[None]:
+    """Keeps the collector from all that is there already, TensorFlow say: it takes its time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("case", CASES)
+def test_memory_stays_flat(case: str, foreign: bool) -> None:
+    for _ in range(ROUNDS):
+        before = sys.getallocatedblocks()
+        for _ in range(CALLS):
+            CASES[case](foreign)
+        gc.collect()
+        growth = sys.getallocatedblocks() - before
+        # Caches grow for some rounds; what each call keeps would grow in all of them.
+        if growth < CALLS // 2:
+            break
+    assert growth < CALLS // 2
+    assert native.live_objects() == 0
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_arrays_die_with_the_call(succeeds: bool, foreign: bool) -> None:
+    alive: list[weakref.ref[Any]] = []
+
+    def watch(x: np.ndarray) -> Any:
+        result = x[::-1].copy()
+        alive.extend([weakref.ref(x), weakref.ref(result)])
+        return result if succeeds else [result, result]
+
+    done = call(Target(watch), [X], [Y], foreign=foreign)
+    assert (done.code == 0) == succeeds
+    assert [reference() for reference in alive] == [None, None]

@@ -1,0 +1,238 @@
+"""The handler, called by many threads at once, from within callbacks, and after a fork."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.native.frames import Buffer, Outcome, Target, call, native, run_python, runtime
+
+TIMEOUT = 60
+SLOW = 0.002  # ten times what makes a callback worth another thread
+
+X = Buffer.of(np.arange(1000, dtype=np.float32))
+Y = Buffer.result((1000,))
+
+
+def together(count: int, function: Callable[[int], Any]) -> list[Any]:
+    """What the function returns in each of `count` threads, which start at the same time."""
+    start = threading.Barrier(count)
+
+    def run(index: int) -> Any:
+        start.wait(TIMEOUT)
+        return function(index)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def spin() -> None:
+    """Takes long, with the GIL held for most of it."""
+    end = time.perf_counter() + SLOW
+    while time.perf_counter() < end:
+        pass
+
+
+def test_many_threads_get_their_own_results() -> None:
+    target = Target(lambda x, n: x * n)
+
+    def calls(index: int) -> bool:
+        right = []
+        for n in range(100):
+            factor = np.float32(100 * index + n)
+            done = call(target, [X, Buffer.of(factor)], [Y], foreign=n % 2 == 0, token=n % 3 == 0)
+            right.append(done.code == 0 and done.array()[1] == factor)
+        return all(right)
+
+    assert together(16, calls) == [True] * 16
+    assert native.live_objects() == 0
+
+
+@pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
+def test_callbacks_of_foreign_threads_may_wait_for_each_other(token: bool) -> None:
+    # Each round finds fewer idle threads than it needs, or as many, or more.
+    for count in (*[2, 3, 4] * 10, 20, 8):
+        meeting = threading.Barrier(count)
+        target = Target(lambda meeting=meeting: (meeting.wait(TIMEOUT), None)[1])
+        done = together(count, lambda _, one=target: call(one, token=token, foreign=True))
+        assert [one.message for one in done] == [""] * count
+
+
+def test_slow_stateless_callbacks_overlap_and_others_stay_on_their_thread() -> None:
+    threads: list[int] = []
+    target = Target(lambda: (threads.append(threading.get_ident()), spin())[0])
+    for token in (False, False, True, True):
+        assert call(target, token=token).code == 0
+    here = threading.get_ident()
+    assert [thread == here for thread in threads] == [True, False, True, True]
+
+
+def nested(depth: int, foreign: bool) -> int:
+    def enter(left: Any) -> Any:
+        if left == 0:
+            return np.int32(0)
+        done = call(target, [Buffer.of(np.int32(left - 1))], [result], foreign=foreign)
+        return done.array() + np.int32(1)
+
+    result = Buffer.result((), np.int32)
+    target = Target(enter)
+    return int(call(target, [Buffer.of(np.int32(depth))], [result], foreign=foreign).array())
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+def test_callbacks_call_the_handler_again(foreign: bool) -> None:
+    assert nested(30, foreign) == 30
+
+
+def test_threads_that_a_callback_starts_and_waits_for() -> None:
+    inner = Target(lambda x: x + 1)
+
+    def outer(x: Any) -> Any:
+        done = together(4, lambda _: call(inner, [Buffer.of(x)], [Y], foreign=True).array())
+        return sum(done)
+
+    done = together(4, lambda _: call(Target(outer), [X], [Y], foreign=True))
+    assert [one.array()[1] for one in done] == [8] * 4
+
+
+def test_targets_come_and_go_while_others_are_called() -> None:
+    size = runtime.size()
+    steady = [Target(lambda x: -x)]
+
+    def churn(index: int) -> bool:
+        right = []
+        for n in range(200):
+            fresh = Target(lambda x: x + 1)
+            right.append(call(fresh, [X], [Y], foreign=n % 2 == 0).code == 0)
+            right.append(call(steady[0], [X], [Y], foreign=n % 5 == 0).array()[1] == -1)
+            number = fresh.id
+            del fresh
+            right.append(call(number, [X], [Y]).code == 9)
+        return all(right)
+
+    assert together(8, churn) == [True] * 8
+    steady.clear()
+    assert runtime.size() == size
+
+
+def test_a_target_that_is_dropped_by_its_own_call() -> None:
+    targets: dict[int, Target] = {}
+
+    def forget(x: Any) -> Any:
+        targets.clear()
+        return x
+
+    for foreign in (False, True):
+        targets[0] = Target(forget)
+        assert call(targets[0].id, [X], [Y], foreign=foreign).data == [X.data]
+
+
+def changes(array: np.ndarray) -> dict[str, Callable[[], None]]:
+    """What can be done to an array that someone else has seen already."""
+    return {
+        "shape": lambda: setattr(array, "shape", (2, 2)),
+        "dtype": lambda: setattr(array, "dtype", np.float64),
+        "strides": lambda: array.setflags(write=False),
+        "resize": lambda: array.resize(4000, refcheck=False),
+    }
+
+
+@pytest.mark.parametrize("change", changes(np.zeros(4)))
+@pytest.mark.parametrize("bounded", [False, True], ids=["static", "bounded"])
+def test_arrays_that_change_while_later_results_are_converted(change: str, bounded: bool) -> None:
+    array = np.ones(4, np.float32)
+
+    class Late:
+        def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+            changes(array)[change]()
+            return np.ones(1, np.float32)
+
+    results = [Buffer.result((4,)), Buffer.result((1,)), Buffer.result((), np.int32)]
+    pairs = {"dynamic_results": [0, 0]} if bounded else {}
+    done = call(Target(lambda: (array, Late())), [], results if bounded else results[:2], **pairs)
+    assert done.code != 0 or done.array(0).tolist() == [1] * 4
+
+
+def test_arrays_that_other_threads_change_all_the_time() -> None:
+    array = np.ones(4096, np.float32)
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            array.shape = (64, 64)
+            array.shape = (4096,)
+
+    thread = threading.Thread(target=change)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        target = Target(lambda: (array[::-1], array, np.ones(4096, ">f4"), array))
+        for foreign in (False, True) * 100:
+            done = call(target, [], [Buffer.result((4096,))] * 4, foreign=foreign)
+            assert done.code in (0, 3), done.message
+            assert done.code or all(np.all(done.array(i) == 1) for i in range(4))
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+
+
+def in_child(function: Callable[[], Outcome]) -> int:
+    """The exit status of a forked process that calls the function."""
+    child = os.fork()
+    if child == 0:
+        os._exit(function().code)
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    raise TimeoutError("the child hangs")
+
+
+FORK = """
+import os, threading
+from tests.native import test_frames_threads as tests
+from tests.native.frames import Target, call
+target = Target(lambda: None)
+assert call(target, foreign=True).code == 0  # leaves an idle thread behind
+for foreign in (True, False):
+    assert tests.in_child(lambda: call(target, foreign=foreign)) == 0
+assert call(target, foreign=True).code == 0
+"""
+
+NO_THREADS = """
+import resource, threading
+from tests.native.frames import Target, call, native
+calls = []
+target = Target(lambda: calls.append(threading.get_ident()))
+stop = threading.Event()
+limit = resource.getrlimit(resource.RLIMIT_AS)
+with open("/proc/self/statm") as file:
+    now = int(file.read().split()[0]) * resource.getpagesize()
+# Enough for the stack of one more thread, that of the caller.
+resource.setrlimit(resource.RLIMIT_AS, (now + (9 << 20), limit[1]))
+failed = call(target, foreign=True)
+resource.setrlimit(resource.RLIMIT_AS, limit)
+assert (failed.code, calls) == (13, []), failed
+for n in range(1, 4):
+    assert call(target, foreign=True).code == 0
+    assert len(calls) == n  # the call that failed is not made up for
+assert native.live_objects() == 0
+"""
+
+
+@pytest.mark.parametrize("script", [FORK, NO_THREADS], ids=["fork", "no threads"])
+def test_in_a_process_of_its_own(script: str) -> None:
+    done = run_python("-c", script)
+    assert (done.returncode, done.stderr) == (0, "")

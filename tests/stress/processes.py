@@ -1,0 +1,128 @@
+"""Python processes of their own, for what may hang, end the process or need memory to itself."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")
+
+# What TensorFlow says when it starts.
+_BANNER = re.compile(
+    r"WARNING: All log messages before absl::InitializeLog\(\) .*\n|I0000 .* port\.cc:\d+\] .*\n"
+)
+
+# For a process that ends neither by itself nor by its own limit.
+_GRACE = 20.0
+
+
+class Worker:
+    """A process that runs functions one after another; a new one after each that has died.
+
+    Args:
+      preparation: Python code that it begins with.
+    """
+
+    def __init__(self, preparation: str = "") -> None:
+        self._preparation = preparation
+        self._process: subprocess.Popen[str] | None = None
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
+
+    def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Any:
+        """The result of the function, called in the process; both it and `args` are JSON.
+
+        Raises:
+          AssertionError: with what the process has said, when it raises, crashes or hangs.
+        """
+        if self._process is None:
+            self._process = self._start()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        last_resort = threading.Timer(limit + _GRACE, process.kill)
+        last_resort.start()
+        try:
+            print(_call(function, args, limit), file=process.stdin, flush=True)
+            line = process.stdout.readline()
+        finally:
+            last_resort.cancel()
+        if not line:
+            self._process = None
+            raise AssertionError(f"ended with {process.wait()}:\n{self._said()}")
+        result = json.loads(line)
+        assert "error" not in result, result["error"]
+        return result["value"]
+
+    def close(self) -> None:
+        """Lets the process exit, which must go without a hitch."""
+        if self._process is not None:
+            self._process.communicate(timeout=_GRACE)
+            assert self._process.returncode == 0, self._said()
+        self._errors.close()
+
+    def _start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, _CHILD, self._preparation],
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def _said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()
+
+
+def start(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> subprocess.Popen[str]:
+    """Starts a process that calls one function and then exits by itself."""
+    return subprocess.Popen(
+        [sys.executable, _CHILD, "", _call(function, args, limit)],
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
+    """What a process printed, which must have ended with status 0 and without a message."""
+    try:
+        printed, said = process.communicate(timeout=limit + _GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    said = _BANNER.sub("", said)
+    assert (process.returncode, said) == (0, "")
+    return printed
+
+
+def run_alone(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> str:
+    """What a function prints, called in a process of its own, which must exit well after it."""
+    return finish(start(function, *args, limit=limit), limit)
+
+
+def _call(function: Callable[..., Any], args: Any, limit: float) -> str:
+    return json.dumps(
+        {
+            "file": os.path.abspath(inspect.getfile(function)),
+            "function": function.__name__,
+            "args": args,
+            "limit": limit,
+        }
+    )
+
+
+def _environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name != "HOSTCALL_DISABLE"}
+    return {**inherited, "TF_CPP_MIN_LOG_LEVEL": "2"}

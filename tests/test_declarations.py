@@ -1,0 +1,165 @@
+"""hostcall._declarations: what is declared of which callable, and for how long."""
+
+import functools
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._declarations import Declaration, _table, declaration_of
+
+SPEC = tf.TensorSpec([2], tf.float32)
+
+
+def count() -> int:
+    """How many declarations there are, without those that only wait for the collector."""
+    gc.collect()
+    return len(_table)
+
+
+def result_of(function: Any) -> Any:
+    declared = declaration_of(function)
+    return declared and declared.result
+
+
+def test_declare_returns_the_function() -> None:
+    def function() -> None: ...
+
+    assert hostcall.declare(function, result=SPEC) is function
+    assert result_of(function) is SPEC
+
+
+def test_declare_is_a_decorator_too() -> None:
+    @hostcall.declare(result=SPEC)
+    def function() -> None: ...
+
+    assert result_of(function) is SPEC
+
+
+def test_what_is_not_declared_has_no_declaration() -> None:
+    assert declaration_of(lambda: None) is None
+    assert declaration_of(np.cos) is None
+
+
+def test_the_latest_declaration_holds() -> None:
+    def function() -> None: ...
+
+    hostcall.declare(function, result=SPEC)
+    hostcall.declare(function, result=[3], pure=True, timeout=2.0)
+    assert declaration_of(function) == Declaration([3], True, 2.0)
+
+
+@pytest.mark.parametrize("function", [3, "sin", SPEC, []])
+def test_what_is_not_callable_is_a_type_error(function: Any) -> None:
+    with pytest.raises(TypeError, match=r"hostcall\.declare wants a function"):
+        hostcall.declare(function, result=SPEC)
+    with pytest.raises(TypeError, match=r"hostcall\.declare wants a function"):
+        hostcall.declare(result=SPEC)(function)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 0.0])
+def test_a_timeout_is_positive(timeout: float) -> None:
+    with pytest.raises(ValueError, match="not a positive time"):
+        hostcall.declare(len, timeout=timeout)
+    with pytest.raises(ValueError, match="not a positive time"):
+        hostcall.declare(timeout=timeout)
+
+
+class Model:
+    def method(self) -> None: ...
+
+    def other(self) -> None: ...
+
+    @classmethod
+    def of_the_class(cls) -> None: ...
+
+    @staticmethod
+    def static() -> None: ...
+
+    def __call__(self) -> None: ...
+
+
+def test_a_bound_method_is_known_again() -> None:
+    model, stranger = Model(), Model()
+    hostcall.declare(model.method, result=SPEC)
+    assert result_of(model.method) is SPEC
+    assert result_of(model.other) is None
+    assert result_of(stranger.method) is None
+    assert result_of(model) is None
+
+
+def test_a_method_lives_as_long_as_its_object() -> None:
+    model = Model()
+    before = count()
+    hostcall.declare(model.method, result=SPEC)
+    gc.collect()
+    assert result_of(model.method) is SPEC
+    del model
+    assert count() == before
+
+
+@pytest.mark.parametrize(
+    "function",
+    [Model.of_the_class, Model.static, Model(), Model, functools.partial(min, 3), len, np.sin],
+    ids=["class method", "static method", "object", "class", "partial", "builtin", "ufunc"],
+)
+def test_every_kind_of_callable(function: Any) -> None:
+    hostcall.declare(function, result=SPEC)
+    assert result_of(function) is SPEC
+
+
+def test_functions_are_held_weakly() -> None:
+    def function() -> None: ...
+
+    reference = weakref.ref(function)
+    before = count()
+    hostcall.declare(function, result=SPEC)
+    assert count() == before + 1
+    del function
+    assert count() == before
+    assert reference() is None
+
+
+def test_many_declarations_leave_nothing() -> None:
+    before = count()
+    for _ in range(10_000):
+        # Memory is used again, and so are ids: none of them may find another one's declaration.
+        assert result_of(hostcall.declare(lambda: None, result=SPEC)) is SPEC
+        assert declaration_of(lambda: None) is None
+    assert count() == before
+
+
+class AllAlike:
+    """Callables that are equal, and of which some cannot be hashed."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self) -> None: ...
+
+
+def test_equal_callables_are_told_apart() -> None:
+    one, other = AllAlike(), AllAlike()
+    hostcall.declare(one, result=SPEC)
+    assert result_of(one) is SPEC
+    assert result_of(other) is None
+
+
+class Slotted:
+    __slots__ = ()
+
+    def __call__(self) -> None: ...
+
+
+def test_a_callable_that_cannot_be_held_weakly() -> None:
+    slotted = Slotted()
+    with pytest.raises(TypeError):
+        weakref.ref(slotted)
+    hostcall.declare(slotted, result=SPEC)
+    assert result_of(slotted) is SPEC

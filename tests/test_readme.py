@@ -1,0 +1,98 @@
+"""Every Python block of README.md and docs/ runs, and every link between the pages leads somewhere.
+
+A ```text block right behind a ```python block is what that one prints.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_END = "--- end of block ---"
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def as_program(text: str) -> str:
+    """The Python blocks in one file, each on the lines that it has in the page."""
+    lines = [""] * (text.count("\n") + 1)
+    for block in _BLOCK.finditer(text):
+        if block[1] != "python":
+            continue
+        first = text.count("\n", 0, block.start(2))
+        code = block[2].splitlines()
+        lines[first : first + len(code)] = code
+        lines[first + len(code)] = f"print({_END!r}, flush=True)"
+    return "\n".join(lines)
+
+
+def expected_outputs(text: str) -> list[str | None]:
+    """For each Python block what it has to print, None where the page does not say."""
+    outputs: list[str | None] = []
+    end_of_python = 0
+    for block in _BLOCK.finditer(text):
+        if block[1] == "python":
+            outputs.append(None)
+            end_of_python = block.end()
+        elif block[1] == "text" and outputs and not text[end_of_python : block.start()].strip():
+            outputs[-1] = block[2]
+    return outputs
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_run_and_print_what_the_page_says(page: str, tmp_path: Path) -> None:
+    text = read(page)
+    program = tmp_path / f"{Path(page).stem.replace('-', '_')}.py"
+    program.write_text(as_program(text), encoding="utf-8")
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment.pop("HOSTCALL_DISABLE", None)
+    done = subprocess.run(
+        [sys.executable, program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"a block of {page} failed:\n{done.stdout}{done.stderr}"
+    printed = done.stdout.split(f"{_END}\n")
+    for number, expected in enumerate(expected_outputs(text)):
+        if expected is not None:
+            assert printed[number] == expected, f"block {number + 1} of {page}"
+
+
+def test_readme_names_the_two_commands_and_has_an_example() -> None:
+    text = read("README.md")
+    assert "make demo" in text
+    assert "make test" in text
+    assert expected_outputs(text)[0] is not None
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+def test_relative_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", read(page)):
+        path, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        assert file.exists(), f"{page} links to {target}"
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
+            assert anchor in anchors, f"{page} links to {target}"
+
+
+def test_architecture_names_every_source_file() -> None:
+    text = read("docs/architecture.md")
+    modules = [path.name for path in (ROOT / "plugin" / "hostcall").glob("*.py")]
+    sources = [path.name for path in (ROOT / "csrc").rglob("*.cc")]
+    headers = [path.name for path in (ROOT / "csrc").rglob("*.h")]
+    headers = [name for name in headers if f"{name.removesuffix('.h')}.cc" not in sources]
+    assert [name for name in modules + sources + headers if f"`{name}`" not in text] == []

@@ -1,0 +1,117 @@
+"""hostcall._versions: every way in which a build may not fit what it meets."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hostcall import _build_info, _versions
+from hostcall._versions import Versions, check, mismatches
+
+BUILT = Versions(tensorflow="2.21.0", ffi_api=(0, 2), python="3.11", cxx11_abi=1)
+
+
+def test_the_installed_build_fits() -> None:
+    check()
+
+
+def test_equal_versions_fit() -> None:
+    assert mismatches(BUILT, BUILT) == []
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        replace(BUILT, tensorflow="2.21.3"),
+        replace(BUILT, tensorflow="2.21.0-rc1"),
+        replace(BUILT, ffi_api=(0, 3)),
+    ],
+)
+def test_compatible_versions_fit(found: Versions) -> None:
+    assert mismatches(BUILT, found) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (
+            replace(BUILT, tensorflow="2.22.0"),
+            "TensorFlow: built against 2.21.0, found 2.22.0",
+        ),
+        (
+            replace(BUILT, tensorflow="3.21.0"),
+            "TensorFlow: built against 2.21.0, found 3.21.0",
+        ),
+        (replace(BUILT, ffi_api=(1, 2)), "XLA FFI: built against 0.2, found 1.2"),
+        (replace(BUILT, ffi_api=(0, 1)), "XLA FFI: built against 0.2, found 0.1"),
+        (replace(BUILT, ffi_api=None), "XLA FFI: built against 0.2, found none"),
+        (replace(BUILT, python="3.12"), "Python: built against 3.11, found 3.12"),
+        (replace(BUILT, cxx11_abi=0), "C++11 ABI flag: built against 1, found 0"),
+    ],
+)
+def test_each_mismatch_is_named(found: Versions, line: str) -> None:
+    assert mismatches(BUILT, found) == [line]
+
+
+def test_all_mismatches_come_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_build_info, "TENSORFLOW_VERSION", "1.15.0")
+    monkeypatch.setattr(_build_info, "FFI_API_VERSION", (99, 0))
+    monkeypatch.setattr(_build_info, "PYTHON_VERSION", "3.1")
+    monkeypatch.setattr(_build_info, "CXX11_ABI_FLAG", 7)
+    with pytest.raises(ImportError) as caught:
+        check()
+    message = str(caught.value)
+    assert "TensorFlow: built against 1.15.0, found 2.21." in message
+    assert "XLA FFI: built against 99.0, found 0." in message
+    assert f"Python: built against 3.1, found 3.{sys.version_info.minor}" in message
+    assert "C++11 ABI flag: built against 7, found 1" in message
+    assert "pip install --force-reinstall --no-cache-dir 'hostcall[cpu]'" in message
+    assert caught.value.name == "hostcall"
+
+
+def test_absent_tensorflow_names_both_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(ImportError, match="no TensorFlow") as caught:
+        check()
+    assert "pip install 'hostcall[cpu]'" in str(caught.value)
+    assert "pip install 'hostcall[gpu]'" in str(caught.value)
+    assert caught.value.name == "tensorflow"
+
+
+def test_a_broken_tensorflow_speaks_for_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "tensorflow.py").write_text("import something_tensorflow_needs\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tensorflow")
+    with pytest.raises(ModuleNotFoundError, match="something_tensorflow_needs"):
+        check()
+
+
+def test_a_source_tree_that_was_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hostcall._build_info", None)
+    with pytest.raises(ImportError, match=r"hostcall was not built: .* _build_info\.py") as caught:
+        check()
+    assert "make clean venv" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("#define XLA_FFI_API_MAJOR 0\n#define XLA_FFI_API_MINOR 2\n", (0, 2)),
+        ("#define XLA_FFI_API_MINOR 31\n// between\n#define XLA_FFI_API_MAJOR 4\n", (4, 31)),
+        ("#define XLA_FFI_API_MAJOR 0\n", None),
+        ("", None),
+    ],
+)
+def test_ffi_version_from_a_header(
+    tmp_path: Path, text: str, version: tuple[int, int] | None
+) -> None:
+    header = tmp_path / "c_api.h"
+    header.write_text(text)
+    assert _versions._ffi_api(header) == version
+
+
+def test_ffi_version_without_a_header(tmp_path: Path) -> None:
+    assert _versions._ffi_api(tmp_path / "c_api.h") is None
