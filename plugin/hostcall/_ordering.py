@@ -212,7 +212,7 @@ def _returned(function: Any, results: Iterable[str]) -> set[str]:
 def _callees(node: Any) -> list[Any]:
     """The NameAttrLists in a node's attributes."""
     callees = []
-    for value in node.attr.values():
+    for _, value in sorted(node.attr.items()):  # copies get numbers in this order; a map has none
         if value.HasField("func"):
             callees.append(value.func)
         callees.extend(value.list.func)
