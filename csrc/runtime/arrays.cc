@@ -48,11 +48,9 @@ nb::object Checked(PyObject* object) {
   return nb::steal(object);
 }
 
-PyArrayObject* AsArray(const nb::object& array) {
-  return reinterpret_cast<PyArrayObject*>(array.ptr());
-}
+PyArrayObject* AsArray(nb::handle array) { return reinterpret_cast<PyArrayObject*>(array.ptr()); }
 
-bool HoldsStrings(const nb::object& array) {
+bool HoldsStrings(nb::handle array) {
   const int type = PyArray_TYPE(AsArray(array));
   if (type == NPY_STRING || type == NPY_UNICODE) return true;
   if (type != NPY_OBJECT) return false;
@@ -62,13 +60,13 @@ bool HoldsStrings(const nb::object& array) {
   return true;
 }
 
-nb::object Repr(const nb::object& object) {
+nb::object Repr(nb::handle object) {
   return Checked(UntilExit([&] { return PyObject_Repr(object.ptr()); }));
 }
 
 // The dtype's name as TensorFlow has it. What TensorFlow has no name for is an internal error in
 // its own script ops, too.
-std::string NameOfDtype(const nb::object& array) {
+std::string NameOfDtype(nb::handle array) {
   PyArray_Descr* descr = PyArray_DESCR(AsArray(array));
   for (const auto& [code, dtype] : Dtypes()) {
     if (PyArray_EquivTypenums(reinterpret_cast<PyArray_Descr*>(dtype.descr.ptr())->type_num,
@@ -100,7 +98,7 @@ nb::object View(const Buffer& buffer, const std::vector<int64_t>& true_dims, int
 }
 
 // NumPy releases the GIL for larger copies.
-void CopyInto(const nb::object& to, const nb::object& from) {
+void CopyInto(nb::handle to, nb::handle from) {
   const int failed = UntilExit([&] { return PyArray_CopyInto(AsArray(to), AsArray(from)); });
   if (failed < 0) throw nb::python_error();
 }
@@ -138,12 +136,12 @@ std::string Subject(size_t index, const std::string& who) {
   return std::to_string(index) + "-th value returned by " + who;
 }
 
-bool IsEmptyList(const nb::object& value) {
+bool IsEmptyList(nb::handle value) {
   return nb::isinstance<nb::list>(value) && nb::len(value) == 0;
 }
 
 // What NumPy makes of a lone None: stock TensorFlow counts it as no value at all.
-bool IsNone(const nb::object& value) {
+bool IsNone(nb::handle value) {
   if (value.is_none()) return true;
   if (!PyArray_Check(value.ptr())) return false;
   PyArrayObject* array = AsArray(value);
@@ -190,24 +188,24 @@ nb::object ToNumpy(const Buffer& buffer) {
              : array;
 }
 
-std::vector<nb::object> SplitResults(nb::object returned, size_t count, const std::string& who) {
-  std::vector<nb::object> values;
+nb::object SplitResults(nb::handle returned, size_t count) {
   if (count == 1 && IsEmptyList(returned)) {
-    values.push_back(returned);  // one empty value, rather than no value
-  } else if (nb::isinstance<nb::list>(returned) || nb::isinstance<nb::tuple>(returned)) {
-    for (nb::handle value : returned) values.push_back(nb::borrow(value));
-  } else if (!IsNone(returned)) {
-    values.push_back(std::move(returned));
+    return nb::make_tuple(returned);  // one empty value, rather than no value
   }
-  if (values.size() != count) {
-    throw Failure::InvalidArgument(who + " returns " + std::to_string(values.size()) +
-                                   " values, but expects to see " + std::to_string(count) +
-                                   " values.");
+  if (nb::isinstance<nb::list>(returned) || nb::isinstance<nb::tuple>(returned)) {
+    return Checked(PySequence_Tuple(returned.ptr()));
   }
-  return values;
+  return IsNone(returned) ? nb::make_tuple() : nb::make_tuple(returned);
 }
 
-nb::object ToArray(nb::object value, const Buffer& result, size_t index, const std::string& who) {
+void CheckCount(size_t returned, size_t count, const std::string& who) {
+  if (returned == count) return;
+  throw Failure::InvalidArgument(who + " returns " + std::to_string(returned) +
+                                 " values, but expects to see " + std::to_string(count) +
+                                 " values.");
+}
+
+nb::object ToArray(nb::handle value, const Buffer& result, size_t index, const std::string& who) {
   const Dtype& expected = DtypeOf(result.visible_dtype);
   if (IsNone(value)) {
     // The class that TensorFlow has for it.
@@ -222,8 +220,7 @@ nb::object ToArray(nb::object value, const Buffer& result, size_t index, const s
   return Checked(UntilExit([&] { return PyArray_FromAny(value.ptr(), wanted, 0, 0, 0, nullptr); }));
 }
 
-void CheckArray(const nb::object& array, const Buffer& result, size_t index,
-                const std::string& who) {
+void CheckArray(nb::handle array, const Buffer& result, size_t index, const std::string& who) {
   const Dtype& expected = DtypeOf(result.visible_dtype);
   auto* expected_descr = reinterpret_cast<PyArray_Descr*>(expected.descr.ptr());
   if (!PyArray_EquivTypenums(PyArray_TYPE(AsArray(array)), expected_descr->type_num)) {
@@ -240,7 +237,7 @@ void CheckArray(const nb::object& array, const Buffer& result, size_t index,
   }
 }
 
-void CopyOut(const nb::object& array, const Buffer& result) {
+void CopyOut(nb::handle array, const Buffer& result) {
   PyArrayObject* source = AsArray(array);
   const std::vector<int64_t> dims = DimsOf(source);
   for (size_t i = 0; i < result.sizes.size(); ++i) {

@@ -35,21 +35,22 @@ void SetDtype(int code, nanobind::object dtype, std::string name);
 // A writable array with memory of its own, or a NumPy scalar for rank 0. Needs the GIL.
 nanobind::object ToNumpy(const Buffer& buffer);
 
-// The values that a callback returned, one for each of `count` results; a lone value counts as
-// one, None as none. Throws Failure when the numbers differ; `who` names the callback in it.
-std::vector<nanobind::object> SplitResults(nanobind::object returned, size_t count,
-                                           const std::string& who);
+// The values that a callback returned for `count` results, as a tuple; a lone value counts as one,
+// None as none.
+nanobind::object SplitResults(nanobind::handle returned, size_t count);
+
+// Throws Failure when the numbers differ. `who` names the callback in it, as in all that follow.
+void CheckCount(size_t returned, size_t count, const std::string& who);
 
 // `value` as an array. May run code of the user's (`__array__`). Throws Failure for None.
-nanobind::object ToArray(nanobind::object value, const Buffer& result, size_t index,
+nanobind::object ToArray(nanobind::handle value, const Buffer& result, size_t index,
                          const std::string& who);
 
 // Throws Failure when the dtype or the shape of the array is not that of `result`.
-void CheckArray(const nanobind::object& array, const Buffer& result, size_t index,
-                const std::string& who);
+void CheckArray(nanobind::handle array, const Buffer& result, size_t index, const std::string& who);
 
 // Copies an array that CheckArray has just passed, with no Python code run in between: the user may
 // hold the array, and change its shape. XLA's memory is written here and nowhere else.
-void CopyOut(const nanobind::object& array, const Buffer& result);
+void CopyOut(nanobind::handle array, const Buffer& result);
 
 }  // namespace hostcall

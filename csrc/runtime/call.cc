@@ -32,64 +32,91 @@ nb::object FindCallback(int64_t id) {
   return callback;
 }
 
-nb::object CallPython(const nb::object& function, const std::vector<Buffer>& operands) {
-  nb::object arguments = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
-  if (!arguments.is_valid()) throw nb::python_error();
+// Owns the Python objects of a call, and drops them after all else: what a `__del__` does is the
+// user's code once more, and may meet the interpreter's end, when nothing else may be left to
+// destroy.
+class Keeper {
+ public:
+  Keeper() { kept_.reserve(8); }
+  ~Keeper() {
+    for (nb::object& object : kept_) {
+      PyObject* dropped = object.release().ptr();
+      UntilExit([dropped] { Py_XDECREF(dropped); });
+    }
+  }
+  nb::handle Keep(nb::object object) {
+    kept_.push_back(std::move(object));
+    return kept_.back();
+  }
+  // What a function of Python's C API returned, which is null where it raised.
+  nb::handle Keep(PyObject* returned) {
+    if (returned == nullptr) throw nb::python_error();
+    return Keep(nb::steal(returned));
+  }
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+ private:
+  std::vector<nb::object> kept_;
+};
+
+nb::handle Attribute(nb::handle object, const char* name, Keeper& keeper) {
+  return keeper.Keep(UntilExit([&] { return PyObject_GetAttrString(object.ptr(), name); }));
+}
+
+nb::handle CallPython(nb::handle function, const std::vector<Buffer>& operands, Keeper& keeper) {
+  nb::handle arguments = keeper.Keep(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
   for (size_t i = 0; i < operands.size(); ++i) {
     PyTuple_SET_ITEM(arguments.ptr(), static_cast<Py_ssize_t>(i),
                      ToNumpy(operands[i]).release().ptr());
   }
-  nb::object returned =
-      nb::steal(UntilExit([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); }));
-  if (!returned.is_valid()) throw nb::python_error();
-  return returned;
+  return keeper.Keep(
+      UntilExit([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); }));
 }
 
-// Drops the values before all else, on every path: what a `__del__` does is the user's code once
-// more.
-class DropValues {
- public:
-  explicit DropValues(std::vector<nb::object>& values) : values_(values) {}
-  ~DropValues() {
-    for (nb::object& value : values_) {
-      PyObject* object = value.release().ptr();
-      UntilExit([object] { Py_XDECREF(object); });
-    }
-  }
-  DropValues(const DropValues&) = delete;
-  DropValues& operator=(const DropValues&) = delete;
-
- private:
-  std::vector<nb::object>& values_;
-};
-
-void StoreResults(nb::object returned, const std::vector<Buffer>& results, const std::string& who) {
-  std::vector<nb::object> values = SplitResults(std::move(returned), results.size(), who);
-  DropValues drop(values);
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = ToArray(std::move(values[i]), results[i], i, who);
+void StoreResults(nb::handle returned, const std::vector<Buffer>& results, const std::string& who,
+                  Keeper& keeper) {
+  nb::handle values = keeper.Keep(SplitResults(returned, results.size()));
+  CheckCount(nb::len(values), results.size(), who);
+  std::vector<nb::handle> arrays;
+  for (size_t i = 0; i < results.size(); ++i) {
+    nb::handle value = PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i));
+    arrays.push_back(keeper.Keep(ToArray(value, results[i], i, who)));
   }
   // All of them are checked before a byte of any is copied.
-  for (size_t i = 0; i < values.size(); ++i) CheckArray(values[i], results[i], i, who);
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < arrays.size(); ++i) CheckArray(arrays[i], results[i], i, who);
+  for (size_t i = 0; i < arrays.size(); ++i) {
     // And once more: copying may let other threads in, which may hold the next array.
-    CheckArray(values[i], results[i], i, who);
-    CopyOut(values[i], results[i]);
+    CheckArray(arrays[i], results[i], i, who);
+    CopyOut(arrays[i], results[i]);
   }
 }
 
-ffi::Error Describe(nb::python_error& error) {
+ffi::Error Describe(nb::handle exception, Keeper& keeper) {
   try {
     PyObject* describer = ErrorDescriber().ptr();
-    PyObject* exception = error.value().ptr();
-    nb::object described =
-        nb::steal(UntilExit([&] { return PyObject_CallOneArg(describer, exception); }));
-    if (!described.is_valid()) throw nb::python_error();
+    nb::handle described =
+        keeper.Keep(UntilExit([&] { return PyObject_CallOneArg(describer, exception.ptr()); }));
     return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
   } catch (std::exception& failed) {
-    return ffi::Error(
-        ffi::ErrorCode::kUnknown,
-        std::string(error.what()) + "\n(and telling of it failed: " + failed.what() + ")");
+    return ffi::Error(ffi::ErrorCode::kUnknown,
+                      Text(exception) + "\n(and telling of it failed: " + failed.what() + ")");
+  }
+}
+
+// The call itself, which may throw. All that it makes of Python's it gives to `keeper`.
+void CallAndStore(const HostCall& call, Keeper& keeper) {
+  nb::handle callback = keeper.Keep(FindCallback(call.callback));
+  const auto start = std::chrono::steady_clock::now();
+  nb::handle function = Attribute(callback, "host_function", keeper);
+  nb::handle returned = CallPython(function, call.operands, keeper);
+  if (!call.ordered) {
+    Registry::Global().SetDuration(call.callback, std::chrono::steady_clock::now() - start);
+  }
+  try {
+    StoreResults(returned, call.results, Text(Attribute(callback, "title", keeper)), keeper);
+  } catch (const Failure& failure) {
+    throw failure.In(Text(Attribute(callback, "description", keeper)));
   }
 }
 
@@ -113,28 +140,20 @@ std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
                       "shutting down. Wait for running programs before the process exits.");
   }
   GilHold gil;
-  std::optional<nb::python_error> raised;
+  Keeper keeper;
+  nb::handle raised;
   try {
-    nb::object callback = FindCallback(call.callback);
-    const auto start = std::chrono::steady_clock::now();
-    nb::object returned = CallPython(callback.attr("host_function"), call.operands);
-    if (!call.ordered) {
-      Registry::Global().SetDuration(call.callback, std::chrono::steady_clock::now() - start);
-    }
-    try {
-      StoreResults(std::move(returned), call.results, Text(callback.attr("title")));
-    } catch (const Failure& failure) {
-      throw failure.In(Text(callback.attr("description")));
-    }
+    CallAndStore(call, keeper);
     return std::nullopt;
   } catch (const Failure& failure) {
     return failure.ToError();
   } catch (nb::python_error& error) {
-    raised.emplace(std::move(error));
+    // The frames of its traceback hold what the user's function had.
+    raised = keeper.Keep(nb::borrow(error.value()));
   } catch (const std::exception& error) {
     return ffi::Error(ffi::ErrorCode::kInternal, error.what());
   }
-  return Describe(*raised);
+  return Describe(raised, keeper);
 }
 
 }  // namespace hostcall

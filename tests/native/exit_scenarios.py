@@ -57,6 +57,16 @@ def fail() -> None:
     raise LingersInTextError
 
 
+def fail_with_a_local() -> None:
+    kept = dropped()
+    raise ValueError(kept.shape)
+
+
+def dropped() -> Any:
+    """Nobody but the call holds it."""
+    return np.zeros(1, np.float32)[:0].view(LingersWhenDropped)
+
+
 def busy() -> Any:
     """Releases the GIL in short and long stretches, for as long as it may."""
     entered.set()
@@ -69,7 +79,9 @@ def target_of(scenario: str) -> Target:
         "array": lambda: Lingers("__array__"),
         "repr": lambda: np.array(Lingers("__repr__"), object),
         "exception": fail,
-        "drop": lambda: np.zeros(1, np.float32)[:0].view(LingersWhenDropped),
+        "drop": dropped,
+        "drop of too many results": lambda: [dropped(), dropped()],
+        "drop of a local": fail_with_a_local,
         "copy": busy,
     }
     if scenario in functions:

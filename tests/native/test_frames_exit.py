@@ -22,6 +22,8 @@ def run(*arguments: str) -> tuple[int, str, str]:
         "repr",
         "exception",
         "drop",
+        "drop of too many results",
+        "drop of a local",
         "copy",
         "host_function",
         "title",
