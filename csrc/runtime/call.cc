@@ -6,6 +6,7 @@
 
 #include "failure.h"
 #include "gil.h"
+#include "keeper.h"
 #include "registry.h"
 #include "text.h"
 
@@ -31,34 +32,6 @@ nb::object FindCallback(int64_t id) {
   }
   return callback;
 }
-
-// Owns the Python objects of a call, and drops them after all else: what a `__del__` does is the
-// user's code once more, and may meet the interpreter's end, when nothing else may be left to
-// destroy.
-class Keeper {
- public:
-  Keeper() { kept_.reserve(8); }
-  ~Keeper() {
-    for (nb::object& object : kept_) {
-      PyObject* dropped = object.release().ptr();
-      UntilExit([dropped] { Py_XDECREF(dropped); });
-    }
-  }
-  nb::handle Keep(nb::object object) {
-    kept_.push_back(std::move(object));
-    return kept_.back();
-  }
-  // What a function of Python's C API returned, which is null where it raised.
-  nb::handle Keep(PyObject* returned) {
-    if (returned == nullptr) throw nb::python_error();
-    return Keep(nb::steal(returned));
-  }
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
-
- private:
-  std::vector<nb::object> kept_;
-};
 
 nb::handle Attribute(nb::handle object, const char* name, Keeper& keeper) {
   return keeper.Keep(UntilExit([&] { return PyObject_GetAttrString(object.ptr(), name); }));
@@ -123,15 +96,6 @@ void CallAndStore(const HostCall& call, Keeper& keeper) {
 }  // namespace
 
 void SetErrorDescriber(nb::object describer) { ErrorDescriber() = std::move(describer); }
-
-bool PythonIsRunning() {
-  // _Py_IsFinalizing became public as Py_IsFinalizing in 3.13.
-#if PY_VERSION_HEX >= 0x030d0000
-  return Py_IsInitialized() && !Py_IsFinalizing();
-#else
-  return Py_IsInitialized() && !_Py_IsFinalizing();
-#endif
-}
 
 std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
   if (!PythonIsRunning()) {

@@ -22,9 +22,6 @@ struct HostCall {
 // Sets the Python function that tells (status code, message) of an exception.
 void SetErrorDescriber(nanobind::object describer);
 
-// True while Python code may be run by a thread that does not hold the GIL yet.
-bool PythonIsRunning();
-
 // Runs the callback on this thread and stores what it returns. Takes the GIL itself; never throws.
 // The results' memory is written only when all of them are as declared.
 std::optional<xla::ffi::Error> RunHostCall(const HostCall& call) noexcept;

@@ -50,6 +50,16 @@ auto UntilExit(F&& f) {
   }
 }
 
+// True while Python code may be run by a thread that does not hold the GIL yet.
+inline bool PythonIsRunning() {
+  // _Py_IsFinalizing became public as Py_IsFinalizing in 3.13.
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsInitialized() && !Py_IsFinalizing();
+#else
+  return Py_IsInitialized() && !_Py_IsFinalizing();
+#endif
+}
+
 class GilHold {
  public:
   GilHold() : state_(UntilExit([] { return PyGILState_Ensure(); })) {}

@@ -10,6 +10,7 @@
 
 #include "call.h"
 #include "failure.h"
+#include "gil.h"
 #include "pool.h"
 #include "registry.h"
 

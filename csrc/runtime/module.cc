@@ -8,12 +8,32 @@
 
 #include "arrays.h"
 #include "call.h"
+#include "gil.h"
 #include "handler.h"
 #include "pool.h"
 #include "registry.h"
 
 namespace nb = nanobind;
 using hostcall::Registry;
+
+namespace {
+
+// The caller has the GIL, which the thread of the pool waits for: `function` is its own by then.
+void CallOnPool(nb::object function) {
+  hostcall::RunOnPool([raw = function.ptr()] {
+    if (!hostcall::PythonIsRunning()) return;
+    hostcall::GilHold gil;
+    hostcall::UntilExit([raw] {
+      PyObject* returned = PyObject_CallNoArgs(raw);
+      if (returned == nullptr) PyErr_WriteUnraisable(raw);
+      Py_XDECREF(returned);
+      Py_DECREF(raw);
+    });
+  });
+  function.release();
+}
+
+}  // namespace
 
 NB_MODULE(_runtime, m) {
   m.doc() = "The framework-neutral core of hostcall: callback registry and typed-FFI handler.";
@@ -52,6 +72,9 @@ NB_MODULE(_runtime, m) {
   m.def(
       "pool", [] { return nb::capsule(reinterpret_cast<void*>(&hostcall::RunOnPool)); },
       "A pointer to RunOnPool (pool.h), for the modules that are built along with this one.");
+  m.def("call_on_pool", &CallOnPool, nb::arg("function"),
+        "Calls a function without arguments on a thread of the pool, at once. Raises RuntimeError "
+        "when no thread can be started.");
   m.def(
       "ffi_api_version", [] { return std::pair(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
       "The FFI API version (major, minor) that the handler was built with.");

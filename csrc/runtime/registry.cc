@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "fork.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -26,7 +27,10 @@ std::string DuplicateName(const std::string& name, const nb::object& holder) {
 
 Registry& Registry::Global() {
   // Leaked on purpose: XLA's threads may still look up while the process exits.
-  static Registry* registry = new Registry();
+  static Registry* registry = [] {
+    HoldAcrossFork<&Registry::Mutex>();
+    return new Registry();
+  }();
   return *registry;
 }
 

@@ -37,6 +37,8 @@ class Registry {
   size_t size();
 
  private:
+  static std::mutex& Mutex() { return Global().mutex_; }
+
   struct Entry {
     std::string name;
     nanobind::object weak_target;

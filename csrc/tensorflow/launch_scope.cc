@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/fork.h"
 #include "runtime/gil.h"
 #include "wrapped_launch.h"
 
@@ -22,7 +24,10 @@ class Runs {
  public:
   // Leaked: XLA's threads may still end runs while the process exits.
   static Runs& Global() {
-    static Runs* runs = new Runs();
+    static Runs* runs = [] {
+      HoldAcrossFork<&Runs::Mutex>();
+      return new Runs();
+    }();
     return *runs;
   }
 
@@ -44,29 +49,67 @@ class Runs {
     return now_;
   }
 
+  // Whether a run has not ended that had begun at the moment.
+  bool WasRunning(int64_t moment) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return !running_.empty() && *running_.begin() <= moment;
+  }
+
  private:
+  static std::mutex& Mutex() { return Global().mutex_; }
+
   std::mutex mutex_;
   int64_t now_ = 0;
   std::set<int64_t> running_;
 };
 
-// Whether anything may be kept: most runs keep nothing, and need not ask Python.
-std::atomic<bool> anything_kept{false};
+// The states that only programs which run now can ask for, by number. Every member wants the GIL,
+// but for `empty`. No Python code of ours takes part: a signal's handler would run in the middle of
+// it, and what it raises would reach nobody.
+class Kept {
+ public:
+  static Kept& Global() {
+    static Kept* kept = new Kept();  // leaked like all that holds Python objects
+    return *kept;
+  }
 
-nb::object& DropHook() {
-  static auto* hook = new nb::object();  // leaked like all Python objects that C++ holds
-  return *hook;
-}
+  // Most runs keep nothing, and need no GIL to find that out.
+  bool empty() const { return empty_; }
+
+  void SetTable(nb::dict table) { table_ = std::move(table); }
+
+  void Add(int64_t number) {
+    numbers_.emplace_back(Runs::Global().Now(), number);
+    empty_ = false;
+  }
+
+  void DropBefore(int64_t moment) {
+    while (!numbers_.empty() && numbers_.front().first < moment) {
+      const int64_t number = numbers_.front().second;
+      numbers_.pop_front();  // first: dropping may let other threads in
+      Drop(number);
+    }
+    empty_ = numbers_.empty();
+  }
+
+ private:
+  void Drop(int64_t number) {
+    UntilExit([this, number] {
+      PyObject* key = PyLong_FromLongLong(number);
+      if (key == nullptr || PyDict_DelItem(table_.ptr(), key) < 0) PyErr_Clear();
+      Py_XDECREF(key);
+    });
+  }
+
+  nb::object table_;
+  std::deque<std::pair<int64_t, int64_t>> numbers_;  // with the moment of keeping, in its order
+  std::atomic<bool> empty_{true};
+};
 
 void DropBefore(int64_t moment) {
-  if (!anything_kept.exchange(false)) return;
-  if (!Py_IsInitialized()) return;
+  if (Kept::Global().empty() || !PythonIsRunning()) return;
   GilHold gil;
-  try {
-    if (nb::cast<bool>(DropHook()(moment))) anything_kept = true;
-  } catch (nb::python_error& error) {
-    error.discard_as_unraisable("hostcall: dropping what gradients have kept");
-  }
+  Kept::Global().DropBefore(moment);
 }
 
 using RunOnPool = void(std::function<void()>);
@@ -126,17 +169,17 @@ void DefineLaunchScope(nb::module_& m) {
       [](const nb::capsule& pool) { run_on_pool = reinterpret_cast<RunOnPool*>(pool.data()); },
       nb::arg("pool"), "Sets where programs run that TensorFlow starts on threads of its own.");
   m.def(
-      "note_kept",
-      [] {
-        anything_kept = true;
-        return Runs::Global().Now();
-      },
-      "To be called when something is kept until the running programs have ended: returns the "
-      "moment.");
+      "set_table", [](nb::dict table) { Kept::Global().SetTable(std::move(table)); },
+      nb::arg("table"), "Sets the dict that `drop_after_run` removes from.");
   m.def(
-      "set_drop_hook", [](nb::object hook) { DropHook() = std::move(hook); }, nb::arg("hook"),
-      "Sets the function that is told a moment before which nothing runs any more; it returns "
-      "whether anything is still kept.");
+      "now", [] { return Runs::Global().Now(); },
+      "The moment, by a clock that each run of a program that keeps something advances.");
+  m.def(
+      "was_running", [](int64_t moment) { return Runs::Global().WasRunning(moment); },
+      nb::arg("moment"), "Whether a program still runs that ran at the moment.");
+  m.def(
+      "drop_after_run", [](int64_t number) { Kept::Global().Add(number); }, nb::arg("number"),
+      "Removes a number from the table when the programs have ended that run now.");
 }
 
 }  // namespace hostcall

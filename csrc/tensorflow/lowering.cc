@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "runtime/gil.h"
+#include "runtime/keeper.h"
 #include "runtime/text.h"
 
 namespace nb = nanobind;
@@ -34,17 +36,27 @@ using PythonShape = std::pair<std::vector<int64_t>, std::vector<bool>>;
 // traceback is what a report about it needs.
 absl::Status ToStatus(nb::python_error& error) {
   if (nb::hasattr(error.value(), "hostcall_prose")) {
-    return absl::InvalidArgumentError(hostcall::Text(error.value()));
+    return absl::InvalidArgumentError(Text(error.value()));
   }
-  return absl::InternalError(error.what());
+  return absl::InternalError(UntilExit([&error] { return error.what(); }));
 }
 
-template <typename F>
-auto CallPython(F&& call) -> absl::StatusOr<decltype(call())> {
-  nb::gil_scoped_acquire gil;
+// Lets `read` have the answer of a hook to arguments, the tuple that `make_arguments` makes.
+template <typename Make, typename Read>
+auto CallPython(const nb::object& hook, Make&& make_arguments, Read&& read)
+    -> absl::StatusOr<decltype(read(nb::handle()))> {
+  if (!PythonIsRunning()) {
+    return absl::FailedPreconditionError(
+        "hostcall: a function with Python callbacks was compiled while the interpreter shut down.");
+  }
+  GilHold gil;
+  Keeper keeper;
   try {
-    return call();
+    nb::handle arguments = keeper.Keep(make_arguments());
+    return read(
+        keeper.Keep(UntilExit([&] { return PyObject_CallObject(hook.ptr(), arguments.ptr()); })));
   } catch (nb::python_error& error) {
+    keeper.Keep(nb::borrow(error.value()));  // its frames hold what the user's functions had
     return ToStatus(error);
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
@@ -62,12 +74,14 @@ bool IsEnabled() { return enabled.load(std::memory_order_relaxed); }
 
 absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
                                           const std::vector<Operand>& operands) {
-  return CallPython([&] {
+  const auto arguments = [&]() -> nb::object {
     std::vector<std::tuple<int, std::vector<int64_t>, std::vector<bool>>> specs;
     for (const Operand& operand : operands) {
       specs.emplace_back(operand.dtype, operand.shape.dims, operand.shape.dynamic);
     }
-    nb::object answer = GlobalHooks().lower(Serialize(node), specs);
+    return nb::make_tuple(Serialize(node), specs);
+  };
+  return CallPython(GlobalHooks().lower, arguments, [](nb::handle answer) {
     auto [attributes, has_side_effect, used, results] =
         nb::cast<std::tuple<std::string, bool, std::vector<int64_t>, std::vector<PythonShape>>>(
             answer);
@@ -81,8 +95,10 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
 
 absl::StatusOr<RewrittenFunction> OrderSideEffects(const tensorflow::FunctionDefLibrary& library,
                                                    const std::string& function) {
-  return CallPython([&] {
-    nb::object answer = GlobalHooks().order(Serialize(library), function);
+  const auto arguments = [&]() -> nb::object {
+    return nb::make_tuple(Serialize(library), function);
+  };
+  return CallPython(GlobalHooks().order, arguments, [](nb::handle answer) {
     auto [bytes, name] = nb::cast<std::pair<nb::bytes, std::string>>(answer);
     RewrittenFunction rewritten{{}, std::move(name)};
     if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {

@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,8 @@ class Callback:
         self._declaration = declaration
         self._grad = grad
         if name is not None:
-            _runtime.register(self, name)
+            number = _runtime.register(self, name)
+            weakref.finalize(self, _runtime.unregister, number).atexit = False
 
     # Ours, like TensorFlow's own functions, is not for autograph to convert.
     @private.do_not_convert

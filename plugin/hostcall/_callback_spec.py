@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _library, _location, _threads
+from hostcall import _errors, _library, _location, _locks, _threads
 from hostcall import _tf_private as private
 from hostcall._specs import BoundedSpec, Spec, admits
 from hostcall._structures import Inputs, Outputs
@@ -32,7 +31,7 @@ class Recording(enum.IntEnum):
     ESCAPING = 2
 
 
-_lock = threading.Lock()
+_lock = _locks.new_lock()
 
 
 @dataclasses.dataclass(eq=False)
@@ -103,8 +102,7 @@ class CallbackSpec:
 
     def _register(self, recording: Recording) -> tuple[Target, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
-        function = _threads.beside_tapes(self.timed(self.host_function(recording)))
-        target = Target(function, self.title, self.description)
+        target = Target(self.host_function(recording), self.title, self.description)
         number = _runtime.register(target, name)
         weakref.finalize(target, _runtime.unregister, number).atexit = False
         return target, number
@@ -151,14 +149,8 @@ class NumpySpec(CallbackSpec):
         flat = not self.inputs.nested and self.outputs.trivial
         return self._unconverted if flat else self._call_structured
 
-    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, held to the timeout if there is one."""
-        if self.timeout is None:
-            return function
-        return _threads.within(self.timeout, function, self.description)
-
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        return self._call
+        return _threads.beside_tapes(self.timed(self._call))
 
     def __call__(self, *arrays: Any) -> Any:
         """What the stock kernel calls, through TensorFlow's registry."""

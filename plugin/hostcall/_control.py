@@ -92,12 +92,16 @@ def _install() -> None:
     for code, dtype, name in _DTYPES:
         runtime.set_dtype(code, np.dtype(dtype), name)  # type: ignore[call-overload]
     runtime.set_error_describer(_errors.describe)
-    glue.set_hooks(_lowering.lower, _ordering.order_side_effects)
+    glue.set_hooks(
+        _errors.with_interrupts(_lowering.lower),
+        _errors.with_interrupts(_ordering.order_side_effects),
+    )
     glue.set_pool(runtime.pool())
-    glue.set_drop_hook(_states.drop_before)
+    glue.set_table(private.tape_cache)
     glue.register_handler(runtime.handler())
     glue.install_kernel_creator()
     private.watch_higher_orders()
+    private.around_eager_calls(_states.holders.during)
     private.on_forward_call(_states.adopt)
     private.raise_instead(_errors.interrupt_behind)
     private.on_saved(_saved.pin_callbacks)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall import _tf_private as private
 from hostcall._structures import Inputs, Outputs
 
 
@@ -24,19 +25,28 @@ def call(
       inputs: the arguments.
       outputs: the types of the results.
     """
+    # Where the call is in a branch, what `grad` is given must be tensors of the branch.
+    tensors = inputs.flat if tf.executing_eagerly() else [tf.identity(t) for t in inputs.flat]
+    results: list[Any] = []
 
     def op(*tensors: Any) -> tuple[list[Any], Callable[..., Any]]:
         inputs.flat = list(tensors)
-        results = emit(inputs, outputs)
+        called = outputs.unpack(emit(inputs, outputs))
 
         def gradient(*dy: Any, variables: Sequence[Any] | None = None) -> Any:
             arguments = tuple(inputs.pack(tensors))
-            gradients = inputs.flatten_gradients(grad(arguments, results, outputs.pack(dy)))
+            given = grad(arguments, outputs.pack(results), outputs.pack(dy))
+            gradients = inputs.flatten_gradients(given)
             if variables is None:
                 return gradients
             # A callback that runs eagerly may read variables: they have no gradient through it.
             return gradients, [None] * len(variables)
 
-        return outputs.unpack(results), gradient
+        return called, gradient
 
-    return outputs.pack(tf.custom_gradient(op)(*inputs.flat))
+    # `grad` gets these results, and not those of `emit`: they have the gradient that the next
+    # derivative needs.
+    results += tf.custom_gradient(op)(*tensors)
+    if results and not tf.executing_eagerly():
+        private.own_custom_gradient(results[0].op)
+    return outputs.pack(results)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _states
+from hostcall import _errors, _states, _threads
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, Recording, Rule
 from hostcall._structures import Inputs, Outputs
@@ -60,40 +60,41 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """What the stock kernel calls, through TensorFlow's registry."""
         try:
-            values, state = self.timed(self._run)(args, self.gradient_wanted, _states.keep)
+            values, state = self.timed(self._run)(args, self.gradient_wanted)
         except BaseException as error:
             _errors.mark(error)
             raise
         self.check_static([value.shape for value in values])
         if self.differentiable:
-            values.append(private.convert_to_tensor(state, tf.int64))
+            # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.
+            number = np.int64(0 if state is None else _states.keep(state))
+            values.append(private.convert_to_tensor(number, tf.int64))
         with private.eager_mode():
             return [private.copy_to_device(value, device) for value in values]
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         record = recording is not Recording.NO
-
-        def keep(state: _states.State) -> int:
-            return _states.keep(state, escapes=recording is Recording.ESCAPING)
+        run = _threads.beside_tapes(self.timed(self._run))
 
         def call(*arrays: Any) -> list[Any]:
             with private.eager_mode():
                 tensors = [private.to_eager_tensor(array, None) for array in arrays]
-            values, state = self._run(tensors, record, keep)
+            # Kept here, and not by `run`: nobody waits any more for one that overran its timeout.
+            values, state = run(tensors, record)
             results = [private.as_array(value) for value in values]
             if self.differentiable:
-                results.append(np.int64(state))
+                escapes = recording is Recording.ESCAPING
+                number = 0 if state is None else _states.keep_in_program(state, escapes)
+                results.append(np.int64(number))
             return results
 
         return call
 
-    def _run(
-        self, tensors: Sequence[Any], record: bool, keep: Callable[[_states.State], int]
-    ) -> tuple[list[Any], int]:
-        """The results as EagerTensors, and the number of the state kept for the gradient."""
+    def _run(self, tensors: Sequence[Any], record: bool) -> tuple[list[Any], _states.State | None]:
+        """The results as EagerTensors, and what to keep of the call for its gradient."""
         with private.eager_mode():
             if not record:
-                return self.compute(tensors), 0
+                return self.compute(tensors), None
             # One tape for each order of derivative: the next one records how the first is asked.
             tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
             with contextlib.ExitStack() as stack:
@@ -101,7 +102,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
                     stack.enter_context(tape)
                     tape.watch([tensor for tensor in tensors if private.is_trainable(tensor)])
                 values = self.compute(tensors)
-            return values, keep(_states.State(self, tapes, list(tensors), list(values)))
+            return values, _states.State(self, tapes, list(tensors), list(values))
 
     def compute(self, tensors: Sequence[Any]) -> list[Any]:
         """The results of the user's function, as EagerTensors of the declared dtypes."""

@@ -7,12 +7,18 @@ exception object is kept here for a while.
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import os
 import re
-import threading
 import traceback
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any, TypeVar
+
+from hostcall import _locks
+
+T = TypeVar("T")
 
 # Status codes of absl, the FFI and TensorFlow alike.
 INVALID_ARGUMENT = 3
@@ -45,9 +51,11 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _WRAPPER = os.path.join("autograph", "impl", "api.py")
 _MARK = re.compile(r"\[hostcall error (\d+)\b")
 
-_lock = threading.Lock()
+_lock = _locks.new_lock()
 _numbers = itertools.count(1)
 _exceptions: collections.OrderedDict[int, BaseException] = collections.OrderedDict()
+# Ctrl-C, until it is raised once more: the failures of other threads must not push it out.
+_interrupts: collections.OrderedDict[int, BaseException] = collections.OrderedDict()
 
 
 class LoweringError(ValueError):
@@ -73,20 +81,22 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
       or when more than 16 callbacks have failed since.
     """
     with _lock:
+        kept = {**_exceptions, **_interrupts}
         if error is None:
-            return next(reversed(_exceptions.values()), None)
+            return kept[max(kept)] if kept else None
         marks = _MARK.findall(str(error))
-        return _exceptions.get(int(marks[-1])) if marks else None
+        return kept.get(int(marks[-1])) if marks else None
 
 
 def remember(exception: BaseException) -> int:
     """Keeps `exception` for `last_error` and returns its number."""
+    kept = _interrupts if isinstance(exception, KeyboardInterrupt) else _exceptions
     with _lock:
         number = next(_numbers)
-        _exceptions[number] = exception
-        while len(_exceptions) > _KEPT:
-            _exceptions.popitem(last=False)
-        return number
+        kept[number] = exception
+        old = [kept.popitem(last=False) for _ in range(len(kept) - _KEPT)]
+    del old  # without the lock: a `__del__` in there may wait for another thread's callback
+    return number
 
 
 def mark(exception: BaseException) -> None:
@@ -96,11 +106,26 @@ def mark(exception: BaseException) -> None:
     exception.add_note(_mark_of(exception))
 
 
-def interrupt_behind(text: str) -> KeyboardInterrupt | None:
-    """The Ctrl-C that ended a callback, where that is what the text of an error tells of."""
+def interrupt_behind(text: str) -> BaseException | None:
+    """The Ctrl-C that ended a callback, where that is what the text of an error tells of.
+
+    It is forgotten here: raised once more it holds the frames of the whole program.
+    """
     marks = _MARK.findall(text)
-    exception = _exceptions.get(int(marks[-1])) if marks else None
-    return exception if isinstance(exception, KeyboardInterrupt) else None
+    return _interrupts.pop(int(marks[-1]), None) if marks else None
+
+
+def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
+    """`hook`, which runs while XLA compiles: a Ctrl-C in it travels like that of a callback."""
+
+    @functools.wraps(hook)
+    def run(*args: Any) -> T:
+        try:
+            return hook(*args)
+        except KeyboardInterrupt as interrupt:
+            raise LoweringError(describe(interrupt)[1]) from None
+
+    return run
 
 
 def describe(exception: BaseException) -> tuple[int, str]:

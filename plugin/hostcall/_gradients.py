@@ -43,15 +43,14 @@ class GradientSpec(EagerSpec):
         )
         self.root = parent.root
         self.order = parent.order + 1
+        self.timeout = parent.timeout
         # Tapes around a whole function may ask for more later, when its calls have been recorded.
         orders = max(self.order, 3) if private.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
         self.description = f"the gradient of {parent.description}"
         self.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
 
-    def _run(
-        self, tensors: Sequence[Any], record: bool, keep: Callable[[_states.State], int]
-    ) -> tuple[list[Any], int]:
+    def _run(self, tensors: Sequence[Any], record: bool) -> tuple[list[Any], _states.State | None]:
         state = _states.take(int(tensors[0]))
         upstream = list(tensors[1 : 1 + len(self._targets_of_call)])
         sources = [state.inputs[i] for i in self._sources]
@@ -68,9 +67,9 @@ class GradientSpec(EagerSpec):
             results = [state.outputs[i] for i in self._targets_of_call]
             gradients = _gradients_of(state.tapes[0], results, sources, upstream)
         if not record:
-            return gradients, 0
+            return gradients, None
         inputs = [None, *upstream, *sources]
-        return gradients, keep(_states.State(self, state.tapes[1:], inputs, list(gradients)))
+        return gradients, _states.State(self, state.tapes[1:], inputs, list(gradients))
 
 
 def gradient(op: Any, *dy: Any) -> Any:
@@ -124,6 +123,7 @@ def _recomputed(spec: EagerSpec, op: Any, upstream: dict[int, Any]) -> list[Any]
         rule=lambda specs: [specs[i] for i in wanted],
         differentiable=True,
     )
+    backward.timeout = spec.timeout
     backward.description = f"the gradient of {spec.description}"
     backward.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
     return _emit(backward, op)

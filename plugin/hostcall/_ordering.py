@@ -122,6 +122,7 @@ class _Orderer:
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
         if hidden in escaping:
             node.attr[RECORD_ATTR].i = 2
+            self._keeps_states = True
         elif hidden in consumed:
             node.attr[RECORD_ATTR].i = 1
             self._keeps_states = True

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _shapes, _states, _structures
+from hostcall import _errors, _shapes, _states, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, NumpySpec
 from hostcall._declarations import Declaration, declaration_of
@@ -174,6 +174,11 @@ def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
         private.register_token(spec.title, spec)
         try:
             yield flat, spec.title
+        except tf.errors.OpError as error:
+            interrupt = _errors.interrupt_behind(error.message)
+            if interrupt is None:
+                raise
+            raise interrupt from None
         finally:
             _free_tokens.append(spec.title)
         return
@@ -226,13 +231,19 @@ def py_func_common(
 ) -> Any:
     """In place of TensorFlow's, which in eager mode calls `func` with the entries of `inp`.
 
-    Structures in `inp` or `Tout` go through the op in eager mode too; everything else is left to
-    TensorFlow.
+    Structures in `inp` or `Tout`, and functions with a time limit, go through the op in eager mode
+    too; everything else is left to TensorFlow.
     """
     stock = _stock["py_func_common"]
-    if not tf.executing_eagerly() or not callable(func) or not _is_structured(inp, Tout):
+    if not tf.executing_eagerly() or not callable(func) or not _is_ours(func, inp, Tout):
         return stock(func, inp, Tout, stateful, name)
     return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
+
+
+def _is_ours(func: Any, inp: Any, tout: Any) -> bool:
+    declaration = declaration_of(func)
+    limited = declaration is not None and declaration.timeout is not None
+    return limited or _is_structured(inp, tout)
 
 
 def _is_structured(inp: Any, tout: Any) -> bool:

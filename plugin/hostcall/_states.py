@@ -7,18 +7,14 @@ and into the tapes that the user holds.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import secrets
-import threading
-import weakref
 from collections.abc import Iterable
 from typing import Any
 
-import tensorflow as tf
-
 from hostcall import _library
 from hostcall import _tf_private as private
+from hostcall._holders import Holders
 
 
 @dataclasses.dataclass(eq=False)
@@ -31,84 +27,70 @@ class State:
         program can ask for.
       inputs: the tensors that went in; None for those that have no derivative.
       outputs: the tensors that came out.
-      owned: whether something else ends its life; otherwise its first gradient does.
+      moment: when a compiled program made the call, by the glue's clock; None elsewhere.
     """
 
     spec: Any
     tapes: list[Any]
     inputs: list[Any]
     outputs: list[Any]
-    owned: bool = False
+    moment: int | None = None
 
 
-_lock = threading.Lock()
 _states: dict[int, State] = private.tape_cache
-# States that end with the programs that run now: (moment, number), in the order of the moments.
-_running: collections.deque[tuple[int, int]] = collections.deque()
-# Numbers that the program hands out as results, and that no tensor has been seen to hold yet.
-_escaping: set[int] = set()
 
 
-def keep(state: State, escapes: bool = True) -> int:
-    """Keeps a state and returns its number, which cannot be mistaken for a user's value.
-
-    Args:
-      state: the state.
-      escapes: whether the gradient may be asked for after the compiled program has ended that the
-        call is in.
-    """
-    number = secrets.randbits(62) | 1  # never 0, which stands for a call that was not recorded
-    with _lock:
-        _states[number] = state
-        if escapes:
-            _escaping.add(number)
-        else:
-            state.owned = True
-            # Not loaded at import: that registers kernels, which HOSTCALL_DISABLE=1 forbids.
-            _running.append((_library.load("_tensorflow").note_kept(), number))
+def keep(state: State) -> int:
+    """Keeps the state of a call that no compiled program makes, and returns its number."""
+    number = _insert(state)
+    holders.note(number)
     return number
 
 
-def adopt(tensors: Iterable[Any]) -> None:
-    """Ties states to the EagerTensors that hold their numbers: nobody else can ask for them.
+def keep_in_program(state: State, escapes: bool) -> int:
+    """Keeps the state of a call that a compiled program makes, and returns its number.
 
     Args:
-      tensors: what a function or an op has returned.
+      state: the state.
+      escapes: whether the gradient may be asked for after the program has ended.
     """
-    if not _escaping:
-        return
-    for tensor in tensors:
-        if isinstance(tensor, tf.Tensor) and tensor.dtype == tf.int64 and tensor.shape.rank == 0:
-            number = int(tensor)
-            if number in _escaping:
-                _escaping.discard(number)
-                _states[number].owned = True
-                weakref.finalize(tensor, drop, number).atexit = False
+    state.moment = _glue().now()
+    number = _insert(state)
+    if escapes:
+        holders.note(number)
+    else:
+        _glue().drop_after_run(number)
+    return number
+
+
+def _insert(state: State) -> int:
+    # Cannot be mistaken for a user's value, nor for the 0 of a call that was not recorded.
+    number = secrets.randbits(62) | 1
+    _states[number] = state
+    return number
+
+
+def _glue() -> Any:
+    # Not loaded at import: that registers kernels, which HOSTCALL_DISABLE=1 forbids.
+    return _library.load("_tensorflow")
 
 
 def drop(number: int) -> None:
     """Forgets a state, if it is still kept."""
-    _escaping.discard(number)
+    holders.forget(number)
     _states.pop(number, None)
 
 
-def drop_before(moment: int) -> bool:
-    """Forgets the states that only programs which have ended could ask for.
+holders = Holders(drop)
+
+
+def adopt(tensors: Iterable[Any]) -> None:
+    """Ties states to the EagerTensors that hold their numbers.
 
     Args:
-      moment: before it nothing runs any more.
-
-    Returns:
-      Whether states of running programs are left.
+      tensors: what a function or an op has returned.
     """
-    with _lock:
-        over = []
-        while _running and _running[0][0] < moment:
-            over.append(_running.popleft()[1])
-        left = bool(_running)
-    for number in over:
-        drop(number)
-    return left
+    holders.adopt(tensors)
 
 
 def spec_of(number: int) -> Any:
@@ -118,7 +100,7 @@ def spec_of(number: int) -> Any:
 
 
 def take(number: int) -> State:
-    """The state of that number; one that nobody owns is not kept any longer.
+    """The state of that number; one that nobody can ask for again is not kept any longer.
 
     Raises:
       RuntimeError: when it is not kept.
@@ -131,6 +113,8 @@ def take(number: int) -> State:
             "jit_compile=True keeps it for one gradient; compute all of them at once there, or "
             "compile the function."
         )
-    if not state.owned:
+    # A program that hands a number out may ask for it first, any number of times.
+    within = state.moment is not None and _glue().was_running(state.moment)
+    if not within and not holders.may_hold(number):
         drop(number)
     return state

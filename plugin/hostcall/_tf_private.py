@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.eager import backprop_util as _backprop_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
+from tensorflow.python.eager import forwardprop_util as _forwardprop_util
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.eager.polymorphic_function import transform as _transform
 from tensorflow.python.framework import composite_tensor as _composite_tensor
@@ -44,6 +46,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CompositeTensor = _composite_tensor.CompositeTensor
 EagerFunc = script_ops.EagerFunc
+EagerTensor = _ops.EagerTensor
 ResourceVariable = _resource_variable_ops.BaseResourceVariable
 TypeSpec = _type_spec.TypeSpec
 
@@ -262,6 +265,24 @@ def replace_gradient(gradient: Callable[..., Any]) -> Callable[..., Any]:
     return stock
 
 
+def own_custom_gradient(op: Any) -> None:
+    """Lets the gradient of an op that `tf.custom_gradient` has made die with the op's graphs.
+
+    TensorFlow's registry would hold it for ever, and the graph with it.
+    """
+    name = op.get_attr("_gradient_op_type").decode()
+    entries = _ops.gradient_registry._registry
+    function = entries[name][_registry._TYPE_TAG]
+    reference: Callable[[], Any] = weakref.ref(function)
+    entries[name] = {
+        **entries[name],
+        _registry._TYPE_TAG: lambda op, *upstream: reference()(op, *upstream),
+    }
+    weakref.finalize(function, entries.pop, name, None).atexit = False
+    for graph in owning_graphs():
+        keep_alive(graph, function)
+
+
 is_recording_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
 
 
@@ -293,8 +314,11 @@ def resumed(tape: Any) -> Iterator[None]:
 def orders_recorded(tensors: Any) -> int:
     """How many orders of derivative an op that runs eagerly on `tensors` may be asked for.
 
-    TensorFlow tells one tape from several and no more; three orders stand for several.
+    TensorFlow tells one tape from several and no more; three orders stand for several. A
+    ForwardAccumulator differentiates the gradient.
     """
+    if _forwardprop_util.pack_tangents(tensors).tangents:
+        return 3
     possible = _gradients_util.PossibleTapeGradientTypes(tensors)
     if possible == _gradients_util.POSSIBLE_GRADIENT_TYPES_NONE:
         return 0
@@ -320,6 +344,23 @@ def watch_higher_orders() -> None:
             _building.higher_order = outer
 
     kind._forward_and_backward_functions = build_and_tell
+
+
+def around_eager_calls(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Lets `wrap` put something around the calls of ConcreteFunctions from eager code.
+
+    Only once the process has created a script op, and only those that return when all is done.
+    """
+    call_flat = _concrete_function.ConcreteFunction._call_flat
+    wrapped = wrap(call_flat)
+
+    @functools.wraps(call_flat)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not _noted or not _context.executing_eagerly() or _context.is_async():
+            return call_flat(*args, **kwargs)
+        return wrapped(*args, **kwargs)
+
+    _concrete_function.ConcreteFunction._call_flat = call
 
 
 def on_forward_call(hook: Callable[[Any], None]) -> None:

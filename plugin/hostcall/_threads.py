@@ -8,8 +8,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hostcall import _library
 from hostcall import _tf_private as private
 from hostcall._errors import DeadlineExceededError
+
+_runtime = _library.load("_runtime")
 
 
 def beside_tapes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +68,7 @@ class _NotDoneError(Exception):
 
 
 class _Call:
-    """A call on a new thread."""
+    """A call on another thread."""
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
         self._function = function
@@ -73,9 +76,10 @@ class _Call:
         self._done = threading.Event()
         self._returned: Any = None
         self._raised: BaseException | None = None
-        # A daemon: an executor's threads are waited for when the process exits.
-        self._thread = threading.Thread(target=self._work, name="hostcall", daemon=True)
-        self._thread.start()
+        self._thread = 0
+        # The pool's threads do not keep the process alive. A new thread for each call would cost
+        # more than most calls, and memory that TensorFlow keeps of every thread that it has seen.
+        _runtime.call_on_pool(self._work)
 
     def result(self, timeout: float | None) -> Any:
         """What the call returns or raises; _NotDoneError when the time is over."""
@@ -87,10 +91,11 @@ class _Call:
 
     def stack(self) -> str:
         """Where the call is now."""
-        frame = sys._current_frames().get(self._thread.ident or 0)
+        frame = None if self._done.is_set() else sys._current_frames().get(self._thread)
         return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)"
 
     def _work(self) -> None:
+        self._thread = threading.get_ident()
         try:
             self._returned = self._function(*self._args)
         except BaseException as error:

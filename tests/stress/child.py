@@ -15,6 +15,9 @@ import sys
 import traceback
 from typing import Any
 
+# For what the functions import from the tests.
+sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
 
 def run(call: dict[str, Any]) -> Any:
     # TensorFlow and Keras are imported outside of the limit.

@@ -103,7 +103,7 @@ def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
         process.kill()
         raise
     said = _BANNER.sub("", said)
-    assert (process.returncode, said) == (0, "")
+    assert (process.returncode, said) == (0, ""), f"status {process.returncode}:\n{said}"
     return printed
 
 

@@ -1,5 +1,7 @@
 """What a callback may do, and who may call it at once. Each action computes 2 x + 1."""
 
+import importlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +76,24 @@ def keras_predict() -> Action:
     return lambda x: model.predict(x[None], verbose=0)[0]
 
 
+def imported_jax() -> Any:
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    return importlib.import_module("jax")
+
+
+def jax_function() -> Action:
+    function = imported_jax().jit(formula)
+    return lambda x: np.asarray(function(x))
+
+
+def jax_function_with_a_callback() -> Action:
+    jax = imported_jax()
+    function = jax.jit(lambda x: jax.pure_callback(formula, x, x))
+    # No more elements than these: from four threads on, with 100,000 of them, JAX's own callbacks
+    # wait for one another for ever, without TensorFlow as well.
+    return lambda x: np.concatenate([function(x[:4]), formula(x[4:])])
+
+
 def in_threads_of_its_own(work: Action) -> Action:
     def action(x: np.ndarray) -> np.ndarray:
         parts: list[Any] = [None, None]
@@ -111,6 +131,8 @@ ACTIONS = {
         itself_traced_anew,
         itself_compiled_anew,
         keras_predict,
+        jax_function,
+        jax_function_with_a_callback,
         threads,
         threads_with_jitted_functions,
     )
