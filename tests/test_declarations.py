@@ -1,7 +1,9 @@
 """hostcall._declarations: what is declared of which callable, and for how long."""
 
+import copy
 import functools
 import gc
+import pickle
 import weakref
 from typing import Any
 
@@ -116,12 +118,55 @@ def test_functions_are_held_weakly() -> None:
     def function() -> None: ...
 
     reference = weakref.ref(function)
-    before = count()
     hostcall.declare(function, result=SPEC)
-    assert count() == before + 1
     del function
-    assert count() == before
+    gc.collect()
     assert reference() is None
+
+
+class Ruled:
+    """Its rule is a method, too."""
+
+    def method(self) -> None: ...
+
+    def rule(self, *specs: Any) -> Any: ...
+
+
+def with_a_rule_that_refers_to_it() -> Any:
+    def function() -> None: ...
+
+    return hostcall.declare(function, result=lambda: function)
+
+
+def test_a_rule_may_refer_to_its_function() -> None:
+    function, ruled = with_a_rule_that_refers_to_it(), Ruled()
+    hostcall.declare(ruled.method, result=ruled.rule)
+    references = weakref.ref(function), weakref.ref(ruled)
+    del function, ruled
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+
+
+def test_a_copy_of_the_attributes_is_no_declaration() -> None:
+    def function() -> None: ...
+
+    hostcall.declare(function, result=SPEC)
+    wrapper = functools.wraps(function)(lambda: None)
+    assert result_of(wrapper) is None
+    hostcall.declare(wrapper, result=[3])
+    assert result_of(function) is SPEC
+    assert result_of(wrapper) == [3]
+
+
+def test_objects_with_declarations_can_be_pickled_and_copied() -> None:
+    model = Model()
+    hostcall.declare(model.method, result=lambda: SPEC)
+    hostcall.declare(model, result=SPEC)
+    for twin in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):
+        assert result_of(twin) is None
+        assert result_of(twin.method) is None
+        hostcall.declare(twin, result=[3])
+    assert result_of(model) is SPEC
 
 
 def test_many_declarations_leave_nothing() -> None:

@@ -34,9 +34,32 @@ class Declaration:
             raise ValueError(f"hostcall: timeout={self.timeout} is not a positive time in seconds.")
 
 
-# Keyed by identity, since callables may define equality as they like; the reference tells whether
-# the id still means the same object.
-_table: dict[tuple[int, ...], tuple[Callable[[], Any], Declaration]] = {}
+# Where a declaration is kept: with the object itself, since a rule may refer to the function, and a
+# table here would then keep both alive for ever.
+_ATTRIBUTE = "__hostcall_declarations__"
+
+_Key = tuple[int, ...]
+
+
+class _Declarations:
+    """Those of one object: of a function, or of an object's methods.
+
+    An object's attributes may be copied to another one, as `functools.wraps` does, or pickled:
+    declarations stay behind.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = weakref.ref(owner)
+        # With the function of a method, whose id may else become another's.
+        self.of: dict[_Key, tuple[Any, Declaration]] = {}
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+
+# Objects without attributes. Keyed by identity, since callables may define equality as they like;
+# the reference tells whether the id still means the same object.
+_table: dict[_Key, tuple[Callable[[], Any], Declaration]] = {}
 
 
 @overload
@@ -97,30 +120,52 @@ def declare(
     if not callable(function):
         raise TypeError(f"hostcall.declare wants a function, and not {function!r}.")
     key, owner = _identity(function)
-    try:
-        reference: Callable[[], Any] = weakref.ref(owner, functools.partial(_forget, key))
-    except TypeError:  # not all callables of C modules can be held weakly, NumPy's ufuncs cannot
-
-        def reference(held: Any = owner) -> Any:
-            return held
-
-    _table[key] = (reference, declaration)
+    if not _keep_with(owner, key, (getattr(function, "__func__", None), declaration)):
+        _table[key] = (_reference(owner, key), declaration)
     return function
 
 
+def _keep_with(owner: Any, key: _Key, declared: tuple[Any, Declaration]) -> bool:
+    attributes = getattr(owner, "__dict__", None)
+    if not isinstance(attributes, dict):  # a class has a read-only view
+        return False
+    try:
+        known = _known(owner) or _Declarations(owner)
+    except TypeError:
+        return False
+    known.of[key] = declared
+    attributes[_ATTRIBUTE] = known
+    return True
+
+
+def _known(owner: Any) -> _Declarations | None:
+    attributes = getattr(owner, "__dict__", None)
+    known = attributes.get(_ATTRIBUTE) if isinstance(attributes, dict) else None
+    return known if isinstance(known, _Declarations) and known.owner() is owner else None
+
+
+def _reference(owner: Any, key: _Key) -> Callable[[], Any]:
+    try:
+        return weakref.ref(owner, functools.partial(_forget, key))
+    except TypeError:  # not all callables of C modules can be held weakly, NumPy's ufuncs cannot
+        return lambda: owner
+
+
 # Bound early: when the process exits, a module's names may go before the objects that it serves.
-def _forget(key: tuple[int, ...], _: object, table: dict[tuple[int, ...], Any] = _table) -> None:
+def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
     table.pop(key, None)
 
 
 def declaration_of(function: Any) -> Declaration | None:
     """What was declared of `function`, or None."""
     key, owner = _identity(function)
+    if (known := _known(owner)) is not None and key in known.of:
+        return known.of[key][1]
     found = _table.get(key)
     return found[1] if found is not None and found[0]() is owner else None
 
 
-def _identity(function: Any) -> tuple[tuple[int, ...], Any]:
+def _identity(function: Any) -> tuple[_Key, Any]:
     """What tells a callable from others, and the object whose life it shares."""
     if isinstance(function, types.MethodType):
         # A bound method is made anew each time that it is looked up.
