@@ -101,7 +101,7 @@ def _install() -> None:
     glue.register_handler(runtime.handler())
     glue.install_kernel_creator()
     private.watch_higher_orders()
-    private.around_eager_calls(_states.holders.during)
+    private.around_calls(_states.holders.run)
     private.on_forward_call(_states.adopt)
     private.raise_instead(_errors.interrupt_behind)
     private.on_saved(_saved.pin_callbacks)

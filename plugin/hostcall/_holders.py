@@ -3,13 +3,13 @@
 The number leaves a program as one of the results that TensorFlow's tape keeps. Mostly it is a
 tensor of its own, and then what the call has kept ends with that tensor. Out of the loops and
 branches of plain graphs it comes inside a list or an optional, which cannot be looked into cheaply.
-There, any function call that was in flight when the number was made may hold it, for as long as a
-variant among its results lives. A call that fails, or has no such results, holds nothing.
+There, any call of a function with that op which was in flight when the number was made may hold it,
+for as long as a variant among its results lives. A call that fails, or has no such results, holds
+nothing. Neither does a run of a v1 session once it has ended.
 """
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -22,16 +22,18 @@ from hostcall import _tf_private as private
 
 
 class _FunctionCall:
-    """A call of a function from eager code.
+    """A call of a function from eager code, or a run of a session.
 
     Attributes:
+      tokens: those of the script ops in the function, and in all that it calls.
       numbers: those that were made while it was in flight, and that no tensor is known to hold.
       in_flight: whether it has not ended.
       reasons: how many there are to think that it holds them: itself while it is in flight, and
         each variant among its results.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: frozenset[str]) -> None:
+        self.tokens = tokens
         self.numbers: set[int] = set()
         self.in_flight = True
         self.reasons = 1
@@ -55,11 +57,17 @@ class Holders:
     def __len__(self) -> int:
         return len(self._possible)
 
-    def note(self, number: int) -> None:
-        """To be called with a number that is made now and may leave its program."""
+    def note(self, number: int, token: str) -> None:
+        """To be called with a number that is made now and may leave its program.
+
+        Args:
+          number: the number.
+          token: of the op that makes it.
+        """
         with self._lock:
-            self._possible[number] = set(self._in_flight)
-            for call in self._in_flight:
+            calls = {call for call in self._in_flight if token in call.tokens}
+            self._possible[number] = calls
+            for call in calls:
                 call.numbers.add(number)
 
     def forget(self, number: int) -> bool:
@@ -76,25 +84,20 @@ class Holders:
             calls = self._possible.get(number)
             return calls is None or (bool(calls) and not any(call.in_flight for call in calls))
 
-    def during(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, which calls a function from eager code, as one that may hold numbers."""
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            call, outer = _FunctionCall(), getattr(self._here, "call", None)
-            try:
-                self._here.call = call
-                with self._lock:
-                    self._in_flight.add(call)
-                return function(*args, **kwargs)
-            finally:
-                self._here.call = outer
-                call.in_flight = False
-                with self._lock:
-                    self._in_flight.discard(call)
-                self._release(call)
-
-        return call
+    def run(self, tokens: frozenset[str], function: Callable[[], Any]) -> Any:
+        """What `function` returns, a call of a function with these tokens, which may hold numbers."""
+        call, outer = _FunctionCall(tokens), getattr(self._here, "call", None)
+        try:
+            self._here.call = call
+            with self._lock:
+                self._in_flight.add(call)
+            return function()
+        finally:
+            self._here.call = outer
+            call.in_flight = False
+            with self._lock:
+                self._in_flight.discard(call)
+            self._release(call)
 
     def adopt(self, tensors: Iterable[Any]) -> None:
         """Finds the numbers in what a function or an op has returned, before the user has it."""

@@ -43,7 +43,7 @@ _states: dict[int, State] = private.tape_cache
 def keep(state: State) -> int:
     """Keeps the state of a call that no compiled program makes, and returns its number."""
     number = _insert(state)
-    holders.note(number)
+    holders.note(number, state.spec.title)
     return number
 
 
@@ -57,7 +57,7 @@ def keep_in_program(state: State, escapes: bool) -> int:
     state.moment = _glue().now()
     number = _insert(state)
     if escapes:
-        holders.note(number)
+        holders.note(number, state.spec.title)
     else:
         _glue().drop_after_run(number)
     return number

@@ -19,6 +19,7 @@ from tensorflow.core.framework import function_pb2 as function_pb2
 from tensorflow.core.framework import node_def_pb2 as node_def_pb2
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.autograph.impl import api as _autograph
+from tensorflow.python.client import session as _session
 from tensorflow.python.eager import backprop_util as _backprop_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
@@ -346,21 +347,49 @@ def watch_higher_orders() -> None:
     kind._forward_and_backward_functions = build_and_tell
 
 
-def around_eager_calls(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Lets `wrap` put something around the calls of ConcreteFunctions from eager code.
+def around_calls(run: Callable[[frozenset[str], Callable[[], Any]], Any]) -> None:
+    """Lets `run` carry out the calls of functions from eager code, and the runs of sessions.
 
-    Only once the process has created a script op, and only those that return when all is done.
+    Args:
+      run: is given the tokens of the script ops that a call can reach, where there are any, and the
+        call, whose result it returns.
     """
-    call_flat = _concrete_function.ConcreteFunction._call_flat
-    wrapped = wrap(call_flat)
+    function, session = _concrete_function.ConcreteFunction, _session.BaseSession
+    _put_around(function, "_call_flat", lambda self: self.graph, run)
+    _put_around(session, "run", lambda self: self.graph, run)
 
-    @functools.wraps(call_flat)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not _noted or not _context.executing_eagerly() or _context.is_async():
-            return call_flat(*args, **kwargs)
-        return wrapped(*args, **kwargs)
 
-    _concrete_function.ConcreteFunction._call_flat = call
+def _put_around(
+    owner: Any, name: str, graph_of: Callable[[Any], Any], run: Callable[..., Any]
+) -> None:
+    method = getattr(owner, name)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        building = isinstance(self, _concrete_function.ConcreteFunction) and (
+            not _context.executing_eagerly() or _context.is_async()
+        )
+        tokens = _tokens_of(graph_of(self)) if _noted and not building else None
+        if not tokens:
+            return method(self, *args, **kwargs)
+        return run(tokens, functools.partial(method, self, *args, **kwargs))
+
+    setattr(owner, name, call)
+
+
+def _tokens_of(graph: Any) -> frozenset[str]:
+    """The tokens of the script ops in a graph and in the functions that it calls."""
+    known: frozenset[str] | None = getattr(graph, "_hostcall_tokens", None)
+    if known is not None:
+        return known
+    tokens = {op.get_attr("token").decode() for op in script_ops_of(graph)}
+    for function in graph._functions.values():
+        body = getattr(function, "graph", None)
+        if body is not None:
+            tokens |= _tokens_of(body)
+    if isinstance(graph, _func_graph.FuncGraph):  # the user may add to any other
+        graph._hostcall_tokens = frozenset(tokens)
+    return frozenset(tokens)
 
 
 def on_forward_call(hook: Callable[[Any], None]) -> None:
