@@ -105,4 +105,5 @@ def _install() -> None:
     private.on_forward_call(_states.adopt)
     private.raise_instead(_errors.interrupt_behind)
     private.on_saved(_saved.pin_callbacks)
+    private.on_copied(_saved.own_callbacks)
     _installed = True

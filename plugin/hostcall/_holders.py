@@ -85,7 +85,7 @@ class Holders:
             return calls is None or (bool(calls) and not any(call.in_flight for call in calls))
 
     def run(self, tokens: frozenset[str], function: Callable[[], Any]) -> Any:
-        """What `function` returns, a call of a function with these tokens, which may hold numbers."""
+        """What `function` returns. It calls a function with these tokens and may hold numbers."""
         call, outer = _FunctionCall(tokens), getattr(self._here, "call", None)
         try:
             self._here.call = call

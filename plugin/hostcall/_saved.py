@@ -1,7 +1,8 @@
-"""SavedModels that are written and read in the same process."""
+"""Graphs that are saved or copied: the tokens in them keep the functions that they stand for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hostcall import _tf_private as private
@@ -13,9 +14,17 @@ _pinned: dict[str, Any] = {}
 
 def pin_callbacks(meta_graph: Any) -> None:
     """Keeps the functions that a written MetaGraphDef refers to."""
-    functions = meta_graph.graph_def.library.function
-    for nodes in (meta_graph.graph_def.node, *(function.node_def for function in functions)):
-        for node in nodes:
-            if node.op in private.SCRIPT_OPS:
-                token = node.attr["token"].s.decode()
-                _pinned[token] = private.token_registry.get(token)
+    for token in _tokens(private.nodes_of(meta_graph.graph_def)):
+        _pinned[token] = private.token_registry.get(token)
+
+
+def own_callbacks(nodes: Iterable[Any]) -> None:
+    """Lets the default graph own the functions that nodes refer to which are copied into it."""
+    for token in _tokens(nodes):
+        private.own(private.token_registry.get(token))
+
+
+def _tokens(nodes: Iterable[Any]) -> Iterator[str]:
+    for node in nodes:
+        if node.op in private.SCRIPT_OPS:
+            yield node.attr["token"].s.decode()

@@ -184,8 +184,7 @@ def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
         return
     spec.title = private.new_token()
     private.register_token(spec.title, spec)
-    for graph in private.owning_graphs():
-        private.keep_alive(graph, spec)
+    private.own(spec)
     if private.is_async():
         # The op runs later, when nobody may hold the spec any more.
         private.keep_alive_in_background(spec)

@@ -24,6 +24,7 @@ from tensorflow.python.eager import backprop_util as _backprop_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
+from tensorflow.python.eager import lift_to_graph as _lift_to_graph
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.eager.polymorphic_function import transform as _transform
 from tensorflow.python.framework import composite_tensor as _composite_tensor
@@ -31,6 +32,7 @@ from tensorflow.python.framework import constant_op as _constant_op
 from tensorflow.python.framework import errors as _errors
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function as _function
+from tensorflow.python.framework import importer as _importer
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import registry as _registry
 from tensorflow.python.framework import type_spec as _type_spec
@@ -150,6 +152,12 @@ def keep_alive(graph: Any, value: object) -> None:
     if not hasattr(graph, "_py_funcs_used_in_graph"):
         graph._py_funcs_used_in_graph = []
     graph._py_funcs_used_in_graph.append(value)
+
+
+def own(value: object) -> None:
+    """Makes the graphs own `value` that an op created now belongs to."""
+    for graph in owning_graphs():
+        keep_alive(graph, value)
 
 
 def keep_alive_in_background(value: object) -> None:
@@ -280,8 +288,7 @@ def own_custom_gradient(op: Any) -> None:
         _registry._TYPE_TAG: lambda op, *upstream: reference()(op, *upstream),
     }
     weakref.finalize(function, entries.pop, name, None).atexit = False
-    for graph in owning_graphs():
-        keep_alive(graph, function)
+    own(function)
 
 
 is_recording_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
@@ -432,3 +439,33 @@ def on_saved(hook: Callable[[Any], None]) -> None:
         return written
 
     _save._build_meta_graph_impl = write_and_tell
+
+
+def nodes_of(graph_def: Any) -> Iterator[Any]:
+    """The nodes of a GraphDef, those in its functions included."""
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def
+
+
+def on_copied(hook: Callable[[Iterator[Any]], None]) -> None:
+    """Calls `hook` with the nodes that are copied into the default graph, or some more."""
+    load, lift = _importer._import_graph_def_internal, _lift_to_graph.lift_to_graph
+
+    @functools.wraps(load)
+    def load_and_tell(graph_def: Any, *args: Any, **kwargs: Any) -> Any:
+        loaded = load(graph_def, *args, **kwargs)
+        if token_registry.size():
+            hook(nodes_of(graph_def))
+        return loaded
+
+    @functools.wraps(lift)
+    def lift_and_tell(tensors: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+        lifted = lift(tensors, graph, *args, **kwargs)
+        ops = [op for op in lifted.values() if getattr(op, "type", None) in SCRIPT_OPS]
+        with graph.as_default():
+            hook(op.node_def for op in ops)
+        return lifted
+
+    _importer._import_graph_def_internal = load_and_tell
+    _lift_to_graph.lift_to_graph = lift_and_tell
