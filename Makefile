@@ -37,7 +37,7 @@ PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 FUZZ_SECONDS ?= 60
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint bench sanitize fuzz format clean
+.PHONY: help venv demo test lint bench sanitize fuzz mutations format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -69,6 +69,9 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 
 fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (60)
 	@$(ASAN) $(BIN)/python -m tests.native.fuzz $(FUZZ_SECONDS)
+
+mutations: $(BUILT)  ## Undo one mend after another, and see its tests fail
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.mutations
 
 format: $(INSTALLED)  ## Put all sources into the project's style
 	$(BIN)/ruff check --fix

@@ -10,6 +10,7 @@ that is over the stacks of all threads are shown and the process ends. PREPARATI
 import faulthandler
 import importlib
 import json
+import logging
 import os
 import sys
 import traceback
@@ -17,6 +18,8 @@ from typing import Any
 
 # For what the functions import from the tests.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it complains when one traces too often
 
 
 def run(call: dict[str, Any]) -> Any:

@@ -1,0 +1,254 @@
+"""`grad=` of hostcall.callback: TensorFlow code or a callback, at every size."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+import tests.gradients as g
+from tests.helpers import jitted
+
+each_size = pytest.mark.parametrize("size", g.SIZES)
+each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
+small_and_large = pytest.mark.parametrize("size", [4, 65_536])
+
+
+def like(x: Any, *others: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def function(x: Any) -> Any:
+    """For arrays and tensors. Each element of the result depends on two, and its slope on it."""
+    if isinstance(x, np.ndarray):
+        return np.exp(np.sin(x) + x[::-1])
+    return tf.exp(tf.sin(x) + tf.reverse(x, [0]))
+
+
+def slope_in_numpy(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
+    flow = upstream * function(x)
+    return flow * np.cos(x) + flow[::-1]
+
+
+def slope_by_results(inputs: Any, results: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    (x,) = inputs
+    flow = upstream * results
+    return flow * tf.cos(x) + tf.reverse(flow, [0])
+
+
+def slope_by_inputs(inputs: Any, results: Any, upstream: tf.Tensor) -> tf.Tensor:
+    return slope_by_results(inputs, function(*inputs), upstream)
+
+
+def host_slope(kind: str) -> Callable[..., Any]:
+    slope = hostcall.callback(
+        slope_in_numpy
+        if kind == "numpy"
+        else lambda x, upstream: slope_by_inputs([x], None, upstream),
+        result=like,
+        kind=kind,
+    )
+    return lambda inputs, results, upstream: slope(*inputs, upstream)
+
+
+def structured_host_slope() -> Callable[..., Any]:
+    """A callback in the place of `grad` itself."""
+    return hostcall.callback(
+        lambda inputs, results, upstream: slope_in_numpy(*inputs, upstream),
+        result=lambda inputs, results, upstream: like(*inputs),
+    )
+
+
+# Those that can be differentiated once more come first.
+SLOPES: dict[str, Callable[..., Any]] = {
+    "TensorFlow code": slope_by_inputs,
+    "TensorFlow code that takes the results": slope_by_results,
+    "an eager callback": host_slope("eager"),
+    "a numpy callback": host_slope("numpy"),
+    "a callback in its place": structured_host_slope(),
+}
+each_slope = pytest.mark.parametrize("slope", SLOPES)
+each_differentiable_slope = pytest.mark.parametrize("slope", list(SLOPES)[:3])
+each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
+
+
+def callback(slope: str, kind: str = "numpy") -> tuple[Callable[..., Any], list[int]]:
+    """The callback, and a list that has an entry for each of its calls."""
+    calls: list[int] = []
+
+    def counted(x: Any) -> Any:
+        calls.append(1)
+        return function(x)
+
+    called = hostcall.callback(counted, result=like, kind=kind, grad=SLOPES[slope])
+    return called, calls
+
+
+def once(call: Any, x: tf.Tensor) -> tf.Tensor:
+    return call(2.0 * x)
+
+
+def loop(call: Any, x: tf.Tensor) -> tf.Tensor:
+    for _ in tf.range(5):
+        x = 0.1 * call(x)
+    return x
+
+
+def branches(call: Any, x: tf.Tensor) -> tf.Tensor:
+    return tf.cond(x[0] > 0.0, lambda: 2.0 * call(x), lambda: call(x * x) + x)
+
+
+def check(
+    place: Any, program: Any, call: Any, dtype: str, size: int, ask: g.Ask = g.gradient
+) -> None:
+    compiled = place(jitted, functools.partial(program, call), ask)
+    expected = place(g.eagerly, functools.partial(program, function), ask)
+    for x in (g.values(size, dtype), -g.values(size, dtype)):
+        g.assert_close(compiled(x), expected(x))
+
+
+@each_size
+@each_slope
+def test_a_numpy_callback_is_differentiable(slope: str, size: int) -> None:
+    call, calls = callback(slope)
+    check(g.inside, once, call, "float64", size)
+    assert len(calls) == 2
+
+
+@each_size
+@each_kind
+@pytest.mark.parametrize("slope", ["TensorFlow code", "a numpy callback"])
+def test_with_the_tape_outside(slope: str, kind: str, size: int) -> None:
+    call, calls = callback(slope, kind)
+    check(g.outside, once, call, "float32", size)
+    assert len(calls) == 2
+
+
+@small_and_large
+@each_slope
+def test_in_a_loop(slope: str, size: int) -> None:
+    call, calls = callback(slope)
+    check(g.inside, loop, call, "float64", size)
+    assert len(calls) == 2 * 5
+
+
+@each_place
+@each_slope
+def test_in_branches(slope: str, place: Any) -> None:
+    call, calls = callback(slope)
+    check(place, branches, call, "float64", 1000)
+    assert len(calls) == 2
+
+
+@each_place
+@each_slope
+def test_a_persistent_tape_and_a_jacobian(slope: str, place: Any) -> None:
+    def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+        again = tape.gradient(y, args, output_gradients=g.weights(y, 2.0))
+        return g.gradient(tape, y, args), again, tape.jacobian(y, args)
+
+    call, calls = callback(slope)
+    check(place, once, call, "float64", 4, ask)
+    assert len(calls) == 2
+
+
+def second(function: Callable[..., Any], x: tf.Tensor) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        (slope,) = g.recorded(function, g.gradient, [x])
+    return tape.gradient(slope, x, output_gradients=g.weights(slope, 2.0))
+
+
+@each_kind
+@each_differentiable_slope
+@pytest.mark.parametrize("program", [once, branches])
+def test_the_second_derivative_is_that_of_grad(program: Any, slope: str, kind: str) -> None:
+    call, calls = callback(slope, kind)
+    compiled = jitted(functools.partial(second, functools.partial(program, call)))
+    for x in (g.values(65_536, "float64"), -g.values(65_536, "float64")):
+        g.assert_close(compiled(x), second(functools.partial(program, function), x))
+    assert len(calls) == 2
+
+
+@each_kind
+@each_differentiable_slope
+def test_the_second_derivative_with_tapes_outside(slope: str, kind: str) -> None:
+    call, _ = callback(slope, kind)
+    x = g.values(4, "float64")
+    g.assert_close(
+        second(jitted(functools.partial(once, call)), x),
+        second(functools.partial(once, function), x),
+    )
+
+
+@each_kind
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("slope", ["a numpy callback", "a callback in its place"])
+def test_the_second_derivative_of_what_has_one_gradient_is_none(
+    slope: str, kind: str, inside: bool
+) -> None:
+    call, _ = callback(slope, kind)
+    if inside:
+        program = jitted(functools.partial(second, call))
+    else:
+        program = functools.partial(second, jitted(lambda x: call(x)))
+    assert program(g.values(4)) is None
+
+
+@each_size
+@each_place
+def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> None:
+    """Of a dict and an integer; the gradient of one entry of the dict is None."""
+
+    def run(d: Any, n: Any) -> Any:
+        return {"product": d["x"] ** int(n), "sum": d["x"] + d["y"]}
+
+    def slope(inputs: Any, results: Any, upstream: Any) -> Any:
+        d, n = inputs
+        power = tf.cast(n, d["x"].dtype) * results["product"] / d["x"]
+        return {"x": upstream["product"] * power + upstream["sum"], "y": None}, None
+
+    def program(call: Any, x: tf.Tensor, y: tf.Tensor) -> Any:
+        results = call({"x": x, "y": y}, tf.constant(3))
+        return results["product"], results["sum"] * 2.0
+
+    def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+        return g.gradient(tape, y, args)[0]
+
+    call = hostcall.callback(run, result=lambda d, n: {"product": d["x"], "sum": d["x"]},
+                             grad=slope)  # fmt: skip
+    args = [g.values(size, "float64") + 2.0, g.values(size, "float64", seed=1)]
+    compiled = place(jitted, functools.partial(program, call), ask)
+    expected = place(g.eagerly, functools.partial(program, run), ask)
+    g.assert_close(compiled(*args), expected(*args))
+
+
+@jitted
+def slope_of(call: Any, x: tf.Tensor) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = call(x)
+    return tape.gradient(y, x)
+
+
+@pytest.mark.parametrize("given", [[], [1.0, 2.0]], ids=["none", "two"])
+def test_another_number_of_gradients_is_an_error(given: Any) -> None:
+    call = hostcall.callback(np.sin, result=like, grad=lambda *args: given)
+    with pytest.raises(ValueError, match=f"{len(given)} gradients for 1 arguments"):
+        slope_of(call, g.values(4))
+
+
+def test_what_grad_raises_comes_out() -> None:
+    def failing(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
+        raise ValueError("no gradient here")
+
+    slope = hostcall.callback(failing, result=like)
+    call = hostcall.callback(
+        np.sin, result=like, grad=lambda inputs, results, upstream: slope(*inputs, upstream)
+    )
+    for _ in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no gradient here"):
+            slope_of(call, g.values(4))

@@ -1,0 +1,129 @@
+"""What the tests of gradients share: functions that count, ways to wrap them, places for a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+
+# The thread that runs the callback changes with the size.
+SIZES = [1, 4, 1000, 65_536, 300_000]
+
+# Of the largest magnitude.
+TOLERANCES = {"float32": 1e-5, "float64": 1e-12}
+
+
+def by_py_function(function: Callable[..., Any], *args: Any, result: Any = None) -> Any:
+    if result is None:
+        result = tf.TensorSpec(args[0].shape, args[0].dtype)
+    return tf.py_function(function, args, result)
+
+
+def by_callback(function: Callable[..., Any], *args: Any, result: Any = None) -> Any:
+    if result is None:
+        result = tf.TensorSpec(args[0].shape, args[0].dtype)
+    return hostcall.callback(function, result=result, kind="eager")(*args)
+
+
+def unwrapped(function: Callable[..., Any], *args: Any, result: Any = None) -> Any:
+    return function(*args)
+
+
+WRAPPERS = {"py_function": by_py_function, "callback": by_callback}
+
+
+def wave(factor: float, x: tf.Tensor) -> tf.Tensor:
+    """A function of which no two elements, and no two factors, have the same derivatives."""
+    return tf.sin(x * factor) * (1.0 + 0.5 * tf.reverse(x, [0]))
+
+
+class Counted:
+    """A function that counts its calls, each of which is another function of the arguments.
+
+    So a gradient is right only where every call has a state of its own, and ran once.
+
+    Args:
+      body: takes the factor of the call, and then the arguments.
+    """
+
+    def __init__(self, body: Callable[..., Any] = wave) -> None:
+        self.calls = 0
+        self._body = body
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        return self._body(1.0 + self.calls / 8.0, *args)
+
+
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def numbers(size: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    """Numbers between -1 and 1, the first of them positive."""
+    drawn = np.random.default_rng([size, seed]).uniform(-1.0, 1.0, size)
+    drawn[0] = abs(drawn[0])
+    return drawn.astype(dtype)
+
+
+def values(size: int, dtype: str = "float32", seed: int = 0) -> tf.Tensor:
+    """The same as a tensor."""
+    return tf.constant(numbers(size, dtype, seed))
+
+
+def both_dtypes(size: int) -> list[tf.Tensor]:
+    return [values(size, dtype) for dtype in TOLERANCES]
+
+
+def weights(y: tf.Tensor, frequency: float = 1.0) -> tf.Tensor:
+    """An upstream gradient that tells the elements apart."""
+    count = tf.cast(tf.reshape(tf.range(tf.size(y)), tf.shape(y)), y.dtype)
+    return tf.cos(tf.cast(frequency, y.dtype) * count)
+
+
+Ask = Callable[[tf.GradientTape, Any, Sequence[tf.Tensor]], Any]
+
+
+def gradient(tape: tf.GradientTape, y: Any, args: Sequence[tf.Tensor]) -> Any:
+    upstream = tf.nest.map_structure(weights, y)
+    return tape.gradient(y, args, output_gradients=upstream)
+
+
+def recorded(function: Callable[..., Any], ask: Ask, args: Sequence[Any]) -> Any:
+    """What `ask` gets of a tape around the function."""
+    with tf.GradientTape(persistent=ask is not gradient) as tape:
+        tape.watch([arg for arg in args if arg.dtype.is_floating])
+        y = function(*args)
+    return ask(tape, y, args)
+
+
+def inside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Callable[..., Any]:
+    """What `ask` gets of a tape inside of the tf.function, as a function of the arguments."""
+    return mode(lambda *args: recorded(function, ask, args))
+
+
+def outside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Callable[..., Any]:
+    """What `ask` gets of a tape outside of the tf.function, as a function of the arguments."""
+    called = mode(lambda *args: function(*args))
+    return lambda *args: recorded(called, ask, args)
+
+
+PLACES = {"inside": inside, "outside": outside}
+
+
+def assert_close(actual: Any, expected: Any) -> None:
+    """Each gradient of both is None, or equal up to the tolerance of its dtype."""
+    pairs = zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True)
+    for one, other in pairs:
+        if one is None or other is None:
+            assert one is other
+            continue
+        one, other = np.asarray(one), np.asarray(other)
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        difference, magnitude = np.max(np.abs(one - other)), np.max(np.abs(other))
+        assert difference <= TOLERANCES[str(other.dtype)] * magnitude

@@ -1,0 +1,166 @@
+"""Undoes one mend after another in a copy of the sources; the tests that guard it must fail.
+
+    python -m tests.mutations [--list] [NAME ...]
+
+`mutations.toml` says, for each mend, which text goes into the place of which, and which tests fail
+then. A mutation that no test notices, and one whose text is not there any more, is an error. First
+all the tests run once on the sources as they are.
+"""
+# ruff: noqa: T201 - it prints its report
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TREE = ROOT / "build" / "mutations"
+INSTALLED = Path(sysconfig.get_path("platlib")) / "hostcall"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+# For a test that hangs, where hanging is what the mend prevents.
+LIMIT = 240.0
+
+
+@dataclasses.dataclass
+class Mutation:
+    """One mend, and the naive way that it replaced."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: list[str]
+
+    @property
+    def native(self) -> bool:
+        """Whether the extension modules have to be built for it."""
+        return self.file.startswith("csrc/")
+
+    def apply(self) -> None:
+        """Writes the naive way into the copy."""
+        text = (ROOT / self.file).read_text()
+        assert text.count(self.old) == 1, f"{self.name}: {self.file} does not hold it once"
+        (TREE / self.file).write_text(text.replace(self.old, self.new))
+
+    def undo(self) -> None:
+        """Writes the mend back."""
+        shutil.copyfile(ROOT / self.file, TREE / self.file)
+
+
+def load(names: list[str]) -> list[Mutation]:
+    """The mutations of those names, or all of them."""
+    table = tomllib.loads((Path(__file__).parent / "mutations.toml").read_text())
+    unknown = set(names) - set(table)
+    assert not unknown, f"unknown: {sorted(unknown)}"
+    return [Mutation(name, **table[name]) for name in table if not names or name in names]
+
+
+def copy_sources() -> None:
+    """The sources and the tests as they are, and the modules as they are installed."""
+    shutil.rmtree(TREE / "tests", ignore_errors=True)
+    files = subprocess.check_output(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
+    )
+    for file in files.splitlines():
+        target = TREE / file
+        changed = not target.exists() or target.read_bytes() != (ROOT / file).read_bytes()
+        if changed and (ROOT / file).is_file():  # the others keep their times, for ninja
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / file, target)
+    for module in ("_runtime", "_tensorflow"):
+        shutil.copy(INSTALLED / f"{module}{SUFFIX}", TREE / "plugin" / "hostcall")
+    shutil.copy(INSTALLED / "_build_info.py", TREE / "plugin" / "hostcall")
+    # What an editable installation imports when Python starts, and would find the originals by.
+    shim = TREE / "shim"
+    shim.mkdir(exist_ok=True)
+    (shim / "_editable_skbc_hostcall.py").touch()
+
+
+def build() -> None:
+    """Builds the copy's extension modules, and puts them beside its Python files."""
+    tool = str(Path(sys.executable).with_name("cmake"))
+    directory = str(TREE / "out")
+    ninja = f"-DCMAKE_MAKE_PROGRAM={Path(sys.executable).with_name('ninja')}"
+    python = f"-DPython_EXECUTABLE={sys.executable}"
+    options = ["-G", "Ninja", ninja, python, "-DCMAKE_BUILD_TYPE=Release", "--log-level=WARNING"]
+    options.append("-DSKBUILD_STATE=editable")
+    subprocess.check_call([tool, "-S", str(TREE), "-B", directory, *options])
+    subprocess.check_call([tool, "--build", directory, "--", "--quiet"])
+    for part in ("runtime", "tensorflow"):
+        module = TREE / "out" / "csrc" / part / f"_{part}{SUFFIX}"
+        shutil.copy(module, TREE / "plugin" / "hostcall")
+
+
+def run(tests: list[str], native: bool) -> int | str:
+    """Pytest's exit status, or what ended it."""
+    paths = [str(TREE / "shim"), str(TREE / "plugin"), str(TREE)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    originals = sorted((ROOT / "build").glob("cp*"))
+    environment["HOSTCALL_BUILD"] = str(TREE / "out" if native else originals[-1])
+    # In a session of its own, so that what it has started ends with it.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
+        cwd=TREE,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return "hung"
+    if process.returncode not in (0, 1) and process.returncode > 0:
+        print(said[-3000:])
+    return process.returncode if process.returncode >= 0 else f"signal {-process.returncode}"
+
+
+def check(mutation: Mutation) -> bool:
+    """Whether each of the mutation's tests notices it."""
+    mutation.apply()
+    try:
+        if mutation.native:
+            build()
+        outcomes = {test: run(test.split(), mutation.native) for test in mutation.tests}
+    finally:
+        mutation.undo()
+    noticed = all(outcome == 1 or isinstance(outcome, str) for outcome in outcomes.values())
+    print(f"{'noticed' if noticed else 'SURVIVED':9} {mutation.name}", flush=True)
+    for test, outcome in outcomes.items():
+        print(f"    {outcome!s:9} {test}", flush=True)
+    return noticed
+
+
+def main() -> int:
+    """Runs the mutations, those without C++ first; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    parser.add_argument("names", nargs="*", help="mutations; all of them if none is named")
+    arguments = parser.parse_args()
+    mutations = sorted(load(arguments.names), key=lambda mutation: mutation.native)
+    if arguments.list:
+        print(*(mutation.name for mutation in mutations), sep="\n")
+        return 0
+    copy_sources()
+    for test in sorted({test for mutation in mutations for test in mutation.tests}):
+        if (outcome := run(test.split(), native=False)) != 0:
+            print(f"{test} does not pass on the sources as they are: {outcome}")
+            return 1
+    survived = [mutation.name for mutation in mutations if not check(mutation)]
+    print(f"{len(mutations)} mutations, {len(survived)} survived {survived or ''}")
+    return int(bool(survived))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

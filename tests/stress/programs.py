@@ -1,0 +1,113 @@
+"""Programs of one callback or several, in the ways in which TensorFlow may call them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from hostcall import _errors, _library, _states
+
+# Only a failing test waits for so long.
+PATIENCE = 20.0
+
+
+def like(x: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def numpy_function(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> tf.Tensor:
+    hostcall.declare(function, result=like, **options)
+    return tf.numpy_function(function, [x], x.dtype)
+
+
+def py_function(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> tf.Tensor:
+    hostcall.declare(function, result=like, **options)
+    return tf.py_function(function, [x], x.dtype)
+
+
+def callback(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> tf.Tensor:
+    return hostcall.callback(function, result=like, **options)(x)
+
+
+def stateless(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> tf.Tensor:
+    return hostcall.callback(function, result=like, stateful=False, **options)(x)
+
+
+KINDS = {kind.__name__: kind for kind in (numpy_function, py_function, callback, stateless)}
+
+# How many elements, and how many callbacks. XLA runs the small program on the thread that called
+# it; the large one has enough operations on enough elements to be run by several threads.
+SIZES = {"small": (4, 1), "large": (100_000, 3)}
+
+
+def values(size: str) -> tf.Tensor:
+    return tf.range(1, 1 + SIZES[size][0], dtype=tf.float32)
+
+
+def program(
+    function: Callable[..., Any], kind: str, size: str, **options: Any
+) -> Callable[[tf.Tensor], list[tf.Tensor]]:
+    """Calls `function`, which returns its argument times two, for x, x + 1, x + 2 and so on."""
+
+    def run(x: tf.Tensor) -> list[tf.Tensor]:
+        arguments = [x + float(i) + 0.0 * tf.sin(x) for i in range(SIZES[size][1])]
+        return [KINDS[kind](function, argument, **options) for argument in arguments]
+
+    return run
+
+
+def compiled(run: Callable[..., Any]) -> Any:
+    return tf.function(run, jit_compile=True, autograph=False)
+
+
+def plain(run: Callable[..., Any]) -> Any:
+    return tf.function(run, autograph=False)
+
+
+def inside_plain(run: Callable[..., Any]) -> Any:
+    """Compiled, and called from one of TensorFlow's threads."""
+    inner = compiled(run)
+    return tf.function(lambda x: inner(x), autograph=False)
+
+
+def under_a_tape(run: Callable[..., Any]) -> Any:
+    """Compiled, and called while a tape of the user's records."""
+    inner = compiled(run)
+
+    def call(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            return inner(x)
+
+    return call
+
+
+def check(results: Any, x: Any) -> None:
+    for i, result in enumerate(results):
+        np.testing.assert_array_equal(result, (np.asarray(x) + np.float32(i)) * np.float32(2.0))
+
+
+def gradient(function: Callable[..., Any], x: tf.Tensor) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        results = function(x)
+    return tape.gradient(results, x)
+
+
+def assert_no_states() -> None:
+    """Nothing is kept for gradients."""
+    if _states._states:
+        gc.collect()
+    assert not _states._states
+
+
+def registered() -> int:
+    """How many targets are registered; the exceptions that are kept for users hold some."""
+    _errors._exceptions.clear()
+    gc.collect()
+    return _library.load("_runtime").size()

@@ -1,0 +1,93 @@
+"""A process that has imported TensorFlow and hostcall, and forks for each function to run.
+
+The child ends by itself, as any Python process does. It costs a second, where a new process would
+take four. TensorFlow may be forked as long as it has run nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.stress import child, processes
+
+_ROOT = Path(__file__).resolve().parents[2]
+_SCRIPT = "from tests.stress import template; template.serve()"
+
+# Beyond the limit for the function: for what comes after Python's own end, where nothing else can
+# tell that the process hangs.
+_GRACE = 5
+
+# Called at exit after all handlers that TensorFlow and hostcall have registered.
+last_handlers: list[Callable[[], None]] = []
+
+
+@dataclasses.dataclass
+class Ended:
+    """How a process has ended.
+
+    Attributes:
+      status: its exit status, or minus the number of the signal that ended it.
+      printed: its output.
+      said: its messages.
+    """
+
+    status: int
+    printed: str
+    said: str
+
+
+class Template:
+    """The process that forks."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT],
+            cwd=_ROOT,
+            env=processes._environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Ended:
+        """Has a child call the function, and waits until it has ended."""
+        files = [str(Path(self._folder.name, name)) for name in ("printed", "said")]
+        call = json.loads(processes._call(function, args, limit))
+        print(json.dumps({**call, "files": files}), file=self._process.stdin, flush=True)
+        status = self._process.stdout.readline()  # type: ignore[union-attr]
+        return Ended(int(status), *[Path(file).read_text() for file in files])
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._folder.cleanup()
+
+
+def serve() -> None:
+    atexit.register(lambda: [handler() for handler in last_handlers])
+    for module in ("hostcall", "keras"):
+        importlib.import_module(module)
+    for line in sys.stdin:
+        call = json.loads(line)
+        child_id = os.fork()
+        if child_id == 0:
+            signal.alarm(int(call["limit"]) + _GRACE)
+            for number, file in enumerate(call["files"], start=1):
+                os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+            child.run(call)
+            return
+        _, status = os.waitpid(child_id, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()

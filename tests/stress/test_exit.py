@@ -1,0 +1,69 @@
+"""A process that ends with calls in flight, or with compiled functions alive: no hitch, no message.
+
+`template.py` forks for each of these processes, before TensorFlow has run anything.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.stress import exit_alive_cases
+from tests.stress import exit_cases as cases
+from tests.stress.processes import run_alone
+from tests.stress.template import Ended, Template
+
+WELL = Ended(0, "", "")
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[Template]:
+    template = Template()
+    yield template
+    template.close()
+
+
+@pytest.mark.parametrize("doing", cases.DOINGS)
+def test_calls_in_flight(template: Template, doing: str) -> None:
+    assert template.run(cases.in_flight, doing) == WELL
+
+
+def test_calls_in_flight_in_a_process_that_was_not_forked() -> None:
+    run_alone(cases.in_flight, "linger")
+
+
+# BUG intr-X1 ("compiling") and intr-X2 ("dropping_what_a_gradient_kept"): the process is aborted.
+@pytest.mark.parametrize("moment", cases.MOMENTS)
+def test_a_call_at_some_other_moment(template: Template, moment: str) -> None:
+    assert template.run(cases.at_a_moment, moment) == WELL
+
+
+def test_late_calls_that_still_run(template: Template) -> None:
+    assert template.run(cases.late) == WELL
+
+
+def test_a_thread_that_python_waits_for(template: Template) -> None:
+    assert template.run(cases.waited_for) == Ended(0, "right\n", "")
+
+
+def test_calls_in_flight_do_not_change_the_exit_status(template: Template) -> None:
+    ended = template.run(cases.in_flight_when_the_main_thread_fails, "SystemExit")
+    assert ended == Ended(7, "", "")
+    ended = template.run(cases.in_flight_when_the_main_thread_fails, "ValueError")
+    assert ended.status == 1
+    assert ended.said.startswith("Traceback")
+    assert ended.said.endswith("ValueError: the end\n")
+
+
+@pytest.mark.parametrize("alive", exit_alive_cases.ALIVE)
+def test_what_is_alive(template: Template, alive: str) -> None:
+    ended = template.run(exit_alive_cases.alive_at_exit, alive)
+    assert (ended.status, ended.said) == (0, "")
+    if alive == "handlers_at_exit":
+        assert ended.printed == 4 * "right\n"
+
+
+def test_sys_exit_in_a_callback_is_an_error_as_in_stock_tensorflow(template: Template) -> None:
+    ended = template.run(cases.sys_exit_in_a_callback)
+    assert ended.status == 1
+    assert "UnknownError" in ended.said
+    assert "SystemExit: 3" in ended.said

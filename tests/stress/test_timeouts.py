@@ -1,0 +1,313 @@
+"""Callbacks that overrun their declared time: an error, and no harm done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import failure
+from tests.stress import programs
+from tests.stress.programs import KINDS, PATIENCE, SIZES, check, compiled, like, plain, program
+
+# Seconds. Only calls that are late for certain take so long; the others are trivial.
+LIMIT = 0.2
+LIMIT_OF_MANY_THREADS = 1.5
+NO_LIMIT = 600.0
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_size = pytest.mark.parametrize("size", SIZES)
+each_mode = pytest.mark.parametrize("mode", [compiled, plain])
+X = [1.0, 2.0, 3.0]
+
+
+class Gate:
+    """What late calls wait at, until the test lets them go on."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._changed = threading.Condition()
+        self._inside = 0
+
+    def wait(self) -> None:
+        with self._changed:
+            self._inside += 1
+        try:
+            assert self._open.wait(PATIENCE)
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def open(self) -> None:
+        """Lets all calls go on, and waits until they have."""
+        self._open.set()
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._inside == 0, PATIENCE)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+class Late:
+    """Twice its argument; a call is late from the one with that number on."""
+
+    def __init__(self, gate: Gate, late_from: int = 1) -> None:
+        self.calls = 0
+        self.returned: list[np.ndarray] = []
+        self._gate = gate
+        self._late_from = late_from
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        if self.calls >= self._late_from:
+            self._gate.wait()
+        self.returned.append(np.asarray(x) * np.float32(2.0))
+        return x * np.float32(2.0)
+
+
+def assert_late(error: tf.errors.OpError, compiled: bool = True) -> None:
+    kind = tf.errors.DeadlineExceededError if compiled else tf.errors.UnknownError
+    assert type(error) is kind, error
+    assert f"has not returned within its timeout of {LIMIT} s" in error.message
+    # The stack of the call.
+    assert "_gate.wait()" in error.message
+    assert "self._open.wait(PATIENCE)" in error.message
+    assert isinstance(hostcall.last_error(error), TimeoutError)
+
+
+@each_mode
+@each_size
+@each_kind
+def test_a_late_call_fails_and_the_next_one_is_right(
+    gate: Gate, kind: str, size: str, mode: Any
+) -> None:
+    x = programs.values(size)
+    function = mode(program(Late(gate), kind, size, timeout=LIMIT))
+    assert_late(failure(function, x), mode is compiled)
+    gate.open()
+    for _ in range(3):
+        check(function(x), x)
+
+
+@each_kind
+def test_a_late_call_that_executes_eagerly(gate: Gate, kind: str) -> None:
+    x = programs.values("small")
+    function = program(Late(gate), kind, "small", timeout=LIMIT)
+    assert_late(failure(function, x), compiled=False)
+    gate.open()
+    check(function(x), x)
+
+
+@each_size
+@pytest.mark.parametrize("kind", ["numpy_function", "py_function", "callback"])
+def test_what_comes_after_a_late_call_in_a_loop_does_not_run(
+    gate: Gate, kind: str, size: str
+) -> None:
+    late = Late(gate, late_from=3)
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(5):
+            x = KINDS[kind](late, x, timeout=LIMIT) / 2.0 + 1.0
+        return x
+
+    function = tf.function(run, jit_compile=True)
+    x = programs.values(size)
+    assert_late(failure(function, x))
+    assert late.calls == 3
+    gate.open()
+    np.testing.assert_array_equal(function(x), x + 5.0)
+
+
+@each_kind
+def test_a_call_in_time_is_as_without_a_limit(kind: str) -> None:
+    def odd(x: Any) -> Any:
+        if x[0] < 0.0:
+            raise ValueError(f"{x[0]} is negative")
+        return x * np.float32(2.0)
+
+    for size in SIZES:
+        x = programs.values(size)
+        function = compiled(program(odd, kind, size, timeout=NO_LIMIT))
+        check(function(x), x)
+        error = failure(function, -x)
+        assert type(error) is tf.errors.InvalidArgumentError
+        assert "is negative" in error.message
+        check(function(x), x)
+
+
+def slow_backwards(gate: Gate) -> Callable[[Any], Any]:
+    @tf.custom_gradient
+    def function(x: tf.Tensor) -> Any:
+        def grad(upstream: tf.Tensor) -> tf.Tensor:
+            gate.wait()
+            return 2.0 * upstream
+
+        return 2.0 * x, grad
+
+    return function
+
+
+def slow_when_run_again(gate: Gate) -> Callable[[Any], Any]:
+    late = Late(gate, late_from=2)
+    return lambda x: late(x)
+
+
+# What is declared of a function besides the limit, and the function.
+BACKWARDS = {"recorded": (slow_backwards, {}), "pure": (slow_when_run_again, {"pure": True})}
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["tape inside", "tape outside"])
+@each_mode
+@pytest.mark.parametrize("how", BACKWARDS)
+def test_a_late_gradient(gate: Gate, how: str, mode: Any, inside: bool) -> None:
+    make, declared = BACKWARDS[how]
+    run = program(make(gate), "py_function", "small", timeout=LIMIT, **declared)
+    outer, inner = (mode, lambda run: run) if inside else (lambda run: run, mode)
+    call = inner(run)
+    slope = outer(lambda x: programs.gradient(call, x))
+    x = programs.values("small")
+
+    error = failure(slope, x)
+    assert type(error) is (tf.errors.DeadlineExceededError if mode is compiled
+                           else tf.errors.UnknownError)  # fmt: skip
+    assert "the gradient of tf.py_function" in error.message
+    assert "gate.wait()" in error.message
+    gate.open()
+    for _ in range(2):
+        np.testing.assert_array_equal(slope(x), tf.fill([4], 2.0))
+
+
+def test_a_late_gradient_of_the_users(gate: Gate) -> None:
+    slow = hostcall.callback(Late(gate), result=like, timeout=LIMIT)
+    twice = hostcall.callback(
+        lambda x: 2.0 * x, result=like, grad=lambda inputs, results, upstream: slow(upstream)
+    )
+    slope = compiled(lambda x: programs.gradient(twice, x))
+    x = programs.values("small")
+    assert_late(failure(slope, x))
+    gate.open()
+    np.testing.assert_array_equal(slope(x), tf.fill([4], 2.0))
+
+
+@each_kind
+def test_threads_of_which_some_are_late(gate: Gate, kind: str) -> None:
+    def late_where_negative(x: Any) -> Any:
+        if x[0] < 0.0:
+            gate.wait()
+        return x * np.float32(2.0)
+
+    run = program(late_where_negative, kind, "large", timeout=LIMIT_OF_MANY_THREADS)
+    function = compiled(run)
+    x = programs.values("large")
+    check(function(x), x)
+    start = threading.Barrier(6)
+    right: list[int] = []
+
+    def work(number: int) -> None:
+        start.wait(PATIENCE)
+        if number % 2:
+            late = failure(function, -10.0 * x)
+            assert type(late) is tf.errors.DeadlineExceededError
+        for i in range(20):
+            check(function(x + float(number + i)), x + float(number + i))
+        right.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(right) == list(range(6))
+    gate.open()
+    check(function(-10.0 * x), -10.0 * x)
+
+
+@each_mode
+@each_size
+@each_kind
+def test_a_late_call_keeps_its_arguments_and_its_result_is_thrown_away(
+    gate: Gate, kind: str, size: str, mode: Any
+) -> None:
+    late = Late(gate)
+    function = mode(program(late, kind, size, timeout=LIMIT))
+    doubling = compiled(program(lambda x: x * np.float32(2.0), kind, size))
+    x = programs.values(size)
+    failure(function, x)
+    for i in range(10):  # may use the memory that the failed program had
+        check(doubling(x + float(i)), x + float(i))
+    results = doubling(x)
+    gate.open()
+    check(results, x)
+    # Of the large program one call at least has begun; it was given x, x + 1 or x + 2.
+    assert late.returned
+    for returned in late.returned:
+        assert any(np.array_equal(returned, 2.0 * (x + float(i))) for i in range(3))
+
+
+@each_size
+def test_a_late_call_within_a_callback_that_goes_on_without_it(gate: Gate, size: str) -> None:
+    inner = compiled(program(Late(gate), "numpy_function", size, timeout=LIMIT))
+    caught: list[tf.errors.OpError] = []
+
+    def careful(x: Any) -> Any:
+        caught.append(failure(inner, tf.constant(x)))
+        return x * np.float32(2.0)
+
+    x = programs.values(size)
+    function = compiled(program(careful, "py_function", size, timeout=NO_LIMIT))
+    check(function(x), x)
+    for error in caught:
+        assert_late(error)
+
+
+@each_size
+def test_a_callback_that_is_late_because_of_another_one(gate: Gate, size: str) -> None:
+    inner = compiled(program(Late(gate), "numpy_function", size, timeout=NO_LIMIT))
+
+    def waiting(x: Any) -> Any:
+        return inner(tf.constant(x))[0].numpy()
+
+    x = programs.values(size)
+    function = compiled(program(waiting, "callback", size, timeout=LIMIT))
+    error = failure(function, x)
+    assert type(error) is tf.errors.DeadlineExceededError
+    assert "return inner(tf.constant(x))[0].numpy()" in error.message
+    gate.open()
+    check(function(x), x)
+
+
+@pytest.mark.parametrize("raises", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_late_call_that_fails_in_the_end(
+    gate: Gate, capfd: pytest.CaptureFixture[str], raises: type[BaseException]
+) -> None:
+    def fail(x: Any) -> Any:
+        gate.wait()
+        raise raises("too late to tell")
+
+    function = compiled(lambda x: programs.callback(fail, x, timeout=LIMIT))
+    assert type(failure(function, tf.constant(X))) is tf.errors.DeadlineExceededError
+    gate.open()
+    ok = compiled(lambda x: programs.callback(lambda x: -x, x, timeout=NO_LIMIT))
+    np.testing.assert_array_equal(ok(tf.constant(X)), [-1.0, -2.0, -3.0])
+    assert capfd.readouterr() == ("", "")
+
+
+@each_mode
+def test_a_late_call_keeps_nothing_for_a_gradient(gate: Gate, mode: Any) -> None:
+    function = mode(program(Late(gate), "py_function", "small", timeout=LIMIT))
+    x = programs.values("small")
+    with pytest.raises(tf.errors.OpError):
+        programs.gradient(function, x)
+    gate.open()
+    np.testing.assert_array_equal(programs.gradient(function, x), tf.fill([4], 2.0))
+    programs.assert_no_states()
