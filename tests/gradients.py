@@ -75,10 +75,6 @@ def values(size: int, dtype: str = "float32", seed: int = 0) -> tf.Tensor:
     return tf.constant(numbers(size, dtype, seed))
 
 
-def both_dtypes(size: int) -> list[tf.Tensor]:
-    return [values(size, dtype) for dtype in TOLERANCES]
-
-
 def weights(y: tf.Tensor, frequency: float = 1.0) -> tf.Tensor:
     """An upstream gradient that tells the elements apart."""
     count = tf.cast(tf.reshape(tf.range(tf.size(y)), tf.shape(y)), y.dtype)

@@ -130,7 +130,6 @@ def test_functions_that_are_compiled_and_dropped(
     nothing_is_left(left(ours, program, way, 30), limit)
 
 
-# BUG L2
 @pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_loop])
 @pytest.mark.parametrize("way", [cases.jitted_and_run, cases.jitted_and_run_in_a_plain_function])
 def test_no_function_stays_in_the_library(ours: Worker, program: Any, way: Any) -> None:
@@ -148,7 +147,6 @@ def test_passes_under_a_tape(ours: Worker, jit_compile: bool, count: int) -> Non
     nothing_is_left(calls(ours, cases.by_py_function, way, jit_compile, count), FLAT)
 
 
-# BUG L8 (not jitted)
 @pytest.mark.parametrize(
     ("program", "jit_compile"),
     [(cases.in_a_branch, True), (cases.in_a_branch, False), (cases.in_a_loop, False)],
@@ -165,7 +163,6 @@ def test_passes_without_a_tape_after_one_with_a_gradient(ours: Worker, program: 
     nothing_is_left(calls(ours, program, cases.eagerly, False, 400), 3.0 * FLAT)
 
 
-# BUG L4
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_passes_under_a_tape_that_fail(ours: Worker, jit_compile: bool) -> None:
     """TensorFlow itself leaves some memory of each failure."""
@@ -173,7 +170,6 @@ def test_passes_under_a_tape_that_fail(ours: Worker, jit_compile: bool) -> None:
     assert result["after"] == result["before"]
 
 
-# BUG L3
 @pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_branch, cases.in_a_loop])
 def test_runs_of_a_v1_graph_without_its_gradient(ours: Worker, program: Any) -> None:
     result = ours.run(cases.left_of_session_runs, program.__name__, 400)

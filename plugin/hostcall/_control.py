@@ -100,6 +100,7 @@ def _install() -> None:
     glue.set_table(private.tape_cache)
     glue.register_handler(runtime.handler())
     glue.install_kernel_creator()
+    private.remove_owned_functions()
     private.watch_higher_orders()
     private.around_calls(_states.holders.run)
     private.on_forward_call(_states.adopt)

@@ -66,17 +66,16 @@ class Holders:
         """
         with self._lock:
             calls = {call for call in self._in_flight if token in call.tokens}
-            self._possible[number] = calls
             for call in calls:
                 call.numbers.add(number)
+            self._possible[number] = calls
 
-    def forget(self, number: int) -> bool:
-        """Stops asking who may hold a number; returns False where that was known already."""
+    def forget(self, number: int) -> None:
+        """Stops asking who may hold a number."""
         with self._lock:
             calls = self._possible.pop(number, None)
             for call in calls or ():
                 call.numbers.discard(number)
-        return calls is not None
 
     def may_hold(self, number: int) -> bool:
         """Whether somebody can ask for a number again, apart from the program that made it."""
@@ -113,8 +112,9 @@ class Holders:
 
     def _tie(self, tensor: Any) -> None:
         number = int(tensor)
-        if number in self._possible and self.forget(number):
+        if number in self._possible:
             weakref.finalize(tensor, self._drop, number).atexit = False
+            self.forget(number)  # afterwards, for Ctrl-C may come in between
 
     def _suspect(self, variant: Any) -> None:
         call = getattr(self._here, "call", None)
@@ -130,7 +130,9 @@ class Holders:
                 return
             over = []
             for number in call.numbers:
-                calls = self._possible[number]
+                calls = self._possible.get(number)
+                if calls is None:
+                    continue  # Ctrl-C came while it was noted or forgotten
                 calls.discard(call)
                 if not calls:
                     del self._possible[number]

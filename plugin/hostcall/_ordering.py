@@ -51,6 +51,8 @@ def order_side_effects(serialized: bytes, entry: str) -> tuple[bytes, str]:
     library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
     orderer = _Orderer(library)
     name = orderer.entry(entry)
+    # Otherwise the kernel creator adds them, and they would outlive the function.
+    private.own_functions(entry, list(orderer.ordered.function))
     return orderer.ordered.SerializeToString(), name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hostcall import _library
@@ -42,9 +42,7 @@ _states: dict[int, State] = private.tape_cache
 
 def keep(state: State) -> int:
     """Keeps the state of a call that no compiled program makes, and returns its number."""
-    number = _insert(state)
-    holders.note(number, state.spec.title)
-    return number
+    return _keep(state, lambda number: holders.note(number, state.spec.title))
 
 
 def keep_in_program(state: State, escapes: bool) -> int:
@@ -55,17 +53,14 @@ def keep_in_program(state: State, escapes: bool) -> int:
       escapes: whether the gradient may be asked for after the program has ended.
     """
     state.moment = _glue().now()
-    number = _insert(state)
-    if escapes:
-        holders.note(number, state.spec.title)
-    else:
-        _glue().drop_after_run(number)
-    return number
+    return keep(state) if escapes else _keep(state, _glue().drop_after_run)
 
 
-def _insert(state: State) -> int:
+def _keep(state: State, see_to_its_end: Callable[[int], None]) -> int:
     # Cannot be mistaken for a user's value, nor for the 0 of a call that was not recorded.
     number = secrets.randbits(62) | 1
+    # In this order: Ctrl-C may come in between.
+    see_to_its_end(number)
     _states[number] = state
     return number
 

@@ -469,3 +469,36 @@ def on_copied(hook: Callable[[Iterator[Any]], None]) -> None:
 
     _importer._import_graph_def_internal = load_and_tell
     _lift_to_graph.lift_to_graph = lift_and_tell
+
+
+_owned: dict[str, list[str]] = {}
+
+
+def own_functions(owner: str, functions: list[Any]) -> None:
+    """Adds functions to the eager context's library, for as long as that has the function `owner`.
+
+    Args:
+      owner: a function's name; one that the context does not have owns nothing.
+      functions: FunctionDefs.
+    """
+    context = _context.context()
+    if not context.has_function(owner) or owner in _owned:
+        return
+    _owned[owner] = [function.signature.name for function in functions]
+    for function in functions:
+        context.add_function_def(function)
+
+
+def remove_owned_functions() -> None:
+    """Lets the functions that one owns be removed along with it."""
+    remove = _context.Context.remove_function
+
+    @functools.wraps(remove)
+    def remove_with_owned(self: Any, name: Any) -> None:
+        remove(self, name)
+        owner = name.decode() if isinstance(name, bytes) else name
+        if owner in _owned and not self.has_function(name):
+            for owned in _owned.pop(owner):
+                remove(self, owned)
+
+    _context.Context.remove_function = remove_with_owned

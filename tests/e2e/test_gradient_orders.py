@@ -89,8 +89,7 @@ def test_up_to_the_third_with_all_tapes_outside(size: int) -> None:
 
 
 @small_and_large
-@each_wrapper
-@pytest.mark.parametrize("inner", [1, 2])
+@pytest.mark.parametrize(("call", "inner"), [(g.by_py_function, 1), (g.by_callback, 2)])
 def test_up_to_the_third_with_tapes_on_both_sides(call: Any, size: int, inner: int) -> None:
     check(once, call, [g.values(size, "float64")], inner, 3)
 

@@ -46,10 +46,6 @@ def check(
         assert function.calls == reference.calls
 
 
-def for_each_dtype(program: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda call, function, *args: [program(call, function, arg) for arg in args]
-
-
 def while_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, x: tf.Tensor) -> Any:
         return [i + 1, call(function, x)]
@@ -84,7 +80,7 @@ def test_loops(program: Any, dtype: str, call: Any, size: int) -> None:
 @each_place
 @each_wrapper
 def test_branches(call: Any, place: Any, size: int) -> None:
-    check(place, call, for_each_dtype(branches), g.both_dtypes(size))
+    check(place, call, branches, [g.values(size)])
 
 
 @each_wrapper
@@ -191,14 +187,17 @@ def test_several_results_of_which_one_is_used(call: Any, place: Any, size: int) 
     def body(factor: float, x: tf.Tensor) -> Any:
         return tf.size(x), x * x, tf.sin(factor * x) * x, tf.reduce_sum(x)
 
-    def program(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    def program(call: Any, function: Any, *args: tf.Tensor) -> list[tf.Tensor]:
+        return [third(call, function, x) for x in args]
+
+    def third(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
         specs = [
             tf.TensorSpec([], tf.int32), tf.TensorSpec(x.shape, x.dtype),
             tf.TensorSpec(x.shape, x.dtype), tf.TensorSpec([], x.dtype),
         ]  # fmt: skip
         return call(function, x, result=specs)[2]
 
-    check(place, call, for_each_dtype(program), g.both_dtypes(size), body=body)
+    check(place, call, program, [g.values(size, dtype) for dtype in g.TOLERANCES], body=body)
 
 
 @each_size

@@ -31,7 +31,6 @@ def test_calls_in_flight_in_a_process_that_was_not_forked() -> None:
     run_alone(cases.in_flight, "linger")
 
 
-# BUG intr-X1 ("compiling") and intr-X2 ("dropping_what_a_gradient_kept"): the process is aborted.
 @pytest.mark.parametrize("moment", cases.MOMENTS)
 def test_a_call_at_some_other_moment(template: Template, moment: str) -> None:
     assert template.run(cases.at_a_moment, moment) == WELL
