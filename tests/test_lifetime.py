@@ -96,7 +96,7 @@ def test_functions_that_are_traced_and_dropped(ours: Worker, program: Any, way: 
 
 @pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_branch])
 def test_functions_that_are_differentiated_and_dropped(ours: Worker, program: Any) -> None:
-    nothing_is_left(left(ours, program, cases.run_with_a_gradient, 40), FLAT_FUNCTIONS)
+    nothing_is_left(left(ours, program, cases.run_with_a_gradient, 100), FLAT_FUNCTIONS)
 
 
 COMPILED = [

@@ -154,13 +154,16 @@ class NumpySpec(CallbackSpec):
 
     def __call__(self, *arrays: Any) -> Any:
         """What the stock kernel calls, through TensorFlow's registry."""
-        if self.copies_inputs:
-            arrays = tuple(array.copy() for array in arrays)
         try:
-            returned = self.timed(self._call)(*arrays)
+            return self._run_op(arrays)
         except BaseException as error:
             _errors.mark(error)
             raise
+
+    def _run_op(self, arrays: Sequence[Any]) -> Any:
+        if self.copies_inputs:
+            arrays = [array.copy() for array in arrays]
+        returned = self.timed(self._call)(*arrays)
         if isinstance(returned, list | tuple):
             values = [_native(value) for value in returned]
             self.check_static([np.shape(value) for value in values if value is not None])

@@ -60,10 +60,13 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """What the stock kernel calls, through TensorFlow's registry."""
         try:
-            values, state = self.timed(self._run)(args, self.gradient_wanted)
+            return self._run_op(device, args)
         except BaseException as error:
             _errors.mark(error)
             raise
+
+    def _run_op(self, device: str | None, args: Sequence[Any]) -> list[Any]:
+        values, state = self.timed(self._run)(args, self.gradient_wanted)
         self.check_static([value.shape for value in values])
         if self.differentiable:
             # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -123,7 +124,11 @@ def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
 def emit_eager(spec: EagerSpec, name: str | None) -> Any:
     """The results of a new EagerPyFunc op without the hidden one; without any, the op itself."""
     with _registered(spec) as (flat, token):
-        return _run_eager_op(spec, flat, token, name)
+        emit = functools.partial(_run_eager_op, spec, flat, token, name)
+        if tf.executing_eagerly() and spec.differentiable:
+            # This call holds the number until a tensor does; it may fail in between.
+            return _states.holders.run(frozenset([token]), emit)
+        return emit()
 
 
 def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None) -> Any:

@@ -19,10 +19,14 @@ from typing import Any
 # For what the functions import from the tests.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it complains when one traces too often
+
+def keep_tensorflow_quiet() -> None:
+    """It complains when a program traces often."""
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 def run(call: dict[str, Any]) -> Any:
+    keep_tensorflow_quiet()
     # TensorFlow and Keras are imported outside of the limit.
     sys.path.insert(0, os.path.dirname(call["file"]))
     module = importlib.import_module(os.path.splitext(os.path.basename(call["file"]))[0])
@@ -45,6 +49,7 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
     exec(sys.argv[1])
     if len(sys.argv) > 2:
         run(json.loads(sys.argv[2]))

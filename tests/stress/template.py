@@ -46,6 +46,11 @@ class Ended:
     printed: str
     said: str
 
+    def assert_well(self, printed: str = "") -> None:
+        """With status 0 and without a message."""
+        assert (self.status, self.said) == (0, ""), f"status {self.status}:\n{self.said}"
+        assert self.printed == printed
+
 
 class Template:
     """The process that forks."""
@@ -68,7 +73,8 @@ class Template:
         call = json.loads(processes._call(function, args, limit))
         print(json.dumps({**call, "files": files}), file=self._process.stdin, flush=True)
         status = self._process.stdout.readline()  # type: ignore[union-attr]
-        return Ended(int(status), *[Path(file).read_text() for file in files])
+        printed, said = (Path(file).read_text() for file in files)
+        return Ended(int(status), printed, processes._BANNER.sub("", said))
 
     def close(self) -> None:
         self._process.communicate()

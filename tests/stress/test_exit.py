@@ -3,28 +3,17 @@
 `template.py` forks for each of these processes, before TensorFlow has run anything.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.stress import exit_alive_cases
 from tests.stress import exit_cases as cases
 from tests.stress.processes import run_alone
-from tests.stress.template import Ended, Template
-
-WELL = Ended(0, "", "")
-
-
-@pytest.fixture(scope="module")
-def template() -> Iterator[Template]:
-    template = Template()
-    yield template
-    template.close()
+from tests.stress.template import Template
 
 
 @pytest.mark.parametrize("doing", cases.DOINGS)
 def test_calls_in_flight(template: Template, doing: str) -> None:
-    assert template.run(cases.in_flight, doing) == WELL
+    template.run(cases.in_flight, doing).assert_well()
 
 
 def test_calls_in_flight_in_a_process_that_was_not_forked() -> None:
@@ -33,20 +22,20 @@ def test_calls_in_flight_in_a_process_that_was_not_forked() -> None:
 
 @pytest.mark.parametrize("moment", cases.MOMENTS)
 def test_a_call_at_some_other_moment(template: Template, moment: str) -> None:
-    assert template.run(cases.at_a_moment, moment) == WELL
+    template.run(cases.at_a_moment, moment).assert_well()
 
 
 def test_late_calls_that_still_run(template: Template) -> None:
-    assert template.run(cases.late) == WELL
+    template.run(cases.late).assert_well()
 
 
 def test_a_thread_that_python_waits_for(template: Template) -> None:
-    assert template.run(cases.waited_for) == Ended(0, "right\n", "")
+    template.run(cases.waited_for).assert_well("right\n")
 
 
 def test_calls_in_flight_do_not_change_the_exit_status(template: Template) -> None:
     ended = template.run(cases.in_flight_when_the_main_thread_fails, "SystemExit")
-    assert ended == Ended(7, "", "")
+    assert (ended.status, ended.said) == (7, "")
     ended = template.run(cases.in_flight_when_the_main_thread_fails, "ValueError")
     assert ended.status == 1
     assert ended.said.startswith("Traceback")
@@ -56,9 +45,7 @@ def test_calls_in_flight_do_not_change_the_exit_status(template: Template) -> No
 @pytest.mark.parametrize("alive", exit_alive_cases.ALIVE)
 def test_what_is_alive(template: Template, alive: str) -> None:
     ended = template.run(exit_alive_cases.alive_at_exit, alive)
-    assert (ended.status, ended.said) == (0, "")
-    if alive == "handlers_at_exit":
-        assert ended.printed == 4 * "right\n"
+    ended.assert_well(4 * "right\n" if alive == "handlers_at_exit" else "")
 
 
 def test_sys_exit_in_a_callback_is_an_error_as_in_stock_tensorflow(template: Template) -> None:

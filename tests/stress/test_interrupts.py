@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.stress import interrupt_cases as cases
+from tests.stress import interrupt_moment_cases as moments
 from tests.stress.processes import Worker, finish, start
 from tests.stress.programs import KINDS, SIZES
 
@@ -63,15 +64,15 @@ def test_other_threads_whose_callbacks_fail(worker: Worker) -> None:
 
 @pytest.mark.parametrize("gradient", [False, True], ids=["call", "gradient"])
 def test_a_program_that_computes(worker: Worker, gradient: bool) -> None:
-    worker.run(cases.run_in_native_code, gradient)
+    worker.run(moments.run_in_native_code, gradient)
 
 
 def test_compilation(worker: Worker) -> None:
-    worker.run(cases.run_compilation)
+    worker.run(moments.run_compilation)
 
 
 def test_a_handler_that_calls_the_function(worker: Worker) -> None:
-    worker.run(cases.run_handler)
+    worker.run(moments.run_handler)
 
 
 def test_signals_of_another_process() -> None:

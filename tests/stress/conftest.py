@@ -1,0 +1,14 @@
+"""What the stress tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.stress.template import Template
+
+
+@pytest.fixture(scope="session")
+def template() -> Iterator[Template]:
+    template = Template()
+    yield template
+    template.close()
