@@ -158,7 +158,7 @@ def with_calls_that_come_and_go() -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        for _ in range(20):
+        for _ in range(10):
             in_child(what_hostcall_keeps)
     finally:
         sys.setswitchinterval(interval)
