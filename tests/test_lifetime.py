@@ -96,7 +96,9 @@ def test_functions_that_are_traced_and_dropped(ours: Worker, program: Any, way: 
 
 @pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_branch])
 def test_functions_that_are_differentiated_and_dropped(ours: Worker, program: Any) -> None:
-    nothing_is_left(left(ours, program, cases.run_with_a_gradient, 100), FLAT_FUNCTIONS)
+    # With the first ones TensorFlow's own memory grows, without hostcall as well: 14 KB for each.
+    left(ours, program, cases.run_with_a_gradient, 60)
+    nothing_is_left(left(ours, program, cases.run_with_a_gradient, 60), FLAT_FUNCTIONS)
 
 
 COMPILED = [
