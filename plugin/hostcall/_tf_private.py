@@ -361,14 +361,11 @@ def around_calls(run: Callable[[frozenset[str], Callable[[], Any]], Any]) -> Non
       run: is given the tokens of the script ops that a call can reach, where there are any, and the
         call, whose result it returns.
     """
-    function, session = _concrete_function.ConcreteFunction, _session.BaseSession
-    _put_around(function, "_call_flat", lambda self: self.graph, run)
-    _put_around(session, "run", lambda self: self.graph, run)
+    _put_around(_concrete_function.ConcreteFunction, "_call_flat", run)
+    _put_around(_session.BaseSession, "run", run)
 
 
-def _put_around(
-    owner: Any, name: str, graph_of: Callable[[Any], Any], run: Callable[..., Any]
-) -> None:
+def _put_around(owner: Any, name: str, run: Callable[..., Any]) -> None:
     method = getattr(owner, name)
 
     @functools.wraps(method)
@@ -376,7 +373,7 @@ def _put_around(
         building = isinstance(self, _concrete_function.ConcreteFunction) and (
             not _context.executing_eagerly() or _context.is_async()
         )
-        tokens = _tokens_of(graph_of(self)) if _noted and not building else None
+        tokens = _tokens_of(self.graph) if _noted and not building else None
         if not tokens:
             return method(self, *args, **kwargs)
         return run(tokens, functools.partial(method, self, *args, **kwargs))
