@@ -7,18 +7,16 @@ import functools
 import inspect
 import re
 import types
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _custom_gradients, _library, _location, _script_ops, _structures
+from hostcall import _custom_gradients, _location, _script_ops, _structures
 from hostcall import _tf_private as private
+from hostcall._callback_spec import register
 from hostcall._declarations import Declaration
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf
-
-_runtime = _library.load("_runtime")
 
 _KINDS = ("numpy", "eager")
 
@@ -56,8 +54,7 @@ class Callback:
         self._declaration = declaration
         self._grad = grad
         if name is not None:
-            number = _runtime.register(self, name)
-            weakref.finalize(self, _runtime.unregister, number).atexit = False
+            register(self, name)
 
     # Ours, like TensorFlow's own functions, is not for autograph to convert.
     @private.do_not_convert

@@ -43,6 +43,17 @@ class Target:
     description: str = ""
 
 
+def register(target: Any, name: str) -> int:
+    """The runtime's number for an object, as long as that lives.
+
+    Raises:
+      ValueError: when a living object has the name.
+    """
+    number: int = _runtime.register(target, name)
+    weakref.finalize(target, _runtime.unregister, number).atexit = False
+    return number
+
+
 class CallbackSpec:
     """What is known of a Python function that a script op calls.
 
@@ -103,9 +114,7 @@ class CallbackSpec:
     def _register(self, recording: Recording) -> tuple[Target, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
         target = Target(self.host_function(recording), self.title, self.description)
-        number = _runtime.register(target, name)
-        weakref.finalize(target, _runtime.unregister, number).atexit = False
-        return target, number
+        return target, register(target, name)
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, held to the timeout if there is one."""
