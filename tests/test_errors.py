@@ -3,7 +3,6 @@
 import gc
 import re
 import sys
-import threading
 import traceback
 import weakref
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import hostcall
 from hostcall import _errors
 from tests.helpers import DetailedError
+from tests.threads import in_threads
 
 
 class ChildOfStopIteration(StopIteration):
@@ -169,20 +169,14 @@ def test_a_mark_is_a_note_that_does_not_pile_up() -> None:
 
 def test_numbers_of_threads_never_collide() -> None:
     numbers: list[int] = []
-    start = threading.Barrier(8)
 
-    def work() -> None:
-        start.wait()
+    def work(_: int) -> None:
         numbers.extend([_errors.remember(ValueError()) for _ in range(500)])
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(8, work)
     finally:
         sys.setswitchinterval(interval)
     assert len(set(numbers)) == len(numbers) == 4000

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.helpers import MODES, jitted, plain
+from tests.threads import in_threads
 
 X = tf.constant([0.5, -0.25])
 
@@ -99,24 +99,13 @@ def test_threads_that_share_a_function_do_not_mix_their_gradients(mode: Any) -> 
 
     slope = mode(functools.partial(gradient, sixth_power))
     slope(tf.zeros([3]))
-    start = threading.Barrier(8)
-    wrong: list[Any] = []
 
     def work(seed: int) -> None:
-        start.wait()
         for i in range(20):
             x = tf.fill([3], 1.0 + seed + i / 10.0)
-            try:
-                np.testing.assert_allclose(slope(x), 6.0 * x**5, rtol=1e-5)
-            except Exception as error:
-                wrong.append(error)
+            np.testing.assert_allclose(slope(x), 6.0 * x**5, rtol=1e-5)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    in_threads(8, work)
 
 
 @each_mode

@@ -12,6 +12,7 @@ import importlib
 import json
 import logging
 import os
+import signal
 import sys
 import traceback
 from typing import Any
@@ -50,6 +51,8 @@ def serve() -> None:
 
 if __name__ == "__main__":
     faulthandler.enable()
+    # What a shell runs in the background ignores Ctrl-C, and so do its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     exec(sys.argv[1])
     if len(sys.argv) > 2:
         run(json.loads(sys.argv[2]))

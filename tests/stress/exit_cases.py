@@ -16,7 +16,8 @@ import tensorflow as tf
 
 import hostcall
 from tests.stress import programs
-from tests.stress.programs import PATIENCE, check, compiled, gradient, inside_plain, like, program
+from tests.stress.programs import check, compiled, gradient, inside_plain, like, program
+from tests.threads import PATIENCE
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
 

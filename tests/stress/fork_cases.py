@@ -20,7 +20,8 @@ import tensorflow as tf
 
 import hostcall
 from tests.stress import fork_targets, programs
-from tests.stress.programs import KINDS, PATIENCE, SIZES, check, compiled, gradient, like, program
+from tests.stress.programs import KINDS, SIZES, check, compiled, gradient, like, program
+from tests.threads import PATIENCE
 
 
 def double(x: Any) -> Any:

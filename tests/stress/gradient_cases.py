@@ -11,8 +11,7 @@ import tensorflow as tf
 import hostcall
 import tests.gradients as g
 from tests.helpers import jitted
-
-PATIENCE = 20.0
+from tests.threads import PATIENCE, in_threads
 
 
 def like(x: Any, *others: Any) -> tf.TensorSpec:
@@ -60,27 +59,6 @@ CALLS = 2
 
 # Of each thread, which it takes in turn.
 INPUTS = 3
-
-
-def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Runs `work` on as many threads at once; raises what the first of them has raised."""
-    failures: list[BaseException] = []
-    together = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        try:
-            together.wait(PATIENCE)
-            work(number)
-        except BaseException as failure:
-            failures.append(failure)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 @functools.cache

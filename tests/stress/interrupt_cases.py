@@ -15,7 +15,8 @@ import pytest
 import tensorflow as tf
 
 from tests.stress import programs
-from tests.stress.programs import KINDS, PATIENCE, check, compiled, program
+from tests.stress.programs import KINDS, check, compiled, program
+from tests.threads import PATIENCE
 
 
 def interrupt_main_thread() -> None:

@@ -19,7 +19,8 @@ from tests.stress.interrupt_cases import (
     interrupt_main_thread,
     raise_here,
 )
-from tests.stress.programs import PATIENCE, check, compiled, program
+from tests.stress.programs import check, compiled, program
+from tests.threads import PATIENCE
 
 
 def wait_for(event: threading.Event, _: Any) -> None:

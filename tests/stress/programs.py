@@ -12,9 +12,6 @@ import tensorflow as tf
 import hostcall
 from hostcall import _errors, _library, _states
 
-# Only a failing test waits for so long.
-PATIENCE = 20.0
-
 
 def like(x: Any) -> tf.TensorSpec:
     return tf.TensorSpec(x.shape, x.dtype)

@@ -11,13 +11,11 @@ import tensorflow as tf
 
 import hostcall
 from tests.helpers import jitted, stateless_py_func
+from tests.threads import PATIENCE
 
 # XLA runs programs of fewer operations, or on small buffers, one operation after another.
 CALLS = 12
 X = tf.range(100_000, dtype=tf.float32)
-
-# Long enough for a machine that is busy; only a failing test waits for it.
-PATIENCE = 20.0
 
 
 def like(x: Any) -> tf.TensorSpec:
@@ -68,8 +66,8 @@ class Meeting:
         self._met.clear()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
+        time.sleep(0.002)  # always slow: a call that was quick blocks XLA's thread the next time
         if self.runs == 1:
-            time.sleep(0.002)
             return x * np.float32(2.0)
         with self._lock:
             self._inside += 1

@@ -13,7 +13,8 @@ import tensorflow as tf
 import hostcall
 from tests.helpers import failure
 from tests.stress import programs
-from tests.stress.programs import KINDS, PATIENCE, SIZES, check, compiled, like, plain, program
+from tests.stress.programs import KINDS, SIZES, check, compiled, like, plain, program
+from tests.threads import PATIENCE, in_threads
 
 # Seconds. Only calls that are late for certain take so long; the others are trivial.
 LIMIT = 0.2
@@ -214,24 +215,15 @@ def test_threads_of_which_some_are_late(gate: Gate, kind: str) -> None:
     function = compiled(run)
     x = programs.values("large")
     check(function(x), x)
-    start = threading.Barrier(6)
-    right: list[int] = []
 
     def work(number: int) -> None:
-        start.wait(PATIENCE)
         if number % 2:
             late = failure(function, -10.0 * x)
             assert type(late) is tf.errors.DeadlineExceededError
         for i in range(20):
             check(function(x + float(number + i)), x + float(number + i))
-        right.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(right) == list(range(6))
+    in_threads(6, work)
     gate.open()
     check(function(-10.0 * x), -10.0 * x)
 

@@ -1,0 +1,30 @@
+"""Work on several threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+# Seconds, which only a failing test waits for.
+PATIENCE = 20.0
+
+
+def in_threads(count: int, work: Callable[[int], None]) -> None:
+    """Calls `work` with 0, 1, … on as many threads at once; raises what the first has raised."""
+    failures: list[BaseException] = []
+    together = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        try:
+            together.wait(PATIENCE)
+            work(number)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
