@@ -139,6 +139,18 @@ def test_the_gradient_of_an_integer_is_none(mode: Any) -> None:
     np.testing.assert_array_equal(program(tf.constant([2.0]), tf.constant([3])), [3.0])
 
 
+@each_mode
+def test_the_gradient_of_an_integer_is_none_without_a_tape(mode: Any) -> None:
+    @mode
+    def program(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        y = wrap(lambda x, n: x * tf.cast(n, tf.float32), x, n)
+        gradients = tf.gradients(y, [x, n])
+        assert gradients[1] is None
+        return gradients[0]
+
+    np.testing.assert_array_equal(program(tf.constant([2.0]), tf.constant([3])), [3.0])
+
+
 @each_place
 @each_mode
 def test_an_unused_input_has_zeros(place: Any, mode: Any) -> None:

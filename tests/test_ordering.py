@@ -34,8 +34,8 @@ class Ordered:
         library.function.extend(concrete.graph.as_graph_def().library.function)
         self.serialized = library.SerializeToString()
         self.entry = concrete.function_def.signature.name
-        self.bytes, self.name = _ordering.order_side_effects(self.serialized, self.entry)
-        ordered = private.function_pb2.FunctionDefLibrary.FromString(self.bytes)
+        ordered, self.name = _ordering.order_side_effects(library, self.entry)
+        self.bytes = ordered.SerializeToString(deterministic=True)
         self.old = {function.signature.name: function for function in library.function}
         self.new = {function.signature.name: function for function in ordered.function}
 
@@ -125,19 +125,19 @@ def test_the_names_are_the_same_for_the_same_input() -> None:
     for size in range(64):
         again = _ordering.order_side_effects(_padded(outcome.serialized, size), outcome.entry)
         assert again[1] == outcome.name
-        functions = private.function_pb2.FunctionDefLibrary.FromString(again[0]).function
+        functions = again[0].function
         assert {function.signature.name: _unpadded(function) for function in functions} == (
             outcome.new
         )
 
 
-def _padded(serialized: bytes, size: int) -> bytes:
+def _padded(serialized: bytes, size: int) -> Any:
     library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
     for function in library.function:
         for node in function.node_def:
             for i in range(size):
                 node.attr[f"_padding_{i}"].i = i
-    return library.SerializeToString()
+    return private.function_pb2.FunctionDefLibrary.FromString(library.SerializeToString())
 
 
 def _unpadded(function: Any) -> Any:
@@ -273,8 +273,8 @@ def test_edges_come_before_the_order_of_creation() -> None:
     for name, inputs in edges.items():
         definition.node_def.add(name=name, op="PyFunc", input=inputs)
     library = private.function_pb2.FunctionDefLibrary(function=[definition])
-    answer, name = _ordering.order_side_effects(library.SerializeToString(), "program")
-    (function,) = private.function_pb2.FunctionDefLibrary.FromString(answer).function
+    answer, name = _ordering.order_side_effects(library, "program")
+    (function,) = answer.function
     assert function.signature.name == name
     source = {
         node.attr["_xla_original_oc_node_name"].s.decode(): list(

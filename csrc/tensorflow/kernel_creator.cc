@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "host_call.h"
 #include "launch_scope.h"
 #include "lowering.h"
 #include "reachable.h"
@@ -43,9 +44,9 @@ bool KeepsStates(const tensorflow::FunctionDef& function) {
   return keeps != function.attr().end() && keeps->second.b();
 }
 
-// Redirects each must-compile function that calls back into Python to a copy of it whose side
-// effects are ordered, and runs it on copies of its variables; everything else is TensorFlow's own
-// business.
+// Redirects each must-compile function that calls back into Python: to a copy of it whose side
+// effects are ordered, which runs on copies of its variables, or to one that runs on the host with
+// compiled clusters in it. Everything else is TensorFlow's own business.
 class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
@@ -57,18 +58,20 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                             const std::shared_ptr<const NodeProperties>& props,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    if (!IsEnabled() || !ReachesScriptOp(props->node_def, library)) {
+    if (!IsEnabled() || !(AnyIsMarked() || ReachesScriptOp(props->node_def, library))) {
       return xla_.CreateKernel(runtime, props, kernel);
     }
     const std::string& function = CalledFunction(props->node_def);
     absl::StatusOr<RewrittenFunction> rewritten =
-        OrderSideEffects(ReachableLibrary(function, library), function);
+        RewriteFunction(ReachableLibrary(function, library), function);
     if (!rewritten.ok()) return rewritten.status();
+    if (rewritten->name == function) return xla_.CreateKernel(runtime, props, kernel);
     // The library is const to kernels, but XLA will look for the new functions in it and nowhere
     // else. Adding is thread-safe; adding the same function again does nothing.
     absl::Status added =
         const_cast<FunctionLibraryDefinition&>(library).AddLibrary(rewritten->library);
     if (!added.ok()) return added;
+    if (rewritten->split) return CreateHostCall(runtime, props, rewritten->name, kernel);
     auto redirected = std::make_shared<NodeProperties>(*props);
     redirected->node_def = WithCalledFunction(props->node_def, rewritten->name);
     absl::Status created = xla_.CreateKernel(runtime, redirected, kernel);

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "host_call.h"
 #include "runtime/gil.h"
 #include "runtime/keeper.h"
 #include "runtime/text.h"
@@ -19,11 +20,12 @@ namespace hostcall {
 namespace {
 
 std::atomic<bool> enabled{false};
+std::atomic<bool> any_is_marked{false};
 
 // Leaked: Python objects that must not be released after the interpreter is gone.
 struct Hooks {
   nb::object lower;
-  nb::object order;
+  nb::object rewrite;
 };
 Hooks& GlobalHooks() {
   static Hooks* hooks = new Hooks();
@@ -93,14 +95,16 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
   });
 }
 
-absl::StatusOr<RewrittenFunction> OrderSideEffects(const tensorflow::FunctionDefLibrary& library,
-                                                   const std::string& function) {
+bool AnyIsMarked() { return any_is_marked.load(std::memory_order_relaxed); }
+
+absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
+                                                  const std::string& function) {
   const auto arguments = [&]() -> nb::object {
     return nb::make_tuple(Serialize(library), function);
   };
-  return CallPython(GlobalHooks().order, arguments, [](nb::handle answer) {
-    auto [bytes, name] = nb::cast<std::pair<nb::bytes, std::string>>(answer);
-    RewrittenFunction rewritten{{}, std::move(name)};
+  return CallPython(GlobalHooks().rewrite, arguments, [](nb::handle answer) {
+    auto [bytes, name, split] = nb::cast<std::tuple<nb::bytes, std::string, bool>>(answer);
+    RewrittenFunction rewritten{{}, std::move(name), split};
     if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
       throw nb::value_error("hostcall: the rewritten function library does not parse");
     }
@@ -111,11 +115,24 @@ absl::StatusOr<RewrittenFunction> OrderSideEffects(const tensorflow::FunctionDef
 void DefineLowering(nb::module_& m) {
   m.def(
       "set_hooks",
-      [](nb::object lower, nb::object order) {
-        GlobalHooks() = Hooks{std::move(lower), std::move(order)};
+      [](nb::object lower, nb::object rewrite) {
+        GlobalHooks() = Hooks{std::move(lower), std::move(rewrite)};
       },
-      nb::arg("lower"), nb::arg("order"),
-      "Sets the functions that lower a script op and that order a function's side effects.");
+      nb::arg("lower"), nb::arg("rewrite"),
+      "Sets the functions that lower a script op and that rewrite a must-compile function.");
+  m.def(
+      "set_any_is_marked", [] { any_is_marked = true; },
+      "From now on functions are rewritten that hold no script op.");
+  m.def(
+      "has_xla_kernel",
+      [](const nb::bytes& node) {
+        tensorflow::NodeDef definition;
+        if (!definition.ParseFromArray(node.c_str(), static_cast<int>(node.size()))) {
+          throw nb::value_error("hostcall: this is no NodeDef");
+        }
+        return HasXlaKernel(definition);
+      },
+      nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");
   m.def(
       "set_enabled", [](bool value) { enabled = value; }, nb::arg("value"),
       "Switches the kernels and the rewriting on or off.");

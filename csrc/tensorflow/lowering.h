@@ -33,9 +33,11 @@ struct LoweredCall {
   std::vector<BoundedShape> results;
 };
 
+// What takes the place of a must-compile function.
 struct RewrittenFunction {
-  tensorflow::FunctionDefLibrary library;
+  tensorflow::FunctionDefLibrary library;  // the new functions
   std::string name;
+  bool split = false;  // whether it runs on the host, and compiled clusters within it
 };
 
 // True between hostcall.enable() and hostcall.disable().
@@ -45,9 +47,12 @@ bool IsEnabled();
 absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
                                           const std::vector<Operand>& operands);
 
-// Asks Python to order the side effects of `function` and of all that it calls.
-absl::StatusOr<RewrittenFunction> OrderSideEffects(const tensorflow::FunctionDefLibrary& library,
-                                                   const std::string& function);
+// Asks Python for what takes the place of `function`, given with all that it calls.
+absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
+                                                  const std::string& function);
+
+// True once a function has been traced that is split although it may hold no script op.
+bool AnyIsMarked();
 
 // Defines the Python side of the above.
 void DefineLowering(nanobind::module_& m);

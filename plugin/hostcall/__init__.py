@@ -12,6 +12,7 @@ from hostcall._callback import Callback, callback  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
 from hostcall._declarations import declare  # noqa: E402
 from hostcall._errors import LoweringError, last_error  # noqa: E402
+from hostcall._routes import configure, scope  # noqa: E402
 from hostcall._specs import BoundedSpec  # noqa: E402
 
 __version__ = "0.1.0"
@@ -21,10 +22,12 @@ __all__ = [
     "Callback",
     "LoweringError",
     "callback",
+    "configure",
     "declare",
     "disable",
     "enable",
     "last_error",
+    "scope",
 ]
 
 if enabled_by_environment():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _library, _location, _locks, _threads
+from hostcall import _errors, _library, _location, _locks, _routes, _threads
 from hostcall import _tf_private as private
 from hostcall._specs import BoundedSpec, Spec, admits
 from hostcall._structures import Inputs, Outputs
@@ -71,6 +71,7 @@ class CallbackSpec:
       copies_inputs: whether plain graph mode, too, gives the function arrays of its own; the stock
         kernel hands out the tensors' memory.
       timeout: how many seconds a call may take, or None.
+      route: "auto", "custom_call" or "split", as asked for when the op was created.
       op: a weak reference to the op, where it is in a graph.
     """
 
@@ -91,6 +92,7 @@ class CallbackSpec:
         self.shape_only = frozenset(shape_only)
         self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
         self.timeout: float | None = None
+        self.route = _routes.AUTO
         self.copies_inputs = False
         self.description = f"{self.op_name} of {_location.of_function(function)}"
         self.title = ""

@@ -12,7 +12,7 @@ from hostcall import (
     _gradients,
     _library,
     _lowering,
-    _ordering,
+    _rewriting,
     _saved,
     _script_ops,
     _states,
@@ -94,7 +94,7 @@ def _install() -> None:
     runtime.set_error_describer(_errors.describe)
     glue.set_hooks(
         _errors.with_interrupts(_lowering.lower),
-        _errors.with_interrupts(_ordering.order_side_effects),
+        _errors.with_interrupts(_rewriting.rewrite_for_kernel),
     )
     glue.set_pool(runtime.pool())
     glue.set_table(private.tape_cache)

@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from hostcall import _routes
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 TRACE = "trace"
@@ -23,13 +25,17 @@ class Declaration:
         where nothing is said of the results.
       pure: whether the gradient may run the function once more.
       timeout: how many seconds a call may take, or None.
+      route: "auto", "custom_call" or "split"; None where nothing is said of it.
     """
 
     result: Any = None
     pure: bool = False
     timeout: float | None = None
+    route: str | None = None
 
     def __post_init__(self) -> None:
+        if self.route is not None:
+            _routes.checked(self.route)
         if self.timeout is not None and self.timeout <= 0:
             raise ValueError(f"hostcall: timeout={self.timeout} is not a positive time in seconds.")
 
@@ -64,11 +70,20 @@ _table: dict[_Key, tuple[Callable[[], Any], Declaration]] = {}
 
 @overload
 def declare(
-    function: F, *, result: Any = None, pure: bool = False, timeout: float | None = None
+    function: F,
+    *,
+    result: Any = None,
+    pure: bool = False,
+    timeout: float | None = None,
+    route: str | None = None,
 ) -> F: ...
 @overload
 def declare(
-    *, result: Any = None, pure: bool = False, timeout: float | None = None
+    *,
+    result: Any = None,
+    pure: bool = False,
+    timeout: float | None = None,
+    route: str | None = None,
 ) -> Callable[[F], F]: ...
 def declare(
     function: Any = None,
@@ -76,6 +91,7 @@ def declare(
     result: Any = None,
     pure: bool = False,
     timeout: float | None = None,
+    route: str | None = None,
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -106,17 +122,20 @@ def declare(
       timeout: the seconds that a call may take. One that takes longer fails, with the
         stack that it has then: with `tf.errors.DeadlineExceededError` in a compiled program, with
         `tf.errors.UnknownError` elsewhere. It runs on a thread of its own.
+      route: how compiled functions call it, as for `hostcall.configure`; None leaves it to that.
 
     Returns:
       `function`.
 
     Raises:
       TypeError: when `function` is not callable.
-      ValueError: when `timeout` is not positive.
+      ValueError: when `timeout` is not positive, or there is no such `route`.
     """
-    declaration = Declaration(result, pure, timeout)
+    declaration = Declaration(result, pure, timeout, route)
     if function is None:
-        return lambda decorated: declare(decorated, result=result, pure=pure, timeout=timeout)
+        return lambda decorated: declare(
+            decorated, result=result, pure=pure, timeout=timeout, route=route
+        )
     if not callable(function):
         raise TypeError(f"hostcall.declare wants a function, and not {function!r}.")
     key, owner = _identity(function)

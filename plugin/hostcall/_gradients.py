@@ -44,6 +44,7 @@ class GradientSpec(EagerSpec):
         self.root = parent.root
         self.order = parent.order + 1
         self.timeout = parent.timeout
+        self.route = parent.route
         # Tapes around a whole function may ask for more later, when its calls have been recorded.
         orders = max(self.order, 3) if private.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
@@ -124,6 +125,7 @@ def _recomputed(spec: EagerSpec, op: Any, upstream: dict[int, Any]) -> list[Any]
         differentiable=True,
     )
     backward.timeout = spec.timeout
+    backward.route = spec.route
     backward.description = f"the gradient of {spec.description}"
     backward.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
     return _emit(backward, op)

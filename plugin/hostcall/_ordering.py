@@ -13,11 +13,11 @@ function that is called twice needs a copy for each call.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from typing import Any
 
 from hostcall import _tf_private as private
+from hostcall._function_defs import CALL_OPS, CONTROL_FLOW_OPS, callees, program_order
 
 # Read by TensorFlow (tf2xla/side_effect_util.h).
 _TOKEN_INPUTS = "_xla_token_input_nodes"
@@ -31,29 +31,22 @@ RECORD_ATTR = "_hostcall_record"
 _KEEPS_STATES = "_hostcall_keeps_states"
 
 _STATEFUL_OPS = frozenset({"EagerPyFunc", "PyFunc"})
-_CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_CONTROL_FLOW_OPS = frozenset(
-    {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
-)
 
 
-def order_side_effects(serialized: bytes, entry: str) -> tuple[bytes, str]:
-    """Called when TensorFlow creates the kernel of a must-compile function.
+def order_side_effects(library: Any, entry: str) -> tuple[Any, str]:
+    """Writes the order of side effects into copies of a function and of all that it reaches.
 
     Args:
-      serialized: a FunctionDefLibrary with the function and all that it reaches.
+      library: a FunctionDefLibrary that holds them.
       entry: the name of the function.
 
     Returns:
       A FunctionDefLibrary with the new functions, and the name of the one that takes the place of
       `entry`. The same input gives the same output, names included.
     """
-    library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
     orderer = _Orderer(library)
     name = orderer.entry(entry)
-    # Otherwise the kernel creator adds them, and they would outlive the function.
-    private.own_functions(entry, list(orderer.ordered.function))
-    return orderer.ordered.SerializeToString(), name
+    return orderer.ordered, name
 
 
 class _Orderer:
@@ -95,13 +88,13 @@ class _Orderer:
         """
         consumed = _consumed_outputs(function)
         previous: Any = None
-        for node in _program_order(function):
+        for node in program_order(function):
             token = f"{path}{node.name}"
             if node.op in _STATEFUL_OPS:
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
-            elif node.op in _CONTROL_FLOW_OPS and self._node_has_effect(node):
-                for callee in _callees(node):
+            elif node.op in CONTROL_FLOW_OPS and self._node_has_effect(node):
+                for callee in callees(node):
                     callee.name = self._unit(callee.name, self._escaping_of(node, callee, escaping))
                 last = _chain(node, last, token)
             elif self._is_call(node) and self._node_has_effect(node):
@@ -142,12 +135,12 @@ class _Orderer:
 
     def _copy_callee(self, node: Any, caller: str) -> Any:
         """A copy of the function that a plain call calls, for this call alone."""
-        name = node.attr["f"].func.name if node.op in _CALL_OPS else node.op
+        name = node.attr["f"].func.name if node.op in CALL_OPS else node.op
         copy = self._copy(name, f"{caller}__{node.name}".replace("/", "__"))
         self._functions[copy.signature.name] = self._functions[name]
         # The names of the tokens count on the body being inlined.
         copy.attr.pop("_noinline", None)
-        if node.op in _CALL_OPS:
+        if node.op in CALL_OPS:
             node.attr["f"].func.name = copy.signature.name
             node.attr["f"].func.attr.pop("_noinline", None)
         else:
@@ -161,10 +154,10 @@ class _Orderer:
         return copy
 
     def _is_call(self, node: Any) -> bool:
-        return node.op in _CALL_OPS or node.op in self._functions
+        return node.op in CALL_OPS or node.op in self._functions
 
     def _node_has_effect(self, node: Any) -> bool:
-        names = {callee.name for callee in _callees(node)}
+        names = {callee.name for callee in callees(node)}
         if node.op in self._functions:
             names.add(node.op)
         return any(self._has_effect(name) for name in names)
@@ -212,40 +205,8 @@ def _returned(function: Any, results: Iterable[str]) -> set[str]:
     return values
 
 
-def _callees(node: Any) -> list[Any]:
-    """The NameAttrLists in a node's attributes."""
-    callees = []
-    for _, value in sorted(node.attr.items()):  # copies get numbers in this order; a map has none
-        if value.HasField("func"):
-            callees.append(value.func)
-        callees.extend(value.list.func)
-    return callees
-
-
 def _consumed_outputs(function: Any) -> set[str]:
     consumed = set(function.ret.values())
     for node in function.node_def:
         consumed.update(node.input)
     return consumed
-
-
-def _program_order(function: Any) -> list[Any]:
-    """The nodes in an order that respects all edges and otherwise that of their creation."""
-    position = {node.name: i for i, node in enumerate(function.node_def)}
-    successors: list[list[int]] = [[] for _ in function.node_def]
-    missing = [0] * len(function.node_def)
-    for i, node in enumerate(function.node_def):
-        names = {name.lstrip("^").split(":")[0] for name in node.input}
-        for source in {position[name] for name in names if name in position}:
-            successors[source].append(i)
-            missing[i] += 1
-    ready = [i for i, count in enumerate(missing) if count == 0]
-    order = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(function.node_def[i])
-        for successor in successors[i]:
-            missing[successor] -= 1
-            if missing[successor] == 0:
-                heapq.heappush(ready, successor)
-    return order

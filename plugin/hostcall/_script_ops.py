@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _errors, _shapes, _states, _structures
+from hostcall import _errors, _routes, _shapes, _states, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, NumpySpec
 from hostcall._declarations import Declaration, declaration_of
@@ -101,6 +101,7 @@ def call(
         spec.op_name = "hostcall.callback"
         spec.copies_inputs = True
     spec.timeout = declaration.timeout
+    spec.route = declaration.route or _routes.current()
     return _emit(spec, stateful, name)
 
 
@@ -201,6 +202,7 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
         return  # TensorFlow does not tell the op of a stateless call without results
     op = results if isinstance(results, tf.Operation) else results[0].op
     private.note_script_op(op)
+    _routes.mark(op, spec.route)
     spec.op = weakref.ref(op)
 
 

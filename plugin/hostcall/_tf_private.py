@@ -33,6 +33,7 @@ from tensorflow.python.framework import errors as _errors
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function as _function
 from tensorflow.python.framework import importer as _importer
+from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import registry as _registry
 from tensorflow.python.framework import type_spec as _type_spec
@@ -233,6 +234,34 @@ def add_control_edge(before: Any, after: Any) -> None:
     """Makes one op of a graph run after another."""
     if before not in after.control_inputs:
         after._add_control_input(before)
+
+
+def op_def(name: str) -> Any:
+    """The OpDef of an op of TensorFlow's.
+
+    Raises:
+      KeyError: when there is none.
+    """
+    definition = _op_def_registry.get(name)
+    if definition is None:
+        raise KeyError(f"TensorFlow knows no op {name!r}.")
+    return definition
+
+
+_kernels: dict[tuple[Any, ...], bool] = {}
+
+
+def has_xla_kernel(glue: Any, node: Any) -> bool:
+    """Whether XLA can compile an op, by its NodeDef; says nothing of functions that it calls."""
+    types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
+    key = (node.op, *sorted(types))
+    if key not in _kernels:
+        _kernels[key] = glue.has_xla_kernel(node.SerializeToString())
+    return _kernels[key]
+
+
+def _is_type(attr: Any) -> bool:
+    return attr.HasField("type") or bool(attr.list.type)
 
 
 def must_run(func_graph: Any, ops: list[Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall import _routes
 from hostcall import _tf_private as private
 
 # Where the shapes that tracing ended with stand on a node: a list of shapes, one for each result.
@@ -19,6 +20,7 @@ def finish(func_graph: Any) -> None:
         # `set_shape` changes the graph's tensor and not the op: the definition does not hold it.
         shapes = [shape.as_proto() for shape in final_shapes(op)]
         private.set_attr(op, SHAPES_ATTR, list=private.shape_list(shapes))
+    _routes.mark_uncompilable(func_graph)
     if private.any_script_op():
         _order_jitted_calls(func_graph)
 

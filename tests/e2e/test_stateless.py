@@ -122,10 +122,8 @@ def test_it_has_no_token_and_no_side_effect(call: Call) -> None:
 
     definition = program.get_concrete_function(X).function_def
     library = private.function_pb2.FunctionDefLibrary(function=[definition])
-    ordered, _ = _ordering.order_side_effects(
-        library.SerializeToString(), definition.signature.name
-    )
-    functions = private.function_pb2.FunctionDefLibrary.FromString(ordered).function
+    ordered, _ = _ordering.order_side_effects(library, definition.signature.name)
+    functions = ordered.function
     chained = {
         node.op: "_xla_token_input_nodes" in node.attr
         for node in functions[0].node_def
@@ -147,10 +145,8 @@ def test_stateless_calls_do_not_force_a_rewriting() -> None:
 
     definition = program.get_concrete_function(X).function_def
     library = private.function_pb2.FunctionDefLibrary(function=[definition])
-    ordered, name = _ordering.order_side_effects(
-        library.SerializeToString(), definition.signature.name
-    )
-    functions = private.function_pb2.FunctionDefLibrary.FromString(ordered).function
+    ordered, name = _ordering.order_side_effects(library, definition.signature.name)
+    functions = ordered.function
     by_name = {function.signature.name: function for function in functions}
     assert list(by_name[name].node_def) == list(definition.node_def)
 

@@ -1,0 +1,88 @@
+"""Which nodes of a function are compiled together.
+
+The nodes of a function that is split fall into *host* nodes and nodes that XLA can compile. Time
+runs in steps: the nodes of an even step are compiled as one cluster, those of an odd step run on
+the host, one by one. Each node takes the first step that comes after all that it waits for. So
+independent chains share their clusters, and there are as many clusters as the path with the most
+changes between host and compiled code has.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+# How often the groups below may push each other on before they are run on the host.
+_ROUNDS = 8
+
+
+class Place(enum.Enum):
+    """Where a node may run."""
+
+    HOST = enum.auto()
+    COMPILED = enum.auto()
+    # Wherever what it waits for has run: identities and the like.
+    EITHER = enum.auto()
+
+
+def first_steps(
+    places: Sequence[Place], predecessors: Sequence[Sequence[int]], floors: Sequence[int]
+) -> list[int]:
+    """The step of each node: even in a cluster, odd on the host.
+
+    Args:
+      places: of each node.
+      predecessors: of each node, the nodes that it waits for, all of them before it.
+      floors: of each node, the step before which it must not run.
+    """
+    steps: list[int] = []
+    for place, before, floor in zip(places, predecessors, floors, strict=True):
+        step = max((steps[i] for i in before), default=1)
+        step = max(step, floor)
+        if (place is Place.HOST and step % 2 == 0) or (place is Place.COMPILED and step % 2 == 1):
+            step += 1
+        steps.append(step)
+    return steps
+
+
+def assign(
+    places: Sequence[Place],
+    predecessors: Sequence[Sequence[int]],
+    groups: Sequence[Sequence[int]],
+) -> list[int]:
+    """The step of each node, the nodes of each group together.
+
+    Args:
+      places: of each node.
+      predecessors: of each node, the nodes that it waits for, all of them before it.
+      groups: nodes that pass each other values which cannot leave a compiled program. They are in
+        one cluster, or all of them on the host.
+    """
+    places = list(places)
+    floors = [0] * len(places)
+    for group in groups:
+        _keep_together(places, group, on_host=any(places[i] is Place.HOST for i in group))
+    for _ in range(_ROUNDS):
+        steps = first_steps(places, predecessors, floors)
+        torn = [
+            group for group in groups if len({steps[i] for i in group if _inside(places, i)}) > 1
+        ]
+        if not torn:
+            return steps
+        for group in torn:
+            latest = max(steps[i] for i in group)
+            for i in group:
+                floors[i] = latest
+    # A path leads out of a group and back into it by way of the host.
+    for group in torn:
+        _keep_together(places, group, on_host=True)
+    return assign(places, predecessors, groups)
+
+
+def _inside(places: Sequence[Place], i: int) -> bool:
+    return places[i] is not Place.HOST
+
+
+def _keep_together(places: list[Place], group: Sequence[int], on_host: bool) -> None:
+    for i in group:
+        places[i] = Place.HOST if on_host else Place.COMPILED

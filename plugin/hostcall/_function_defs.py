@@ -1,0 +1,125 @@
+"""Reading FunctionDefs: what nodes wait for, which types their values have, whom they call."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hostcall import _tf_private as private
+
+CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+CONTROL_FLOW_OPS = frozenset(
+    {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
+)
+
+
+def callees(node: Any) -> list[Any]:
+    """The NameAttrLists in a node's attributes."""
+    found = []
+    for _, value in sorted(node.attr.items()):  # copies get numbers in this order; a map has none
+        if value.HasField("func"):
+            found.append(value.func)
+        found.extend(value.list.func)
+    return found
+
+
+def called_functions(node: Any, functions: Mapping[str, Any]) -> list[str]:
+    """The names of the functions that a node calls: by an attribute, or by its op."""
+    names = [callee.name for callee in callees(node)]
+    return [node.op, *names] if node.op in functions else names
+
+
+def source(value: str) -> str:
+    """The name of the node or of the argument that an input comes from."""
+    return value.lstrip("^").partition(":")[0]
+
+
+def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
+    """For each node the positions of those that it waits for."""
+    nodes = list(nodes)
+    position = {node.name: i for i, node in enumerate(nodes)}
+    found = []
+    for node in nodes:
+        sources = {source(value) for value in node.input}
+        found.append(sorted(position[name] for name in sources if name in position))
+    return found
+
+
+def program_order(function: Any) -> list[Any]:
+    """The nodes in an order that respects all edges and otherwise that of their creation."""
+    nodes = list(function.node_def)
+    before = predecessors(nodes)
+    successors: list[list[int]] = [[] for _ in nodes]
+    missing = [len(sources) for sources in before]
+    for i, sources in enumerate(before):
+        for j in sources:
+            successors[j].append(i)
+    ready = [i for i, count in enumerate(missing) if count == 0]
+    order = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(nodes[i])
+        for successor in successors[i]:
+            missing[successor] -= 1
+            if missing[successor] == 0:
+                heapq.heappush(ready, successor)
+    return order
+
+
+def definition_of(node: Any, functions: Mapping[str, Any]) -> Any:
+    """The OpDef of a node, which may call a function by its op."""
+    called = functions.get(node.op)
+    return called.signature if called is not None else private.op_def(node.op)
+
+
+def output_types(node: Any, functions: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The types of a node's results, by the names that FunctionDefs have for them."""
+    definition = definition_of(node, functions)
+    return {result.name: _types(node, definition, result) for result in definition.output_arg}
+
+
+def _types(node: Any, definition: Any, argument: Any) -> list[int]:
+    if argument.type_list_attr:
+        return list(_attr(node, definition, argument.type_list_attr).list.type)
+    if argument.type_attr:
+        dtype = _attr(node, definition, argument.type_attr).type
+    else:
+        dtype = argument.type
+    count = _attr(node, definition, argument.number_attr).i if argument.number_attr else 1
+    return [dtype] * count
+
+
+def _attr(node: Any, definition: Any, name: str) -> Any:
+    if name in node.attr:
+        return node.attr[name]
+    # SavedModels leave out what is the default.
+    return next(attr.default_value for attr in definition.attr if attr.name == name)
+
+
+class Types:
+    """The types of all values of a function."""
+
+    def __init__(self, function: Any, functions: Mapping[str, Any]) -> None:
+        self._arguments = {arg.name: arg.type for arg in function.signature.input_arg}
+        self._nodes = {node.name: node for node in function.node_def}
+        self._functions = functions
+        self._known: dict[str, dict[str, list[int]]] = {}
+
+    def of_node(self, name: str) -> dict[str, list[int]]:
+        """Those of a node's results."""
+        if name not in self._known:
+            self._known[name] = output_types(self._nodes[name], self._functions)
+        return self._known[name]
+
+    def definition_of(self, node: Any) -> Any:
+        """The OpDef of a node."""
+        return definition_of(node, self._functions)
+
+    def of(self, value: str) -> int:
+        """That of an argument, `name`, or of a node's result, `name:result:index`."""
+        name, _, result = value.partition(":")
+        if not result:
+            return int(self._arguments[name])
+        result, _, index = result.partition(":")
+        return self.of_node(name)[result][int(index or 0)]

@@ -1,0 +1,78 @@
+"""Which route a script op takes, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _routes
+from hostcall import _tf_private as private
+from hostcall._callback_spec import CallbackSpec
+from hostcall._specs import BoundedSpec, merge
+from hostcall._tracing import SHAPES_ATTR
+
+# Values that cannot enter an XLA program, or leave it.
+HOST_DTYPES = frozenset({tf.string.as_datatype_enum, tf.variant.as_datatype_enum})
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The route of a script op.
+
+    Attributes:
+      route: "custom_call" or "split".
+      reason: why, in words for the user.
+      wants_shape: whether it is split because nothing tells the shape of a result.
+    """
+
+    route: str
+    reason: str
+    wants_shape: bool = False
+
+
+def choose(node: Any) -> Choice:
+    """The route of a script op, by its NodeDef and what this process knows of its function."""
+    asked = _routes.asked(node)
+    if asked == _routes.SPLIT:
+        return Choice(_routes.SPLIT, "route='split' was asked for")
+    if asked == _routes.CUSTOM_CALL:
+        return Choice(_routes.CUSTOM_CALL, "route='custom_call' was asked for")
+    for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
+        if dtype in HOST_DTYPES:
+            name = tf.as_dtype(dtype).name
+            return Choice(_routes.SPLIT, f"a {name} cannot enter or leave an XLA program")
+    spec = private.token_registry.get(node.attr["token"].s.decode())
+    unknown = _first_unknown(spec, node)
+    if unknown is None:
+        return Choice(_routes.CUSTOM_CALL, "the shapes of its results are known")
+    if isinstance(spec, CallbackSpec) and spec.rule is not None:
+        return Choice(_routes.CUSTOM_CALL, "its rule gives the shapes when XLA compiles")
+    index, shape = unknown
+    reason = f"the shape of result {index} is not known: {shape}"
+    return Choice(_routes.SPLIT, reason, wants_shape=True)
+
+
+def _first_unknown(spec: Any, node: Any) -> tuple[int, tf.TensorShape] | None:
+    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
+    traced = _traced_shapes(node)
+    said: Sequence[Any] = spec.static_specs if isinstance(spec, CallbackSpec) else []
+    hidden = isinstance(spec, CallbackSpec) and len(dtypes) > len(spec.outputs.dtypes)
+    for index, dtype in enumerate(dtypes[:-1] if hidden else dtypes):
+        merged: Any = said[index] if index < len(said) else tf.TensorSpec(None, dtype)
+        if index < len(traced):
+            try:
+                merged = merge(merged, tf.TensorSpec(traced[index], dtype))
+            except ValueError:
+                continue  # a contradiction, which the lowering tells the user of
+        if not isinstance(merged, BoundedSpec) and not merged.shape.is_fully_defined():
+            return index, merged.shape
+    return None
+
+
+def _traced_shapes(node: Any) -> list[tf.TensorShape]:
+    if SHAPES_ATTR not in node.attr:
+        return []
+    return [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]
