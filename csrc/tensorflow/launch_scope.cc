@@ -112,8 +112,8 @@ void DropBefore(int64_t moment) {
   Kept::Global().DropBefore(moment);
 }
 
-using RunOnPool = void(std::function<void()>);
-RunOnPool* run_on_pool = nullptr;
+using Pool = void(std::function<void()>);
+Pool* pool = nullptr;
 
 class ScopedLaunch : public tensorflow::AsyncOpKernel {
  public:
@@ -127,15 +127,8 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
       Launch(ctx, std::move(done));
       return;
     }
-    try {
-      run_on_pool([this, ctx, done] { Launch(ctx, done); });
-    } catch (const std::exception& error) {
-      ctx->SetStatus(absl::ResourceExhaustedError(
-          absl::StrCat("hostcall: no thread could be started for a compiled function with Python "
-                       "callbacks: ",
-                       error.what())));
-      done();
-    }
+    const absl::Status started = RunBesideTensorFlow([this, ctx, done] { Launch(ctx, done); });
+    OP_REQUIRES_OK_ASYNC(ctx, started, done);
   }
 
  private:
@@ -157,6 +150,17 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
 
 }  // namespace
 
+absl::Status RunBesideTensorFlow(std::function<void()> task) {
+  try {
+    pool(std::move(task));
+    return absl::OkStatus();
+  } catch (const std::exception& error) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "hostcall: no thread could be started for a compiled function with Python callbacks: ",
+        error.what()));
+  }
+}
+
 absl::Status ScopeLaunch(bool keeps_states, tensorflow::FunctionLibraryRuntime* runtime,
                          const std::shared_ptr<const tensorflow::NodeProperties>& props,
                          std::unique_ptr<tensorflow::OpKernel>* launch) {
@@ -166,7 +170,7 @@ absl::Status ScopeLaunch(bool keeps_states, tensorflow::FunctionLibraryRuntime* 
 void DefineLaunchScope(nb::module_& m) {
   m.def(
       "set_pool",
-      [](const nb::capsule& pool) { run_on_pool = reinterpret_cast<RunOnPool*>(pool.data()); },
+      [](const nb::capsule& capsule) { pool = reinterpret_cast<Pool*>(capsule.data()); },
       nb::arg("pool"), "Sets where programs run that TensorFlow starts on threads of its own.");
   m.def(
       "set_table", [](nb::dict table) { Kept::Global().SetTable(std::move(table)); },

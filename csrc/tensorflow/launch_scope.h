@@ -12,6 +12,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <functional>
 #include <memory>
 
 #include "tensorflow/core/framework/function.h"
@@ -25,6 +26,9 @@ namespace hostcall {
 absl::Status ScopeLaunch(bool keeps_states, tensorflow::FunctionLibraryRuntime* runtime,
                          const std::shared_ptr<const tensorflow::NodeProperties>& props,
                          std::unique_ptr<tensorflow::OpKernel>* launch);
+
+// Runs a task on a thread of the pool's; the status tells when none could be had.
+absl::Status RunBesideTensorFlow(std::function<void()> task);
 
 // Defines the Python side: the pool comes from there, what is kept asks for the moment, and a hook
 // hears of what is over.

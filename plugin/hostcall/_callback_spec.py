@@ -66,6 +66,7 @@ class CallbackSpec:
       rule: from the inputs' specs to the results', or None where nothing was declared.
       shape_only: the inputs that only `rule` looks at; a compiled program does not pass them.
       static_specs: what tracing was told of the results, and so must hold.
+      pending: for each result, whether the rule may know more when XLA compiles than in tracing.
       description: the function and the op for a message, with the file and line of both.
       title: how messages call it: the op's token, `pyfunc_N`.
       copies_inputs: whether plain graph mode, too, gives the function arrays of its own; the stock
@@ -91,6 +92,7 @@ class CallbackSpec:
         self.rule = rule
         self.shape_only = frozenset(shape_only)
         self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
+        self.pending = [rule is not None] * len(outputs.dtypes)
         self.timeout: float | None = None
         self.route = _routes.AUTO
         self.copies_inputs = False

@@ -45,6 +45,54 @@ def first_steps(
     return steps
 
 
+def sink(
+    places: Sequence[Place],
+    predecessors: Sequence[Sequence[int]],
+    steps: Sequence[int],
+    fixed: Sequence[int],
+) -> list[int]:
+    """Steps where each node that nothing in its own cluster feeds has moved to its first user's.
+
+    A value that is made of arguments, or of values that exist on the host, and is used later need
+    not be carried from cluster to cluster.
+
+    Args:
+      places: of each node.
+      predecessors: of each node, the nodes that it waits for, all of them before it.
+      steps: of each node, from `assign`.
+      fixed: nodes that stay where they are.
+    """
+    may_move = [place is Place.COMPILED for place in places]
+    for i in fixed:
+        may_move[i] = False
+    for _ in range(_ROUNDS):
+        moved = _latest(predecessors, steps, may_move)
+        settled = True
+        for i, before in enumerate(predecessors):
+            if moved[i] > steps[i] and any(moved[j] == steps[i] for j in before):
+                may_move[i] = settled = False
+        if settled:
+            return moved
+    return list(steps)
+
+
+def _latest(
+    predecessors: Sequence[Sequence[int]], steps: Sequence[int], may_move: Sequence[bool]
+) -> list[int]:
+    """The last cluster that each node may be in, which for those that stay is their own."""
+    end = max(steps, default=0) + 2
+    latest = [end if may else step for may, step in zip(may_move, steps, strict=True)]
+    for i in reversed(range(len(steps))):
+        if latest[i] == end:
+            latest[i] = steps[i]  # nobody uses it
+        # The last cluster before a host node has the step before that.
+        bound = latest[i] - latest[i] % 2
+        for j in predecessors[i]:
+            if may_move[j]:
+                latest[j] = min(latest[j], bound)
+    return latest
+
+
 def assign(
     places: Sequence[Place],
     predecessors: Sequence[Sequence[int]],

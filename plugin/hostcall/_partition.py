@@ -16,8 +16,11 @@ from hostcall._clusters import Place
 # Values that a compiled program has inside, but can neither take nor return.
 _INNER_DTYPE = tf.variant.as_datatype_enum
 
+# On the nodes that call a function which XLA must compile, and on the function.
+MUST_COMPILE = "_XlaMustCompile"
+
 # They cost less than to start a compiled program.
-_TRIVIAL_OPS = frozenset(
+TRIVIAL_OPS = frozenset(
     {"ExpandDims", "Identity", "IdentityN", "NoOp", "PreventGradient", "ReadVariableOp", "Reshape"}
     | {"Shape", "Squeeze", "StopGradient"}
 )
@@ -54,12 +57,13 @@ def _assign(
     before = defs.predecessors(nodes)
     groups = _groups(function, nodes, chosen, types)
     steps = _clusters.assign(chosen, before, groups)
-    worth = {s for s, node in zip(steps, nodes, strict=True) if node.op not in _TRIVIAL_OPS}
+    worth = {s for s, node in zip(steps, nodes, strict=True) if node.op not in TRIVIAL_OPS}
     idle = [i for i, step in enumerate(steps) if step % 2 == 0 and step not in worth]
     if idle:
         for i in idle:
             chosen[i] = Place.HOST
         steps = _clusters.assign(chosen, before, groups)
+    steps = _clusters.sink(chosen, before, steps, [i for group in groups for i in group])
     number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
     return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
 
@@ -242,6 +246,8 @@ class _Partition:
         node.attr["Tout"].list.type.extend(arg.type for arg in signature.output_arg)
         for name in ("config", "config_proto", "executor_type"):
             node.attr[name].s = b""
+        # TensorFlow compiles a call for this attribute of the node, and not of the function.
+        node.attr[MUST_COMPILE].b = True
         return node
 
     def _is_stateful(self, node: Any) -> bool:

@@ -47,9 +47,9 @@ def choose(node: Any) -> Choice:
     spec = private.token_registry.get(node.attr["token"].s.decode())
     unknown = _first_unknown(spec, node)
     if unknown is None:
-        return Choice(_routes.CUSTOM_CALL, "the shapes of its results are known")
-    if isinstance(spec, CallbackSpec) and spec.rule is not None:
-        return Choice(_routes.CUSTOM_CALL, "its rule gives the shapes when XLA compiles")
+        return Choice(
+            _routes.CUSTOM_CALL, "the shapes of its results are known, or a rule gives them"
+        )
     index, shape = unknown
     reason = f"the shape of result {index} is not known: {shape}"
     return Choice(_routes.SPLIT, reason, wants_shape=True)
@@ -67,7 +67,9 @@ def _first_unknown(spec: Any, node: Any) -> tuple[int, tf.TensorShape] | None:
                 merged = merge(merged, tf.TensorSpec(traced[index], dtype))
             except ValueError:
                 continue  # a contradiction, which the lowering tells the user of
-        if not isinstance(merged, BoundedSpec) and not merged.shape.is_fully_defined():
+        pending = isinstance(spec, CallbackSpec) and spec.pending[index]
+        known = isinstance(merged, BoundedSpec) or merged.shape.is_fully_defined()
+        if not pending and not known:
             return index, merged.shape
     return None
 

@@ -221,9 +221,11 @@ def _static_specs(spec: CallbackSpec) -> list[Spec]:
     if spec.rule is None:
         return specs
     tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
+    operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+    spec.pending = _shapes.pending(spec, operands)
     # A rule may compute with sizes that are not known yet; XLA will ask it again when they are.
     with contextlib.suppress(Exception):
-        declared = spec.rule([tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors])
+        declared = spec.rule(operands)
         return [merge(said, new) for said, new in zip(specs, declared, strict=True)]
     return specs
 

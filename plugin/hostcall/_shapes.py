@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from hostcall._errors import LoweringError
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._structures import Inputs, Outputs
 from hostcall._tracing import SHAPES_ATTR, final_shapes
+
+# To ask these runs the function.
+_tracing_rules: weakref.WeakSet[Rule] = weakref.WeakSet()
 
 
 def declared_rule(function: Any, inputs: Inputs, outputs: Outputs) -> Rule | None:
@@ -33,10 +37,11 @@ def make_rule(
 ) -> Rule:
     """The rule that a declaration stands for."""
     traced: dict[tuple[Any, ...], list[Spec | None]] = {}
+    traces = isinstance(declaration.result, str) and declaration.result == TRACE
 
     def rule(specs: Sequence[Spec]) -> list[Spec | None]:
         result = declaration.result
-        if isinstance(result, str) and result == TRACE:
+        if traces:
             shapes = tuple(str(static_shape(spec)) for spec in specs)
             if shapes not in traced:
                 traced[shapes] = trace(function, inputs, outputs, specs)
@@ -45,6 +50,8 @@ def make_rule(
             result = result(*inputs.pack_specs(specs))
         return flatten_result(result, outputs.dtypes)
 
+    if traces:
+        _tracing_rules.add(rule)
     return rule
 
 
@@ -100,6 +107,30 @@ def trace(
     with graph.as_default():
         symbols = [tf.compat.v1.placeholder(spec.dtype, static_shape(spec)) for spec in specs]
         return [tf.TensorSpec(value.shape, value.dtype) for value in flat_function(*symbols)]
+
+
+def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
+    """For each result, whether the rule may know it when XLA compiles, and does not in tracing.
+
+    Args:
+      spec: the callback.
+      operands: what tracing knows of the op's inputs.
+    """
+    count = len(spec.outputs.dtypes)
+    if spec.rule is None or all(operand.shape.is_fully_defined() for operand in operands):
+        return [False] * count
+    if spec.rule in _tracing_rules or any(operand.shape.rank is None for operand in operands):
+        return [True] * count
+    # Asked with sizes that are made up: all that matters is whether it knows some.
+    shapes = [[2 if size is None else size for size in operand.shape] for operand in operands]
+    known = [tf.TensorSpec(shape, o.dtype) for shape, o in zip(shapes, operands, strict=True)]
+    try:
+        return [
+            isinstance(said, BoundedSpec) or (said is not None and said.shape.is_fully_defined())
+            for said in spec.rule(known)
+        ]
+    except Exception:
+        return [True] * count  # not every size will do
 
 
 def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
@@ -188,13 +219,13 @@ def _unknown_shape(spec: CallbackSpec, node: Any, index: int, shape: tf.TensorSh
         f"known when XLA compiles the function around it; all that is known is {shape}. XLA needs "
         f"every size. If the size follows from the inputs, write before the call{trace_hint}:\n\n"
         "    import hostcall\n"
-        f"    {_example(spec)}\n\n"
+        f"    {example(spec)}\n\n"
         "If only an upper bound is known, use hostcall.BoundedSpec(shape, dtype, dynamic_dims) "
         "there. If the size is a constant, set_shape([...]) on the result is enough."
     )
 
 
-def _example(spec: CallbackSpec) -> str:
+def example(spec: CallbackSpec) -> str:
     """The line to write, with the function's name and as many arguments and results as it has."""
     arguments = ["x", "y", "z"][: spec.inputs.count]
     arguments += [f"x{i}" for i in range(len(arguments), spec.inputs.count)]

@@ -497,6 +497,12 @@ def on_copied(hook: Callable[[Iterator[Any]], None]) -> None:
     _lift_to_graph.lift_to_graph = lift_and_tell
 
 
+def function_of_context(name: str) -> Any:
+    """The FunctionDef that the eager context has of that name, or None."""
+    context = _context.context()
+    return context.get_function_def(name) if context.has_function(name) else None
+
+
 _owned: dict[str, list[str]] = {}
 
 
@@ -525,6 +531,6 @@ def remove_owned_functions() -> None:
         owner = name.decode() if isinstance(name, bytes) else name
         if owner in _owned and not self.has_function(name):
             for owned in _owned.pop(owner):
-                remove(self, owned)
+                remove_with_owned(self, owned)  # a cluster may own some itself
 
     _context.Context.remove_function = remove_with_owned

@@ -1,0 +1,127 @@
+"""Which nodes of a function stay on the host when it is split, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _function_defs as defs
+from hostcall import _tf_private as private
+from hostcall._routing import Choice
+
+_STRING = tf.string.as_datatype_enum
+_LOOP_OPS = frozenset({"While", "StatelessWhile"})
+
+# The loops and branches of TensorFlow 1, whose nodes only work together.
+_FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+
+
+class HostNodes:
+    """What of some functions is for the host.
+
+    Args:
+      functions: FunctionDefs by name: those to look into.
+      choose: the route of a script op, by its NodeDef.
+      has_kernel: whether XLA can compile an op, by its NodeDef.
+      marked: whether a node shall be on the host whatever it is, by its NodeDef.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Any],
+        choose: Callable[[Any], Choice],
+        has_kernel: Callable[[Any], bool],
+        marked: Callable[[Any], bool],
+    ) -> None:
+        self._functions = functions
+        self._choose = choose
+        self._has_kernel = has_kernel
+        self._marked = marked
+        self._must: dict[str, bool] = {}
+        self._effects: dict[str, bool] = {}
+        self._obstacles: dict[tuple[str, bool], str] = {}
+
+    def must_split(self, name: str) -> bool:
+        """Whether a function reaches a node that shall be on the host."""
+        if name not in self._must:
+            self._must[name] = False  # what a function that calls itself finds
+            self._must[name] = any(map(self._must_be_on_host, self._nodes(name)))
+        return self._must[name]
+
+    def _must_be_on_host(self, node: Any) -> bool:
+        if node.op in private.SCRIPT_OPS:
+            return self._choose(node).route == "split"
+        return self._marked(node) or any(map(self.must_split, self._called(node)))
+
+    def has_effect(self, node: Any) -> bool:
+        """Whether a stateful script op can be reached from a node."""
+        if node.op in private.SCRIPT_OPS:
+            return node.op in private.STATEFUL_SCRIPT_OPS
+        return any(map(self._function_has_effect, self._called(node)))
+
+    def _function_has_effect(self, name: str) -> bool:
+        if name not in self._effects:
+            self._effects[name] = False
+            self._effects[name] = any(map(self.has_effect, self._nodes(name)))
+        return self._effects[name]
+
+    def reasons(self, function: Any) -> dict[str, str]:
+        """The nodes of a function that are not compiled, by name, each with the reason."""
+        if any(node.op in _FRAME_OPS for node in function.node_def):
+            reason = "TensorFlow 1's loops and branches are not split"
+            return {node.name: reason for node in function.node_def}
+        types = defs.Types(function, self._functions)
+        found = {}
+        for node in function.node_def:
+            reason = self._obstacle(node, inside_loop=False)
+            if not reason and _handles_strings(node, types):
+                reason = "it works on strings"
+            if reason:
+                found[node.name] = reason
+        return found
+
+    def _obstacle(self, node: Any, inside_loop: bool) -> str:
+        """Why a node is not compiled, if it is not."""
+        if node.op in private.SCRIPT_OPS:
+            choice = self._choose(node)
+            return choice.reason if choice.route == "split" else ""
+        if self._marked(node):
+            return "route='split' was asked for, and it has no XLA kernel"
+        if node.op == "Assert":
+            # XLA drops it. A loop of compiled code is not taken apart for it.
+            return "" if inside_loop else "XLA would drop the assertion"
+        for name in self._called(node):
+            if self.must_split(name):
+                return f"it calls {name}, which is split"
+            loop = inside_loop or node.op in _LOOP_OPS
+            if reason := self.obstacle_in(name, inside_loop=loop):
+                return reason
+        if node.op not in self._functions and not self._has_kernel(node):
+            return f"{node.op} has no XLA kernel for its types"
+        return ""
+
+    def obstacle_in(self, name: str, inside_loop: bool = False) -> str:
+        """Why a function is not compiled as a whole, if it is not."""
+        key = (name, inside_loop)
+        if key not in self._obstacles:
+            self._obstacles[key] = ""
+            for node in self._nodes(name):
+                if reason := self._obstacle(node, inside_loop):
+                    self._obstacles[key] = f"in {name}: {reason}"
+                    break
+        return self._obstacles[key]
+
+    def _called(self, node: Any) -> list[str]:
+        return defs.called_functions(node, self._functions)
+
+    def _nodes(self, name: str) -> Any:
+        function = self._functions.get(name)
+        return () if function is None else function.node_def
+
+
+def _handles_strings(node: Any, types: defs.Types) -> bool:
+    results = [t for result in types.of_node(node.name).values() for t in result]
+    inputs = [types.of(value) for value in node.input if not value.startswith("^")]
+    return _STRING in results or _STRING in inputs
