@@ -90,4 +90,7 @@ def assert_same(actual: Any, expected: Any) -> None:
         one, other = np.asarray(one), np.asarray(other)
         assert one.dtype == other.dtype
         assert one.shape == other.shape
+        if one.dtype == object:  # strings
+            assert one.tolist() == other.tolist()
+            continue
         assert one.tobytes() == other.tobytes(), f"{one} != {other}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,11 +18,19 @@ CONTROL_FLOW_OPS = frozenset(
 def callees(node: Any) -> list[Any]:
     """The NameAttrLists in a node's attributes."""
     found = []
-    for _, value in sorted(node.attr.items()):  # copies get numbers in this order; a map has none
-        if value.HasField("func"):
-            found.append(value.func)
-        found.extend(value.list.func)
+    for name in _function_attrs(node.op):
+        if name in node.attr:
+            value = node.attr[name]
+            found.extend([value.func] if value.HasField("func") else value.list.func)
     return found
+
+
+@functools.cache
+def _function_attrs(op: str) -> list[str]:
+    """The attributes of an op that name functions, in an order that lasts."""
+    definition = private.op_def_or_none(op)
+    attrs = definition.attr if definition is not None else ()
+    return sorted(attr.name for attr in attrs if attr.type in ("func", "list(func)"))
 
 
 def called_functions(node: Any, functions: Mapping[str, Any]) -> list[str]:
@@ -32,7 +41,7 @@ def called_functions(node: Any, functions: Mapping[str, Any]) -> list[str]:
 
 def source(value: str) -> str:
     """The name of the node or of the argument that an input comes from."""
-    return value.lstrip("^").partition(":")[0]
+    return (value[1:] if value[0] == "^" else value).partition(":")[0]
 
 
 def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
@@ -41,8 +50,9 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
     position = {node.name: i for i, node in enumerate(nodes)}
     found = []
     for node in nodes:
-        sources = {source(value) for value in node.input}
-        found.append(sorted(position[name] for name in sources if name in position))
+        sources = {position.get(source(value)) for value in node.input}
+        sources.discard(None)
+        found.append(sorted(sources))
     return found
 
 
@@ -97,6 +107,31 @@ def _attr(node: Any, definition: Any, name: str) -> Any:
     return next(attr.default_value for attr in definition.attr if attr.name == name)
 
 
+def handles(node: Any, dtype: int, functions: Mapping[str, Any]) -> bool:
+    """Whether a node takes or returns values of a type."""
+    if node.op in functions:
+        signature = functions[node.op].signature
+        return any(arg.type == dtype for arg in (*signature.input_arg, *signature.output_arg))
+    if dtype in _fixed_types(node.op):
+        return True
+    for attr in _type_attrs(node.op):
+        value = node.attr.get(attr)
+        if value is not None and (value.type == dtype or dtype in value.list.type):
+            return True
+    return False
+
+
+@functools.cache
+def _fixed_types(op: str) -> frozenset[int]:
+    definition = private.op_def(op)
+    return frozenset(arg.type for arg in (*definition.input_arg, *definition.output_arg))
+
+
+@functools.cache
+def _type_attrs(op: str) -> list[str]:
+    return [a.name for a in private.op_def(op).attr if a.type in ("type", "list(type)")]
+
+
 class Types:
     """The types of all values of a function."""
 
@@ -115,6 +150,10 @@ class Types:
     def definition_of(self, node: Any) -> Any:
         """The OpDef of a node."""
         return definition_of(node, self._functions)
+
+    def handles(self, node: Any, dtype: int) -> bool:
+        """Whether a node takes or returns values of a type."""
+        return handles(node, dtype, self._functions)
 
     def of(self, value: str) -> int:
         """That of an argument, `name`, or of a node's result, `name:result:index`."""

@@ -72,11 +72,10 @@ class HostNodes:
         if any(node.op in _FRAME_OPS for node in function.node_def):
             reason = "TensorFlow 1's loops and branches are not split"
             return {node.name: reason for node in function.node_def}
-        types = defs.Types(function, self._functions)
         found = {}
         for node in function.node_def:
             reason = self._obstacle(node, inside_loop=False)
-            if not reason and _handles_strings(node, types):
+            if not reason and defs.handles(node, _STRING, self._functions):
                 reason = "it works on strings"
             if reason:
                 found[node.name] = reason
@@ -119,9 +118,3 @@ class HostNodes:
     def _nodes(self, name: str) -> Any:
         function = self._functions.get(name)
         return () if function is None else function.node_def
-
-
-def _handles_strings(node: Any, types: defs.Types) -> bool:
-    results = [t for result in types.of_node(node.name).values() for t in result]
-    inputs = [types.of(value) for value in node.input if not value.startswith("^")]
-    return _STRING in results or _STRING in inputs

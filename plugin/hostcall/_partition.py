@@ -87,6 +87,8 @@ def _groups(
     for i, node in enumerate(nodes):
         if node.name in returned:
             places[i] = Place.HOST
+        if not types.handles(node, _INNER_DTYPE):
+            continue
         for value in node.input:
             if value.startswith("^") or not _is_inner(types, value):
                 continue

@@ -49,6 +49,7 @@ from tensorflow.python.util import variable_utils as _variable_utils
 F = TypeVar("F", bound=Callable[..., Any])
 
 CompositeTensor = _composite_tensor.CompositeTensor
+ConcreteFunction = _concrete_function.ConcreteFunction
 EagerFunc = script_ops.EagerFunc
 EagerTensor = _ops.EagerTensor
 ResourceVariable = _resource_variable_ops.BaseResourceVariable
@@ -225,6 +226,19 @@ def _function_has_effect(graph: Any, name: str) -> bool:
     return bool(body._hostcall_effect)
 
 
+def graphs_of(graph: Any) -> dict[str, Any]:
+    """The graphs of the functions that a graph calls, and of those that they call, by name."""
+    found: dict[str, Any] = {}
+    pending = [graph]
+    while pending:
+        for name, function in pending.pop()._functions.items():
+            body = getattr(function, "graph", None)
+            if body is not None and name not in found:
+                found[name] = body
+                pending.append(body)
+    return found
+
+
 def is_jitted_call(op: Any) -> bool:
     """Whether an op calls a function with `jit_compile=True`."""
     return op.type in _CALL_OPS and op._control_flow_context is not None
@@ -242,10 +256,15 @@ def op_def(name: str) -> Any:
     Raises:
       KeyError: when there is none.
     """
-    definition = _op_def_registry.get(name)
+    definition = op_def_or_none(name)
     if definition is None:
         raise KeyError(f"TensorFlow knows no op {name!r}.")
     return definition
+
+
+def op_def_or_none(name: str) -> Any:
+    """The OpDef of an op of TensorFlow's; None where there is none."""
+    return _op_def_registry.get(name)
 
 
 _kernels: dict[tuple[Any, ...], bool] = {}
@@ -437,21 +456,24 @@ def on_forward_call(hook: Callable[[Any], None]) -> None:
     _concrete_function._ForwardBackwardCall.record = record_and_tell
 
 
-def raise_instead(find: Callable[[str], BaseException | None]) -> None:
-    """Lets `find` name, for the text of a failed call of a function, the exception to raise."""
-    execute = _execute.execute
+def raise_instead(find: Callable[[Any], BaseException | None]) -> None:
+    """Lets `find` name, for the error of a function or of a session's run, the one to raise."""
+    _execute.execute = _raising(_execute.execute, find)
+    _session.BaseSession.run = _raising(_session.BaseSession.run, find)
 
-    @functools.wraps(execute)
-    def execute_or_raise(*args: Any, **kwargs: Any) -> Any:
+
+def _raising(function: F, find: Callable[[Any], BaseException | None]) -> F:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return execute(*args, **kwargs)
+            return function(*args, **kwargs)
         except _errors.OpError as error:
-            exception = find(error.message)
+            exception = find(error)
             if exception is None:
                 raise
         raise exception
 
-    _execute.execute = execute_or_raise
+    return call  # type: ignore[return-value]
 
 
 def on_saved(hook: Callable[[Any], None]) -> None:
