@@ -18,6 +18,34 @@ tf.config.set_logical_device_configuration(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--route",
+        choices=["auto", "custom_call", "split"],
+        default="auto",
+        help="of the script ops in all tests; tests of the custom call alone need 'auto'",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    route = config.getoption("--route")
+    if route == "auto":
+        return
+    os.environ["HOSTCALL_ROUTE"] = route  # for the processes that tests start
+
+    import hostcall  # what reads the variable in this process, where it is not imported already
+
+    hostcall.configure(route=route)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--route") != "split":
+        return
+    of_custom_call = [item for item in items if item.get_closest_marker("custom_call")]
+    config.hook.pytest_deselected(items=of_custom_call)
+    items[:] = [item for item in items if item not in set(of_custom_call)]
+
+
 @pytest.fixture
 def run_python() -> Callable[..., str]:
     """Runs a script in a Python of its own, with environment variables; returns its output."""

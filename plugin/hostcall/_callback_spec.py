@@ -100,6 +100,7 @@ class CallbackSpec:
         self.title = ""
         self.op: weakref.ref[Any] | None = None
         self._targets: dict[Recording, tuple[Target, int]] = {}
+        self._host_call: Any = None
 
     def locate(self) -> None:
         """Fills in the description; to be called while the user's code creates the op."""
@@ -120,6 +121,19 @@ class CallbackSpec:
         target = Target(self.host_function(recording), self.title, self.description)
         return target, register(target, name)
 
+    def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
+        """What the stock kernel calls in a function that is split; made when one first asks for it.
+
+        Args:
+          make: makes it of this and `node`. It has a title, its token.
+          node: the op.
+        """
+        with _lock:
+            if self._host_call is None:
+                self._host_call = make(self, node)
+                private.register_token(self._host_call.title, self._host_call)
+            return self._host_call
+
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, held to the timeout if there is one."""
         if self.timeout is None:
@@ -138,15 +152,16 @@ class CallbackSpec:
         """
         for index, (actual, expected) in enumerate(zip(shapes, self.static_specs, strict=False)):
             if not admits(expected, actual):
-                raise ValueError(
-                    f"{index}-th value returned by {self.title} has shape {tuple(actual)}, but its "
-                    f"declared shape is {_shape_text(expected)}. Correct the function or the "
-                    f"declaration: {self.description}."
-                )
+                raise ValueError(shape_error(self, index, actual, expected))
 
 
-def _shape_text(spec: Spec) -> str:
-    return str(spec if isinstance(spec, BoundedSpec) else spec.shape)
+def shape_error(spec: CallbackSpec, index: int, actual: Any, expected: Spec) -> str:
+    """What to say of a result whose shape is not as declared."""
+    declared = expected if isinstance(expected, BoundedSpec) else expected.shape
+    return (
+        f"{index}-th value returned by {spec.title} has shape {tuple(actual)}, but its declared "
+        f"shape is {declared}. Correct the function or the declaration: {spec.description}."
+    )
 
 
 class NumpySpec(CallbackSpec):

@@ -10,6 +10,7 @@ import numpy as np
 from hostcall import (
     _errors,
     _gradients,
+    _host_errors,
     _library,
     _lowering,
     _rewriting,
@@ -49,6 +50,7 @@ _DTYPES: tuple[tuple[int, object, str], ...] = (
 )
 
 _installed = False
+_enabled = False
 
 
 def enable() -> None:
@@ -57,11 +59,13 @@ def enable() -> None:
     `import hostcall` does it, unless the environment variable `HOSTCALL_DISABLE` is set to 1.
     Enabling twice is no error.
     """
+    global _enabled
     _install()
     _script_ops.install()
     _gradients.install()
     private.add_trace_hook(_tracing.finish)
     _library.load("_tensorflow").set_enabled(True)
+    _enabled = True
 
 
 def disable() -> None:
@@ -71,11 +75,18 @@ def disable() -> None:
     gradients. Script ops in functions that are compiled
     later fail, with an error that says that hostcall is disabled. Disabling twice is no error.
     """
+    global _enabled
     if not _installed:
         return
     _script_ops.uninstall()
     private.remove_trace_hook(_tracing.finish)
     _library.load("_tensorflow").set_enabled(False)
+    _enabled = False
+
+
+def is_enabled() -> bool:
+    """Whether hostcall is switched on."""
+    return _enabled
 
 
 def enabled_by_environment() -> bool:
@@ -104,7 +115,7 @@ def _install() -> None:
     private.watch_higher_orders()
     private.around_calls(_states.holders.run)
     private.on_forward_call(_states.adopt)
-    private.raise_instead(_errors.interrupt_behind)
+    private.raise_instead(_host_errors.to_raise)
     private.on_saved(_saved.pin_callbacks)
     private.on_copied(_saved.own_callbacks)
     _installed = True

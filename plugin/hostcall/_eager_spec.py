@@ -68,10 +68,13 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
     def _run_op(self, device: str | None, args: Sequence[Any]) -> list[Any]:
         values, state = self.timed(self._run)(args, self.gradient_wanted)
         self.check_static([value.shape for value in values])
+        return self.for_kernel(values, 0 if state is None else _states.keep(state), device)
+
+    def for_kernel(self, values: list[Any], number: int, device: str | None) -> list[Any]:
+        """What the stock kernel is given: the results, and the number of the state."""
         if self.differentiable:
             # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.
-            number = np.int64(0 if state is None else _states.keep(state))
-            values.append(private.convert_to_tensor(number, tf.int64))
+            values = [*values, private.convert_to_tensor(np.int64(number), tf.int64)]
         with private.eager_mode():
             return [private.copy_to_device(value, device) for value in values]
 

@@ -26,6 +26,7 @@ RESOURCE_EXHAUSTED = 8
 OUT_OF_RANGE = 11
 UNIMPLEMENTED = 12
 UNKNOWN = 2
+INTERNAL = 13
 DEADLINE_EXCEEDED = 4
 
 
@@ -63,6 +64,16 @@ class LoweringError(ValueError):
 
     # What the C++ side looks for: the message is for the user as it is.
     hostcall_prose = True
+
+
+class ResultError(ValueError):
+    """What a callback has returned will not do; the message says why."""
+
+    hostcall_prose = True
+
+    def __init__(self, message: str, code: int = INVALID_ARGUMENT) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def last_error(error: BaseException | None = None) -> BaseException | None:

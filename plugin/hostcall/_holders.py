@@ -83,6 +83,11 @@ class Holders:
             calls = self._possible.get(number)
             return calls is None or (bool(calls) and not any(call.in_flight for call in calls))
 
+    def holds(self, number: int) -> bool:
+        """Whether a number will be let go when the calls have ended that may hold it."""
+        with self._lock:
+            return bool(self._possible.get(number))
+
     def run(self, tokens: frozenset[str], function: Callable[[], Any]) -> Any:
         """What `function` returns. It calls a function with these tokens and may hold numbers."""
         call, outer = _FunctionCall(tokens), getattr(self._here, "call", None)

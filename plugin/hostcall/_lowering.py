@@ -55,7 +55,13 @@ def _find(node: Any) -> CallbackSpec:
         inputs = Inputs([None] * len(node.attr["Tin"].list.type), False)
         outputs = Outputs([tf.as_dtype(t) for t in node.attr["Tout"].list.type])
         return adopt(entry, token, inputs, outputs, _shapes.declared_rule)
-    raise LoweringError(
+    raise missing(node)
+
+
+def missing(node: Any) -> LoweringError:
+    """The error for an op whose function is not there."""
+    token = node.attr["token"].s.decode()
+    return LoweringError(
         f"hostcall: op '{node.name}' ({node.op}) calls the Python function with key '{token}', "
         "which does not exist in this process. Either the graph comes from another process (a "
         "SavedModel holds no Python code), or the function died with the graph that it was traced "

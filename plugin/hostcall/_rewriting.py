@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall import _function_defs as defs
-from hostcall import _library, _ordering, _routes, _routing, _shapes
+from hostcall import _host_calls, _library, _ordering, _routes, _routing, _shapes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._split import Splitter
@@ -32,11 +32,12 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
       The same input gives the same output, names included.
     """
     library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
-    splitter = new_splitter(library, everything=_is_gradient_of_marked(library, entry))
+    splitter = splitter_for(library, entry)
     split = not splitter.is_cluster(entry) and splitter.must_split(entry)
     if split:
         _tell_of_shapes(library)
         name = splitter.split(entry)
+        _host_calls.redirect(splitter.functions.values())
         new = private.function_pb2.FunctionDefLibrary(function=splitter.functions.values())
     elif _holds_script_op(library):
         new, name = _ordering.order_side_effects(library, entry)
@@ -45,6 +46,11 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
     # Otherwise the kernel creator adds them, and they would outlive the function.
     private.own_functions(entry, list(new.function))
     return new.SerializeToString(), name, split
+
+
+def splitter_for(library: Any, entry: str) -> Splitter:
+    """The splitter that decides what becomes of the must-compile function `entry`."""
+    return new_splitter(library, everything=_is_gradient_of_marked(library, entry))
 
 
 def new_splitter(library: Any, everything: bool = False) -> Splitter:

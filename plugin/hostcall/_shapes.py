@@ -136,16 +136,34 @@ def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]
 def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
     """The spec of each of the user's results, every size or bound of it known.
 
-    In this order: the rule (declared by the user, or made for a gradient call), the specs in
-    `Tout`, what tracing ended with. A later one fills in what an earlier one leaves open.
-
     Args:
       spec: the callback.
       node: the NodeDef of its op.
       operands: what XLA knows of the op's inputs.
 
     Raises:
-      LoweringError: when a size stays unknown, or two of these contradict each other.
+      LoweringError: when a size stays unknown, or what is declared contradicts itself.
+    """
+    resolved = known(spec, node, operands)
+    for index, said in enumerate(resolved):
+        if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
+            raise LoweringError(_unknown_shape(spec, node, index, said.shape))
+    return resolved
+
+
+def known(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
+    """The spec of each of the user's results, as far as it is known.
+
+    In this order: the rule (declared by the user, or made for a gradient call), the specs in
+    `Tout`, what tracing ended with. A later one fills in what an earlier one leaves open.
+
+    Args:
+      spec: the callback.
+      node: the NodeDef of its op.
+      operands: what is known of the op's inputs.
+
+    Raises:
+      LoweringError: when two of these contradict each other.
     """
     dtypes = spec.outputs.dtypes
     sources: list[tuple[str, Sequence[Spec | None]]] = [
@@ -157,7 +175,7 @@ def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spe
     resolved: list[Spec] = []
     for index in range(len(dtypes)):
         said = [(who, specs[index]) for who, specs in sources if specs]
-        resolved.append(_merge(spec, node, index, said))
+        resolved.append(_merge(spec, index, said))
     return resolved
 
 
@@ -190,9 +208,7 @@ def _traced_specs(spec: CallbackSpec, node: Any) -> list[Spec | None]:
     ]
 
 
-def _merge(
-    spec: CallbackSpec, node: Any, index: int, said: Sequence[tuple[str, Spec | None]]
-) -> Spec:
+def _merge(spec: CallbackSpec, index: int, said: Sequence[tuple[str, Spec | None]]) -> Spec:
     merged: Spec = tf.TensorSpec(None, spec.outputs.dtypes[index])
     for who, source in said:
         try:
@@ -203,8 +219,6 @@ def _merge(
                 f"same: {who} says {source and static_shape(source)}, and what comes before it "
                 f"{static_shape(merged)}. Correct one of them."
             ) from error
-    if not isinstance(merged, BoundedSpec) and not merged.shape.is_fully_defined():
-        raise LoweringError(_unknown_shape(spec, node, index, merged.shape))
     return merged
 
 

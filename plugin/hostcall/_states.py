@@ -28,6 +28,7 @@ class State:
       inputs: the tensors that went in; None for those that have no derivative.
       outputs: the tensors that came out.
       moment: when a compiled program made the call, by the glue's clock; None elsewhere.
+      until_end: whether it is kept until the program has ended that made the call.
     """
 
     spec: Any
@@ -35,6 +36,7 @@ class State:
     inputs: list[Any]
     outputs: list[Any]
     moment: int | None = None
+    until_end: bool = False
 
 
 _states: dict[int, State] = private.tape_cache
@@ -43,6 +45,15 @@ _states: dict[int, State] = private.tape_cache
 def keep(state: State) -> int:
     """Keeps the state of a call that no compiled program makes, and returns its number."""
     return _keep(state, lambda number: holders.note(number, state.spec.title))
+
+
+def keep_for_call(state: State) -> int:
+    """Keeps the state of a call that a split function makes, and returns its number.
+
+    As in a compiled program, the gradient may be asked for any number of times until that ends.
+    """
+    state.until_end = True
+    return keep(state)
 
 
 def keep_in_program(state: State, escapes: bool) -> int:
@@ -110,6 +121,7 @@ def take(number: int) -> State:
         )
     # A program that hands a number out may ask for it first, any number of times.
     within = state.moment is not None and _glue().was_running(state.moment)
+    within |= state.until_end and holders.holds(number)
     if not within and not holders.may_hold(number):
         drop(number)
     return state

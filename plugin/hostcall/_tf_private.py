@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.framework import function_pb2 as function_pb2
 from tensorflow.core.framework import node_def_pb2 as node_def_pb2
+from tensorflow.core.function.capture import restore_captures as _restore_captures
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.client import session as _session
@@ -41,6 +42,8 @@ from tensorflow.python.ops import gen_script_ops as gen_script_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.ops import script_ops as script_ops
+from tensorflow.python.saved_model import function_deserialization as _function_deserialization
+from tensorflow.python.saved_model import loader_impl as _loader_impl
 from tensorflow.python.saved_model import save as _save
 from tensorflow.python.util import nest as _nest
 from tensorflow.python.util import tf_stack as _tf_stack
@@ -237,6 +240,46 @@ def graphs_of(graph: Any) -> dict[str, Any]:
                 found[name] = body
                 pending.append(body)
     return found
+
+
+def like(concrete: Any, library: Any) -> Any:
+    """A ConcreteFunction with the signature and the captures of another one, and a new body.
+
+    Args:
+      concrete: the other one, which the new one keeps alive: what has been registered for its graph
+        (Python functions, custom gradients) dies with it.
+      library: a FunctionDefLibrary with the new body, under the old name, and all that it calls.
+    """
+    definition = concrete.function_def
+    loaded = _function_deserialization.load_function_def_library(
+        library, load_shared_name_suffix=""
+    )
+    graph = loaded[definition.signature.name].graph
+    graph.structured_input_signature = concrete.structured_input_signature
+    outputs = iter(graph.outputs)
+    graph.structured_outputs = _nest.map_structure(
+        lambda value: None if value is None else next(outputs),
+        concrete.graph.structured_outputs,
+        expand_composites=True,
+    )
+    keep_alive(graph, concrete)
+    function = next(f for f in library.function if f.signature.name == definition.signature.name)
+    attributes = {name: value for name, value in function.attr.items() if name != "_input_shapes"}
+    new = ConcreteFunction.from_func_graph(graph, concrete.function_type, attributes)
+    new._arg_keywords = concrete._arg_keywords
+    new._num_positional_args = concrete._num_positional_args
+    _restore_captures.restore_captures(new, concrete.captured_inputs)
+    new.set_variables(concrete.variables)
+    return new
+
+
+def read_saved_model(path: str) -> Any:
+    """The SavedModel message of a directory.
+
+    Raises:
+      OSError: when it holds none, or one that cannot be read.
+    """
+    return _loader_impl.parse_saved_model(path)
 
 
 def is_jitted_call(op: Any) -> bool:
