@@ -12,6 +12,9 @@ from hostcall._callback import Callback, callback  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
 from hostcall._declarations import declare  # noqa: E402
 from hostcall._errors import LoweringError, last_error  # noqa: E402
+from hostcall._explain import explain  # noqa: E402
+from hostcall._explain_facts import Explanation  # noqa: E402
+from hostcall._rewrite import rewrite, split_pass  # noqa: E402
 from hostcall._routes import configure, scope  # noqa: E402
 from hostcall._specs import BoundedSpec  # noqa: E402
 
@@ -20,14 +23,18 @@ __version__ = "0.1.0"
 __all__ = [
     "BoundedSpec",
     "Callback",
+    "Explanation",
     "LoweringError",
     "callback",
     "configure",
     "declare",
     "disable",
     "enable",
+    "explain",
     "last_error",
+    "rewrite",
     "scope",
+    "split_pass",
 ]
 
 if enabled_by_environment():

@@ -20,10 +20,25 @@ _INTERNAL = tuple(
 # What autograph puts around a function, and before its name, where it converts one.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
 
+# The description of a CallbackSpec.
+_DESCRIPTION = re.compile(
+    r"(?P<kind>(?:the gradient of )*[\w.]+) of (?P<name>.+?)"
+    r"(?: \((?P<defined_at>.*?:\d+)\))?(?:, called at (?P<called_at>.*:\d+)?)?"
+)
+
 
 def caller() -> str:
     """`file:line` of the innermost frame that is not hostcall's or TensorFlow's."""
-    frames = [frame for frame in private.stack() if not frame[0].startswith(_INTERNAL)]
+    return _innermost(private.stack())
+
+
+def of_op(op: Any) -> str:
+    """`file:line` of the user's code that has created an op of a graph, or ""."""
+    return _innermost([(frame.filename, frame.lineno) for frame in op.traceback or ()])
+
+
+def _innermost(stack: list[tuple[str, int]]) -> str:
+    frames = [frame for frame in stack if not frame[0].startswith(_INTERNAL)]
     return "{}:{}".format(*frames[-1]) if frames else ""
 
 
@@ -41,4 +56,22 @@ def of_function(function: Callable[..., Any]) -> str:
         return name
     return "{} ({}:{})".format(
         name, *private.original_location(code.co_filename, code.co_firstlineno)
+    )
+
+
+def split_description(description: str) -> tuple[str, str, str, str]:
+    """The parts of a CallbackSpec's description.
+
+    Returns:
+      What the user has called, the function's name, where it is defined and where it is called;
+      "" for what the description does not say.
+    """
+    parts = _DESCRIPTION.fullmatch(description)
+    if parts is None:
+        return "", description, "", ""
+    return (
+        parts["kind"].removeprefix("the "),
+        parts["name"],
+        parts["defined_at"] or "",
+        parts["called_at"] or "",
     )

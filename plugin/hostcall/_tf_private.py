@@ -248,13 +248,16 @@ def like(concrete: Any, library: Any) -> Any:
     Args:
       concrete: the other one, which the new one keeps alive: what has been registered for its graph
         (Python functions, custom gradients) dies with it.
-      library: a FunctionDefLibrary with the new body, under the old name, and all that it calls.
+      library: a FunctionDefLibrary with the new body, under the old name, and all that it calls;
+        used up.
     """
-    definition = concrete.function_def
+    name = concrete.function_def.signature.name
+    function = next(f for f in library.function if f.signature.name == name)
+    attributes = {key: value for key, value in function.attr.items() if key != "_input_shapes"}
     loaded = _function_deserialization.load_function_def_library(
         library, load_shared_name_suffix=""
     )
-    graph = loaded[definition.signature.name].graph
+    graph = loaded[name].graph
     graph.structured_input_signature = concrete.structured_input_signature
     outputs = iter(graph.outputs)
     graph.structured_outputs = _nest.map_structure(
@@ -263,8 +266,6 @@ def like(concrete: Any, library: Any) -> Any:
         expand_composites=True,
     )
     keep_alive(graph, concrete)
-    function = next(f for f in library.function if f.signature.name == definition.signature.name)
-    attributes = {name: value for name, value in function.attr.items() if name != "_input_shapes"}
     new = ConcreteFunction.from_func_graph(graph, concrete.function_type, attributes)
     new._arg_keywords = concrete._arg_keywords
     new._num_positional_args = concrete._num_positional_args

@@ -1,0 +1,149 @@
+"""The facts on one script op: who is called, from where, with what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _location
+from hostcall import _tf_private as private
+from hostcall._callback_spec import CallbackSpec
+from hostcall._eager_spec import EagerSpec
+from hostcall._explain_bodies import SHAPES, Body
+from hostcall._explain_facts import ScriptOp, Value
+from hostcall._specs import BoundedSpec, Spec, merge
+from hostcall._tracing import SHAPES_ATTR
+
+# Finds `file:line` of a node, by the names of its function and its own.
+Locate = Callable[[str, str], str]
+
+_KINDS = {
+    "EagerPyFunc": "tf.py_function",
+    "PyFunc": "tf.numpy_function",
+    "PyFuncStateless": "tf.compat.v1.py_func",
+}
+
+
+def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
+    """The facts on a script op.
+
+    Args:
+      node: its NodeDef.
+      body: the function that it stands in.
+      function: the name of that.
+      locate: finds lines of the user's code.
+      **placed: the fields of ScriptOp that say where and how it runs.
+    """
+    spec = private.token_registry.get(node.attr["token"].s.decode())
+    kind, callback, defined_at, called_at = _names(node, spec)
+    file, line = parse_location(called_at or locate(function, node.name))
+    inputs = [value for value in node.input if not value.startswith("^")]
+    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
+    operands = [
+        value_of(tf.TensorSpec(body.shape_of(value), dtype))
+        for value, dtype in zip(inputs, dtypes, strict=True)
+    ]
+    results = _results(node, spec)
+    return ScriptOp(
+        node=node.name,
+        function=function,
+        kind=kind,
+        callback=callback,
+        defined_at=defined_at,
+        file=file,
+        line=line,
+        stateful=node.op in private.STATEFUL_SCRIPT_OPS,
+        operands=tuple(operands),
+        results=tuple(results),
+        bytes_copied=_bytes_copied(spec, placed["route"], operands, results),
+        **placed,
+    )
+
+
+def parse_location(location: str) -> tuple[str, int | None]:
+    """The file and the line of `file:line`; of "" none."""
+    file, _, line = location.rpartition(":")
+    return (file, int(line)) if file else ("", None)
+
+
+def _names(node: Any, spec: Any) -> tuple[str, str, str, str]:
+    if isinstance(spec, CallbackSpec):
+        return _location.split_description(spec.description)
+    kind = _KINDS[node.op]
+    if spec is None:
+        return kind, "", "", ""
+    # Registered before hostcall was imported.
+    users = spec._func if isinstance(spec, private.EagerFunc) else spec
+    described = _location.of_function(private.unwrapped(users))
+    return (kind, *_location.split_description(f"{kind} of {described}")[1:])
+
+
+def _results(node: Any, spec: Any) -> list[Value]:
+    """The results that the user sees."""
+    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
+    said: Sequence[Spec] = []
+    ruled: Sequence[bool] = []
+    if isinstance(spec, CallbackSpec):
+        dtypes = dtypes[: len(spec.outputs.dtypes)]  # the number of a state is nobody's business
+        said, ruled = spec.static_specs, spec.pending
+    values = []
+    for index, dtype in enumerate(dtypes):
+        merged: Spec = said[index] if index < len(said) else tf.TensorSpec(None, dtype)
+        for name in (SHAPES_ATTR, SHAPES):
+            shapes = node.attr[name].list.shape if name in node.attr else []
+            if index < len(shapes):
+                merged = _merge(merged, tf.TensorSpec(tf.TensorShape(shapes[index]), dtype))
+        values.append(value_of(merged, index < len(ruled) and ruled[index]))
+    return values
+
+
+def _merge(spec: Spec, other: tf.TensorSpec) -> Spec:
+    try:
+        return merge(spec, other)
+    except ValueError:
+        return spec  # a contradiction, which the lowering tells the user of
+
+
+def value_of(spec: Spec, ruled: bool = False) -> Value:
+    """A tensor's facts.
+
+    Args:
+      spec: what is known of it.
+      ruled: whether a rule gives the rest when XLA compiles.
+    """
+    bounded = isinstance(spec, BoundedSpec)
+    full = bounded or spec.shape.is_fully_defined()
+    known = ("bounded" if bounded else "known") if full else "rule" if ruled else "unknown"
+    size = _item_size(spec.dtype)
+    nbytes = math.prod(spec.shape) * size if full and size is not None else None
+    return Value(spec.dtype.name, str(spec) if bounded else str(spec.shape), known, nbytes)
+
+
+def _item_size(dtype: tf.DType) -> int | None:
+    if dtype in (tf.string, tf.variant, tf.resource):
+        return None
+    return int(dtype.size)
+
+
+def _bytes_copied(
+    spec: Any, route: str, operands: Sequence[Value], results: Sequence[Value]
+) -> int | None:
+    """What a call copies at most.
+
+    Custom calls copy all that goes in and comes out. TensorFlow's own kernels show the function
+    the tensors' memory, and copy the results of NumPy functions alone.
+    """
+    if route == "custom_call":
+        hidden = spec.shape_only if isinstance(spec, CallbackSpec) else frozenset()
+        copied = [v for i, v in enumerate(operands) if i not in hidden] + list(results)
+    elif isinstance(spec, EagerSpec | private.EagerFunc):
+        copied = []
+    else:
+        copies = isinstance(spec, CallbackSpec) and spec.copies_inputs
+        copied = [*(operands if copies else []), *results]
+    sizes = [value.nbytes for value in copied]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
