@@ -1,17 +1,44 @@
 #include "host_call.h"
 
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/protobuf/config.pb.h"
 
 namespace hostcall {
 
 using tensorflow::DeviceType;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
+
+namespace {
+
+// How to run the call. One from a graph says it; one from eager code leaves it to the defaults.
+absl::Status CopyOptions(const NodeDef& from, NodeDef* to) {
+  std::string options;
+  tensorflow::TryGetNodeAttr(from, "config_proto", &options);
+  tensorflow::ConfigProto config;
+  if (!config.ParseFromString(options)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hostcall: the attribute config_proto of ", from.name(), " is malformed."));
+  }
+  // Grappler inlines calls without regard to the order of what they do, and folds what is to run in
+  // each call. What is worth optimizing is in the clusters, which are XLA's.
+  config.mutable_graph_options()->mutable_rewrite_options()->set_disable_meta_optimizer(true);
+  tensorflow::AddNodeAttr("config_proto", config.SerializeAsString(), to);
+  std::string executor;
+  if (tensorflow::TryGetNodeAttr(from, "executor_type", &executor)) {
+    tensorflow::AddNodeAttr("executor_type", executor, to);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
@@ -26,11 +53,8 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
   node.set_op(op->name());
   node.set_device(props->node_def.device());
   *node.mutable_input() = props->node_def.input();
-  // A call from a graph says how to run; one from eager code leaves it to the defaults.
-  for (const char* name : {"config", "config_proto", "executor_type"}) {
-    const auto known = props->node_def.attr().find(name);
-    if (known != props->node_def.attr().end()) (*node.mutable_attr())[name] = known->second;
-  }
+  status = CopyOptions(props->node_def, &node);
+  if (!status.ok()) return status;
   tensorflow::NameAttrList callee;
   callee.set_name(function);
   tensorflow::AddNodeAttr("f", callee, &node);
