@@ -1,0 +1,71 @@
+"""Runs thousands of random programs in all ways, and shows the smallest ones that differ.
+
+    python -m tests.differential [COUNT] [--seed FIRST]
+
+The programs run in rounds, each with a seed and a process of its own, so that a crash and a hang
+are found as well. `python -m tests.differential ROUND --seed SEED` repeats one round.
+"""
+# ruff: noqa: T201 - it prints its report
+
+from __future__ import annotations
+
+import argparse
+import collections
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.differential.rounds import run_round
+from tests.stress.processes import Worker
+
+ROUND = 100
+# Programs take a second each; the rest is for making a failing one smaller.
+SECONDS_A_ROUND = 1500.0
+
+
+def one_round(seed: int, count: int, journal: Path) -> dict[str, Any]:
+    """What `run_round` returns; a crash or a hang is a failure like others."""
+    worker = Worker()
+    try:
+        result: dict[str, Any] = worker.run(
+            run_round, seed, count, str(journal), limit=SECONDS_A_ROUND
+        )
+        worker.close()
+    except AssertionError as error:
+        text = f"{error}\nin the program\n{journal.read_text()}"
+        return {"counts": {}, "failure": text}
+    return result
+
+
+def main() -> int:
+    """Runs the rounds; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", nargs="?", type=int, default=2000, help="how many programs")
+    parser.add_argument("--seed", type=int, default=None, help="of the first round")
+    arguments = parser.parse_args()
+    first = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
+    totals: collections.Counter[str] = collections.Counter()
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        for i, begin in enumerate(range(0, arguments.count, ROUND)):
+            seed, count = first + i, min(ROUND, arguments.count - begin)
+            result = one_round(seed, count, Path(folder) / "program")
+            totals.update(result["counts"])
+            print(
+                f"seed {seed}: {count} programs,",
+                "FAILED" if result["failure"] else "as they should",
+            )
+            if result["failure"]:
+                failed.append(seed)
+                print(result["failure"])
+                print(f"again: python -m tests.differential {count} --seed {seed}")
+            sys.stdout.flush()
+    print(", ".join(f"{name}: {number}" for name, number in sorted(totals.items())))
+    print(f"failed rounds: {failed}" if failed else "all agree")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The catalogue of the ops that random programs are made of, and which values they can take."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tests.differential.program import Type
+
+BOUND = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """An op of random programs.
+
+    Attributes:
+      takes: a pattern for each argument: a kind, "*" for any, and a name for each size, where the
+        same name wants the same size.
+      gives: a pattern for each result, by the parameter: "h!" and "x!" are new sizes.
+      build: makes the tensors, from the context, the parameter and the arguments.
+      params: the parameters to choose from.
+      dynamic: whether XLA gets it right for dynamic sizes.
+    """
+
+    takes: tuple[str, ...]
+    gives: Callable[[Any], Sequence[str]]
+    build: Callable[..., Any]
+    params: tuple[Any, ...] = (None,)
+    dynamic: bool = False
+
+    def results(
+        self, args: Sequence[Type], param: Any, counter: itertools.count[int]
+    ) -> list[Type]:
+        """The types of the results."""
+        bound: dict[str, str] = {}
+        assert all(itertools.starmap(_binder(bound), zip(self.takes, args, strict=True)))
+
+        def dim(name: str) -> str:
+            if name.endswith("!"):
+                return f"{name[0]}{next(counter)}"
+            found = "".join(bound.get(part, part) for part in name)
+            return f"({found})" if len(name) > 1 else found
+
+        patterns = [pattern.split() for pattern in self.gives(param)]
+        return [Type(kind, tuple(map(dim, dims))) for kind, *dims in patterns]
+
+    def choices(self, types: Sequence[Type]) -> list[tuple[int, ...]]:
+        """The positions of the values that it can be applied to."""
+        found: list[tuple[tuple[int, ...], dict[str, str]]] = [((), {})]
+        for pattern in self.takes:
+            longer = []
+            for (chosen, bound), (i, type_) in itertools.product(found, enumerate(types)):
+                extended = dict(bound)
+                if (self.dynamic or not type_.is_dynamic) and _binder(extended)(pattern, type_):
+                    longer.append(((*chosen, i), extended))
+            found = longer
+        return [chosen for chosen, _ in found]
+
+
+def _binder(bound: dict[str, str]) -> Callable[[str, Type], bool]:
+    def bind(pattern: str, type_: Type) -> bool:
+        kind, *names = pattern.split()
+        if type_.is_hidden or kind not in (type_.kind, "*"):
+            return False
+        if names == ["..."]:
+            return True
+        if len(names) != len(type_.dims):
+            return False
+        pairs = zip(names, type_.dims, strict=True)
+        return all(dim == (name if name.isdigit() else bound.setdefault(name, dim))
+                   for name, dim in pairs)  # fmt: skip
+
+    return bind
+
+
+OPS: dict[str, Op] = {}
+
+
+def op(*takes: str, gives: str | Callable[[Any], Sequence[str]], **options: Any) -> Any:
+    """Registers a function that builds an op."""
+    results = gives if callable(gives) else lambda param: [gives] if gives else []
+
+    def register(build: Callable[..., Any]) -> Callable[..., Any]:
+        OPS[build.__name__.strip("_")] = Op(takes, results, build, **options)
+        return build
+
+    return register
+
+
+def tame(x: tf.Tensor) -> tf.Tensor:
+    """Keeps the values small."""
+    return tf.clip_by_value(x, tf.cast(-BOUND, x.dtype), tf.cast(BOUND, x.dtype))

@@ -1,0 +1,122 @@
+"""Loops, branches and functions of random programs, and how programs are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tests.differential import host_ops, ops, script_ops  # noqa: F401 - fill the catalogue
+from tests.differential.catalogue import OPS
+from tests.differential.program import Block, Context, Statement
+
+MOST_ITERATIONS = 3
+
+Form = Callable[..., list[Any]]
+
+
+def run_block(context: Context, block: Block, values: Sequence[Any]) -> list[Any]:
+    """The results of a block that can use `values`."""
+    values = list(values)
+    for statement in block.statements:
+        values.extend(run_statement(context, statement, values))
+    return [values[i] for i in block.results]
+
+
+def run_statement(context: Context, statement: Statement, values: Sequence[Any]) -> list[Any]:
+    args = [values[i] for i in statement.args]
+    if statement.op in FORMS:
+        bodies = [
+            lambda *more, block=block: run_block(context, block, [*values, *more])
+            for block in statement.blocks
+        ]
+        return FORMS[statement.op](context, statement.param, args, bodies)
+    built = OPS[statement.op].build(context, statement.param, *args)
+    return list(built) if isinstance(built, list | tuple) else [built]
+
+
+def branch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    return [tf.cond(tf.ensure_shape(tf.identity(args[0]), []), lambda: bodies[0]()[0],
+                    lambda: bodies[1]()[0])]  # fmt: skip
+
+
+def switch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    index = tf.ensure_shape(tf.identity(args[0]), [])
+    return [tf.switch_case(index, [lambda body=body: body()[0] for body in bodies])]
+
+
+def while_loop(context: Context, bounded: bool, args: Any, bodies: Any) -> list[Any]:
+    start, count = args
+
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, like(bodies[0](y, i)[0], start)
+
+    limit = MOST_ITERATIONS if bounded else None
+    count = tf.clip_by_value(count, 0, MOST_ITERATIONS)
+    return [tf.while_loop(lambda i, _: i < count, body, (0, start), maximum_iterations=limit)[1]]
+
+
+def for_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    start, count = args
+    body = lambda y, i: like(bodies[0](y, i)[0], start)  # noqa: E731
+    return [converted_loop()(body, tf.clip_by_value(count, 0, MOST_ITERATIONS), start)]
+
+
+def plain_loop(body: Any, count: Any, y: Any) -> Any:
+    for i in tf.range(count):
+        y = body(y, i)
+    return y
+
+
+def converted_loop() -> Any:
+    return tf.autograph.to_graph(plain_loop, recursive=False)
+
+
+def array(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    def body(i: Any, values: Any) -> Any:
+        value = tf.ensure_shape(tf.identity(bodies[0](i)[0]), [])
+        return i + 1, values.write(i, value)
+
+    values = tf.TensorArray(tf.float64, size=3, element_shape=[])
+    values = tf.while_loop(lambda i, _: i < 3, body, (0, values), maximum_iterations=3)[1]
+    return [values.stack()]
+
+
+def growing_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    invariants = (tf.TensorShape([]), tf.TensorShape([None]))
+    start = tf.ensure_shape(tf.identity(args[0]), [None])
+
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, tf.ensure_shape(tf.identity(bodies[0](y, i)[0]), [None])
+
+    return [tf.while_loop(lambda i, _: i < 2, body, (0, start), shape_invariants=invariants)[1]]
+
+
+def function(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
+    jitted, times = param
+    called = tf.function(
+        lambda *values: bodies[0](*values),
+        jit_compile=context.jit and jitted,
+        autograph=False,
+    )
+    context.keep.append(called)
+    for _ in range(times):
+        results = called(*args)
+    return list(results)
+
+
+def like(y: Any, start: Any) -> Any:
+    """What a loop goes on with: its variable keeps the shape that it had at first."""
+    return tf.ensure_shape(tf.identity(y), start.shape)
+
+
+FORMS: dict[str, Form] = {
+    "branch": branch,
+    "switch": switch,
+    "while_loop": while_loop,
+    "for_loop": for_loop,
+    "array": array,
+    "growing_loop": growing_loop,
+    "function": function,
+}

@@ -1,0 +1,164 @@
+"""Draws random programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.differential.catalogue import OPS
+from tests.differential.control import FORMS
+from tests.differential.program import HIDDEN, Block, Program, Statement, Type
+from tests.differential.script_ops import BEHAVIOURS
+
+INPUTS = [Type("f", ("n",)), Type("i", ())]
+DEEPEST = 2
+
+# Nothing differentiates these as it should be, be it in Python or in XLA.
+_NOT_DIFFERENTIATED = {"for_loop", "growing_loop", "unique", "where", "boolean_mask", "scatter"}
+
+_SCRIPT_OPS = {*BEHAVIOURS, "evens_of_any", "note", "entries", "python_variable", "fail_above"}
+
+
+@dataclasses.dataclass
+class Drawing:
+    """What goes through the drawing of one program."""
+
+    draw: Any
+    gradient: bool
+    sizes: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
+
+    def one_of(self, choices: Any) -> Any:
+        return self.draw(st.sampled_from(list(choices)))
+
+    def block(
+        self, types: list[Type], most: int, depth: int, wanted: Callable[[Type], bool] | None
+    ) -> tuple[Block, list[Type]]:
+        """A block that can use values of those types, and the types of its results."""
+        types = list(types)
+        statements = []
+        for _ in range(self.draw(st.integers(1, most))):
+            statement, results = self.statement(types, depth)
+            statements.append(statement)
+            types.extend(results)
+        candidates = [i for i, type_ in enumerate(types)
+                      if not type_.is_hidden and (wanted is None or wanted(type_))]  # fmt: skip
+        if wanted is not None:
+            results = (self.one_of(reversed(candidates)),)
+        else:
+            results = tuple(self.draw(st.lists(
+                st.sampled_from(candidates[::-1]), min_size=1, max_size=4, unique=True,
+            )))  # fmt: skip
+        return Block(tuple(statements), results), [types[i] for i in results]
+
+    def statement(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        kind = self.one_of(["op", "script op", "op", "script op", "form"])
+        if kind == "form" and depth < DEEPEST:
+            return self.form(types, depth)
+        among = {n for n in OPS if (n in _SCRIPT_OPS) == (kind == "script op")}
+        among -= _NOT_DIFFERENTIATED if self.gradient else set()
+        options = {name: OPS[name].choices(types) for name in sorted(among)}
+        name = self.one_of(name for name, choices in options.items() if choices)
+        op = OPS[name]
+        args = self.one_of(reversed(options[name]))
+        param = self.one_of(op.params)
+        results = op.results([types[i] for i in args], param, self.sizes)
+        return Statement(name, args, param), results
+
+    def form(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        forms = [name for name in FORMS if not (self.gradient and name in _NOT_DIFFERENTIATED)]
+        return getattr(self, f"_{self.one_of(forms)}")(types, depth)
+
+    def _value(self, types: list[Type], *kinds: str) -> int:
+        """The position of a value that goes into loops and functions."""
+        return self.one_of([
+            i for i, t in reversed(list(enumerate(types)))
+            if not (t.is_hidden or t.is_dynamic)
+            and (not kinds or t.kind + " a" * len(t.dims) in kinds)
+        ])  # fmt: skip
+
+    def _body(self, types: list[Type], depth: int, wanted: Any) -> tuple[Block, list[Type]]:
+        visible = [HIDDEN if type_.is_dynamic else type_ for type_ in types]
+        can_leave = lambda t: not t.is_dynamic and wanted(t)  # noqa: E731
+        return self.block(visible, 3, depth + 1, can_leave)
+
+    def _branch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        conditions = [i for i, type_ in enumerate(types) if type_ == Type("b", ())]
+        if not conditions:
+            return self._switch(types, depth)
+        return self._branches("branch", self.one_of(conditions), 2, types, depth)
+
+    def _switch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        return self._branches("switch", self._value(types, "i"), 3, types, depth)
+
+    def _branches(
+        self, name: str, index: int, count: int, types: list[Type], depth: int
+    ) -> tuple[Statement, list[Type]]:
+        result = types[self._value(types)]
+        bodies = [self._body(types, depth, result.__eq__)[0] for _ in range(count)]
+        return Statement(name, (index,), None, tuple(bodies)), [result]
+
+    def _while_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        return self._loop("while_loop", self.gradient or self.one_of([True, False]), types, depth)
+
+    def _for_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        return self._loop("for_loop", None, types, depth)
+
+    def _loop(
+        self, name: str, param: Any, types: list[Type], depth: int
+    ) -> tuple[Statement, list[Type]]:
+        start = self._value(types)
+        count = self._value(types, "i")
+        result = types[start]
+        body, _ = self._body([*types, result, Type("i", ())], depth, result.__eq__)
+        return Statement(name, (start, count), param, (body,)), [result]
+
+    def _array(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        types = [*types, Type("i", ())]
+        scalar = Type("f", ())
+        if scalar not in types:
+            results = OPS["total"].results([types[0]], None, self.sizes)
+            return Statement("total", (0,)), results
+        body, _ = self._body(types, depth, scalar.__eq__)
+        return Statement("array", (), None, (body,)), [Type("f", ("3",))]
+
+    def _growing_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        start = self._value(types, "f a")
+        variable = Type("f", (f"h{next(self.sizes)}",))
+        inside = [*types, variable, Type("i", ())]
+        old = {dim for type_ in inside for dim in type_.dims}
+
+        def grown(t: Type) -> bool:
+            # Either the size stays, so that XLA may compile the loop, or a host op of it tells it.
+            new = t.kind == "f" and len(t.dims) == 1 and t.dims[0][0] == "h"
+            return t == variable or (new and t.dims[0] not in old)
+
+        body, _ = self._body(inside, depth, grown)
+        return Statement("growing_loop", (start,), None, (body,)), [variable]
+
+    def _function(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        args = tuple(self._value(types) for _ in range(self.draw(st.integers(0, 2))))
+        inside = [*types, *[types[i] for i in args]]
+        body, results = self._body(inside, depth, lambda _: True)
+        param = (self.one_of([False, True]), self.one_of([1, 2]))
+        return Statement("function", args, param, (body,)), results
+
+
+@st.composite
+def programs(draw: Any) -> Program:
+    """Random programs, each with two inputs."""
+    gradient = draw(st.sampled_from([None, None, None, None, "inside", "outside"]))
+    drawing = Drawing(draw, gradient is not None)
+    body, _ = drawing.block(INPUTS, 7, 0, None)
+    vectors = st.lists(st.integers(-4, 4), max_size=4).map(tuple)
+    inputs = st.tuples(vectors, st.integers(-1, 4))
+    return Program(
+        body,
+        (draw(inputs), draw(inputs)),
+        fixed_shapes=draw(st.booleans()),
+        nested=draw(st.booleans()),
+        gradient=gradient,
+    )

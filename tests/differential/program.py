@@ -1,0 +1,149 @@
+"""Random programs as data: what the generator draws, and what a failing test prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+DTYPES = {"f": tf.float64, "i": tf.int32, "b": tf.bool, "s": tf.string}
+
+
+@dataclasses.dataclass(frozen=True)
+class Type:
+    """What is known of a value when a program is drawn.
+
+    Attributes:
+      kind: "f" for float64, "i" for int32, "b" for bool, "s" for string.
+      dims: a name for each size; equal names are equal sizes. "n" is that of the input, numbers are
+        themselves. Those that begin with "h" are told by a function on the host, those with an "x"
+        in them are XLA's own dynamic sizes, which only some of its ops get right.
+    """
+
+    kind: str
+    dims: tuple[str, ...]
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether nothing may use the value."""
+        return self.kind == ""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether XLA may know no more than a bound of a size."""
+        return any("x" in dim for dim in self.dims)
+
+
+HIDDEN = Type("", ())
+
+
+class Data:
+    """Prints itself as code that makes it, without what is as by default."""
+
+    def __repr__(self) -> str:
+        values = {field: getattr(self, field.name) for field in dataclasses.fields(self)}
+        said = [f"{field.name}={v!r}" for field, v in values.items() if v != field.default]
+        return f"{type(self).__name__}({', '.join(said)})"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Statement(Data):
+    """One op of a program: its results are appended to the values that there are.
+
+    Attributes:
+      op: its name, in `ops.OPS` or `control.FORMS`.
+      args: the positions of its arguments in the list of values.
+      param: what else the op wants to know.
+      blocks: the bodies of loops, branches and functions.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    param: Any = None
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Block(Data):
+    """Statements, and the positions of the values that they come to."""
+
+    statements: tuple[Statement, ...]
+    results: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Program(Data):
+    """A function of a vector of floats and an integer.
+
+    Attributes:
+      body: what it does; the first two values are its arguments.
+      inputs: what it is called with, one call after another.
+      fixed_shapes: whether it is traced for each shape anew; otherwise with an unknown size.
+      nested: whether a plain function calls it.
+      gradient: None, or where a tape is that the results are differentiated with: "inside" of the
+        function or "outside".
+    """
+
+    body: Block
+    inputs: tuple[tuple[tuple[int, ...], int], ...]
+    fixed_shapes: bool = True
+    nested: bool = False
+    gradient: str | None = None
+
+
+class PlannedError(Exception):
+    """What tells the errors that programs are meant to raise from all others."""
+
+
+class PlannedValueError(PlannedError, ValueError):
+    """TensorFlow makes an InvalidArgumentError of it."""
+
+
+class PlannedStopError(PlannedError, StopIteration):
+    """TensorFlow makes an OutOfRangeError of it."""
+
+
+@dataclasses.dataclass
+class Context:
+    """What one way of running a program works on; each has its own.
+
+    Attributes:
+      jit: whether functions are compiled.
+      journal: the side effects in Python, in the order in which they happened.
+      vector, counter: variables that the graph reads and assigns.
+      python_variable: one that only callbacks read and assign: nothing orders these and the graph.
+      flags: "no_kernel" when XLA cannot compile an op of the program, "host" when it cannot compile
+        a callback: nothing tells the shape of a result, or it is a string.
+      keep: what has to live as long as the program.
+    """
+
+    jit: bool
+    journal: list[Any] = dataclasses.field(default_factory=list)
+    flags: set[str] = dataclasses.field(default_factory=set)
+    keep: list[Any] = dataclasses.field(default_factory=list)
+
+    @functools.cached_property
+    def vector(self) -> tf.Variable:
+        return tf.Variable(np.zeros(3), dtype=tf.float64)
+
+    @functools.cached_property
+    def counter(self) -> tf.Variable:
+        return tf.Variable(0)
+
+    @functools.cached_property
+    def python_variable(self) -> tf.Variable:
+        return tf.Variable(0.0, dtype=tf.float64)
+
+    def reset(self) -> None:
+        """Starts anew; creates the variables, too, which tracing must not."""
+        self.journal.clear()
+        self.vector.assign(np.arange(3.0))
+        self.counter.assign(1)
+        self.python_variable.assign(1.0)
+
+    def variables(self) -> list[np.ndarray]:
+        """The values of all variables."""
+        return [v.numpy() for v in (self.vector, self.counter, self.python_variable)]

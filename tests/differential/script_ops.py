@@ -1,0 +1,268 @@
+"""Script ops of random programs: each behaviour by each way to call Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from tests.differential.catalogue import BOUND, op, tame
+from tests.differential.program import (
+    DTYPES,
+    Context,
+    PlannedError,
+    PlannedStopError,
+    PlannedValueError,
+)
+
+STATEFUL = ("numpy_function", "py_function", "py_func", "callback", "eager_callback")
+STATELESS = ("stateless_py_func", "stateless_callback")
+EAGER_OR_NOT = ("numpy_function", "py_function")
+EAGER = ("py_function", "eager_callback")
+
+# Who tells the shapes of the results: nobody, `set_shape` with a rank alone, `set_shape`, a rule.
+SHAPES = ("nothing", "rank", "set_shape", "rule")
+
+
+@dataclasses.dataclass(frozen=True)
+class Behaviour:
+    """A function that programs call.
+
+    Attributes:
+      takes: the patterns of its arguments.
+      gives: the patterns of its results, where something tells their shapes.
+      function: works on arrays.
+      eager: the same for tensors, so that it is differentiable; None if that is `function`.
+      shapes: the shapes of the results, from those of the arguments; None if they are unknown.
+    """
+
+    takes: tuple[str, ...]
+    gives: tuple[str, ...]
+    function: Callable[..., Any]
+    eager: Callable[..., Any] | None = None
+    shapes: Callable[..., list[Any]] | None = None
+
+
+def clip(x: Any) -> Any:
+    return np.clip(x, -BOUND, BOUND)
+
+
+BEHAVIOURS = {
+    "affine": Behaviour(
+        ("f a",), ("f a",), lambda x: clip(2 * x + 1), lambda x: tame(2 * x + 1), lambda x: [x]
+    ),
+    "square": Behaviour(
+        ("f a",), ("f a",), lambda x: clip(x * x), lambda x: tame(x * x), lambda x: [x]
+    ),
+    "product": Behaviour(
+        ("f a", "f a"), ("f a",), lambda x, y: clip(x * y), lambda x, y: tame(x * y),
+        lambda x, y: [x],
+    ),
+    "shift": Behaviour(
+        ("f a", "f"), ("f a",), lambda x, y: clip(x + y), lambda x, y: tame(x + y),
+        lambda x, y: [x],
+    ),
+    "sum": Behaviour(
+        ("f ...",), ("f",), lambda x: clip(np.sum(x)), lambda x: tame(tf.reduce_sum(x)),
+        lambda x: [[]],
+    ),
+    "matrix": Behaviour(
+        ("f a", "f b"), ("f a b",), lambda x, y: clip(np.outer(x, y)), None,
+        lambda x, y: [[x[0], y[0]]],
+    ),
+    "parity": Behaviour(("f a",), ("b a",), lambda x: x % 2 == 0, None, lambda x: [x]),
+    "halves": Behaviour(
+        ("f a",), ("f a", "f"), lambda x: (clip(x + 1), clip(x.sum())),
+        lambda x: (tame(x + 1), tame(tf.reduce_sum(x))), lambda x: [x, []],
+    ),
+    "evens": Behaviour(
+        ("f a",), ("f h!",), lambda x: x[x % 2 == 0], lambda x: tf.boolean_mask(x, x % 2 == 0)
+    ),
+    "unique": Behaviour(("f a",), ("f h!",), np.unique),
+    "double": Behaviour(
+        ("f a",), ("f h!",), lambda x: np.repeat(x, 2)[:6], lambda x: tf.repeat(x, 2)[:6]
+    ),
+    "upper": Behaviour(("s",), ("s",), lambda x: to_bytes(x).upper() + b"!", None, lambda x: [[]]),
+    "describe": Behaviour(("f a",), ("s",), lambda x: b"%d" % np.sum(x), None, lambda x: [[]]),
+    "length_of": Behaviour(
+        ("s",), ("i",), lambda x: np.int32(min(BOUND, len(to_bytes(x)))), None, lambda x: [[]]
+    ),
+}  # fmt: skip
+
+
+def to_bytes(x: Any) -> bytes:
+    return x if isinstance(x, bytes) else np.asarray(x).item()
+
+
+def results_of(behaviour: Behaviour, shape: str) -> Sequence[str]:
+    """The patterns of the results when `shape` tells their shapes."""
+    if shape in ("set_shape", "rule"):
+        return behaviour.gives
+    if shape == "bounded":
+        return ["f x!"]
+    return [f"{kind} h!" if dims == ["a"] else " ".join([kind, *dims])
+            for kind, *dims in map(str.split, behaviour.gives)]  # fmt: skip
+
+
+def params_of(behaviour: Behaviour, shapes: Sequence[str]) -> tuple[Any, ...]:
+    """Ways to call, who tells the shapes, and whether the call is noted in the journal."""
+    return tuple(itertools.chain(
+        itertools.product(STATEFUL, shapes, (True, False)),
+        itertools.product(STATELESS, shapes, (False,)),
+    ))  # fmt: skip
+
+
+def call(
+    context: Context, api: str, function: Any, args: Sequence[Any], dtypes: list[Any], shape: str
+) -> list[Any]:
+    """Calls Python; the shapes of the results are unknown unless a rule is declared."""
+    if api.endswith("callback"):
+        if shape in ("nothing", "rank", "set_shape"):  # TEMPORARY
+            args = [tf.ensure_shape(tf.identity(x), [None]) if x.shape.rank is None else x for x in args]
+        result: Any = [tf.TensorSpec(None, dtype) for dtype in dtypes]
+        if shape in ("rule", "bounded"):
+            result = function.rule
+        options = {"kind": "eager" if api == "eager_callback" else "numpy"}
+        made = hostcall.callback(function, result=result, stateful=api in STATEFUL, **options)
+        return tf.nest.flatten(made(*args))
+    if shape in ("rule", "bounded"):
+        hostcall.declare(function, result=function.rule)
+    if api == "stateless_py_func":
+        return tf.nest.flatten(tf.compat.v1.py_func(function, args, dtypes, stateful=False))
+    make = {"py_func": tf.compat.v1.py_func, "py_function": tf.py_function,
+            "numpy_function": tf.numpy_function}[api]  # fmt: skip
+    return tf.nest.flatten(make(function, args, dtypes))
+
+
+def python_function(context: Context, name: str, api: str, noted: bool) -> Any:
+    """The Python function of a behaviour, a new object each time."""
+    behaviour = BEHAVIOURS[name]
+    eager = api in EAGER and behaviour.eager is not None
+    work = behaviour.eager if eager else behaviour.function
+
+    def function(*args: Any) -> Any:
+        if noted:
+            context.journal.append((name, *[np.asarray(x).tolist() for x in args]))
+        if not eager:
+            args = tuple(x if isinstance(x, bytes) else np.asarray(x) for x in args)
+        results = work(*args)  # type: ignore[misc]
+        return list(results) if isinstance(results, tuple) else [results]
+
+    return function
+
+
+def shape_rule(name: str, dtypes: list[Any], shape: str) -> Any:
+    """Declares the shapes of a behaviour's results."""
+
+    def rule(*specs: Any) -> Any:
+        if shape == "bounded":
+            return [hostcall.BoundedSpec(specs[0].shape, specs[0].dtype)]
+        shapes = BEHAVIOURS[name].shapes(*[spec.shape for spec in specs])
+        return [tf.TensorSpec(s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
+
+    return rule
+
+
+def build_behaviour(name: str) -> Callable[..., Any]:
+    def build(context: Context, param: Any, *args: Any) -> Any:
+        api, shape, noted = param
+        behaviour = BEHAVIOURS[name]
+        kinds = [pattern.split() for pattern in behaviour.gives]
+        dtypes = [DTYPES[kind] for kind, *_ in kinds]
+        function = python_function(context, name, api, noted)
+        function.rule = shape_rule(name, dtypes, shape)
+        results = call(context, api, function, args, dtypes, shape)
+        if shape == "set_shape" and behaviour.shapes:
+            for y, s in zip(results, behaviour.shapes(*[x.shape for x in args]), strict=True):
+                y.set_shape(s)
+        elif shape == "rank":
+            for y, (_, *dims) in zip(results, kinds, strict=True):
+                y.set_shape([None] * len(dims))
+        known = shape in ("rule", "bounded") or all(y.shape.is_fully_defined() for y in results)
+        if not known or tf.string in (*dtypes, *[x.dtype for x in args]):
+            context.flags.add("host")
+        return results
+
+    build.__name__ = name
+    return build
+
+
+def register(name: str, behaviour: Behaviour) -> None:
+    unknown = behaviour.shapes is None
+    shapes = ("nothing", "rank", "bounded") if unknown else SHAPES
+    gives = lambda param: results_of(behaviour, param[1])  # noqa: E731
+    params = params_of(behaviour, shapes)
+    op(*behaviour.takes, gives=gives, params=params)(build_behaviour(name))
+
+
+for _name, _behaviour in BEHAVIOURS.items():
+    register(_name, _behaviour)
+
+
+@op("f a", gives="f h!", params=("nothing", "rank"), dynamic=True)
+def evens_of_any(context: Context, shape: str, x: Any) -> Any:
+    return build_behaviour("evens")(context, ("numpy_function", shape, True), x)
+
+
+@op("* ...", gives=lambda _: [], params=("numpy_function", "py_function", "py_func"), dynamic=True)
+def note(context: Context, api: str, x: Any) -> Any:
+    if x.dtype == tf.string:
+        context.flags.add("host")
+    function = lambda x: context.journal.append(("note", np.asarray(x).tolist()))  # noqa: E731
+    call(context, api, function, [x], [], "")
+    return []
+
+
+@op(gives="i", params=tuple(itertools.product(EAGER_OR_NOT, (True, False))))
+def entries(context: Context, param: Any) -> Any:
+    api, known = param
+    function = lambda: np.int32(min(BOUND, len(context.journal)))  # noqa: E731
+    result = call(context, api, function, [], [tf.int32], "")
+    if known:
+        result[0].set_shape([])
+    else:
+        context.flags.add("host")
+    return result
+
+
+@op("f", gives="f", params=(True, False))
+def python_variable(context: Context, known: bool, x: Any) -> Any:
+    variable = context.python_variable
+    result = call(context, "py_function", lambda x: tame(variable.assign_add(x)), [x],
+                  [tf.float64], "")  # fmt: skip
+    if known:
+        result[0].set_shape([])
+    else:
+        context.flags.add("host")
+    return result
+
+
+ERRORS = {
+    "ValueError": PlannedValueError,
+    "StopIteration": PlannedStopError,
+    "another": PlannedError,
+}
+
+
+@op("f", gives="f",
+    params=tuple(itertools.product(EAGER_OR_NOT, ERRORS, (0, 5), (True, False))))  # fmt: skip
+def fail_above(context: Context, param: Any, x: Any) -> Any:
+    api, error, threshold, known = param
+
+    def function(x: Any) -> Any:
+        context.journal.append(("fail above", float(x)))
+        if x > threshold:
+            raise ERRORS[error]("Planned")
+        return x
+
+    result = call(context, api, function, [x], [tf.float64], "")
+    if known:
+        result[0].set_shape([])
+    else:
+        context.flags.add("host")
+    return result
