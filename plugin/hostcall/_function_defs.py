@@ -50,9 +50,8 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
     position = {node.name: i for i, node in enumerate(nodes)}
     found = []
     for node in nodes:
-        sources = {position.get(source(value)) for value in node.input}
-        sources.discard(None)
-        found.append(sorted(sources))
+        names = set(map(source, node.input))
+        found.append(sorted(position[name] for name in names if name in position))
     return found
 
 

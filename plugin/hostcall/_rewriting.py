@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hostcall import _function_defs as defs
@@ -32,6 +32,8 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
       The same input gives the same output, names included.
     """
     library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
+    for node in _script_ops(library):
+        _routing.check_forced(node)
     splitter = splitter_for(library, entry)
     split = not splitter.is_cluster(entry) and splitter.must_split(entry)
     if split:
@@ -75,8 +77,13 @@ def new_splitter(library: Any, everything: bool = False) -> Splitter:
     return Splitter(library, choose=_routing.choose, has_kernel=has_kernel, marked=marked)
 
 
+def _script_ops(library: Any) -> Iterator[Any]:
+    for function in library.function:
+        yield from (node for node in function.node_def if node.op in private.SCRIPT_OPS)
+
+
 def _holds_script_op(library: Any) -> bool:
-    return any(n.op in private.SCRIPT_OPS for f in library.function for n in f.node_def)
+    return next(_script_ops(library), None) is not None
 
 
 def _is_gradient_of_marked(library: Any, entry: str) -> bool:
@@ -102,8 +109,8 @@ def _is_gradient_of_marked(library: Any, entry: str) -> bool:
 
 def _tell_of_shapes(library: Any) -> None:
     """Logs, once for each place, that a callback splits functions for want of a shape."""
-    for node in (node for function in library.function for node in function.node_def):
-        if node.op not in private.SCRIPT_OPS or not _routing.choose(node).wants_shape:
+    for node in _script_ops(library):
+        if not _routing.choose(node).wants_shape:
             continue
         spec = private.token_registry.get(node.attr["token"].s.decode())
         if isinstance(spec, CallbackSpec) and spec.description not in _told:

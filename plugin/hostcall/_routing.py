@@ -11,6 +11,7 @@ import tensorflow as tf
 from hostcall import _routes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
+from hostcall._errors import LoweringError
 from hostcall._specs import BoundedSpec, merge
 from hostcall._tracing import SHAPES_ATTR
 
@@ -40,10 +41,8 @@ def choose(node: Any) -> Choice:
         return Choice(_routes.SPLIT, "route='split' was asked for")
     if asked == _routes.CUSTOM_CALL:
         return Choice(_routes.CUSTOM_CALL, "route='custom_call' was asked for")
-    for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
-        if dtype in HOST_DTYPES:
-            name = tf.as_dtype(dtype).name
-            return Choice(_routes.SPLIT, f"a {name} cannot enter or leave an XLA program")
+    if obstacle := _obstacle(node):
+        return Choice(_routes.SPLIT, obstacle)
     spec = private.token_registry.get(node.attr["token"].s.decode())
     unknown = _first_unknown(spec, node)
     if unknown is None:
@@ -53,6 +52,31 @@ def choose(node: Any) -> Choice:
     index, shape = unknown
     reason = f"the shape of result {index} is not known: {shape}"
     return Choice(_routes.SPLIT, reason, wants_shape=True)
+
+
+def _obstacle(node: Any) -> str:
+    for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
+        if dtype in HOST_DTYPES:
+            return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
+    return ""
+
+
+def check_forced(node: Any) -> None:
+    """Makes sure that a script op can be a custom call if that was asked for.
+
+    Shapes are not looked at: what is known of them when XLA compiles is not known before.
+
+    Raises:
+      LoweringError: when it cannot.
+    """
+    obstacle = _obstacle(node)
+    if obstacle and _routes.asked(node) == _routes.CUSTOM_CALL:
+        spec = private.token_registry.get(node.attr["token"].s.decode())
+        described = getattr(spec, "description", f"op '{node.name}'")
+        raise LoweringError(
+            f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
+            f"{obstacle}. With route='auto' or route='split' the function is split around it."
+        )
 
 
 def _first_unknown(spec: Any, node: Any) -> tuple[int, tf.TensorShape] | None:
