@@ -45,7 +45,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     """
     concrete = _concrete(function, args, kwargs)
     name = concrete.function_def.signature.name
-    return explain_library(_library_of(concrete), name, _locator(concrete), _title(function, name))
+    return explain_library(library_of(concrete), name, _locator(concrete), _title(function, name))
 
 
 def explain_library(
@@ -95,7 +95,7 @@ def _title(function: Any, name: str) -> str:
     return str(getattr(python_function, "__name__", "") or name)
 
 
-def _library_of(concrete: Any) -> Any:
+def library_of(concrete: Any) -> Any:
     """A FunctionDefLibrary of a function and all that it reaches, shapes included."""
     graph_def = concrete.graph.as_graph_def(add_shapes=True)
     library = private.function_pb2.FunctionDefLibrary()

@@ -49,12 +49,14 @@ _KEY = (
 _COLUMNS = ("op", "calls", "called at", "route", "why", "operands → results", "copies", "after")
 
 
-def page(explanation: Explanation) -> str:
+def page(*explanations: Explanation) -> str:
     """A whole document."""
+    names = ", ".join(explanation.name for explanation in explanations)
+    body = "\n".join(map(fragment, explanations))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(explanation.name)} - hostcall</title></head>"
-        f'<body style="margin:0">{fragment(explanation)}</body></html>\n'
+        f"<title>{escape(names)} - hostcall</title></head>"
+        f'<body style="margin:0">{body}</body></html>\n'
     )
 
 

@@ -20,6 +20,8 @@ from hostcall._tracing import SHAPES_ATTR
 # Finds `file:line` of a node, by the names of its function and its own.
 Locate = Callable[[str, str], str]
 
+HOST_SUFFIX = "/host"  # see _host_calls.py
+
 _KINDS = {
     "EagerPyFunc": "tf.py_function",
     "PyFunc": "tf.numpy_function",
@@ -37,7 +39,9 @@ def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: An
       locate: finds lines of the user's code.
       **placed: the fields of ScriptOp that say where and how it runs.
     """
-    spec = private.token_registry.get(node.attr["token"].s.decode())
+    # Where a function was split already, its ops have tokens made of those of the callbacks.
+    token = node.attr["token"].s.decode().removesuffix(HOST_SUFFIX)
+    spec = private.token_registry.get(token)
     kind, callback, defined_at, called_at = _names(node, spec)
     file, line = parse_location(called_at or locate(function, node.name))
     inputs = [value for value in node.input if not value.startswith("^")]
@@ -133,13 +137,14 @@ def _bytes_copied(
 ) -> int | None:
     """What a call copies at most.
 
-    Custom calls copy all that goes in and comes out. TensorFlow's own kernels show the function
-    the tensors' memory, and copy the results of NumPy functions alone.
+    Custom calls copy all that goes in and comes out, and so do NumPy functions in split ones. Other
+    than that, functions are shown the tensors' memory, and only NumPy's results are copied.
     """
-    if route == "custom_call":
+    eager = isinstance(spec, EagerSpec | private.EagerFunc)
+    if route == "custom_call" or (route == "split" and not eager):
         hidden = spec.shape_only if isinstance(spec, CallbackSpec) else frozenset()
         copied = [v for i, v in enumerate(operands) if i not in hidden] + list(results)
-    elif isinstance(spec, EagerSpec | private.EagerFunc):
+    elif eager:
         copied = []
     else:
         copies = isinstance(spec, CallbackSpec) and spec.copies_inputs

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall import _function_defs as defs
-from hostcall import _library, _rewriting, _routes, _routing
+from hostcall import _host_calls, _library, _rewriting, _routes, _routing
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
+from hostcall._defaults import with_defaults
+from hostcall._errors import LoweringError
 from hostcall._explain_bodies import is_compiled, is_compiled_call
 from hostcall._partition import MUST_COMPILE
 from hostcall._split import CLUSTER_ATTR
@@ -119,7 +122,9 @@ class _Rewriter:
         if self._route == _routes.CUSTOM_CALL:
             self._keep_whole(reached)
             return
-        library = self._marked(reached) if self._route == _routes.SPLIT else self._library
+        library = with_defaults(self._library)
+        if self._route == _routes.SPLIT:
+            self._mark(library, set(reached))
         new_names = {}
         for name in [*entries, *sorted(called)]:
             splitter = _rewriting.splitter_for(library, name)
@@ -171,25 +176,19 @@ class _Rewriter:
         if impossible:
             raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
 
-    def _marked(self, names: list[str]) -> Any:
-        """A copy in which some functions are marked to be split around all that XLA lacks."""
+    def _mark(self, library: Any, names: set[str]) -> None:
+        """Marks functions of a library to be split around all that XLA lacks."""
         glue = _library.load("_tensorflow")
-        library = private.function_pb2.FunctionDefLibrary()
-        library.CopyFrom(self._library)
-        for function in library.function:
-            if function.signature.name not in names:
-                continue
-            for node in function.node_def:
-                is_call = node.op in self._functions
-                if node.op in private.SCRIPT_OPS or not (
-                    is_call or private.has_xla_kernel(glue, node)
-                ):
-                    node.attr[_routes.ROUTE_ATTR].s = _routes.SPLIT.encode()
-        return library
+        nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
+        for node in nodes:
+            compiles = node.op in self._functions or private.has_xla_kernel(glue, node)
+            if node.op in private.SCRIPT_OPS or not compiles:
+                node.attr[_routes.ROUTE_ATTR].s = _routes.SPLIT.encode()
 
     def _add(self, functions: Mapping[str, Any], new_name: str, name: str) -> None:
         """Adds what a function was split into; `name`, if the result takes the function's place."""
         for function in functions.values():
+            _keep_promises(function)
             # TensorFlow refuses to load functions with an attribute that it does not know.
             function.attr.pop(CLUSTER_ATTR, None)
             _name_control_outputs_once(function)
@@ -211,6 +210,20 @@ class _Rewriter:
                 callee.name = callee.name if callee.name in replaced else new_names[callee.name]
         if node.op in new_names and node.op not in replaced:
             node.op = new_names[node.op]
+
+
+def _keep_promises(function: Any) -> None:
+    """Lets calls of NumPy functions behave as in a compiled function.
+
+    Those of eager ones are left alone: TensorFlow may be asked for the gradient of the new graph,
+    and finds it by the token that their callback has.
+    """
+    eager = {n.name: n.attr["token"].s for n in function.node_def if n.op == "EagerPyFunc"}
+    with contextlib.suppress(LoweringError):  # another process may have the callbacks
+        _host_calls.redirect([function])
+    for node in function.node_def:
+        if node.name in eager:
+            node.attr["token"].s = eager[node.name]
 
 
 def _name_control_outputs_once(function: Any) -> None:

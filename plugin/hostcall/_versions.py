@@ -63,7 +63,7 @@ def check() -> None:
         ImportError: TensorFlow is missing, hostcall has not been built, or it was built against
             other versions; the message lists each of them and the commands that mend it.
     """
-    problems = mismatches(_built(), _found())
+    problems = mismatches(built(), found())
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise ImportError(_MISMATCH.format(mismatches=listed, rebuild=REBUILD), name="hostcall")
@@ -105,7 +105,12 @@ def _dotted(version: tuple[int, int] | None) -> str:
     return "none" if version is None else "{}.{}".format(*version)
 
 
-def _built() -> Versions:
+def built() -> Versions:
+    """What the extension modules were built against.
+
+    Raises:
+        ImportError: They have not been built.
+    """
     try:
         info = importlib.import_module("hostcall._build_info")
     except ModuleNotFoundError as error:
@@ -118,7 +123,12 @@ def _built() -> Versions:
     )
 
 
-def _found() -> Versions:
+def found() -> Versions:
+    """What this process has.
+
+    Raises:
+        ImportError: There is no TensorFlow.
+    """
     try:
         import tensorflow as tf
     except ModuleNotFoundError as error:

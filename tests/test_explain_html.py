@@ -1,0 +1,228 @@
+"""The picture of an explanation: what is in it, and what a browser makes of it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._explain_layout import arrange
+
+X = tf.TensorSpec([3], tf.float32)
+
+_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+needs_chromium = pytest.mark.skipif(
+    _CHROMIUM is None,
+    reason="no chromium on this machine; .ci/run installs it: apt-get install chromium",
+)
+
+
+@pytest.fixture(autouse=True)
+def _auto_route() -> Iterator[None]:
+    with hostcall.scope(route="auto"):
+        yield
+
+
+def unique(x: np.ndarray) -> np.ndarray:
+    return np.unique(x)
+
+
+@tf.function(jit_compile=True)
+def program(x: tf.Tensor) -> tf.Tensor:
+    y = tf.sin(x) * 2.0
+    z = tf.numpy_function(unique, [y], tf.float32)
+    for _ in tf.range(3):
+        y = tf.numpy_function(np.sort, [y], tf.TensorSpec([3], tf.float32)) + tf.cos(y)
+        if y[0] > 3.0:
+            tf.print("large:", y)
+    return tf.reduce_sum(tf.cos(z)) + tf.reduce_sum(y)
+
+
+class Page(HTMLParser):
+    """What a page consists of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def named(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def test_the_page_draws_clusters_host_ops_and_what_is_between_them() -> None:
+    explanation = hostcall.explain(program, X)
+    page = Page(explanation.to_html())
+    assert page.open == []
+    kinds = [rectangle["class"] for rectangle in page.named("rect")]
+    assert kinds.count("cluster") == len(explanation.clusters)
+    assert kinds.count("python") == 1
+    assert kinds.count("inner") == 1
+    assert "other" in kinds
+    arrows = [path for path in page.named("path") if "marker-end" in path]
+    assert {path["class"] for path in arrows} == {"value", "order"}
+    text = explanation.to_html()
+    for words in (
+        "unique",
+        "sort",
+        "test_explain_html.py:",
+        "cluster 0",
+        "Sin",
+        "While",
+        "PrintV2",
+    ):
+        assert words in text
+
+
+def test_the_page_needs_nothing_else() -> None:
+    page = Page(hostcall.explain(program, X).to_html())
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "image", "use"}
+    for _, attributes in page.tags:
+        assert not {name for name in attributes if name.startswith("on")}
+        assert not {"src", "href"} & set(attributes)
+
+
+def test_a_notebook_gets_the_same_without_the_frame() -> None:
+    explanation = hostcall.explain(program, X)
+    fragment = explanation._repr_html_()
+    assert "<html" not in fragment
+    assert len(Page(fragment).named("svg")) == len(Page(explanation.to_html()).named("svg"))
+
+
+def test_arrows_of_several_pictures_in_one_notebook_have_ids_of_their_own() -> None:
+    explanation = hostcall.explain(program, X)
+    both = Page(explanation._repr_html_() + explanation._repr_html_())
+    ids = [marker["id"] for marker in both.named("marker")]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_comes_from_the_user_is_escaped() -> None:
+    def strange(x: np.ndarray) -> np.ndarray:
+        return np.unique(x)
+
+    strange.__qualname__ = "</text><script>alert('&')</script>"
+    function = tf.function(lambda x: tf.numpy_function(strange, [x], tf.float32), jit_compile=True)
+    text = hostcall.explain(function, X).to_html()
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(" in text
+    assert Page(text).open == []
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_functions_without_anything_to_draw_have_a_page_too(jit_compile: bool) -> None:
+    function = tf.function(lambda x: x, jit_compile=jit_compile)
+    assert Page(hostcall.explain(function, X).to_html()).open == []
+
+
+def test_boxes_stand_below_what_they_wait_for_and_beside_each_other() -> None:
+    names = [f"box{i}" for i in range(40)]
+    before = {name: [names[j] for j in (i - 1, i // 2, i - 7) if 0 <= j < i and i % 3] or []
+              for i, name in enumerate(names)}  # fmt: skip
+    before = {name: list(dict.fromkeys(sources)) for name, sources in before.items()}
+    sizes = {name: (60.0 + 5 * i, 20.0 + i) for i, name in enumerate(names)}
+    layout = arrange(sizes, before)
+    for name, sources in before.items():
+        for source in sources:
+            assert layout.corners[source][1] + sizes[source][1] < layout.corners[name][1]
+    boxes = [(*layout.corners[name], *sizes[name]) for name in names]
+    for i, (x, y, width, height) in enumerate(boxes):
+        assert x >= 0
+        assert y >= 0
+        assert x + width <= layout.width + 1e-6
+        assert y + height <= layout.height + 1e-6
+        for other_x, other_y, other_width, other_height in boxes[:i]:
+            apart = x >= other_x + other_width or other_x >= x + width
+            assert apart or y >= other_y + other_height or other_y >= y + height
+
+
+def test_a_long_function_is_drawn_in_no_time_worth_mentioning() -> None:
+    names = [f"box{i}" for i in range(3000)]
+    before = {name: [names[0], names[i - 1]] if i > 1 else [] for i, name in enumerate(names)}
+    layout = arrange(dict.fromkeys(names, (100.0, 40.0)), before)
+    assert len(layout.corners) == 3000
+
+
+def browse(*arguments: str, profile: Path) -> subprocess.CompletedProcess[str]:
+    assert _CHROMIUM is not None
+    return subprocess.run(
+        [_CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+# Measures, in a browser, whether each text is inside of the rectangle that it belongs to.
+_MEASURE = """
+<script>
+  const bad = [];
+  for (const group of document.querySelectorAll("svg g g")) {
+    const box = group.querySelector("rect").getBBox();
+    for (const text of group.querySelectorAll("text")) {
+      const t = text.getBBox();
+      if (t.x < box.x || t.x + t.width > box.x + box.width ||
+          t.y < box.y || t.y + t.height > box.y + box.height) bad.push(text.textContent);
+    }
+  }
+  const count = document.querySelectorAll("svg g g text").length;
+  document.title = "measured " + count + " texts, outside: " + JSON.stringify(bad);
+</script></body>"""
+
+
+@needs_chromium
+def test_a_browser_shows_all_texts_inside_their_boxes(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    text = hostcall.explain(program, X).to_html().replace("</body>", _MEASURE)
+    page.write_text(text, encoding="utf-8")
+    done = browse("--dump-dom", page.as_uri(), profile=tmp_path / "profile")
+    title = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert title is not None
+    assert re.fullmatch(r"measured [1-9]\d* texts, outside: \[\]", title[1]), title[1]
+    assert "While" in done.stdout
+
+
+@needs_chromium
+def test_a_browser_draws_it(tmp_path: Path) -> None:
+    page, picture = tmp_path / "page.html", tmp_path / "page.png"
+    page.write_text(hostcall.explain(program, X).to_html(), encoding="utf-8")
+    browse(
+        f"--screenshot={picture}", "--window-size=900,900", page.as_uri(),
+        profile=tmp_path / "profile",
+    )  # fmt: skip
+    pixels = tf.io.decode_png(picture.read_bytes(), channels=3).numpy().reshape(-1, 3)
+    colours = {tuple(map(int, colour)) for colour in np.unique(pixels, axis=0)}
+    # The fills of a cluster, of a call of Python and of another op on the host.
+    assert {(0xE3, 0xEF, 0xFC), (0xFD, 0xEA, 0xCB), (0xEE, 0xF0, 0xF2)} <= colours
