@@ -17,7 +17,7 @@ CONTROL_FLOW_OPS = frozenset(
 
 def callees(node: Any) -> list[Any]:
     """The NameAttrLists in a node's attributes."""
-    found = []
+    found: list[Any] = []
     for name in _function_attrs(node.op):
         if name in node.attr:
             value = node.attr[name]
