@@ -145,7 +145,8 @@ def test_an_unknown_token_is_named_with_its_op() -> None:
 
 
 def test_a_lowering_error_is_a_value_error_that_goes_to_the_user_as_it_is() -> None:
-    traced = Traced(lambda x: tf.numpy_function(lambda x: x, [x], tf.float32), UNKNOWN)
+    with hostcall.scope(route="custom_call"):
+        traced = Traced(lambda x: tf.numpy_function(lambda x: x, [x], tf.float32), UNKNOWN)
     with pytest.raises(ValueError, match=r"^hostcall: the shape of result 0") as caught:
         traced.lower(_static(FLOAT, 2))
     program = tf.function(traced.concrete, jit_compile=True)

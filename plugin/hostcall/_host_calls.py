@@ -30,6 +30,9 @@ _ALIGNMENT = 32
 
 _STATELESS = "PyFuncStateless"
 
+# TensorFlow's casts to it leave bits open where NumPy has the sign.
+_INT4 = tf.as_dtype("int4")
+
 
 def redirect(functions: Iterable[Any]) -> None:
     """Gives the script ops on the host the tokens of entries that keep the promises above.
@@ -127,7 +130,7 @@ class _NumpyHostCall(_HostCall):
 
     def _call(self, arrays: Sequence[Any]) -> list[Any]:
         declared = self._declared([np.shape(array) for array in arrays])
-        own = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+        own = [_own(array) for array in arrays]
         results = self._read(self._function(*own))
         self._check_shapes([result.shape for result in results], declared)
         return [_unshared(result) for result in results]
@@ -178,6 +181,7 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
     def _call(self, device: str | None, args: Sequence[Any]) -> list[Any]:
         spec: EagerSpec = self._spec
         declared = self._declared([tuple(tensor.shape) for tensor in args])
+        args = [_tidy(tensor) if tensor.dtype == _INT4 else tensor for tensor in args]
         run = _threads.beside_tapes(spec.timed(spec._run))
         values, state = run(args, spec.gradient_wanted)
         self._check_shapes([value.shape for value in values], declared)
@@ -188,6 +192,18 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
 def _is_stateful(node: Any) -> bool:
     definition = private.op_def_or_none(node.op)
     return definition is None or bool(definition.is_stateful)
+
+
+def _own(array: Any) -> Any:
+    """A copy, for the function to write to; scalars are no arrays."""
+    if getattr(array, "dtype", None) == _INT4.as_numpy_dtype:
+        return array.astype(np.int8).astype(array.dtype)
+    return array.copy() if isinstance(array, np.ndarray) else array
+
+
+def _tidy(tensor: Any) -> Any:
+    with private.eager_mode():
+        return private.to_eager_tensor(_own(tensor.numpy()), None)
 
 
 def _split(returned: Any, count: int) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall import _routes
 from hostcall._callback_spec import CallbackSpec, Rule
 from hostcall._declarations import TRACE, Declaration, declaration_of
 from hostcall._eager_spec import EagerSpec
@@ -235,8 +236,18 @@ def _unknown_shape(spec: CallbackSpec, node: Any, index: int, shape: tf.TensorSh
         "    import hostcall\n"
         f"    {example(spec)}\n\n"
         "If only an upper bound is known, use hostcall.BoundedSpec(shape, dtype, dynamic_dims) "
-        "there. If the size is a constant, set_shape([...]) on the result is enough."
+        "there. If the size is a constant, set_shape([...]) on the result is enough.\n\n"
+        f"{_other_route(node)}"
     )
+
+
+def _other_route(node: Any) -> str:
+    if _routes.asked(node) == _routes.CUSTOM_CALL:
+        return (
+            "route='custom_call' was asked for. With route='auto' or route='split' nothing has to "
+            "be known: the function is split around the call."
+        )
+    return "With route='split' nothing has to be known: the function is split around the call."
 
 
 def example(spec: CallbackSpec) -> str:

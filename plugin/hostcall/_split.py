@@ -16,6 +16,7 @@ from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
 from hostcall._clusters import Place
 from hostcall._host_nodes import HostNodes
+from hostcall._narrow import widen
 from hostcall._partition import MUST_COMPILE, TRIVIAL_OPS, partition
 from hostcall._routing import Choice
 
@@ -115,6 +116,7 @@ class Splitter:
                 self._split_callees(node)
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
         self.plans.append(SplitFunction(name, new_name, on_host, named))
+        widen(host, clusters)
         return new_name
 
     def _add(self, host: Any, clusters: list[Any]) -> None:

@@ -515,6 +515,11 @@ def _raising(function: F, find: Callable[[Any], BaseException | None]) -> F:
             exception = find(error)
             if exception is None:
                 raise
+        except RuntimeError as error:
+            # pybind11, of Ctrl-C that comes while it makes the exception of a failed call.
+            if "REPLACED BY KeyboardInterrupt" not in str(error):
+                raise
+            exception = KeyboardInterrupt()
         raise exception
 
     return call  # type: ignore[return-value]

@@ -13,6 +13,7 @@ from tests.helpers import jitted, plain
 X = tf.constant([3.0, 1.0, 3.0, 2.0, 1.0])
 
 OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
+inside_xla = pytest.mark.custom_call("between clusters a size is known, and so has no bound")
 each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
 
 
@@ -53,6 +54,7 @@ def test_the_callback_sees_the_true_size_and_values(op: Any, source: Any) -> Non
         np.testing.assert_array_equal(one, other)
 
 
+@inside_xla
 @each_op
 @each_source
 def test_a_rule_hands_the_bound_on(op: Any, source: Any) -> None:
@@ -73,6 +75,7 @@ def test_a_rule_hands_the_bound_on(op: Any, source: Any) -> None:
     assert any(isinstance(spec, hostcall.BoundedSpec) for spec in specs)
 
 
+@inside_xla
 def test_the_spec_of_a_bounded_input() -> None:
     specs = []
 
@@ -149,6 +152,7 @@ def test_bounded_calls_in_map_fn() -> None:
     np.testing.assert_array_equal(jitted(program)(x), plain(program)(x))
 
 
+@inside_xla
 def test_a_result_as_large_as_the_bound_of_its_input_must_have_its_true_size() -> None:
     same = hostcall.declare(lambda x: x, result=lambda x: tf.TensorSpec(x.shape, x.dtype))
     program = jitted(lambda x: tf.numpy_function(same, [_large(x)], tf.float32))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import hostcall
 import tests.gradients as g
 from tests.helpers import jitted
 
@@ -83,6 +84,7 @@ def test_branches(call: Any, place: Any, size: int) -> None:
     check(place, call, branches, [g.values(size)])
 
 
+@pytest.mark.custom_call("a loop that is split is no loop of XLA's")
 @each_wrapper
 @pytest.mark.parametrize("program", [while_loop, autograph_loop])
 def test_xla_refuses_a_tape_around_a_compiled_loop_with_a_callback_or_without(
@@ -92,6 +94,13 @@ def test_xla_refuses_a_tape_around_a_compiled_loop_with_a_callback_or_without(
         slope = g.outside(jitted, functools.partial(program, each, tf.sin))
         with pytest.raises(tf.errors.UnimplementedError, match="TensorList crossing"):
             slope(g.values(4))
+
+
+@each_wrapper
+@pytest.mark.parametrize("program", [while_loop, autograph_loop])
+def test_a_tape_around_a_loop_that_is_split(program: Any, call: Any) -> None:
+    with hostcall.scope(route="split"):
+        check(g.outside, call, program, [g.values(4)])
 
 
 @each_size

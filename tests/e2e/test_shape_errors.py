@@ -36,6 +36,12 @@ def _message(call: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
+def _refusal(call: Callable[[], Any]) -> str:
+    """The error of a call that must not be split."""
+    with hostcall.scope(route="custom_call"):
+        return _message(call)
+
+
 def _shown_lines(message: str) -> str:
     lines = message.splitlines()
     first = lines.index("    import hostcall")
@@ -49,13 +55,28 @@ def test_an_unknown_shape_names_op_function_file_and_line(op: Any) -> None:
         return op(unruled, [x], tf.float32, name="the_op")  # the line that is meant below
 
     this = test_an_unknown_shape_names_op_function_file_and_line.__code__.co_firstlineno + 4
-    message = _message(lambda: program(X))
+    message = _refusal(lambda: program(X))
     public = "tf.py_function" if op is tf.py_function else "tf.numpy_function"
     assert "hostcall: the shape of result 0 of op 'the_op'" in message
     assert re.search(rf"{public} of unruled \(\S*{_here(LINE_OF_UNRULED)}\)", message)
     assert re.search(rf"called at \S*{_here(this)}", message)
     assert "hostcall.BoundedSpec" in message
     assert "set_shape" in message
+
+
+@each_op
+def test_a_refusal_says_which_route_was_asked_for_and_which_would_do(op: Any) -> None:
+    message = _refusal(lambda: jitted(lambda x: op(unruled, [x], tf.float32))(X))
+    assert "route='custom_call' was asked for" in message
+    assert "route='auto' or route='split'" in message
+
+
+@each_op
+@pytest.mark.parametrize("route", ["auto", "split"])
+def test_these_routes_need_no_shape(op: Any, route: str) -> None:
+    with hostcall.scope(route=route):
+        program = jitted(lambda x: tf.sin(op(lambda x: x[0], [x * 2.0], tf.float32)) + 1.0)
+        np.testing.assert_allclose(program(X), np.sin([2.0, 4.0, 6.0]) + 1.0, rtol=1e-6)
 
 
 @each_op
@@ -70,7 +91,7 @@ def test_the_message_has_the_users_function_where_autograph_converts_it(op: Any)
         return x
 
     this = test_the_message_has_the_users_function_where_autograph_converts_it
-    message = _message(lambda: program(X))
+    message = _refusal(lambda: program(X))
     assert re.search(rf"of \S*local \(\S*{_here(this.__code__.co_firstlineno + 4)}\)", message)
     assert "__autograph" not in message
 
@@ -86,7 +107,7 @@ def test_the_lines_that_are_shown_work(op: Any, count: int, results: int) -> Non
     def program(x: tf.Tensor) -> Any:
         return op(pasted, [x] * count, tf.float32 if results == 1 else [tf.float32] * results)
 
-    lines = _shown_lines(_message(lambda: program(X)))
+    lines = _shown_lines(_refusal(lambda: program(X)))
     exec(lines, {"tf": tf, "pasted": pasted})
     again = jitted(program.python_function)(X)
     np.testing.assert_array_equal(again, X if results == 1 else [X] * results)
@@ -103,12 +124,12 @@ def test_the_lines_that_are_shown_work_for_any_dtype(name: str) -> None:
         result = tf.numpy_function(pasted, [tf.zeros([3], dtype)], dtype)
         return tf.cast(result, tf.complex64)
 
-    exec(_shown_lines(_message(jitted(program))), {"tf": tf, "pasted": pasted})
+    exec(_shown_lines(_refusal(jitted(program))), {"tf": tf, "pasted": pasted})
     np.testing.assert_array_equal(jitted(program)(), np.zeros([3]))
 
 
 def test_a_lambda_is_shown_under_a_name_to_fill_in() -> None:
-    message = _message(lambda: jitted(lambda x: tf.py_function(lambda x: x, [x], tf.int8))(X))
+    message = _refusal(lambda: jitted(lambda x: tf.py_function(lambda x: x, [x], tf.int8))(X))
     shown = _shown_lines(message).splitlines()[1]
     assert shown == ("hostcall.declare(function, result=lambda x: tf.TensorSpec(x.shape, tf.int8))")
     assert 'result="trace"' in message
@@ -118,7 +139,7 @@ def test_what_is_known_is_said() -> None:
     def partly(x: tf.Tensor) -> tf.Tensor:
         return tf.numpy_function(unruled, [x], tf.TensorSpec([None, 3], tf.float32))
 
-    assert "all that is known is (None, 3)" in _message(lambda: jitted(partly)(X))
+    assert "all that is known is (None, 3)" in _refusal(lambda: jitted(partly)(X))
 
 
 def test_the_second_of_two_results_is_named() -> None:
@@ -127,7 +148,7 @@ def test_the_second_of_two_results_is_named() -> None:
             lambda x: (x, x), [x], [tf.TensorSpec([1, 3], tf.float32), tf.float32]
         )
 
-    assert "the shape of result 1 of op" in _message(lambda: jitted(two)(X))
+    assert "the shape of result 1 of op" in _refusal(lambda: jitted(two)(X))
 
 
 def test_an_unknown_shape_in_a_loop_of_a_nested_function() -> None:
@@ -141,12 +162,12 @@ def test_an_unknown_shape_in_a_loop_of_a_nested_function() -> None:
             x = tf.reduce_sum(inner(x)) + x
         return x
 
-    assert "tf.py_function of unruled" in _message(lambda: program(X))
+    assert "tf.py_function of unruled" in _refusal(lambda: program(X))
 
 
 def test_a_callback_is_told_to_change_its_own_result() -> None:
     same = hostcall.callback(unruled, result=lambda x: tf.TensorSpec([None, 3], x.dtype))
-    message = _message(lambda: jitted(lambda x: same(x))(X))
+    message = _refusal(lambda: jitted(lambda x: same(x))(X))
     assert "hostcall.declare" not in message
     assert "tf.numpy_function" not in message
     assert "result=" in message

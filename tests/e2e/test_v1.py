@@ -159,9 +159,18 @@ def test_an_exception_comes_out_of_the_session_and_leaves_it_sound() -> None:
         assert session.run(result, {x: 9.0}) == 3.0
 
 
-def test_an_unknown_shape_is_an_error_that_says_what_to_write() -> None:
-    result = tf.function(
-        lambda: v1.py_func(lambda: np.zeros(2), [], tf.float64), jit_compile=True
+def _of_unknown_shape() -> Any:
+    return tf.function(
+        lambda: v1.py_func(lambda: np.arange(2.0), [], tf.float64) + 1.0, jit_compile=True
     )()
+
+
+def test_an_unknown_shape_is_an_error_that_says_what_to_write() -> None:
+    with hostcall.scope(route="custom_call"):
+        result = _of_unknown_shape()
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"hostcall\.declare\("):
         run(result)
+
+
+def test_by_itself_an_unknown_shape_splits_the_function() -> None:
+    np.testing.assert_array_equal(run(_of_unknown_shape()), [1.0, 2.0])

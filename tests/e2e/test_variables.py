@@ -46,6 +46,10 @@ CASES = {
 }
 
 
+on_copies = pytest.mark.custom_call("split functions use their variables as plain graph mode does")
+
+
+@on_copies
 @pytest.mark.parametrize(("program", "callback"), CASES)
 def test_a_callback_and_its_program_share_a_variable(program: str, callback: str) -> None:
     v = tf.Variable(1.0)
@@ -66,6 +70,7 @@ def test_a_callback_and_its_program_share_a_variable(program: str, callback: str
     assert (results, v.numpy()) == CASES[program, callback]
 
 
+@on_copies
 def test_where_both_assign_the_error_names_the_variable_and_later_calls_are_sound() -> None:
     v, w = tf.Variable(1.0, name="weight"), tf.Variable(1.0)
     assigns = [True]
@@ -87,6 +92,7 @@ def test_where_both_assign_the_error_names_the_variable_and_later_calls_are_soun
     assert [run().numpy(), w.numpy()] == [101.0, 2.0]
 
 
+@on_copies
 def test_a_failed_program_assigns_nothing() -> None:
     v, fail = tf.Variable([1.0, 2.0]), [True]
 
@@ -132,6 +138,7 @@ def train(mode: Any) -> dict[str, Any]:
     return run | {"weights": weights.numpy(), "steps": steps.numpy()}
 
 
+@on_copies
 def test_a_training_step_whose_callback_reads_the_weights() -> None:
     expected, actual = train(plain), train(jitted)
     assert actual["seen"] == actual["before"]
@@ -195,6 +202,7 @@ def test_fitting_a_keras_model_that_shows_its_weights_step_and_learning_rate() -
         np.testing.assert_allclose(ours, stock, rtol=1e-5)
 
 
+@on_copies
 def test_sparse_updates_in_a_callback_do_not_reach_the_program_that_runs() -> None:
     v = tf.Variable([1.0, 2.0, 3.0])
     v.scatter_update(tf.IndexedSlices([5.0], [0]))  # from now on such updates are made in place

@@ -18,6 +18,9 @@ from tests.stress import programs
 from tests.stress.programs import KINDS, check, compiled, program
 from tests.threads import PATIENCE
 
+# Between clusters no callback runs on the main thread.
+SPLIT = os.environ.get("HOSTCALL_ROUTE") == "split"
+
 
 def interrupt_main_thread() -> None:
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -98,7 +101,7 @@ def run_case(way: str, sender: str, kind: str, size: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         function(x)
     assert interrupted.on_main or interrupted.went_on or way in ("with a limit", "under a tape")
-    if way == "compiled" and size == "small":
+    if way == "compiled" and size == "small" and not SPLIT:
         assert interrupted.on_main
     if interrupted.on_main:
         assert not interrupted.went_on
@@ -132,7 +135,7 @@ def run_loop(kind: str, size: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         function(x)
     assert interrupted.calls == (3 if interrupted.on_main else 5)
-    assert interrupted.on_main or size == "large"
+    assert interrupted.on_main or size == "large" or SPLIT
     np.testing.assert_array_equal(function(x), x + 5.0)
     assert interrupted.calls == (8 if interrupted.on_main else 10)
 
