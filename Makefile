@@ -34,10 +34,14 @@ ASAN := HOSTCALL_BUILD=build/asan $(call preload,libasan.so) PYTHONMALLOC=malloc
 TSAN := HOSTCALL_BUILD=build/tsan $(call preload,libtsan.so) \
   TSAN_OPTIONS=die_after_fork=0:halt_on_error=1
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
+TEST := TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m pytest -q
+# What must hold whichever way script ops take; the other files are about parts of one way.
+CONTRACT := $(filter-out tests/e2e/test_split%,$(wildcard tests/e2e/test_*.py)) tests/stress \
+  $(addprefix tests/test_,callback.py gradients.py structures.py) $(wildcard tests/test_lifetime*.py)
 FUZZ_SECONDS ?= 60
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint bench sanitize fuzz mutations format clean
+.PHONY: help venv demo test test-all test-split lint bench sanitize fuzz mutations format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -47,8 +51,17 @@ venv: $(BUILT)  ## Set up .venv with everything that is needed, and build
 demo: $(BUILT)  ## Run examples/quickstart.py
 	@$(QUIET) $(BIN)/python examples/quickstart.py
 
-test: $(BUILT)  ## Run all tests
-	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m pytest -q
+test: $(BUILT)  ## Run all tests, and those of the contract once more on the split way
+	@$(MAKE) --no-print-directory --jobs=2 test-all test-split
+
+test-all: $(BUILT)
+	@$(TEST)
+
+# Beside the others: both spend their time on one CPU. Its report comes in one piece.
+test-split: $(BUILT)
+	@log=$$(mktemp) && trap 'rm -f "$$log"' EXIT && status=0 && \
+	  $(TEST) -p no:cacheprovider --route split $(CONTRACT) > "$$log" 2>&1 || status=$$?; \
+	  echo "With the split way forced:" && cat "$$log" && exit $$status
 
 lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check
