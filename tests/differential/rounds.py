@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.differential.generator import programs
 from tests.differential.program import Program
@@ -35,6 +35,7 @@ def run_round(number: int, count: int, journal: str) -> dict[str, Any]:
         database=None,
         print_blob=True,
         report_multiple_bugs=False,
+        phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
     @given(programs())

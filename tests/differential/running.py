@@ -77,7 +77,7 @@ def check(program: Program) -> set[str]:
     expected = in_program_order(program, outcomes(program, reference, "auto"))
     for outcome in expected:
         if not outcome.is_planned:
-            raise NoReferenceError(f"{outcome.error!r}\n{program}")
+            raise NoReferenceError(f"{outcome.error}\n{program}")
     events = set(reference.flags) | {f"gradient {program.gradient}"}
     if any(outcome.error for outcome in expected):
         events.add("raises")

@@ -39,6 +39,7 @@ class Behaviour:
       function: works on arrays.
       eager: the same for tensors, so that it is differentiable; None if that is `function`.
       shapes: the shapes of the results, from those of the arguments; None if they are unknown.
+      bounded: whether the result is no larger than the argument.
     """
 
     takes: tuple[str, ...]
@@ -46,6 +47,7 @@ class Behaviour:
     function: Callable[..., Any]
     eager: Callable[..., Any] | None = None
     shapes: Callable[..., list[Any]] | None = None
+    bounded: bool = True
 
 
 def clip(x: Any) -> Any:
@@ -85,7 +87,7 @@ BEHAVIOURS = {
     ),
     "unique": Behaviour(("f a",), ("f h!",), np.unique),
     "double": Behaviour(
-        ("f a",), ("f h!",), lambda x: np.repeat(x, 2)[:6], lambda x: tf.repeat(x, 2)[:6]
+        ("f a",), ("f h!",), lambda x: np.repeat(x, 2)[:6], lambda x: tf.repeat(x, 2)[:6], None, False
     ),
     "upper": Behaviour(("s",), ("s",), lambda x: to_bytes(x).upper() + b"!", None, lambda x: [[]]),
     "describe": Behaviour(("f a",), ("s",), lambda x: b"%d" % np.sum(x), None, lambda x: [[]]),
@@ -123,7 +125,9 @@ def call(
     """Calls Python; the shapes of the results are unknown unless a rule is declared."""
     if api.endswith("callback"):
         if shape in ("nothing", "rank", "set_shape"):  # TEMPORARY
-            args = [tf.ensure_shape(tf.identity(x), [None]) if x.shape.rank is None else x for x in args]
+            args = [
+                tf.ensure_shape(tf.identity(x), [None]) if x.shape.rank is None else x for x in args
+            ]
         result: Any = [tf.TensorSpec(None, dtype) for dtype in dtypes]
         if shape in ("rule", "bounded"):
             result = function.rule
@@ -193,8 +197,8 @@ def build_behaviour(name: str) -> Callable[..., Any]:
 
 
 def register(name: str, behaviour: Behaviour) -> None:
-    unknown = behaviour.shapes is None
-    shapes = ("nothing", "rank", "bounded") if unknown else SHAPES
+    unknown = ("nothing", "rank", "bounded") if behaviour.bounded else ("nothing", "rank")
+    shapes = SHAPES if behaviour.shapes else unknown
     gives = lambda param: results_of(behaviour, param[1])  # noqa: E731
     params = params_of(behaviour, shapes)
     op(*behaviour.takes, gives=gives, params=params)(build_behaviour(name))
