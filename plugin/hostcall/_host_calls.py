@@ -181,7 +181,8 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
     def _call(self, device: str | None, args: Sequence[Any]) -> list[Any]:
         spec: EagerSpec = self._spec
         declared = self._declared([tuple(tensor.shape) for tensor in args])
-        args = [_tidy(tensor) if tensor.dtype == _INT4 else tensor for tensor in args]
+        if _INT4 in self._dtypes:
+            args = [_tidy(tensor) if tensor.dtype == _INT4 else tensor for tensor in args]
         run = _threads.beside_tapes(spec.timed(spec._run))
         values, state = run(args, spec.gradient_wanted)
         self._check_shapes([value.shape for value in values], declared)
