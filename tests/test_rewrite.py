@@ -1,5 +1,7 @@
 """hostcall.rewrite and hostcall.split_pass: the split way as a pass over graphs."""
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -136,6 +138,22 @@ def test_a_rewritten_function_is_differentiable() -> None:
 def test_a_rewritten_function_outlives_the_one_that_it_was_made_from() -> None:
     rewritten = hostcall.rewrite(concrete(lambda x: tf.numpy_function(unique, [x], tf.float32)))
     np.testing.assert_array_equal(rewritten(VALUE), [1.0, 2.0])
+
+
+def test_nothing_is_kept_of_functions_that_are_dropped() -> None:
+    def program() -> weakref.ref[Any]:
+        def distinct(x: np.ndarray) -> np.ndarray:
+            return np.unique(x)
+
+        original = concrete(lambda x: tf.numpy_function(distinct, [tf.sin(x)], tf.float32))
+        hostcall.explain(original)
+        hostcall.explain(hostcall.rewrite(original))
+        hostcall.rewrite(original)(VALUE)
+        return weakref.ref(distinct)
+
+    dropped = program()
+    gc.collect()
+    assert dropped() is None
 
 
 def test_loops_and_branches_are_split_inside() -> None:
