@@ -39,9 +39,10 @@ TEST := TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m pytest -q
 CONTRACT := $(filter-out tests/e2e/test_split%,$(wildcard tests/e2e/test_*.py)) tests/stress \
   $(addprefix tests/test_,callback.py gradients.py structures.py) $(wildcard tests/test_lifetime*.py)
 FUZZ_SECONDS ?= 60
+DIFFERENTIAL_EXAMPLES ?= 2000
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-split lint bench sanitize fuzz mutations format clean
+.PHONY: help venv demo test test-all test-split lint bench sanitize fuzz differential mutations format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -71,6 +72,7 @@ lint: $(INSTALLED)  ## Check style and types
 
 bench: $(BUILT)  ## Run the benchmarks
 	@$(QUIET) $(BIN)/python benchmarks/run.py
+	@$(QUIET) $(BIN)/python benchmarks/split.py
 
 sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with sanitizers
 	@echo "AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer"
@@ -82,6 +84,9 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 
 fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (60)
 	@$(ASAN) $(BIN)/python -m tests.native.fuzz $(FUZZ_SECONDS)
+
+differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)
 
 mutations: $(BUILT)  ## Undo one mend after another, and see its tests fail
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.mutations

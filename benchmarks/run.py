@@ -4,20 +4,18 @@ All variants of a row are timed in turn, round after round, so that a machine th
 so for all of them. Times are medians over the rounds; compare the ratios, not the figures.
 """
 
-import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
+from timing import measure
 
 import hostcall  # noqa: F401 - makes script ops work in compiled functions
 
 SIZES = {"4": 4, "1k": 1 << 10, "64k": 1 << 16, "1M": 1 << 20}
 LOOP_SIZES = ("4", "1k", "64k")
 LOOP = 1000
-ROUNDS = 9
-SECONDS_A_ROUND = 0.02
 
 Step = Callable[[tf.Tensor], tf.Tensor]
 Program = Callable[[tf.Tensor], tf.Tensor]
@@ -64,38 +62,16 @@ def variants(make: Callable[[Step], Program]) -> dict[tuple[str, bool], Program]
     }
 
 
-def seconds_of_calls(program: Program, x: tf.Tensor, count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        result = program(x)
-    result.numpy()
-    return (time.perf_counter() - start) / count
-
-
-def measure(
-    programs: dict[tuple[str, bool], Program], x: tf.Tensor
-) -> dict[tuple[str, bool], float]:
-    """The median seconds of one call of each program."""
-    counts = {}
-    for key, program in programs.items():
-        program(x)  # traces and compiles
-        counts[key] = max(1, int(SECONDS_A_ROUND / seconds_of_calls(program, x, 3)))
-    samples: dict[tuple[str, bool], list[float]] = {key: [] for key in programs}
-    for _ in range(ROUNDS):
-        for key, program in programs.items():
-            samples[key].append(seconds_of_calls(program, x, counts[key]))
-    return {key: statistics.median(values) for key, values in samples.items()}
-
-
 def report(title: str, make: Callable[[Step], Program], sizes: list[str], calls: int) -> None:
     print(f"\n{title}: microseconds a call, and how many times as fast the compiled one is")
     print(f"{'':>10}" + "".join(f"{name:>29}" for name in STEPS))
     print(f"{'elements':>10}" + f"{'graph':>11}{'compiled':>10}{'ratio':>8}" * len(STEPS))
     for size in sizes:
-        medians = measure(variants(make), tf.zeros([SIZES[size]]))
+        x = tf.zeros([SIZES[size]])
+        samples = measure({key: partial(run, x) for key, run in variants(make).items()})
         line = f"{size:>10}"
         for name in STEPS:
-            plain, compiled = (medians[name, jit] / calls * 1e6 for jit in (False, True))
+            plain, compiled = (samples[name, jit].median / calls * 1e6 for jit in (False, True))
             line += f"{plain:11.1f}{compiled:10.1f}{plain / compiled:7.1f}x"
         print(line, flush=True)
 

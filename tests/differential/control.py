@@ -54,7 +54,11 @@ def while_loop(context: Context, bounded: bool, args: Any, bodies: Any) -> list[
 
     limit = MOST_ITERATIONS if bounded else None
     count = tf.clip_by_value(count, 0, MOST_ITERATIONS)
-    return [tf.while_loop(lambda i, _: i < count, body, (tf.constant(0), start), maximum_iterations=limit)[1]]
+    return [
+        tf.while_loop(
+            lambda i, _: i < count, body, (tf.constant(0), start), maximum_iterations=limit
+        )[1]
+    ]
 
 
 def for_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
@@ -79,7 +83,9 @@ def array(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
         return i + 1, values.write(i, value)
 
     values = tf.TensorArray(tf.float64, size=3, element_shape=[])
-    values = tf.while_loop(lambda i, _: i < 3, body, (tf.constant(0), values), maximum_iterations=3)[1]
+    values = tf.while_loop(
+        lambda i, _: i < 3, body, (tf.constant(0), values), maximum_iterations=3
+    )[1]
     return [values.stack()]
 
 
@@ -90,7 +96,11 @@ def growing_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
     def body(i: Any, y: Any) -> Any:
         return i + 1, tf.ensure_shape(tf.identity(bodies[0](y, i)[0]), [None])
 
-    return [tf.while_loop(lambda i, _: i < 2, body, (tf.constant(0), start), shape_invariants=invariants)[1]]
+    return [
+        tf.while_loop(
+            lambda i, _: i < 2, body, (tf.constant(0), start), shape_invariants=invariants
+        )[1]
+    ]
 
 
 def function(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
