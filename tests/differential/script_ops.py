@@ -87,7 +87,8 @@ BEHAVIOURS = {
     ),
     "unique": Behaviour(("f a",), ("f h!",), np.unique),
     "double": Behaviour(
-        ("f a",), ("f h!",), lambda x: np.repeat(x, 2)[:6], lambda x: tf.repeat(x, 2)[:6], None, False
+        ("f a",), ("f h!",), lambda x: np.repeat(x, 2)[:6], lambda x: tf.repeat(x, 2)[:6],
+        bounded=False,
     ),
     "upper": Behaviour(("s",), ("s",), lambda x: to_bytes(x).upper() + b"!", None, lambda x: [[]]),
     "describe": Behaviour(("f a",), ("s",), lambda x: b"%d" % np.sum(x), None, lambda x: [[]]),
@@ -124,10 +125,6 @@ def call(
 ) -> list[Any]:
     """Calls Python; the shapes of the results are unknown unless a rule is declared."""
     if api.endswith("callback"):
-        if shape in ("nothing", "rank", "set_shape"):  # TEMPORARY
-            args = [
-                tf.ensure_shape(tf.identity(x), [None]) if x.shape.rank is None else x for x in args
-            ]
         result: Any = [tf.TensorSpec(None, dtype) for dtype in dtypes]
         if shape in ("rule", "bounded"):
             result = function.rule
@@ -172,6 +169,14 @@ def shape_rule(name: str, dtypes: list[Any], shape: str) -> Any:
     return rule
 
 
+def with_rank(x: tf.Tensor, pattern: str) -> tf.Tensor:
+    """The same, with a rank that tracing knows."""
+    if x.shape.rank is not None:
+        return x
+    _, *dims = pattern.split()
+    return tf.reshape(x, [-1]) if dims == ["..."] else tf.ensure_shape(x, [None] * len(dims))
+
+
 def build_behaviour(name: str) -> Callable[..., Any]:
     def build(context: Context, param: Any, *args: Any) -> Any:
         api, shape, noted = param
@@ -180,6 +185,9 @@ def build_behaviour(name: str) -> Callable[..., Any]:
         dtypes = [DTYPES[kind] for kind, *_ in kinds]
         function = python_function(context, name, api, noted)
         function.rule = shape_rule(name, dtypes, shape)
+        if api.endswith("callback"):  # which asks the rule in tracing: it wants to know ranks
+            pairs = zip(args, behaviour.takes, strict=True)
+            args = tuple(itertools.starmap(with_rank, pairs))
         results = call(context, api, function, args, dtypes, shape)
         if shape == "set_shape" and behaviour.shapes:
             for y, s in zip(results, behaviour.shapes(*[x.shape for x in args]), strict=True):
