@@ -74,8 +74,11 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
   return status;
 }
 
-bool HasXlaKernel(const NodeDef& node) {
+bool HasXlaKernel(NodeDef node) {
   tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+  const tensorflow::OpDef* op = nullptr;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
+  tensorflow::AddDefaultsToNodeDef(*op, &node);  // SavedModels leave them out
   return tensorflow::FindKernelDef(DeviceType(tensorflow::DEVICE_CPU_XLA_JIT), node, nullptr,
                                    nullptr)
       .ok();

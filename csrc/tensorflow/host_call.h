@@ -19,6 +19,6 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
 
 // Whether XLA can compile an op, by its name and attributes. For an op that calls functions it says
 // nothing of those.
-bool HasXlaKernel(const tensorflow::NodeDef& node);
+bool HasXlaKernel(tensorflow::NodeDef node);
 
 }  // namespace hostcall

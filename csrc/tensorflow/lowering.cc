@@ -130,7 +130,7 @@ void DefineLowering(nb::module_& m) {
         if (!definition.ParseFromArray(node.c_str(), static_cast<int>(node.size()))) {
           throw nb::value_error("hostcall: this is no NodeDef");
         }
-        return HasXlaKernel(definition);
+        return HasXlaKernel(std::move(definition));
       },
       nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");
   m.def(

@@ -82,6 +82,26 @@ def definition_of(node: Any, functions: Mapping[str, Any]) -> Any:
     return called.signature if called is not None else private.op_def(node.op)
 
 
+def drop_dead_nodes(function: Any, functions: Mapping[str, Any]) -> None:
+    """Removes the nodes that neither a result nor a stateful op of a function needs.
+
+    TensorFlow and XLA do not run them either; an op of theirs may not even be able to run.
+    """
+    nodes = {node.name: node for node in function.node_def}
+    pending = [*map(source, function.ret.values()), *function.control_ret.values()]
+    pending += [n.name for n in nodes.values() if definition_of(n, functions).is_stateful]
+    live: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in nodes and name not in live:
+            live.add(name)
+            pending.extend(map(source, nodes[name].input))
+    if len(live) < len(nodes):
+        kept = [node for name, node in nodes.items() if name in live]
+        del function.node_def[:]
+        function.node_def.extend(kept)
+
+
 def output_types(node: Any, functions: Mapping[str, Any]) -> dict[str, list[int]]:
     """The types of a node's results, by the names that FunctionDefs have for them."""
     definition = definition_of(node, functions)

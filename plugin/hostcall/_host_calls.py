@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _errors, _host_errors, _lowering, _shapes, _states, _threads
-from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
@@ -46,33 +45,12 @@ def redirect(functions: Iterable[Any]) -> None:
     for function in functions:
         if CLUSTER_ATTR in function.attr:
             continue
-        if any(node.op == _STATELESS for node in function.node_def):
-            _run_in_each_call(function)
         for node in function.node_def:
+            if node.op == _STATELESS:
+                # TensorFlow would run it once and for all where its inputs are constants.
+                node.op = "PyFunc"
             if node.op in private.SCRIPT_OPS:
                 _redirect(node)
-
-
-def _run_in_each_call(function: Any) -> None:
-    """Keeps TensorFlow from running stateless script ops of constant inputs once and for all.
-
-    As stateful ones they run in each call, and so those go whose results are not used.
-    """
-    nodes = {node.name: node for node in function.node_def}
-    pending = [*map(defs.source, function.ret.values()), *function.control_ret.values()]
-    pending += [node.name for node in nodes.values() if _is_stateful(node)]
-    live: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in nodes and name not in live:
-            live.add(name)
-            pending.extend(map(defs.source, nodes[name].input))
-    kept = [node for name, node in nodes.items() if name in live]
-    for node in kept:
-        if node.op == _STATELESS:
-            node.op = "PyFunc"
-    del function.node_def[:]
-    function.node_def.extend(kept)
 
 
 def _redirect(node: Any) -> None:
@@ -188,11 +166,6 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         self._check_shapes([value.shape for value in values], declared)
         number = 0 if state is None else _states.keep_for_call(state)
         return spec.for_kernel(values, number, device)
-
-
-def _is_stateful(node: Any) -> bool:
-    definition = private.op_def_or_none(node.op)
-    return definition is None or bool(definition.is_stateful)
 
 
 def _own(array: Any) -> Any:

@@ -133,6 +133,7 @@ class Splitter:
         """A copy of a function, with control edges from each side effect in Python to the next."""
         function = private.function_pb2.FunctionDef()
         function.CopyFrom(old)
+        defs.drop_dead_nodes(function, self._old)
         previous = None
         for node in defs.program_order(function):
             node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
+from hostcall import _threads
 from tests.stress import fork_targets, programs
 from tests.stress.programs import KINDS, SIZES, check, compiled, gradient, like, program
 from tests.threads import PATIENCE
@@ -61,6 +62,15 @@ def before_anything_has_run() -> None:
     for ends_as_usual in (False, True):
         in_child(run_all, ends_as_usual)
     run_all()
+
+
+def with_threads_that_wait_for_work() -> None:
+    """Those of functions with a time limit, which the child does not have."""
+    limited = _threads.within(PATIENCE, lambda x: x + 1, "a function with a limit")
+    assert limited(1) == 2
+    for ends_as_usual in (False, True):
+        in_child(lambda: [limited(i) for i in range(3)], ends_as_usual)
+    assert limited(2) == 3
 
 
 def what_hostcall_keeps() -> None:

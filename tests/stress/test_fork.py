@@ -13,6 +13,7 @@ from tests.stress.template import Template
     [
         cases.before_anything_has_run,
         cases.after_programs,
+        cases.with_threads_that_wait_for_work,
         cases.with_calls_in_flight,
         cases.with_calls_that_come_and_go,
         cases.in_a_callback,
