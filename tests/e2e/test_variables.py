@@ -49,8 +49,14 @@ CASES = {
 on_copies = pytest.mark.custom_call("split functions use their variables as plain graph mode does")
 
 
-@on_copies
-@pytest.mark.parametrize(("program", "callback"), CASES)
+# Where one of them assigns what the other uses, plain graph mode has no order for it.
+PARAMETERS = [
+    pytest.param(*case, marks=() if "nothing" in case or set(case) == {"read"} else on_copies)
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize(("program", "callback"), PARAMETERS)
 def test_a_callback_and_its_program_share_a_variable(program: str, callback: str) -> None:
     v = tf.Variable(1.0)
 
