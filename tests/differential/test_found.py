@@ -1,0 +1,56 @@
+"""Programs that random ones have led to, made smaller: all routes agree with plain graph mode."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import assert_same, to_numpy
+
+# What tells no shape: neither is one program.
+ROUTES = ["auto", "split"]
+
+
+def unknown(x: tf.Tensor) -> tf.Tensor:
+    """The same tensor, of which tracing knows nothing any more."""
+    return tf.numpy_function(lambda v: v, [x], x.dtype)
+
+
+def check(route: str, program: Callable[..., Any], *args: Any) -> None:
+    expected = to_numpy(tf.function(program, autograph=False)(*args))
+    with hostcall.scope(route=route):
+        jitted = tf.function(program, jit_compile=True, autograph=False)
+        assert_same(to_numpy(jitted(*args)), expected)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("size", [0, 3])
+def test_what_nothing_needs_is_not_compiled(route: str, size: int) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            # The numpy_function has no gradient, so nothing needs that of tf.sort.
+            loss = tf.reduce_sum(tf.sort(unknown(x))) + tf.reduce_sum(x)
+        return tape.gradient(loss, x)
+
+    check(route, program, tf.zeros([size]))
+
+
+def test_an_error_of_a_callback_in_a_loop_has_its_class_on_all_routes() -> None:
+    def fail(x: np.ndarray) -> np.ndarray:
+        raise StopIteration("enough")
+
+    def program(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(
+            lambda i, _: i < count,
+            lambda i, y: (i + 1, tf.ensure_shape(tf.numpy_function(fail, [y], y.dtype), [None])),
+            (0, x),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        )[1]
+
+    for route in ROUTES:
+        with hostcall.scope(route=route), pytest.raises(tf.errors.OutOfRangeError, match="enough"):
+            tf.function(program, jit_compile=True)(tf.zeros([2]), tf.constant(2))
