@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,9 +14,30 @@ from hostcall._routing import Choice
 
 _STRING = tf.string.as_datatype_enum
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
+_BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+_IDENTITIES = frozenset({"Identity", "IdentityN"})
+_MADE_UP = frozenset({"FakeParam"})
+# What loops keep for their gradients, made up or not.
+_LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 
 # The loops and branches of TensorFlow 1, whose nodes only work together.
 _FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What has been found of the nodes of one function.
+
+    Attributes:
+      reasons: the nodes that are not compiled, by name, each with the reason.
+      made_up: the nodes and arguments whose values may be made up. A branch returns what the
+        gradient wants of every branch, and on the host TensorFlow makes up values of any shape for
+        those that are not taken. Only the gradient of such a branch uses them, which does not run;
+        but XLA would compile it.
+    """
+
+    reasons: dict[str, str]
+    made_up: set[str]
 
 
 class HostNodes:
@@ -41,6 +63,7 @@ class HostNodes:
         self._marked = marked
         self._must: dict[str, bool] = {}
         self._effects: dict[str, bool] = {}
+        self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
 
     def must_split(self, name: str) -> bool:
@@ -67,11 +90,39 @@ class HostNodes:
             self._effects[name] = any(map(self.has_effect, self._nodes(name)))
         return self._effects[name]
 
-    def reasons(self, function: Any) -> dict[str, str]:
-        """The nodes of a function that are not compiled, by name, each with the reason."""
+    def find(self, function: Any, after_branch: bool = False) -> Findings:
+        """The nodes of a function that are not compiled.
+
+        Args:
+          function: a FunctionDef.
+          after_branch: whether its arguments may be made up, as those of a gradient: see Findings.
+        """
         if any(node.op in _FRAME_OPS for node in function.node_def):
             reason = "TensorFlow 1's loops and branches are not split"
-            return {node.name: reason for node in function.node_def}
+            return Findings({node.name: reason for node in function.node_def}, set())
+        reasons = self._reasons(function)
+        made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
+        for node in defs.program_order(function):
+            takes = any(defs.source(v) in made_up for v in node.input if not v.startswith("^"))
+            if takes and node.name not in reasons and self._reaches(node, _BRANCH_OPS):
+                reasons[node.name] = "its branches take values of branches that were not taken"
+            makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
+            if makes_up or node.op in _LIST_READS or (takes and node.op in _IDENTITIES):
+                made_up.add(node.name)
+        return Findings(reasons, made_up)
+
+    def _reaches(self, node: Any, ops: frozenset[str]) -> bool:
+        """Whether a node, or one that it leads to, is one of some ops."""
+        return node.op in ops or any(self._function_reaches(n, ops) for n in self._called(node))
+
+    def _function_reaches(self, name: str, ops: frozenset[str]) -> bool:
+        key = (name, ops)
+        if key not in self._reached:
+            self._reached[key] = False
+            self._reached[key] = any(self._reaches(node, ops) for node in self._nodes(name))
+        return self._reached[key]
+
+    def _reasons(self, function: Any) -> dict[str, str]:
         found = {}
         for node in function.node_def:
             reason = self._obstacle(node, inside_loop=False)

@@ -37,6 +37,8 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
     splitter = splitter_for(library, entry)
     split = not splitter.is_cluster(entry) and splitter.must_split(entry)
     if split:
+        # Its gradient has to be split, too, whatever ops it holds.
+        _library.load("_tensorflow").set_any_is_marked()
         _tell_of_shapes(library)
         name = splitter.split(entry)
         _host_calls.redirect(splitter.functions.values())
@@ -52,15 +54,24 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
 
 def splitter_for(library: Any, entry: str) -> Splitter:
     """The splitter that decides what becomes of the must-compile function `entry`."""
-    return new_splitter(library, everything=_is_gradient_of_marked(library, entry))
+    forward = _forward_library(library, entry)
+    if forward is None:
+        return _new_splitter(library)
+    # Nothing marks the ops of a gradient: TensorFlow makes them when it is asked for, elsewhere.
+    nodes = (node for function in forward.function for node in function.node_def)
+    everything = any(_routes.asked(node) == _routes.SPLIT for node in nodes)
+    name = forward.function[0].signature.name
+    gradient = splitter_for(forward, name).must_split(name)
+    return _new_splitter(library, everything, gradient)
 
 
-def new_splitter(library: Any, everything: bool = False) -> Splitter:
+def _new_splitter(library: Any, everything: bool = False, gradient: bool = False) -> Splitter:
     """A splitter that goes by what this process knows and what the user has asked for.
 
     Args:
       library: a FunctionDefLibrary.
       everything: whether every op without an XLA kernel is a reason to split.
+      gradient: whether the function is the gradient of one that is split.
     """
     glue = _library.load("_tensorflow")
 
@@ -74,7 +85,7 @@ def new_splitter(library: Any, everything: bool = False) -> Splitter:
     if everything:
         names = {function.signature.name for function in library.function}
         marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
-    return Splitter(library, choose=_routing.choose, has_kernel=has_kernel, marked=marked)
+    return Splitter(library, _routing.choose, has_kernel, marked, gradient)
 
 
 def _script_ops(library: Any) -> Iterator[Any]:
@@ -86,25 +97,22 @@ def _holds_script_op(library: Any) -> bool:
     return next(_script_ops(library), None) is not None
 
 
-def _is_gradient_of_marked(library: Any, entry: str) -> bool:
-    """Whether a function is the gradient of one that is split because the user said so.
-
-    Nothing marks its own ops: TensorFlow makes them when the gradient is asked for, elsewhere.
-    """
+def _forward_library(library: Any, entry: str) -> Any:
+    """The function whose gradient `entry` is, with all that it reaches, or None."""
     function = next(f for f in library.function if f.signature.name == entry)
     if _FORWARD not in function.attr:
-        return False
+        return None
     pending = [function.attr[_FORWARD].s.decode()]
-    seen = set(pending)
+    found: dict[str, Any] = {}
     while pending:
-        forward = private.function_of_context(pending.pop())
-        for node in forward.node_def if forward is not None else ():
-            if _routes.asked(node) == _routes.SPLIT:
-                return True
-            new = {callee.name for callee in defs.callees(node)} - seen
-            seen |= new
-            pending.extend(new)
-    return False
+        name = pending.pop()
+        forward = None if name in found else private.function_of_context(name)
+        if forward is None:
+            continue
+        found[name] = forward
+        for node in forward.node_def:
+            pending.extend(callee.name for callee in defs.callees(node))
+    return private.function_pb2.FunctionDefLibrary(function=found.values()) if found else None
 
 
 def _tell_of_shapes(library: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -120,18 +121,24 @@ def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]
     count = len(spec.outputs.dtypes)
     if spec.rule is None or all(operand.shape.is_fully_defined() for operand in operands):
         return [False] * count
-    if spec.rule in _tracing_rules or any(operand.shape.rank is None for operand in operands):
+    if spec.rule in _tracing_rules:
         return [True] * count
-    # Asked with sizes that are made up: all that matters is whether it knows some.
-    shapes = [[2 if size is None else size for size in operand.shape] for operand in operands]
-    known = [tf.TensorSpec(shape, o.dtype) for shape, o in zip(shapes, operands, strict=True)]
-    try:
-        return [
-            isinstance(said, BoundedSpec) or (said is not None and said.shape.is_fully_defined())
-            for said in spec.rule(known)
-        ]
-    except Exception:
-        return [True] * count  # not every size will do
+    # Asked with sizes and ranks that are made up: all that matters is whether it knows some then.
+    for rank in (1, 2, 3, 4, 0):
+        made_up = [_made_up(operand, rank) for operand in operands]
+        with contextlib.suppress(Exception):  # not all of them will do
+            return [
+                isinstance(said, BoundedSpec)
+                or (said is not None and said.shape.is_fully_defined())
+                for said in spec.rule(made_up)
+            ]
+    return [True] * count
+
+
+def _made_up(operand: tf.TensorSpec, rank: int) -> tf.TensorSpec:
+    """A spec of sizes that are all known, as near to `operand` as can be."""
+    sizes = [None] * rank if operand.shape.rank is None else operand.shape.as_list()
+    return tf.TensorSpec([2 if size is None else size for size in sizes], operand.dtype)
 
 
 def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:

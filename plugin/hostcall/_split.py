@@ -68,6 +68,7 @@ class Splitter:
       choose: the route of a script op, by its NodeDef.
       has_kernel: whether XLA can compile an op, by its NodeDef.
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
+      gradient: whether the function to be split is the gradient of one that is split.
 
     Attributes:
       functions: the new ones, by name.
@@ -80,10 +81,12 @@ class Splitter:
         choose: Callable[[Any], Choice],
         has_kernel: Callable[[Any], bool],
         marked: Callable[[Any], bool],
+        gradient: bool = False,
     ) -> None:
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
         self._host_nodes = HostNodes(self._old, choose, has_kernel, marked)
-        self._split: dict[str, str] = {}
+        self._gradient = gradient
+        self._split: dict[tuple[str, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
         self.plans: list[SplitFunction] = []
@@ -94,17 +97,25 @@ class Splitter:
 
     def must_split(self, name: str) -> bool:
         """Whether a function reaches a node that shall be on the host."""
-        return self._host_nodes.must_split(name)
+        if self._host_nodes.must_split(name):
+            return True
+        return self._gradient and bool(self._host_nodes.find(self._old[name], True).reasons)
 
     def split(self, name: str) -> str:
         """Splits a function; returns the name of the one that takes its place."""
-        if name in self._split:
-            return self._split[name]
         self._entry = self._entry or name
+        return self._split_once(name, self._gradient)
+
+    def _split_once(self, name: str, after_branch: bool) -> str:
+        key = (name, after_branch)
+        if key in self._split:
+            return self._split[key]
         number = f"_{len(self._split)}_{name}" if self._split else ""
-        new_name = self._split[name] = f"{self._entry}__split{number}"
+        new_name = self._split[key] = f"{self._entry}__split{number}"
         function = self._in_order(self._old[name])
-        reasons = self._host_nodes.reasons(function)
+        inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
+        found = self._host_nodes.find(function, after_branch)
+        reasons = found.reasons
         places = {node.name: _place(node, reasons) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
         self._add(host, clusters)
@@ -113,7 +124,7 @@ class Splitter:
         for node in host.node_def:
             if node.op != "Const" and not (called & _callee_names(node)):
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
-                self._split_callees(node)
+                self._split_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
         self.plans.append(SplitFunction(name, new_name, on_host, named))
         widen(host, clusters)
@@ -147,7 +158,7 @@ class Splitter:
             function.signature.control_output.append(previous.name)
         return function
 
-    def _split_callees(self, node: Any) -> None:
+    def _split_callees(self, node: Any, after_branch: bool) -> None:
         """Makes a host node run on the host, with clusters in what it calls."""
         if node.op in private.SCRIPT_OPS:
             node.attr[_KERNEL].s = b"hostcall"
@@ -155,9 +166,9 @@ class Splitter:
         for callee in defs.callees(node):
             callee.attr.pop(MUST_COMPILE, None)
             if callee.name in self._old and not self._is_small_condition(node, callee.name):
-                callee.name = self.split(callee.name)
+                callee.name = self._split_once(callee.name, after_branch)
         if node.op in self._old:
-            node.op = self.split(node.op)
+            node.op = self._split_once(node.op, after_branch)
         node.attr.pop(MUST_COMPILE, None)
 
     def _is_small_condition(self, node: Any, name: str) -> bool:

@@ -19,11 +19,25 @@ def unknown(x: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(lambda v: v, [x], x.dtype)
 
 
+def differentiable(x: tf.Tensor) -> tf.Tensor:
+    return tf.py_function(lambda v: v, [x], x.dtype)
+
+
+def clipped(x: tf.Tensor) -> tf.Tensor:
+    return tf.clip_by_value(x, -8.0, 8.0)
+
+
 def check(route: str, program: Callable[..., Any], *args: Any) -> None:
     expected = to_numpy(tf.function(program, autograph=False)(*args))
     with hostcall.scope(route=route):
         jitted = tf.function(program, jit_compile=True, autograph=False)
         assert_same(to_numpy(jitted(*args)), expected)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_spec_without_a_shape_tells_nothing_more_when_xla_compiles(route: str) -> None:
+    same = hostcall.callback(lambda v: v, result=[tf.TensorSpec(None, tf.float32)])
+    check(route, lambda x: same(unknown(x)), tf.constant([1.0, 2.0]))
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -37,6 +51,28 @@ def test_what_nothing_needs_is_not_compiled(route: str, size: int) -> None:
         return tape.gradient(loss, x)
 
     check(route, program, tf.zeros([size]))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("chosen", [0, 1, 2])
+def test_the_gradient_of_branches_of_which_one_calls_python(route: str, chosen: int) -> None:
+    def program(x: tf.Tensor, index: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = differentiable(x)
+
+            def quiet() -> tf.Tensor:
+                return clipped(clipped(tf.maximum(y, y)) * y)
+
+            def calling() -> tf.Tensor:
+                differentiable(y)
+                return y
+
+            branch = tf.switch_case(index, [lambda: y, quiet, calling])
+            result = differentiable(y + branch)
+        return result, tape.gradient(result, x)
+
+    check(route, program, tf.constant([2.0]), tf.constant(chosen))
 
 
 def test_an_error_of_a_callback_in_a_loop_has_its_class_on_all_routes() -> None:

@@ -365,3 +365,23 @@ def test_many_chains_and_few_clusters() -> None:
         return functools.reduce(tf.add, map(tf.reduce_sum, parts))
 
     assert_same(to_numpy(jitted(program)(X)), to_numpy(plain(program)(X)))
+
+
+def test_the_gradient_of_a_branch_that_is_not_taken() -> None:
+    """Its intermediates are made up, of any shape, and the gradient holds no script op."""
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        if x[0] > 1.0:
+            z = tf.numpy_function(lambda v: v, [x], tf.float32) * x
+        else:
+            z = tf.clip_by_value(x * x * 2.0, -8.0, 8.0) * x
+        return tf.reduce_sum(z)
+
+    for x in (tf.constant([2.0, 1.0]), tf.constant([0.5, 1.0])):
+        gradients = []
+        for function in (plain(program), jitted(program)):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = function(x)
+            gradients.append(to_numpy(tape.gradient(y, x)))
+        assert_same(gradients[1], gradients[0])
