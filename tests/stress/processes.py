@@ -23,6 +23,9 @@ _BANNER = re.compile(
 # For a process that ends neither by itself nor by its own limit.
 _GRACE = 20.0
 
+# For one that imports TensorFlow, Keras and JAX first, on a machine with much else to do.
+_START = 180.0
+
 
 class Worker:
     """A process that runs functions one after another; a new one after each that has died.
@@ -42,12 +45,14 @@ class Worker:
         Raises:
           AssertionError: with what the process has said, when it raises, crashes or hangs.
         """
+        grace = _GRACE
         if self._process is None:
             self._process = self._start()
+            grace += _START
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        last_resort = threading.Timer(limit + _GRACE, process.kill)
+        last_resort = threading.Timer(limit + grace, process.kill)
         last_resort.start()
         try:
             print(_call(function, args, limit), file=process.stdin, flush=True)
@@ -98,7 +103,7 @@ def start(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> subp
 def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
     """What a process printed, which must have ended with status 0 and without a message."""
     try:
-        printed, said = process.communicate(timeout=limit + _GRACE)
+        printed, said = process.communicate(timeout=limit + _START + _GRACE)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
