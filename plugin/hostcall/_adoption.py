@@ -36,6 +36,7 @@ def adopt(
     adopted = getattr(entry, "__hostcall_spec__", None)
     if isinstance(adopted, CallbackSpec):
         adopted.rule = make_rule(users, inputs, outputs)  # may be declared by now
+        adopted.pending = [adopted.rule is not None] * len(outputs.dtypes)
         return adopted
     function = entry
     if eager:

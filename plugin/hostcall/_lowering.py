@@ -34,7 +34,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
       LoweringError: when the op cannot be a custom call, with the reason and the remedy.
     """
     node = private.node_def_pb2.NodeDef.FromString(serialized)
-    spec = _find(node)
+    spec = find_spec(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*_shapes.resolve(spec, node, specs)]
     if isinstance(spec, EagerSpec) and spec.differentiable:
@@ -46,7 +46,12 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
     return attributes, node.op != "PyFuncStateless", passed, [_shape_of(s) for s in results]
 
 
-def _find(node: Any) -> CallbackSpec:
+def find_spec(node: Any) -> CallbackSpec:
+    """What is known of the function of a script op, by its NodeDef.
+
+    Raises:
+      LoweringError: when it does not exist in this process.
+    """
     token = node.attr["token"].s.decode()
     entry = private.token_registry.get(token)
     if isinstance(entry, CallbackSpec):

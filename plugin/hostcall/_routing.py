@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _routes
+from hostcall import _lowering, _routes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._errors import LoweringError
@@ -43,7 +43,8 @@ def choose(node: Any) -> Choice:
         return Choice(_routes.CUSTOM_CALL, "route='custom_call' was asked for")
     if obstacle := _obstacle(node):
         return Choice(_routes.SPLIT, obstacle)
-    spec = private.token_registry.get(node.attr["token"].s.decode())
+    entry = private.token_registry.get(node.attr["token"].s.decode())
+    spec = None if entry is None else _lowering.find_spec(node)
     unknown = _first_unknown(spec, node)
     if unknown is None:
         return Choice(
