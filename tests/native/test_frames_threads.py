@@ -64,6 +64,20 @@ def test_callbacks_of_foreign_threads_may_wait_for_each_other(token: bool) -> No
         assert [one.message for one in done] == [""] * count
 
 
+def test_foreign_threads_hand_their_callbacks_over() -> None:
+    """To threads that last, with what Python keeps for each; XLA's own are free meanwhile."""
+    local, calls = threading.local(), []
+
+    def count() -> None:
+        local.calls = getattr(local, "calls", 0) + 1
+        calls.append(local.calls)
+
+    target = Target(count)
+    for _ in range(100):
+        assert call(target, foreign=True).code == 0
+    assert max(calls) > 1
+
+
 def test_slow_stateless_callbacks_overlap_and_others_stay_on_their_thread() -> None:
     threads: list[int] = []
     target = Target(lambda: (threads.append(threading.get_ident()), spin())[0])
