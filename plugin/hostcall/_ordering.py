@@ -17,7 +17,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from hostcall import _tf_private as private
-from hostcall._function_defs import CALL_OPS, CONTROL_FLOW_OPS, callees, program_order
+from hostcall._function_defs import (
+    CALL_OPS,
+    CONTROL_FLOW_OPS,
+    called_functions,
+    callees,
+    program_order,
+)
 
 # Read by TensorFlow (tf2xla/side_effect_util.h).
 _TOKEN_INPUTS = "_xla_token_input_nodes"
@@ -29,8 +35,6 @@ RECORD_ATTR = "_hostcall_record"
 
 # Read by hostcall's kernel creator: whether states are kept until the program has run.
 _KEEPS_STATES = "_hostcall_keeps_states"
-
-_STATEFUL_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 
 
 def order_side_effects(library: Any, entry: str) -> tuple[Any, str]:
@@ -90,7 +94,7 @@ class _Orderer:
         previous: Any = None
         for node in program_order(function):
             token = f"{path}{node.name}"
-            if node.op in _STATEFUL_OPS:
+            if node.op in private.STATEFUL_SCRIPT_OPS:
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
             elif node.op in CONTROL_FLOW_OPS and self._node_has_effect(node):
@@ -157,10 +161,7 @@ class _Orderer:
         return node.op in CALL_OPS or node.op in self._functions
 
     def _node_has_effect(self, node: Any) -> bool:
-        names = {callee.name for callee in callees(node)}
-        if node.op in self._functions:
-            names.add(node.op)
-        return any(self._has_effect(name) for name in names)
+        return any(map(self._has_effect, called_functions(node, self._functions)))
 
     def _has_effect(self, name: str) -> bool:
         """Whether a stateful script op can be reached from a function."""
@@ -168,7 +169,7 @@ class _Orderer:
             self._effects[name] = False  # what a function that calls itself finds
             function = self._functions.get(name)
             self._effects[name] = function is not None and any(
-                node.op in _STATEFUL_OPS or self._node_has_effect(node)
+                node.op in private.STATEFUL_SCRIPT_OPS or self._node_has_effect(node)
                 for node in function.node_def
             )
         return self._effects[name]
