@@ -1,14 +1,19 @@
 #include "host_call.h"
 
+#include <functional>
+#include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launch_scope.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/protobuf/config.pb.h"
+#include "wrapped_launch.h"
 
 namespace hostcall {
 
@@ -18,8 +23,70 @@ using tensorflow::NodeProperties;
 
 namespace {
 
+// What _sequence.py marks functions with, and the executor that it means.
+constexpr char kSequential[] = "_hostcall_sequential";
+constexpr char kOneThread[] = "SINGLE_THREADED_EXECUTOR";
+
+bool IsSequential(const tensorflow::FunctionDef& function) {
+  const auto attr = function.attr().find(kSequential);
+  return attr != function.attr().end() && attr->second.b();
+}
+
+// A call whose nodes run one after the other, on the thread that makes it.
+class SequentialCall : public tensorflow::AsyncOpKernel {
+ public:
+  SequentialCall(tensorflow::OpKernelConstruction* construction, MakeKernel on_several_devices,
+                 std::unique_ptr<tensorflow::OpKernel> call)
+      : AsyncOpKernel(construction),
+        on_several_devices_(std::move(on_several_devices)),
+        call_(std::move(call)) {}
+
+  void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
+    if (TakesResourcesFromElsewhere(*ctx)) {
+      const absl::StatusOr<AsyncOpKernel*> other = Other();
+      OP_REQUIRES_OK_ASYNC(ctx, other.status(), done);
+      (*other)->ComputeAsync(ctx, std::move(done));
+      return;
+    }
+    const absl::Status started = RunBesideTensorFlow([this, ctx, done] {
+      static auto* inline_runner = new std::function<void(std::function<void()>)>(
+          [](const std::function<void()>& task) { task(); });
+      tensorflow::OpKernelContext::Params params = *ctx->params();
+      params.runner = inline_runner;
+      params.run_all_kernels_inline = true;  // by which loops know that they must not recurse
+      const absl::Status status = ComputeWith(params, call_.get(), ctx);
+      if (!status.ok()) ctx->SetStatus(status);
+      done();
+    });
+    OP_REQUIRES_OK_ASYNC(ctx, started, done);
+  }
+
+ private:
+  static bool TakesResourcesFromElsewhere(const tensorflow::OpKernelContext& ctx) {
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      if (ctx.input_dtype(i) != tensorflow::DT_RESOURCE) continue;
+      const auto& handle = ctx.input(i).scalar<tensorflow::ResourceHandle>()();
+      if (handle.device() != ctx.device()->attributes().name()) return true;
+    }
+    return false;
+  }
+
+  absl::StatusOr<AsyncOpKernel*> Other() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (other_ == nullptr) {
+      if (absl::Status made = on_several_devices_(&other_); !made.ok()) return made;
+    }
+    return other_->AsAsync();
+  }
+
+  const MakeKernel on_several_devices_;
+  const std::unique_ptr<tensorflow::OpKernel> call_;
+  std::mutex mutex_;
+  std::unique_ptr<tensorflow::OpKernel> other_;
+};
+
 // How to run the call. One from a graph says it; one from eager code leaves it to the defaults.
-absl::Status CopyOptions(const NodeDef& from, NodeDef* to) {
+absl::Status CopyOptions(const NodeDef& from, bool sequential, NodeDef* to) {
   std::string options;
   tensorflow::TryGetNodeAttr(from, "config_proto", &options);
   tensorflow::ConfigProto config;
@@ -32,9 +99,8 @@ absl::Status CopyOptions(const NodeDef& from, NodeDef* to) {
   config.mutable_graph_options()->mutable_rewrite_options()->set_disable_meta_optimizer(true);
   tensorflow::AddNodeAttr("config_proto", config.SerializeAsString(), to);
   std::string executor;
-  if (tensorflow::TryGetNodeAttr(from, "executor_type", &executor)) {
-    tensorflow::AddNodeAttr("executor_type", executor, to);
-  }
+  tensorflow::TryGetNodeAttr(from, "executor_type", &executor);
+  tensorflow::AddNodeAttr("executor_type", sequential ? kOneThread : executor, to);
   return absl::OkStatus();
 }
 
@@ -42,7 +108,7 @@ absl::Status CopyOptions(const NodeDef& from, NodeDef* to) {
 
 absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
-                            const std::string& function,
+                            const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) {
   const tensorflow::OpDef* op = nullptr;
   absl::Status status =
@@ -53,10 +119,11 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
   node.set_op(op->name());
   node.set_device(props->node_def.device());
   *node.mutable_input() = props->node_def.input();
-  status = CopyOptions(props->node_def, &node);
+  const bool sequential = IsSequential(function);
+  status = CopyOptions(props->node_def, sequential, &node);
   if (!status.ok()) return status;
   tensorflow::NameAttrList callee;
-  callee.set_name(function);
+  callee.set_name(function.signature().name());
   tensorflow::AddNodeAttr("f", callee, &node);
   tensorflow::AddNodeAttr("Tin", props->input_types, &node);
   tensorflow::AddNodeAttr("Tout", props->output_types, &node);
@@ -70,8 +137,10 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
   status = tensorflow::CreateOpKernel(DeviceType(device->device_type()), device,
                                       device->GetAllocator({}), runtime, device->resource_manager(),
                                       call, runtime->graph_def_version(), &created);
-  if (status.ok()) kernel->reset(created);
-  return status;
+  if (!status.ok()) return status;
+  kernel->reset(created);
+  if (!sequential) return status;
+  return WrapLaunch<SequentialCall>(runtime, call, kernel, std::move(on_several_devices));
 }
 
 bool HasXlaKernel(NodeDef node) {

@@ -1,6 +1,7 @@
 // A function that runs on the host, in the place of one that would have been compiled whole.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,11 +11,15 @@
 
 namespace hostcall {
 
+using MakeKernel = std::function<absl::Status(std::unique_ptr<tensorflow::OpKernel>*)>;
+
 // The kernel of a StatefulPartitionedCall of `function`, which takes the inputs of `props` and
-// returns its outputs.
+// returns its outputs. Where the function is marked as sequential, it runs on one thread, which may
+// be the caller's own; unless it is given resources of another device, for which
+// `on_several_devices` makes the kernel.
 absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                            const std::string& function,
+                            const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
                             std::unique_ptr<tensorflow::OpKernel>* kernel);
 
 // Whether XLA can compile an op, by its name and attributes. For an op that calls functions it says

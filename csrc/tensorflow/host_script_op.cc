@@ -2,8 +2,9 @@
 //
 // TensorFlow runs an op on one of its few inter-op threads. If callbacks held them all, one that
 // itself runs a function would wait for ever.
-#include <Python.h>
+#include "host_script_op.h"
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -12,12 +13,26 @@
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "wrapped_launch.h"
 
 namespace hostcall {
 namespace {
 
 // On a node: which of an op's kernels it wants.
 constexpr char kLabel[] = "_kernel";
+
+// A bit for each of the first inputs of the op that this thread runs: whether its memory is the
+// op's alone, so that the function may write to it.
+thread_local uint64_t lent_inputs = 0;
+constexpr int kMaxLent = 64;
+
+uint64_t InputsToLend(const tensorflow::OpKernelContext& ctx) {
+  uint64_t lent = 0;
+  for (int i = 0; i < ctx.num_inputs() && i < kMaxLent; ++i) {
+    if (ctx.input(i).RefCountIsOne()) lent |= uint64_t{1} << i;
+  }
+  return lent;
+}
 
 class HostScriptOp : public tensorflow::AsyncOpKernel {
  public:
@@ -40,12 +55,6 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
   }
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
-    // A thread that Python knows is the caller's own, or one of the pool's.
-    if (PyGILState_GetThisThreadState() != nullptr) {
-      Run(ctx);
-      done();
-      return;
-    }
     const absl::Status started = RunBesideTensorFlow([this, ctx, done] {
       Run(ctx);
       done();
@@ -56,18 +65,9 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
  private:
   // In a context of its own, whose status can be told more precisely.
   void Run(tensorflow::OpKernelContext* ctx) {
-    tensorflow::OpKernelContext::Params params = *ctx->params();
-    params.op_kernel = stock_.get();
-    tensorflow::OpKernelContext inner(&params, ctx->num_outputs());
-    stock_->Compute(&inner);
-    if (!inner.status().ok()) {
-      ctx->SetStatus(WithPreciseCode(inner.status()));
-      return;
-    }
-    for (int i = 0; i < ctx->num_outputs(); ++i) {
-      const std::unique_ptr<tensorflow::Tensor> output(inner.release_output(i).tensor);
-      if (output != nullptr) ctx->set_output(i, *output);
-    }
+    lent_inputs = InputsToLend(*ctx);
+    const absl::Status status = ComputeWith(*ctx->params(), stock_.get(), ctx);
+    if (!status.ok()) ctx->SetStatus(WithPreciseCode(status));
   }
 
   // TensorFlow has no code of its own for a callback that overran its time.
@@ -87,4 +87,12 @@ HOSTCALL_REGISTER("PyFuncStateless");
 #undef HOSTCALL_REGISTER
 
 }  // namespace
+
+void DefineHostScriptOp(nanobind::module_& m) {
+  m.def(
+      "lent_inputs", [] { return lent_inputs; },
+      "The inputs, by their bits, whose memory is only the op's that this thread has begun to "
+      "run.");
+}
+
 }  // namespace hostcall

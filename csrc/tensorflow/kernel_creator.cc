@@ -8,6 +8,7 @@
 #include "lowering.h"
 #include "reachable.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
+#include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/function.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
@@ -44,6 +45,12 @@ bool KeepsStates(const tensorflow::FunctionDef& function) {
   return keeps != function.attr().end() && keeps->second.b();
 }
 
+// Where all parts of a function would run, if they can run on one device: callbacks run on CPUs.
+std::string OnlyDevice(const FunctionLibraryRuntime& runtime) {
+  const tensorflow::Device* device = runtime.device();
+  return device != nullptr && device->device_type() == tensorflow::DEVICE_CPU ? device->name() : "";
+}
+
 // Redirects each must-compile function that calls back into Python: to a copy of it whose side
 // effects are ordered, which runs on copies of its variables, or to one that runs on the host with
 // compiled clusters in it. Everything else is TensorFlow's own business.
@@ -61,9 +68,18 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!IsEnabled() || !(AnyIsMarked() || ReachesScriptOp(props->node_def, library))) {
       return xla_.CreateKernel(runtime, props, kernel);
     }
+    return CreateRewritten(runtime, props, OnlyDevice(*runtime), kernel);
+  }
+
+ private:
+  absl::Status CreateRewritten(FunctionLibraryRuntime* runtime,
+                               const std::shared_ptr<const NodeProperties>& props,
+                               const std::string& device,
+                               std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props->node_def);
     absl::StatusOr<RewrittenFunction> rewritten =
-        RewriteFunction(ReachableLibrary(function, library), function);
+        RewriteFunction(ReachableLibrary(function, library), function, device);
     if (!rewritten.ok()) return rewritten.status();
     if (rewritten->name == function) return xla_.CreateKernel(runtime, props, kernel);
     // The library is const to kernels, but XLA will look for the new functions in it and nowhere
@@ -71,7 +87,13 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     absl::Status added =
         const_cast<FunctionLibraryDefinition&>(library).AddLibrary(rewritten->library);
     if (!added.ok()) return added;
-    if (rewritten->split) return CreateHostCall(runtime, props, rewritten->name, kernel);
+    if (rewritten->split) {
+      const auto on_several_devices = [this, runtime, props](auto* other) {
+        return CreateRewritten(runtime, props, "", other);
+      };
+      return CreateHostCall(runtime, props, *library.Find(rewritten->name), on_several_devices,
+                            kernel);
+    }
     auto redirected = std::make_shared<NodeProperties>(*props);
     redirected->node_def = WithCalledFunction(props->node_def, rewritten->name);
     absl::Status created = xla_.CreateKernel(runtime, redirected, kernel);
@@ -81,7 +103,6 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return ScopeLaunch(KeepsStates(*library.Find(rewritten->name)), runtime, redirected, kernel);
   }
 
- private:
   // A new one: registering ours deletes the creator that TensorFlow had.
   tensorflow::XlaKernelCreator xla_;
 };

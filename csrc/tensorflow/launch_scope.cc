@@ -122,11 +122,6 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
       : AsyncOpKernel(construction), keeps_states_(keeps_states), launch_(std::move(launch)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
-    // A thread that Python knows is the caller's own, or one of the pool's.
-    if (PyGILState_GetThisThreadState() != nullptr) {
-      Launch(ctx, std::move(done));
-      return;
-    }
     const absl::Status started = RunBesideTensorFlow([this, ctx, done] { Launch(ctx, done); });
     OP_REQUIRES_OK_ASYNC(ctx, started, done);
   }
@@ -151,6 +146,11 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
 }  // namespace
 
 absl::Status RunBesideTensorFlow(std::function<void()> task) {
+  // A thread that Python knows is the caller's own, or one of the pool's.
+  if (PyGILState_GetThisThreadState() != nullptr) {
+    task();
+    return absl::OkStatus();
+  }
   try {
     pool(std::move(task));
     return absl::OkStatus();

@@ -27,7 +27,8 @@ absl::Status ScopeLaunch(bool keeps_states, tensorflow::FunctionLibraryRuntime* 
                          const std::shared_ptr<const tensorflow::NodeProperties>& props,
                          std::unique_ptr<tensorflow::OpKernel>* launch);
 
-// Runs a task on a thread of the pool's; the status tells when none could be had.
+// Runs a task that may hold its thread for long: on this one, unless that is TensorFlow's own, and
+// else on one of the pool's. The status tells when none could be had.
 absl::Status RunBesideTensorFlow(std::function<void()> task);
 
 // Defines the Python side: the pool comes from there, what is kept asks for the moment, and a hook

@@ -98,9 +98,10 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
 bool AnyIsMarked() { return any_is_marked.load(std::memory_order_relaxed); }
 
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
-                                                  const std::string& function) {
+                                                  const std::string& function,
+                                                  const std::string& device) {
   const auto arguments = [&]() -> nb::object {
-    return nb::make_tuple(Serialize(library), function);
+    return nb::make_tuple(Serialize(library), function, device);
   };
   return CallPython(GlobalHooks().rewrite, arguments, [](nb::handle answer) {
     auto [bytes, name, split] = nb::cast<std::tuple<nb::bytes, std::string, bool>>(answer);

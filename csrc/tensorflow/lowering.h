@@ -47,9 +47,11 @@ bool IsEnabled();
 absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
                                           const std::vector<Operand>& operands);
 
-// Asks Python for what takes the place of `function`, given with all that it calls.
+// Asks Python for what takes the place of `function`, given with all that it calls. `device`
+// is the only one on which parts of it may run, or empty.
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
-                                                  const std::string& function);
+                                                  const std::string& function,
+                                                  const std::string& device);
 
 // True once a function has been traced that is split although it may hold no script op.
 bool AnyIsMarked();

@@ -1,4 +1,4 @@
-// Kernels that run another one, the kernel of a compiled program.
+// Kernels that run another one: that of a compiled program, say.
 #pragma once
 
 #include <memory>
@@ -26,6 +26,20 @@ absl::Status WrapLaunch(tensorflow::FunctionLibraryRuntime* runtime,
   *launch =
       std::make_unique<Kernel>(&construction, std::forward<Args>(args)..., std::move(*launch));
   return status;
+}
+
+// Runs a kernel with other parameters than those of `ctx`, which gets its results.
+inline absl::Status ComputeWith(tensorflow::OpKernelContext::Params params,
+                                tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* ctx) {
+  params.op_kernel = kernel;
+  tensorflow::OpKernelContext inner(&params, ctx->num_outputs());
+  kernel->Compute(&inner);
+  if (!inner.status().ok()) return inner.status();
+  for (int i = 0; i < ctx->num_outputs(); ++i) {
+    const std::unique_ptr<tensorflow::Tensor> output(inner.release_output(i).tensor);
+    if (output != nullptr) ctx->set_output(i, *output);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hostcall

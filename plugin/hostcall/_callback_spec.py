@@ -170,7 +170,7 @@ class NumpySpec(CallbackSpec):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # A function that was defined inside a tf.function is autograph's copy of the user's.
-        self._unconverted = private.do_not_convert(self.function)
+        self._unconverted = private.called_unconverted(self.function)
 
     @property
     def _call(self) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         self.order = 0
         self.orders_wanted = 0
         self.gradient_wanted = False
-        self._call = private.do_not_convert(function)
+        self._call = private.called_unconverted(function)
 
     @property
     def op_dtypes(self) -> list[tf.DType]:

@@ -14,6 +14,9 @@ CONTROL_FLOW_OPS = frozenset(
     {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 )
 
+# The loops and branches of TensorFlow 1, whose nodes only work together.
+FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+
 
 def callees(node: Any) -> list[Any]:
     """The NameAttrLists in a node's attributes."""

@@ -8,13 +8,15 @@ function get the tokens of other entries in TensorFlow's registry.
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _host_errors, _lowering, _shapes, _states, _threads
+from hostcall import _errors, _host_errors, _library, _lowering, _shapes, _states, _threads
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
@@ -24,13 +26,17 @@ from hostcall._split import CLUSTER_ATTR
 # As TensorFlow's C++ calls them; the others have the same name everywhere.
 _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 
-# The stock kernel shares the memory of an array that begins at a multiple of 64, and copies others.
+# The stock kernel shares the memory of an array that begins at a multiple of 64.
 _ALIGNMENT = 32
+
+# To copy fewer bytes than this takes less time than to find out where they begin.
+_FEW_BYTES = 4096
 
 _STATELESS = "PyFuncStateless"
 
 # TensorFlow's casts to it leave bits open where NumPy has the sign.
 _INT4 = tf.as_dtype("int4")
+_INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
 
 
 def redirect(functions: Iterable[Any]) -> None:
@@ -76,63 +82,90 @@ class _HostCall:
         self._spec = spec
         self._node = node
         self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
-        self._latest: tuple[list[Any], list[Spec]] | None = None
+        self._latest: _Expected | None = None
 
-    def _declared(self, shapes: list[Any]) -> list[Spec]:
+    def _expected(self, shapes: list[Any]) -> _Expected:
         """What is declared of the results for inputs of these shapes."""
         latest = self._latest
-        if latest is None or latest[0] != shapes:
+        if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
-            latest = self._latest = (shapes, _shapes.known(self._spec, self._node, operands))
-        return latest[1]
+            declared = _shapes.known(self._spec, self._node, operands)
+            latest = self._latest = _Expected(shapes, declared)
+        return latest
 
-    def _check_shapes(self, shapes: Sequence[Any], declared: Sequence[Spec]) -> None:
-        for index, (shape, spec) in enumerate(zip(shapes, declared, strict=True)):
+    def _check_shapes(self, shapes: list[Any], expected: _Expected) -> None:
+        if shapes == expected.admitted:
+            return
+        for index, (shape, spec) in enumerate(zip(shapes, expected.declared, strict=True)):
             if not admits(spec, shape):
                 raise _errors.ResultError(shape_error(self._spec, index, shape, spec))
+        expected.admitted = shapes
 
 
-class _NumpyHostCall(_HostCall):
-    """Of a function from arrays to arrays."""
+@dataclasses.dataclass
+class _Expected:
+    """For inputs of some shapes: what is declared of the results, and which shapes were right."""
+
+    inputs: list[Any]
+    declared: list[Spec]
+    admitted: list[Any] | None = None
+
+
+class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
+    """Of a function from arrays to arrays.
+
+    TensorFlow's registry would convert its results once more, were it not an EagerFunc.
+    """
 
     def __init__(self, spec: NumpySpec, node: Any) -> None:
         super().__init__(spec, node)
         self._function = spec.host_function(Recording.NO)
+        self._arrays = [_array_dtype(dtype) for dtype in spec.outputs.dtypes]
+        self._lent_inputs = _library.load("_tensorflow").lent_inputs
 
-    def __call__(self, *arrays: Any) -> list[Any]:
+    def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
         try:
             return self._call(arrays)
         except BaseException as error:
             carrier = _host_errors.carrier_of(error)
         raise carrier
 
-    def _call(self, arrays: Sequence[Any]) -> list[Any]:
-        declared = self._declared([np.shape(array) for array in arrays])
-        own = [_own(array) for array in arrays]
+    def _call(self, arrays: list[Any]) -> list[Any]:
+        lent = self._lent_inputs()
+        expected = self._expected([getattr(array, "shape", ()) for array in arrays])
+        own = [_own(array, bool(lent >> i & 1)) for i, array in enumerate(arrays)]
         results = self._read(self._function(*own))
-        self._check_shapes([result.shape for result in results], declared)
-        return [_unshared(result) for result in results]
+        self._check_shapes([result.shape for result in results], expected)
+        given = set(map(id, own))
+        own.clear()
+        arrays.clear()  # no reference is left but those of the function, if it keeps some
+        return _unshared(results, given)
 
     def _read(self, returned: Any) -> list[np.ndarray]:
         """The results as arrays, with the checks of a custom call."""
-        spec, dtypes = self._spec, self._spec.outputs.dtypes
-        values = _split(returned, len(dtypes))
-        if len(values) != len(dtypes):
+        count = len(self._arrays)
+        values = _split(returned, count)
+        if len(values) != count:
             raise self._complaint(
-                f"{spec.title} returns {len(values)} values, but expects to see {len(dtypes)} "
+                f"{self._spec.title} returns {len(values)} values, but expects to see {count} "
                 "values."
             )
-        return [self._to_array(i, *pair) for i, pair in enumerate(zip(values, dtypes, strict=True))]
+        return [self._to_array(index, value) for index, value in enumerate(values)]
 
-    def _to_array(self, index: int, value: Any, dtype: tf.DType) -> np.ndarray:
+    def _to_array(self, index: int, value: Any) -> np.ndarray:
+        if isinstance(value, np.ndarray) and value.dtype == self._arrays[index]:
+            return value
+        dtype = self._spec.outputs.dtypes[index]
         subject = f"{index}-th value returned by {self._spec.title}"
         if value is None:
             raise self._complaint(
                 f"{subject} is None, but expects {_name(dtype)}.", _errors.INTERNAL
             )
         # An empty list's own dtype would be float64, whatever the function means to return.
-        array = np.asarray(value, dtype.as_numpy_dtype if _is_empty_list(value) else None)
-        if dtype == tf.string and array.dtype.kind in "SUO":
+        array: np.ndarray = private.to_array(
+            value, dtype.as_numpy_dtype if _is_empty_list(value) else None
+        )
+        if dtype == tf.string and array.dtype.kind in "SO":
             return array  # TensorFlow looks at each item
         actual = _dtype_of(array)
         if actual is None:
@@ -149,6 +182,10 @@ class _NumpyHostCall(_HostCall):
 class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
     """Of a function from EagerTensors to tensors."""
 
+    def __init__(self, spec: EagerSpec, node: Any) -> None:
+        super().__init__(spec, node)
+        self._run = _threads.beside_tapes(spec.timed(spec._run))
+
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         try:
             return self._call(device, args)
@@ -158,26 +195,29 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
 
     def _call(self, device: str | None, args: Sequence[Any]) -> list[Any]:
         spec: EagerSpec = self._spec
-        declared = self._declared([tuple(tensor.shape) for tensor in args])
-        if _INT4 in self._dtypes:
-            args = [_tidy(tensor) if tensor.dtype == _INT4 else tensor for tensor in args]
-        run = _threads.beside_tapes(spec.timed(spec._run))
-        values, state = run(args, spec.gradient_wanted)
-        self._check_shapes([value.shape for value in values], declared)
+        expected = self._expected([tensor.shape for tensor in args])
+        args = [
+            _tidy(arg) if dtype is _INT4 else arg
+            for arg, dtype in zip(args, self._dtypes, strict=True)
+        ]
+        values, state = self._run(args, spec.gradient_wanted)
+        self._check_shapes([value.shape for value in values], expected)
         number = 0 if state is None else _states.keep_for_call(state)
         return spec.for_kernel(values, number, device)
 
 
-def _own(array: Any) -> Any:
-    """A copy, for the function to write to; scalars are no arrays."""
-    if getattr(array, "dtype", None) == _INT4.as_numpy_dtype:
+def _own(array: Any, lent: bool) -> Any:
+    """An array for the function to write to; scalars are no arrays, and strings have no dtype."""
+    if getattr(array, "dtype", None) == _INT4_ARRAY:
         return array.astype(np.int8).astype(array.dtype)
-    return array.copy() if isinstance(array, np.ndarray) else array
+    if not isinstance(array, np.ndarray) or (lent and array.nbytes >= _FEW_BYTES):
+        return array
+    return array.copy()
 
 
 def _tidy(tensor: Any) -> Any:
     with private.eager_mode():
-        return private.to_eager_tensor(_own(tensor.numpy()), None)
+        return private.to_eager_tensor(_own(tensor.numpy(), lent=False), None)
 
 
 def _split(returned: Any, count: int) -> list[Any]:
@@ -206,6 +246,28 @@ def _name(dtype: tf.DType) -> str:
     return _NAMES.get(dtype.name, str(dtype.name))
 
 
-def _unshared(array: np.ndarray) -> np.ndarray:
-    """An array whose memory the kernel may take over."""
-    return array.copy() if array.ctypes.data % _ALIGNMENT == 0 else array
+def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
+    """Arrays without gaps, whose memory the kernel may take over.
+
+    Args:
+      arrays: the results of a function; the list is emptied.
+      given: the ids of the arrays that the function was given.
+    """
+    unshared = []
+    while arrays:
+        array = arrays.pop()
+        if array.nbytes < _FEW_BYTES or not array.flags.c_contiguous:
+            array = array.copy()
+        # The kernel shares the memory of arrays that are aligned, and copies others. Nobody else
+        # can write to an array that has no references but these two: `array`, and the argument.
+        elif array.ctypes.data % _ALIGNMENT == 0:
+            owner = array.base is None or id(array) in given
+            if not owner or sys.getrefcount(array) > 2:
+                array = array.copy()
+        unshared.append(array)
+    return unshared[::-1]
+
+
+def _array_dtype(dtype: tf.DType) -> np.dtype[Any] | None:
+    """The dtype of arrays that are given to the kernel as they are."""
+    return None if dtype == tf.string else np.dtype(dtype.as_numpy_dtype)

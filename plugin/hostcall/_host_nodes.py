@@ -20,9 +20,6 @@ _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 
-# The loops and branches of TensorFlow 1, whose nodes only work together.
-_FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
-
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
@@ -97,7 +94,7 @@ class HostNodes:
           function: a FunctionDef.
           after_branch: whether its arguments may be made up, as those of a gradient: see Findings.
         """
-        if any(node.op in _FRAME_OPS for node in function.node_def):
+        if any(node.op in defs.FRAME_OPS for node in function.node_def):
             reason = "TensorFlow 1's loops and branches are not split"
             return Findings({node.name: reason for node in function.node_def}, set())
         reasons = self._reasons(function)

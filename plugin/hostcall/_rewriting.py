@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hostcall import _function_defs as defs
-from hostcall import _host_calls, _library, _ordering, _routes, _routing, _shapes
+from hostcall import _host_calls, _library, _ordering, _routes, _routing, _sequence, _shapes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._split import Splitter
@@ -18,13 +18,16 @@ _told: set[str] = set()
 # On a backward function: the name of the function whose gradient it is.
 _FORWARD = "forward_function_name"
 
+_SUFFIX = "__split"
 
-def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]:
+
+def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple[bytes, str, bool]:
     """Called when TensorFlow creates the kernel of a must-compile function.
 
     Args:
       serialized: a FunctionDefLibrary with the function and all that it reaches.
       entry: the name of the function.
+      device: the only one on which parts of the function may run; "" if there may be several.
 
     Returns:
       A FunctionDefLibrary with the new functions, the name of the one that takes the place of
@@ -34,7 +37,8 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
     library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
     for node in _script_ops(library):
         _routing.check_forced(node)
-    splitter = splitter_for(library, entry)
+    on_device = bool(device) and _sequence.all_are_for(device, library.function)
+    splitter = splitter_for(library, entry, _SUFFIX if on_device else f"{_SUFFIX}_anywhere")
     split = not splitter.is_cluster(entry) and splitter.must_split(entry)
     if split:
         # Its gradient has to be split, too, whatever ops it holds.
@@ -42,6 +46,8 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
         _tell_of_shapes(library)
         name = splitter.split(entry)
         _host_calls.redirect(splitter.functions.values())
+        if on_device:
+            _sequence.run_in_sequence(splitter.functions.values())
         new = private.function_pb2.FunctionDefLibrary(function=splitter.functions.values())
     elif _holds_script_op(library):
         new, name = _ordering.order_side_effects(library, entry)
@@ -52,24 +58,27 @@ def rewrite_for_kernel(serialized: bytes, entry: str) -> tuple[bytes, str, bool]
     return new.SerializeToString(), name, split
 
 
-def splitter_for(library: Any, entry: str) -> Splitter:
+def splitter_for(library: Any, entry: str, suffix: str = _SUFFIX) -> Splitter:
     """The splitter that decides what becomes of the must-compile function `entry`."""
     forward = _forward_library(library, entry)
     if forward is None:
-        return _new_splitter(library)
+        return _new_splitter(library, suffix)
     # Nothing marks the ops of a gradient: TensorFlow makes them when it is asked for, elsewhere.
     nodes = (node for function in forward.function for node in function.node_def)
     everything = any(_routes.asked(node) == _routes.SPLIT for node in nodes)
     name = forward.function[0].signature.name
     gradient = splitter_for(forward, name).must_split(name)
-    return _new_splitter(library, everything, gradient)
+    return _new_splitter(library, suffix, everything, gradient)
 
 
-def _new_splitter(library: Any, everything: bool = False, gradient: bool = False) -> Splitter:
+def _new_splitter(
+    library: Any, suffix: str, everything: bool = False, gradient: bool = False
+) -> Splitter:
     """A splitter that goes by what this process knows and what the user has asked for.
 
     Args:
       library: a FunctionDefLibrary.
+      suffix: of the names of new functions.
       everything: whether every op without an XLA kernel is a reason to split.
       gradient: whether the function is the gradient of one that is split.
     """
@@ -85,7 +94,7 @@ def _new_splitter(library: Any, everything: bool = False, gradient: bool = False
     if everything:
         names = {function.signature.name for function in library.function}
         marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
-    return Splitter(library, _routing.choose, has_kernel, marked, gradient)
+    return Splitter(library, _routing.choose, has_kernel, marked, gradient, suffix)
 
 
 def _script_ops(library: Any) -> Iterator[Any]:

@@ -69,6 +69,7 @@ class Splitter:
       has_kernel: whether XLA can compile an op, by its NodeDef.
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
       gradient: whether the function to be split is the gradient of one that is split.
+      suffix: of the names of new functions.
 
     Attributes:
       functions: the new ones, by name.
@@ -82,10 +83,12 @@ class Splitter:
         has_kernel: Callable[[Any], bool],
         marked: Callable[[Any], bool],
         gradient: bool = False,
+        suffix: str = "__split",
     ) -> None:
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
         self._host_nodes = HostNodes(self._old, choose, has_kernel, marked)
         self._gradient = gradient
+        self._suffix = suffix
         self._split: dict[tuple[str, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
@@ -111,7 +114,7 @@ class Splitter:
         if key in self._split:
             return self._split[key]
         number = f"_{len(self._split)}_{name}" if self._split else ""
-        new_name = self._split[key] = f"{self._entry}__split{number}"
+        new_name = self._split[key] = f"{self._entry}{self._suffix}{number}"
         function = self._in_order(self._old[name])
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
         found = self._host_nodes.find(function, after_branch)
