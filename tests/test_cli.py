@@ -242,6 +242,44 @@ def test_doctor_of_a_process_where_hostcall_is_off() -> None:
     assert report["environment"]["HOSTCALL_DISABLE"] == "1"
 
 
+_MISMATCHED = """
+import dataclasses, sys
+from hostcall import _versions  # the check of this process, which has passed
+found = _versions.found()
+_versions.found = lambda: dataclasses.replace(found, tensorflow="2.99.0")
+sys.modules.pop("hostcall._cli", None)
+import hostcall_command
+class Checking:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hostcall._cli":
+            _versions.check()
+sys.meta_path.insert(0, Checking())
+hostcall_command.main()
+"""
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_command_where_hostcall_cannot_be_imported(as_json: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _MISMATCHED, "doctor", *(["--json"] if as_json else [])],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    text = json.loads(done.stdout)["error"] if as_json else done.stderr
+    assert "found 2.99.0" in text
+    assert "pip install" in text
+    assert "Traceback" not in done.stderr
+
+
+def test_the_installed_command() -> None:
+    command = Path(sys.executable).with_name("hostcall")
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, check=True)
+    assert "doctor" in done.stdout
+
+
 def test_the_module_runs_too(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hostcall", "explain", str(tmp_path)],

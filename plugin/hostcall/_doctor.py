@@ -23,6 +23,7 @@ def report() -> dict[str, Any]:
     built, found = _versions.built(), _versions.found()
     enabled = _control.is_enabled()
     return {
+        "importable": True,
         "hostcall": hostcall.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
