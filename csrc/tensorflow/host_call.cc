@@ -3,9 +3,11 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "launch_scope.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -35,9 +37,10 @@ bool IsSequential(const tensorflow::FunctionDef& function) {
 // A call whose nodes run one after the other, on the thread that makes it.
 class SequentialCall : public tensorflow::AsyncOpKernel {
  public:
-  SequentialCall(tensorflow::OpKernelConstruction* construction, MakeKernel on_several_devices,
-                 std::unique_ptr<tensorflow::OpKernel> call)
+  SequentialCall(tensorflow::OpKernelConstruction* construction, std::string function,
+                 MakeKernel on_several_devices, std::unique_ptr<tensorflow::OpKernel> call)
       : AsyncOpKernel(construction),
+        function_(std::move(function)),
         on_several_devices_(std::move(on_several_devices)),
         call_(std::move(call)) {}
 
@@ -55,13 +58,23 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
       params.runner = inline_runner;
       params.run_all_kernels_inline = true;  // by which loops know that they must not recurse
       const absl::Status status = ComputeWith(params, call_.get(), ctx);
-      if (!status.ok()) ctx->SetStatus(status);
+      if (!status.ok()) ctx->SetStatus(WithoutItsName(status));
       done();
     });
     OP_REQUIRES_OK_ASYNC(ctx, started, done);
   }
 
  private:
+  // TensorFlow puts the name of the function before the message, which the user never gave it.
+  absl::Status WithoutItsName(const absl::Status& status) const {
+    const std::string prefix =
+        absl::StrCat(tensorflow::errors::FormatFunctionForError(function_), " ");
+    std::string_view message = status.message();
+    while (absl::ConsumePrefix(&message, prefix)) {
+    }
+    return tensorflow::errors::CreateWithUpdatedMessage(status, message);
+  }
+
   static bool TakesResourcesFromElsewhere(const tensorflow::OpKernelContext& ctx) {
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       if (ctx.input_dtype(i) != tensorflow::DT_RESOURCE) continue;
@@ -79,6 +92,7 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
     return other_->AsAsync();
   }
 
+  const std::string function_;
   const MakeKernel on_several_devices_;
   const std::unique_ptr<tensorflow::OpKernel> call_;
   std::mutex mutex_;
@@ -140,7 +154,8 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
   if (!status.ok()) return status;
   kernel->reset(created);
   if (!sequential) return status;
-  return WrapLaunch<SequentialCall>(runtime, call, kernel, std::move(on_several_devices));
+  return WrapLaunch<SequentialCall>(runtime, call, kernel, function.signature().name(),
+                                    std::move(on_several_devices));
 }
 
 bool HasXlaKernel(NodeDef node) {

@@ -5,10 +5,12 @@
 #include "host_script_op.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
+#include <string_view>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "launch_scope.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"
@@ -32,6 +34,22 @@ uint64_t InputsToLend(const tensorflow::OpKernelContext& ctx) {
     if (ctx.input(i).RefCountIsOne()) lent |= uint64_t{1} << i;
   }
   return lent;
+}
+
+// The status that _host_errors.py has packed into the text of an exception. The stock kernel knows
+// few codes itself, and adds a traceback whose frames are not the user's.
+absl::Status Carried(const absl::Status& status) {
+  const std::string_view message = status.message();
+  const size_t begin = message.find("[hostcall call ");
+  int call = 0, code = 0, length = 0;
+  if (begin == std::string_view::npos ||
+      std::sscanf(&message[begin], "[hostcall call %d, status %d] %n", &call, &code, &length) < 2) {
+    return status;
+  }
+  const std::string_view rest = message.substr(begin + length);
+  const size_t end = rest.find(absl::StrCat(" [end of hostcall call ", call, "]"));
+  if (end == std::string_view::npos) return status;
+  return absl::Status(static_cast<absl::StatusCode>(code), rest.substr(0, end));
 }
 
 class HostScriptOp : public tensorflow::AsyncOpKernel {
@@ -63,17 +81,11 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
   }
 
  private:
-  // In a context of its own, whose status can be told more precisely.
+  // In a context of its own, whose status is not the one that the user shall see.
   void Run(tensorflow::OpKernelContext* ctx) {
     lent_inputs = InputsToLend(*ctx);
     const absl::Status status = ComputeWith(*ctx->params(), stock_.get(), ctx);
-    if (!status.ok()) ctx->SetStatus(WithPreciseCode(status));
-  }
-
-  // TensorFlow has no code of its own for a callback that overran its time.
-  static absl::Status WithPreciseCode(const absl::Status& status) {
-    if (!absl::StartsWith(status.message(), "DeadlineExceededError:")) return status;
-    return absl::DeadlineExceededError(status.message());
+    if (!status.ok()) ctx->SetStatus(Carried(status));
   }
 
   std::unique_ptr<tensorflow::OpKernel> stock_;

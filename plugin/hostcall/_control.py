@@ -10,7 +10,6 @@ import numpy as np
 from hostcall import (
     _errors,
     _gradients,
-    _host_errors,
     _library,
     _lowering,
     _rewriting,
@@ -115,7 +114,7 @@ def _install() -> None:
     private.watch_higher_orders()
     private.around_calls(_states.holders.run)
     private.on_forward_call(_states.adopt)
-    private.raise_instead(_host_errors.to_raise)
+    private.raise_instead(lambda error: _errors.interrupt_behind(error.message))
     private.on_saved(_saved.pin_callbacks)
     private.on_copied(_saved.own_callbacks)
     _installed = True

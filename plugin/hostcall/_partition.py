@@ -21,7 +21,16 @@ MUST_COMPILE = "_XlaMustCompile"
 
 # They cost less than to start a compiled program.
 TRIVIAL_OPS = frozenset(
-    {"ExpandDims", "Identity", "IdentityN", "NoOp", "PreventGradient", "ReadVariableOp", "Reshape"}
+    {
+        "EnsureShape",
+        "ExpandDims",
+        "Identity",
+        "IdentityN",
+        "NoOp",
+        "PreventGradient",
+        "ReadVariableOp",
+        "Reshape",
+    }
     | {"Shape", "Squeeze", "StopGradient"}
 )
 
