@@ -39,9 +39,13 @@ def unary(context: Context, name: str, x: Any) -> Any:
     return tame(UNARY[name](x))
 
 
+def _sorted(x: Any) -> Any:
+    return tf.gather(x, tf.argsort(x))  # the gradient of tf.sort fails where there is nothing
+
+
 @op("f a", gives="f a", params=("reverse", "sort", "cumsum"))
 def along(context: Context, name: str, x: Any) -> Any:
-    make = {"reverse": lambda v: v[::-1], "sort": tf.sort, "cumsum": tf.cumsum}
+    make = {"reverse": lambda v: v[::-1], "sort": _sorted, "cumsum": tf.cumsum}
     return tame(make[name](x))
 
 
