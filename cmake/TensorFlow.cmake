@@ -1,8 +1,9 @@
 # Finds the TensorFlow that the building Python imports. Sets TENSORFLOW_VERSION,
-# TENSORFLOW_CXX11_ABI_FLAG, XLA_FFI_API_MAJOR and XLA_FFI_API_MINOR, and makes two targets to
+# TENSORFLOW_CXX11_ABI_FLAG, XLA_FFI_API_MAJOR and XLA_FFI_API_MINOR, and makes three targets to
 # link with:
-#   xla_ffi      XLA's header-only FFI and nothing else of TensorFlow
-#   tensorflow   all of TensorFlow's headers, compile flags and libraries
+#   xla_ffi            XLA's header-only FFI and nothing else of TensorFlow
+#   tensorflow         all of TensorFlow's headers, compile flags and libraries
+#   tensorflow_python  what makes EagerTensors
 
 set(query [[
 from tensorflow import __version__, sysconfig
@@ -39,3 +40,7 @@ target_compile_options(tensorflow INTERFACE ${definitions})
 target_link_directories(tensorflow INTERFACE "${library_dir}")
 target_link_libraries(
   tensorflow INTERFACE -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2)
+
+add_library(tensorflow_python INTERFACE)
+target_link_directories(tensorflow_python INTERFACE "${library_dir}/python")
+target_link_libraries(tensorflow_python INTERFACE -l:lib_pywrap_tensorflow_common.so)

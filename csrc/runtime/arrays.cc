@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "failure.h"
@@ -26,21 +25,22 @@ struct Dtype {
   std::string name;
 };
 
-// Leaked: it holds Python objects, which must not be released after the interpreter is gone.
-std::map<int, Dtype>& Dtypes() {
-  static auto* dtypes = new std::map<int, Dtype>();
+// By their codes. Leaked: it holds Python objects, which must not be released after the interpreter
+// is gone.
+std::vector<Dtype>& Dtypes() {
+  static auto* dtypes = new std::vector<Dtype>();
   return *dtypes;
 }
 
 const Dtype& DtypeOf(ffi::DataType code) {
-  auto found = Dtypes().find(static_cast<int>(code));
-  if (found == Dtypes().end()) {
+  const auto index = static_cast<size_t>(code);
+  if (index >= Dtypes().size() || !Dtypes()[index].descr.is_valid()) {
     throw Failure(ffi::ErrorCode::kUnimplemented,
                   "XLA's element type number " + std::to_string(static_cast<int>(code)) +
                       " has no NumPy dtype, so that no callback can take or return it. Cast the "
                       "tensor to another dtype around the callback.");
   }
-  return found->second;
+  return Dtypes()[index];
 }
 
 nb::object Checked(PyObject* object) {
@@ -68,8 +68,9 @@ nb::object Repr(nb::handle object) {
 // its own script ops, too.
 std::string NameOfDtype(nb::handle array) {
   PyArray_Descr* descr = PyArray_DESCR(AsArray(array));
-  for (const auto& [code, dtype] : Dtypes()) {
-    if (PyArray_EquivTypenums(reinterpret_cast<PyArray_Descr*>(dtype.descr.ptr())->type_num,
+  for (const Dtype& dtype : Dtypes()) {
+    if (dtype.descr.is_valid() &&
+        PyArray_EquivTypenums(reinterpret_cast<PyArray_Descr*>(dtype.descr.ptr())->type_num,
                               descr->type_num)) {
       return dtype.name;
     }
@@ -83,7 +84,7 @@ std::string NameOfDtype(nb::handle array) {
 
 // An array over `buffer`'s memory: no copy, and to be dropped before the call ends. `true_dims` may
 // be smaller than what is allocated, which the strides then step over.
-nb::object View(const Buffer& buffer, const std::vector<int64_t>& true_dims, int flags) {
+nb::object View(const Buffer& buffer, Dims true_dims, int flags) {
   nb::object descr = DtypeOf(buffer.dtype).descr;
   std::vector<npy_intp> shape(true_dims.begin(), true_dims.end());
   std::vector<npy_intp> strides(shape.size());
@@ -104,11 +105,9 @@ void CopyInto(nb::handle to, nb::handle from) {
 }
 
 // XLA has no address for an empty buffer, and NumPy takes a null one for "allocate yourself".
-bool IsEmpty(const std::vector<int64_t>& dims) {
-  return std::find(dims.begin(), dims.end(), 0) != dims.end();
-}
+bool IsEmpty(Dims dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
 
-std::string ShapeString(const std::vector<int64_t>& dims, const std::vector<int32_t*>& sizes = {}) {
+std::string ShapeString(Dims dims, const std::vector<int32_t*>& sizes = {}) {
   std::string text = "(";
   for (size_t i = 0; i < dims.size(); ++i) {
     if (i > 0) text += ", ";
@@ -118,12 +117,11 @@ std::string ShapeString(const std::vector<int64_t>& dims, const std::vector<int3
   return text + (dims.size() == 1 ? ",)" : ")");
 }
 
-std::vector<int64_t> DimsOf(PyArrayObject* array) {
-  const npy_intp* dims = PyArray_DIMS(array);
-  return std::vector<int64_t>(dims, dims + PyArray_NDIM(array));
+Dims DimsOf(PyArrayObject* array) {
+  return Dims(PyArray_DIMS(array), static_cast<size_t>(PyArray_NDIM(array)));
 }
 
-bool ShapeFits(const std::vector<int64_t>& dims, const Buffer& result) {
+bool ShapeFits(Dims dims, const Buffer& result) {
   if (dims.size() != result.dims.size()) return false;
   for (size_t i = 0; i < dims.size(); ++i) {
     const bool bounded = i < result.sizes.size() && result.sizes[i] != nullptr;
@@ -132,8 +130,8 @@ bool ShapeFits(const std::vector<int64_t>& dims, const Buffer& result) {
   return true;
 }
 
-std::string Subject(size_t index, const std::string& who) {
-  return std::to_string(index) + "-th value returned by " + who;
+std::string Subject(size_t index, const Who& who) {
+  return std::to_string(index) + "-th value returned by " + who();
 }
 
 bool IsEmptyList(nb::handle value) {
@@ -158,16 +156,17 @@ void ImportNumpy() {
 void SetDtype(int code, nb::object dtype, std::string name) {
   PyArray_Descr* descr = nullptr;
   if (!PyArray_DescrConverter(dtype.ptr(), &descr)) throw nb::python_error();
-  Dtypes()[code] = Dtype{nb::steal(reinterpret_cast<PyObject*>(descr)), std::move(name)};
+  const auto index = static_cast<size_t>(code);
+  if (index >= Dtypes().size()) Dtypes().resize(index + 1);
+  Dtypes()[index] = Dtype{nb::steal(reinterpret_cast<PyObject*>(descr)), std::move(name)};
 }
 
 nb::object ToNumpy(const Buffer& buffer) {
-  const std::vector<int64_t>& dims = buffer.true_dims.empty() ? buffer.dims : buffer.true_dims;
+  const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
   nb::object descr = DtypeOf(buffer.dtype).descr;
-  std::vector<npy_intp> shape(dims.begin(), dims.end());
-  nb::object array = Checked(PyArray_Empty(static_cast<int>(shape.size()), shape.data(),
-                                           reinterpret_cast<PyArray_Descr*>(descr.release().ptr()),
-                                           /*is_f_order=*/0));
+  nb::object array = Checked(
+      PyArray_Empty(static_cast<int>(dims.size()), const_cast<npy_intp*>(dims.begin()),
+                    reinterpret_cast<PyArray_Descr*>(descr.release().ptr()), /*is_f_order=*/0));
   if (!IsEmpty(dims)) {
     if (buffer.true_dims.empty()) {
       std::memcpy(PyArray_DATA(AsArray(array)), buffer.data, PyArray_NBYTES(AsArray(array)));
@@ -183,7 +182,7 @@ nb::object ToNumpy(const Buffer& buffer) {
                                 reinterpret_cast<PyArray_Descr*>(visible.release().ptr()), 0);
     }));
   }
-  return dims.empty()
+  return dims.size() == 0
              ? Checked(PyArray_Return(reinterpret_cast<PyArrayObject*>(array.release().ptr())))
              : array;
 }
@@ -198,14 +197,14 @@ nb::object SplitResults(nb::handle returned, size_t count) {
   return IsNone(returned) ? nb::make_tuple() : nb::make_tuple(returned);
 }
 
-void CheckCount(size_t returned, size_t count, const std::string& who) {
+void CheckCount(size_t returned, size_t count, const Who& who) {
   if (returned == count) return;
-  throw Failure::InvalidArgument(who + " returns " + std::to_string(returned) +
+  throw Failure::InvalidArgument(who() + " returns " + std::to_string(returned) +
                                  " values, but expects to see " + std::to_string(count) +
                                  " values.");
 }
 
-nb::object ToArray(nb::handle value, const Buffer& result, size_t index, const std::string& who) {
+nb::object ToArray(nb::handle value, const Buffer& result, size_t index, const Who& who) {
   const Dtype& expected = DtypeOf(result.visible_dtype);
   if (IsNone(value)) {
     // The class that TensorFlow has for it.
@@ -220,14 +219,14 @@ nb::object ToArray(nb::handle value, const Buffer& result, size_t index, const s
   return Checked(UntilExit([&] { return PyArray_FromAny(value.ptr(), wanted, 0, 0, 0, nullptr); }));
 }
 
-void CheckArray(nb::handle array, const Buffer& result, size_t index, const std::string& who) {
+void CheckArray(nb::handle array, const Buffer& result, size_t index, const Who& who) {
   const Dtype& expected = DtypeOf(result.visible_dtype);
   auto* expected_descr = reinterpret_cast<PyArray_Descr*>(expected.descr.ptr());
   if (!PyArray_EquivTypenums(PyArray_TYPE(AsArray(array)), expected_descr->type_num)) {
     throw Failure::InvalidArgument(Subject(index, who) + " is " + NameOfDtype(array) +
                                    ", but expects " + expected.name + ".");
   }
-  const std::vector<int64_t> dims = DimsOf(AsArray(array));
+  const Dims dims = DimsOf(AsArray(array));
   if (!ShapeFits(dims, result)) {
     throw Failure::InvalidArgument(
         Subject(index, who) + " has shape " + ShapeString(dims) + ", but its declared shape is " +
@@ -237,21 +236,40 @@ void CheckArray(nb::handle array, const Buffer& result, size_t index, const std:
   }
 }
 
+bool IsAsDeclared(nb::handle value, const Buffer& result) {
+  if (!PyArray_CheckExact(value.ptr()) || !result.sizes.empty()) return false;
+  auto* expected = reinterpret_cast<PyArray_Descr*>(DtypeOf(result.visible_dtype).descr.ptr());
+  return PyArray_TYPE(AsArray(value)) == expected->type_num &&
+         result.visible_dtype == result.dtype && PyArray_ISCARRAY_RO(AsArray(value)) &&
+         DimsOf(AsArray(value)) == result.dims;
+}
+
+void StoreBytes(const void* data, const Buffer& result) {
+  auto* descr = reinterpret_cast<PyArray_Descr*>(DtypeOf(result.dtype).descr.ptr());
+  auto size = static_cast<size_t>(PyDataType_ELSIZE(descr));
+  for (const int64_t dim : result.dims) size *= static_cast<size_t>(dim);
+  if (size > 0) std::memcpy(result.data, data, size);
+}
+
 void CopyOut(nb::handle array, const Buffer& result) {
   PyArrayObject* source = AsArray(array);
-  const std::vector<int64_t> dims = DimsOf(source);
+  const Dims shape = DimsOf(source);
   for (size_t i = 0; i < result.sizes.size(); ++i) {
-    if (result.sizes[i] != nullptr) *result.sizes[i] = static_cast<int32_t>(dims[i]);
+    if (result.sizes[i] != nullptr) *result.sizes[i] = static_cast<int32_t>(shape[i]);
   }
   if (IsEmpty(result.dims)) return;
-  if (dims != result.dims) {
-    // What lies beyond the true size is never read; zeros keep it the same from run to run.
-    nb::object whole = View(result, result.dims, NPY_ARRAY_WRITEABLE);
-    std::memset(result.data, 0, PyArray_NBYTES(AsArray(whole)));
-    if (IsEmpty(dims)) return;
-  } else if (PyArray_ISCARRAY_RO(source) && result.visible_dtype == result.dtype) {
+  const bool whole = shape == result.dims;
+  if (whole && PyArray_ISCARRAY_RO(source) && result.visible_dtype == result.dtype) {
     std::memcpy(result.data, PyArray_DATA(source), PyArray_NBYTES(source));
     return;
+  }
+  // A copy: what follows may let other threads in, and the user give the array another shape.
+  const std::vector<int64_t> dims(shape.begin(), shape.end());
+  if (!whole) {
+    // What lies beyond the true size is never read; zeros keep it the same from run to run.
+    nb::object all = View(result, result.dims, NPY_ARRAY_WRITEABLE);
+    std::memset(result.data, 0, PyArray_NBYTES(AsArray(all)));
+    if (IsEmpty(dims)) return;
   }
   // Strides, byte order and int4 are NumPy's business.
   nb::object view = View(result, dims, NPY_ARRAY_WRITEABLE);

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,16 @@
 
 namespace hostcall {
 
-// A buffer of a call frame, copied out of it: the frame may be gone while the call still runs.
+using Dims = xla::ffi::Span<const int64_t>;
+
+// A buffer of a call frame, which is gone when the handler has returned: see KeptCall.
 struct Buffer {
   xla::ffi::DataType dtype;
   // What the callback has in its place: int4 where the buffer holds int8, since XLA packs int4.
   xla::ffi::DataType visible_dtype;
   void* data;
   // The allocated size of each dimension.
-  std::vector<int64_t> dims;
+  Dims dims;
   // The true size of each dimension, at most the allocated one. Empty where the two are the same.
   std::vector<int64_t> true_dims;
   // For results: where the true size of a bounded dimension goes, null for the static ones. Empty
@@ -39,18 +42,28 @@ nanobind::object ToNumpy(const Buffer& buffer);
 // None as none.
 nanobind::object SplitResults(nanobind::handle returned, size_t count);
 
+// What messages call the callback.
+using Who = std::function<std::string()>;
+
 // Throws Failure when the numbers differ. `who` names the callback in it, as in all that follow.
-void CheckCount(size_t returned, size_t count, const std::string& who);
+void CheckCount(size_t returned, size_t count, const Who& who);
 
 // `value` as an array. May run code of the user's (`__array__`). Throws Failure for None.
 nanobind::object ToArray(nanobind::handle value, const Buffer& result, size_t index,
-                         const std::string& who);
+                         const Who& who);
 
 // Throws Failure when the dtype or the shape of the array is not that of `result`.
-void CheckArray(nanobind::handle array, const Buffer& result, size_t index, const std::string& who);
+void CheckArray(nanobind::handle array, const Buffer& result, size_t index, const Who& who);
+
+// Whether a value is an array that CheckArray would pass, and that can be copied as it lies in
+// memory. Runs no code of the user's.
+bool IsAsDeclared(nanobind::handle value, const Buffer& result);
 
 // Copies an array that CheckArray has just passed, with no Python code run in between: the user may
 // hold the array, and change its shape. XLA's memory is written here and nowhere else.
 void CopyOut(nanobind::handle array, const Buffer& result);
+
+// Copies data that lies in memory as the result is to, whose sizes are all static.
+void StoreBytes(const void* data, const Buffer& result);
 
 }  // namespace hostcall

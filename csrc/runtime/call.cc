@@ -1,5 +1,6 @@
 #include "call.h"
 
+#include <array>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "gil.h"
 #include "keeper.h"
 #include "registry.h"
+#include "tensors.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -22,33 +24,140 @@ nb::object& ErrorDescriber() {
   return *describer;
 }
 
-nb::object FindCallback(int64_t id) {
-  nb::object callback = Registry::Global().Find(id);
-  if (!callback.is_valid()) {
+nb::object FindTarget(const HostCall& call) {
+  nb::object target = call.callback == nullptr ? nb::object() : call.callback->Target();
+  if (!target.is_valid()) {
     throw Failure(ffi::ErrorCode::kFailedPrecondition,
-                  "The Python function of host callback number " + std::to_string(id) +
+                  "The Python function of host callback number " + std::to_string(call.id) +
                       " is gone: the graph that this program was compiled from has been deleted. "
                       "Keep the tf.function (or the model) for as long as its program runs.");
   }
-  return callback;
+  return target;
 }
 
-nb::handle Attribute(nb::handle object, const char* name, Keeper& keeper) {
-  return keeper.Keep(UntilExit([&] { return PyObject_GetAttrString(object.ptr(), name); }));
+// The names of a target's attributes, which are leaked like all that holds Python objects.
+PyObject* Intern(const char* name) { return PyUnicode_InternFromString(name); }
+
+nb::handle Attribute(nb::handle object, PyObject* name, Keeper& keeper) {
+  return keeper.Keep(UntilExit([&] { return PyObject_GetAttr(object.ptr(), name); }));
 }
 
-nb::handle CallPython(nb::handle function, const std::vector<Buffer>& operands, Keeper& keeper) {
-  nb::handle arguments = keeper.Keep(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
-  for (size_t i = 0; i < operands.size(); ++i) {
-    PyTuple_SET_ITEM(arguments.ptr(), static_cast<Py_ssize_t>(i),
-                     ToNumpy(operands[i]).release().ptr());
+std::string TextOf(nb::handle target, const char* name, Keeper& keeper) {
+  return Text(Attribute(target, keeper.Keep(Intern(name)).ptr(), keeper));
+}
+
+const TensorApi* tensor_api = nullptr;
+
+// Null where there is no such tensor.
+PyObject* ToTensor(const Buffer& buffer) {
+  if (!buffer.true_dims.empty() || buffer.visible_dtype != buffer.dtype) return nullptr;
+  return UntilExit([&] {
+    return tensor_api->make(static_cast<int>(buffer.dtype), buffer.dims.begin(),
+                            static_cast<int>(buffer.dims.size()), buffer.data);
+  });
+}
+
+// The arguments of a call: an array or a tensor for each operand.
+class Arguments {
+ public:
+  Arguments(const HostCall& call, Keeper& keeper) : size_(call.operands.size()) {
+    // Before them is room for one more, by which a bound method passes its object without a copy.
+    if (size_ >= few_.size()) many_.resize(size_ + 1);
+    slots_ = many_.empty() ? few_.data() : many_.data();
+    const bool tensors = call.callback->takes_tensors();
+    for (size_t i = 0; i < size_; ++i) {
+      PyObject* tensor = tensors ? ToTensor(call.operands[i]) : nullptr;
+      slots_[i + 1] = tensor != nullptr ? keeper.Keep(tensor).ptr()
+                                        : keeper.Keep(ToNumpy(call.operands[i])).ptr();
+    }
   }
-  return keeper.Keep(
-      UntilExit([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); }));
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  PyObject* const* data() const { return slots_ + 1; }
+  size_t flags() const { return size_ | PY_VECTORCALL_ARGUMENTS_OFFSET; }
+
+ private:
+  const size_t size_;
+  std::array<PyObject*, 8> few_;
+  std::vector<PyObject*> many_;
+  PyObject** slots_;
+};
+
+nb::handle CallPython(nb::handle function, const HostCall& call, Keeper& keeper) {
+  const Arguments arguments(call, keeper);
+  return keeper.Keep(UntilExit([&] {
+    return PyObject_Vectorcall(function.ptr(), arguments.data(), arguments.flags(), nullptr);
+  }));
 }
 
-void StoreResults(nb::handle returned, const std::vector<Buffer>& results, const std::string& who,
-                  Keeper& keeper) {
+// A returned value that may be copied as it lies in memory: an array, or a tensor.
+class Value {
+ public:
+  // Waits for the values of a tensor, which lets other threads in.
+  Value(nb::handle value, const Buffer& result, bool tensors) : result_(result), value_(value) {
+    if (tensors && result.sizes.empty() && result.visible_dtype == result.dtype) {
+      tensor_.reset(UntilExit([&] { return tensor_api->resolve(value.ptr()); }));
+    }
+  }
+
+  // Whether it is as declared. Until `Store` no code of the user's may run: it may hold the array.
+  bool Fits() const {
+    if (tensor_ == nullptr) return IsAsDeclared(value_, result_);
+    return tensor_api->matches(tensor_.get(), static_cast<int>(result_.dtype), result_.dims.begin(),
+                               static_cast<int>(result_.dims.size()));
+  }
+
+  void Store() const {
+    if (tensor_ == nullptr) {
+      CopyOut(value_, result_);
+    } else {
+      StoreBytes(tensor_api->data(tensor_.get()), result_);
+    }
+  }
+
+ private:
+  const Buffer& result_;
+  nb::handle value_;
+  ResolvedTensor tensor_;
+};
+
+// The common case: stores values that are all as declared. Returns false, and stores none, where
+// one may have to be converted.
+bool StoreAsDeclared(nb::handle returned, const HostCall& call, Keeper& keeper) {
+  const bool tensors = call.callback->takes_tensors();
+  if (!PyList_CheckExact(returned.ptr())) {
+    if (call.results.size() != 1) return false;
+    const Value value(returned, call.results[0], tensors);
+    if (!value.Fits()) return false;
+    value.Store();
+    return true;
+  }
+  const auto count = static_cast<Py_ssize_t>(call.results.size());
+  std::vector<Value> values;
+  values.reserve(call.results.size());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    // Asked each time: another thread may change the list.
+    if (PyList_GET_SIZE(returned.ptr()) != count) return false;
+    nb::handle item = keeper.Keep(nb::borrow(PyList_GET_ITEM(returned.ptr(), i)));
+    values.emplace_back(item, call.results[static_cast<size_t>(i)], tensors);
+  }
+  for (const Value& value : values) {
+    if (!value.Fits()) return false;
+  }
+  for (const Value& value : values) value.Store();
+  return true;
+}
+
+void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, Keeper& keeper) {
+  static PyObject* const to_arrays = Intern("to_arrays");
+  if (StoreAsDeclared(returned, call, keeper)) return;
+  if (call.callback->takes_tensors()) {
+    PyObject* convert = Attribute(target, to_arrays, keeper).ptr();
+    returned = keeper.Keep(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
+  }
+  const Who who = [&] { return TextOf(target, "title", keeper); };
+  const std::vector<Buffer>& results = call.results;
   nb::handle values = keeper.Keep(SplitResults(returned, results.size()));
   CheckCount(nb::len(values), results.size(), who);
   std::vector<nb::handle> arrays;
@@ -79,21 +188,36 @@ ffi::Error Describe(nb::handle exception, Keeper& keeper) {
 
 // The call itself, which may throw. All that it makes of Python's it gives to `keeper`.
 void CallAndStore(const HostCall& call, Keeper& keeper) {
-  nb::handle callback = keeper.Keep(FindCallback(call.callback));
-  const auto start = std::chrono::steady_clock::now();
-  nb::handle function = Attribute(callback, "host_function", keeper);
-  nb::handle returned = CallPython(function, call.operands, keeper);
-  if (!call.ordered) {
-    Registry::Global().SetDuration(call.callback, std::chrono::steady_clock::now() - start);
+  static PyObject* const host_function = Intern("host_function");
+  nb::handle target = keeper.Keep(FindTarget(call));
+  nb::handle function = Attribute(target, host_function, keeper);
+  nb::handle returned;
+  if (call.ordered) {
+    returned = CallPython(function, call, keeper);
+  } else {
+    const auto start = std::chrono::steady_clock::now();
+    returned = CallPython(function, call, keeper);
+    call.callback->SetDuration(std::chrono::steady_clock::now() - start);
   }
   try {
-    StoreResults(returned, call.results, Text(Attribute(callback, "title", keeper)), keeper);
+    StoreResults(returned, call, target, keeper);
   } catch (const Failure& failure) {
-    throw failure.In(Text(Attribute(callback, "description", keeper)));
+    throw failure.In(TextOf(target, "description", keeper));
   }
 }
 
 }  // namespace
+
+KeptCall::KeptCall(HostCall call) : call_(std::move(call)) {
+  for (auto* buffers : {&call_.operands, &call_.results}) {
+    for (Buffer& buffer : *buffers) {
+      buffer.dims = dims_.emplace_back(buffer.dims.begin(), buffer.dims.end());
+    }
+  }
+}
+
+void SetTensorApi(const TensorApi* api) { tensor_api = api; }
+const TensorApi* GetTensorApi() { return tensor_api; }
 
 void SetErrorDescriber(nb::object describer) { ErrorDescriber() = std::move(describer); }
 

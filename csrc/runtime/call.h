@@ -4,19 +4,35 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "arrays.h"
+#include "registry.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
 
 struct HostCall {
-  int64_t callback = 0;
-  bool ordered = true;  // by a token: no other call of the run overlaps it
+  int64_t id = 0;
+  std::shared_ptr<Callback> callback;  // null when it is gone
+  bool ordered = true;                 // by a token: no other call of the run overlaps it
   std::vector<Buffer> operands;
   std::vector<Buffer> results;
+};
+
+// For a call that goes on when the frame which its shapes lie in is gone: lets it have copies.
+class KeptCall {
+ public:
+  explicit KeptCall(HostCall call);
+  const HostCall& call() const { return call_; }
+  KeptCall(const KeptCall&) = delete;
+  KeptCall& operator=(const KeptCall&) = delete;
+
+ private:
+  HostCall call_;
+  std::vector<std::vector<int64_t>> dims_;
 };
 
 // Sets the Python function that tells (status code, message) of an exception.

@@ -4,8 +4,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "call.h"
@@ -17,16 +20,22 @@
 namespace ffi = xla::ffi;
 
 namespace hostcall {
+
+// What a call comes to: a future where it goes on elsewhere, else an error, if there is one.
+struct Result {
+  std::optional<ffi::Future> later;
+  std::optional<ffi::Error> error;
+};
+
 namespace {
 
 using Pairs = ffi::Span<const int64_t>;
 
 Buffer ToBuffer(const ffi::AnyBuffer& buffer) {
-  const auto dims = buffer.dimensions();
   return Buffer{buffer.element_type(),
                 buffer.element_type(),
                 buffer.untyped_data(),
-                {dims.begin(), dims.end()},
+                buffer.dimensions(),
                 {},
                 {}};
 }
@@ -39,7 +48,8 @@ constexpr std::chrono::microseconds kWorthAnotherThread(200);
 // XLA's few: if callbacks held them all, a callback that itself runs a program would wait for ever.
 bool RunsHere(const HostCall& call) {
   return PyGILState_GetThisThreadState() != nullptr &&
-         (call.ordered || Registry::Global().Duration(call.callback) < kWorthAnotherThread);
+         (call.ordered || call.callback == nullptr ||
+          call.callback->duration() < kWorthAnotherThread);
 }
 
 bool HasToken(const ffi::RemainingArgs& args) {
@@ -80,7 +90,7 @@ void TakeSizes(std::vector<Buffer>& buffers, Pairs pairs, Assign assign) {
     const auto dim = static_cast<size_t>(pairs[2 * i + 1]);
     const Buffer& size = buffers[count + i];
     if (index >= count || dim >= buffers[index].dims.size() || size.dtype != ffi::DataType::S32 ||
-        !size.dims.empty() || size.data == nullptr) {
+        size.dims.size() != 0 || size.data == nullptr) {
       throw Malformed();
     }
     assign(buffers[index], dim, static_cast<int32_t*>(size.data));
@@ -108,7 +118,8 @@ struct Attributes {
 HostCall MakeCall(const ffi::RemainingArgs& args, const ffi::RemainingRets& rets,
                   const Attributes& attributes) {
   HostCall call;
-  call.callback = attributes.callback;
+  call.id = attributes.callback;
+  call.callback = Registry::Global().Find(call.id);
   call.ordered = HasToken(args);
   call.operands = CopyBuffers(args, [](const auto& from, size_t i) {
     return from.template get<ffi::AnyBuffer>(i).value();
@@ -120,7 +131,9 @@ HostCall MakeCall(const ffi::RemainingArgs& args, const ffi::RemainingRets& rets
             [](Buffer& buffer, size_t dim, const int32_t* size) {
               // XLA computes some bounded sizes wrong; memory must not be read past its end for it.
               if (*size < 0 || *size > buffer.dims[dim]) throw WrongSize(*size, buffer.dims[dim]);
-              if (buffer.true_dims.empty()) buffer.true_dims = buffer.dims;
+              if (buffer.true_dims.empty()) {
+                buffer.true_dims.assign(buffer.dims.begin(), buffer.dims.end());
+              }
               buffer.true_dims[dim] = *size;
             });
   TakeSizes(call.results, attributes.dynamic_results,
@@ -141,30 +154,44 @@ void Complete(ffi::Promise& promise, const HostCall& call) {
   }
 }
 
-ffi::Future Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
-                   Pairs dynamic_operands, Pairs dynamic_results, Pairs narrow_operands,
-                   Pairs narrow_results) {
-  ffi::Promise promise;
-  ffi::Future future(promise);
+Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
+              Pairs dynamic_operands, Pairs dynamic_results, Pairs narrow_operands,
+              Pairs narrow_results) {
   try {
     HostCall call = MakeCall(
         args, rets, {callback, dynamic_operands, dynamic_results, narrow_operands, narrow_results});
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (RunsHere(call) || !PythonIsRunning()) {
-      Complete(promise, call);
-    } else {
-      RunOnPool([promise, call = std::move(call)]() mutable { Complete(promise, call); });
+      return {std::nullopt, RunHostCall(call)};
     }
+    ffi::Promise promise;
+    ffi::Future future(promise);
+    const auto kept = std::make_shared<const KeptCall>(std::move(call));
+    RunOnPool([promise, kept]() mutable { Complete(promise, kept->call()); });
+    return {std::move(future), std::nullopt};
   } catch (const Failure& failure) {
-    promise.SetError(failure.ToError());
+    return {std::nullopt, failure.ToError()};
   } catch (const std::exception& error) {
-    promise.SetError(ffi::Error(ffi::ErrorCode::kInternal, error.what()));
+    return {std::nullopt, ffi::Error(ffi::ErrorCode::kInternal, error.what())};
   }
-  return future;
 }
 
 }  // namespace
 }  // namespace hostcall
+
+// XLA takes an answer at once, which costs less, as well as a future.
+template <ffi::ExecutionStage stage>
+struct ffi::ResultEncoding<stage, hostcall::Result> {
+  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api,
+                                                              XLA_FFI_ExecutionContext* ctx,
+                                                              hostcall::Result result) {
+    if (result.later.has_value()) {
+      return ResultEncoding<stage, Future>::Encode(api, ctx, *std::move(result.later));
+    }
+    if (!result.error.has_value()) return static_cast<XLA_FFI_Error*>(nullptr);
+    return ResultEncoding<stage, Error>::Encode(api, ctx, *std::move(result.error));
+  }
+};
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallHandler, hostcall::Handle,
                               ffi::Ffi::Bind()

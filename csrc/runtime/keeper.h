@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -15,19 +16,22 @@ namespace hostcall {
 // after a GilHold. Hidden like nanobind's types, in modules too whose symbols are visible.
 class __attribute__((visibility("hidden"))) Keeper {
  public:
-  Keeper() { kept_.reserve(8); }
+  Keeper() = default;
   ~Keeper() {
-    for (nanobind::object& object : kept_) {
-      PyObject* dropped = object.release().ptr();
-      UntilExit([dropped] { Py_XDECREF(dropped); });
-    }
+    for (size_t i = 0; i < count_; ++i) Drop(few_[i]);
+    for (PyObject* object : more_) Drop(object);
   }
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
   nanobind::handle Keep(nanobind::object object) {
-    kept_.push_back(std::move(object));
-    return kept_.back();
+    PyObject* kept = object.release().ptr();
+    if (count_ < few_.size()) {
+      few_[count_++] = kept;
+    } else {
+      more_.push_back(kept);
+    }
+    return kept;
   }
 
   // What a function of Python's C API returned, which is null where it raised.
@@ -37,7 +41,13 @@ class __attribute__((visibility("hidden"))) Keeper {
   }
 
  private:
-  std::vector<nanobind::object> kept_;
+  static void Drop(PyObject* object) {
+    UntilExit([object] { Py_XDECREF(object); });
+  }
+
+  std::array<PyObject*, 12> few_;  // most calls need no memory for it
+  size_t count_ = 0;
+  std::vector<PyObject*> more_;
 };
 
 }  // namespace hostcall

@@ -12,6 +12,7 @@
 #include "handler.h"
 #include "pool.h"
 #include "registry.h"
+#include "tensors.h"
 
 namespace nb = nanobind;
 using hostcall::Registry;
@@ -41,12 +42,14 @@ NB_MODULE(_runtime, m) {
 
   m.def(
       "register",
-      [](nb::object target, const std::string& name) {
-        return Registry::Global().Insert(std::move(target), name);
+      [](nb::object target, const std::string& name, bool takes_tensors) {
+        return Registry::Global().Insert(std::move(target), name, takes_tensors);
       },
-      nb::arg("target"), nb::arg("name"),
-      "Registers `target`, held weakly, and returns its id, which is never used again. Raises "
-      "ValueError when a living target has the name.");
+      nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false,
+      "Registers `target`, held weakly, and returns its id, which is never used again. Its "
+      "function "
+      "takes tensors by `set_tensor_api`, if it says so, or else arrays. Raises ValueError when a "
+      "living target has the name.");
   m.def(
       "unregister", [](int64_t id) { Registry::Global().Remove(id); }, nb::arg("id"),
       "Forgets an id. Unknown ids are no error.");
@@ -61,6 +64,12 @@ NB_MODULE(_runtime, m) {
   m.def("size", [] { return Registry::Global().size(); }, "How many targets are registered.");
   m.def("set_dtype", &hostcall::SetDtype, nb::arg("code"), nb::arg("dtype"), nb::arg("name"),
         "Tells the NumPy dtype of an FFI element type, and its name in messages.");
+  m.def(
+      "set_tensor_api",
+      [](const nb::capsule& api) {
+        hostcall::SetTensorApi(static_cast<const hostcall::TensorApi*>(api.data()));
+      },
+      nb::arg("api"), "Sets how tensors are made and read: a pointer to a TensorApi (tensors.h).");
   m.def("set_error_describer", &hostcall::SetErrorDescriber, nb::arg("describer"),
         "Sets the function from an exception to (status code, message).");
   m.def(

@@ -10,12 +10,6 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-nb::object Dereference(const nb::object& weak_target) {
-  if (!weak_target.is_valid()) return nb::object();
-  PyObject* target = PyWeakref_GetObject(weak_target.ptr());
-  return target == nullptr || target == Py_None ? nb::object() : nb::borrow(target);
-}
-
 std::string DuplicateName(const std::string& name, const nb::object& holder) {
   return "A callback named '" + name + "' is registered already: " + Text(nb::repr(holder)) +
          ". A name stands for one callback in the whole process, because programs and saved "
@@ -24,6 +18,12 @@ std::string DuplicateName(const std::string& name, const nb::object& holder) {
 }
 
 }  // namespace
+
+nb::object Callback::Target() const {
+  if (!weak_target_.is_valid()) return nb::object();
+  PyObject* target = PyWeakref_GetObject(weak_target_.ptr());
+  return target == nullptr || target == Py_None ? nb::object() : nb::borrow(target);
+}
 
 Registry& Registry::Global() {
   // Leaked on purpose: XLA's threads may still look up while the process exits.
@@ -34,7 +34,7 @@ Registry& Registry::Global() {
   return *registry;
 }
 
-int64_t Registry::Insert(nb::object target, const std::string& name) {
+int64_t Registry::Insert(nb::object target, const std::string& name, bool takes_tensors) {
   nb::object weak_target = nb::steal(PyWeakref_NewRef(target.ptr(), nullptr));
   if (!weak_target.is_valid()) throw nb::python_error();
   if (nb::object holder = FindByName(name); holder.is_valid()) {
@@ -42,58 +42,44 @@ int64_t Registry::Insert(nb::object target, const std::string& name) {
   }
   std::lock_guard<std::mutex> lock(mutex_);
   const int64_t id = next_id_++;
-  entries_.emplace(id, Entry{name, std::move(weak_target), {}});
+  callbacks_.emplace(id, std::make_shared<Callback>(name, std::move(weak_target), takes_tensors));
   ids_[name] = id;
   return id;
 }
 
 void Registry::Remove(int64_t id) {
-  // Moved out first: dropping the weak reference may run Python code, which must not meet the lock.
-  Entry removed;
+  // Dropped last: that may run Python code, which must not meet the lock.
+  nb::object removed;
   std::lock_guard<std::mutex> lock(mutex_);
-  auto entry = entries_.find(id);
-  if (entry == entries_.end()) return;
-  removed = std::move(entry->second);
-  if (auto by_name = ids_.find(removed.name); by_name != ids_.end() && by_name->second == id) {
+  auto found = callbacks_.find(id);
+  if (found == callbacks_.end()) return;
+  Callback& callback = *found->second;
+  removed = callback.Release();
+  if (auto by_name = ids_.find(callback.name()); by_name != ids_.end() && by_name->second == id) {
     ids_.erase(by_name);
   }
-  entries_.erase(entry);
+  callbacks_.erase(found);
 }
 
-nb::object Registry::Find(int64_t id) {
-  nb::object weak_target;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (auto entry = entries_.find(id); entry != entries_.end()) {
-      weak_target = entry->second.weak_target;
-    }
-  }
-  return Dereference(weak_target);
+std::shared_ptr<Callback> Registry::Find(int64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = callbacks_.find(id);
+  return found == callbacks_.end() ? nullptr : found->second;
 }
 
 nb::object Registry::FindByName(const std::string& name) {
-  int64_t id = 0;
+  std::shared_ptr<Callback> callback;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (auto by_name = ids_.find(name); by_name != ids_.end()) id = by_name->second;
+    if (auto by_name = ids_.find(name); by_name != ids_.end())
+      callback = callbacks_[by_name->second];
   }
-  return Find(id);
-}
-
-void Registry::SetDuration(int64_t id, std::chrono::nanoseconds duration) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (auto entry = entries_.find(id); entry != entries_.end()) entry->second.duration = duration;
-}
-
-std::chrono::nanoseconds Registry::Duration(int64_t id) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto entry = entries_.find(id);
-  return entry == entries_.end() ? std::chrono::nanoseconds(0) : entry->second.duration;
+  return callback == nullptr ? nb::object() : callback->Target();
 }
 
 size_t Registry::size() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return entries_.size();
+  return callbacks_.size();
 }
 
 }  // namespace hostcall

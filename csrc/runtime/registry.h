@@ -3,13 +3,47 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace hostcall {
+
+// What is registered. Whoever has found it may keep it; once it is unregistered it holds nothing of
+// Python's any more.
+class Callback {
+ public:
+  Callback(std::string name, nanobind::object weak_target, bool takes_tensors)
+      : name_(std::move(name)),
+        takes_tensors_(takes_tensors),
+        weak_target_(std::move(weak_target)) {}
+
+  const std::string& name() const { return name_; }
+
+  // Whether its function is given tensors of the framework's, where there are such, or arrays.
+  bool takes_tensors() const { return takes_tensors_; }
+
+  // A strong reference, or a null object when the target has died. Wants the GIL.
+  nanobind::object Target() const;
+
+  // Takes out what is Python's; the caller drops it with the GIL.
+  nanobind::object Release() { return std::move(weak_target_); }
+
+  // How long the last call took, for callbacks that may overlap.
+  void SetDuration(std::chrono::nanoseconds duration) { duration_ = duration; }
+  std::chrono::nanoseconds duration() const { return duration_; }
+
+ private:
+  const std::string name_;
+  const bool takes_tensors_;
+  nanobind::object weak_target_;
+  std::atomic<std::chrono::nanoseconds> duration_{std::chrono::nanoseconds(0)};
+};
 
 // Ids are never used again, so that a program compiled for a callback that has died can never
 // reach another one. Targets are held weakly: the graphs that use a callback own it, and a strong
@@ -23,31 +57,23 @@ class Registry {
   static Registry& Global();
 
   // Throws ValueError when a living callback has the name already.
-  int64_t Insert(nanobind::object target, const std::string& name);
+  int64_t Insert(nanobind::object target, const std::string& name, bool takes_tensors);
   void Remove(int64_t id);
 
-  // A strong reference, or a null object when the target has died.
-  nanobind::object Find(int64_t id);
-  nanobind::object FindByName(const std::string& name);
+  // Null when nothing has the id. Does not want the GIL.
+  std::shared_ptr<Callback> Find(int64_t id);
 
-  // How long the last call took, for callbacks that may overlap. Neither wants the GIL.
-  void SetDuration(int64_t id, std::chrono::nanoseconds duration);
-  std::chrono::nanoseconds Duration(int64_t id);
+  // The target of the callback of a name, or a null object when it has died.
+  nanobind::object FindByName(const std::string& name);
 
   size_t size();
 
  private:
   static std::mutex& Mutex() { return Global().mutex_; }
 
-  struct Entry {
-    std::string name;
-    nanobind::object weak_target;
-    std::chrono::nanoseconds duration{0};
-  };
-
   std::mutex mutex_;
   int64_t next_id_ = 1;
-  std::unordered_map<int64_t, Entry> entries_;
+  std::unordered_map<int64_t, std::shared_ptr<Callback>> callbacks_;
   std::unordered_map<std::string, int64_t> ids_;
 };
 

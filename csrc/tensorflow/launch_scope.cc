@@ -112,6 +112,60 @@ void DropBefore(int64_t moment) {
   Kept::Global().DropBefore(moment);
 }
 
+// TensorFlow's functions that say and change whether tapes record on a thread. Leaked like all that
+// holds Python objects.
+struct Recording {
+  nb::object is_stopped;
+  nb::object resume;
+  nb::object stop;
+  nb::object has_no_tapes;
+
+  static Recording& Global() {
+    static auto* recording = new Recording();
+    return *recording;
+  }
+};
+
+// A thread that Python knows, while callbacks may run on it.
+//
+// TensorFlow stops recording on a thread of the user's while it runs a function, so that a tape
+// inside a callback would record nothing and the gradient would be zero, silently. Where recording
+// is resumed, the user's own tapes would note the variables that callbacks read: a program under
+// such tapes has to run on another thread, which has none.
+class CallbackThread {
+ public:
+  CallbackThread() {
+    if (!PythonIsRunning()) return;
+    GilHold gil;
+    const Recording& recording = Recording::Global();
+    if (!Ask(recording.is_stopped)) return;
+    Ask(recording.resume);
+    resumed_ = Ask(recording.has_no_tapes);
+    fits_ = resumed_;
+    if (!fits_) Ask(recording.stop);
+  }
+  ~CallbackThread() {
+    if (!resumed_ || !PythonIsRunning()) return;
+    GilHold gil;
+    Ask(Recording::Global().stop);
+  }
+  CallbackThread(const CallbackThread&) = delete;
+  CallbackThread& operator=(const CallbackThread&) = delete;
+
+  bool fits() const { return fits_; }
+
+ private:
+  static bool Ask(const nb::object& function) {
+    PyObject* answer = UntilExit([&] { return PyObject_CallNoArgs(function.ptr()); });
+    if (answer == nullptr) PyErr_WriteUnraisable(function.ptr());
+    Py_XDECREF(answer);  // a bool or None, neither of which ends
+    return answer == Py_True;
+  }
+
+  bool resumed_ = false;
+  bool fits_ = true;
+};
+
 using Pool = void(std::function<void()>);
 Pool* pool = nullptr;
 
@@ -148,8 +202,11 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
 absl::Status RunBesideTensorFlow(std::function<void()> task) {
   // A thread that Python knows is the caller's own, or one of the pool's.
   if (PyGILState_GetThisThreadState() != nullptr) {
-    task();
-    return absl::OkStatus();
+    const CallbackThread thread;
+    if (thread.fits()) {
+      task();
+      return absl::OkStatus();
+    }
   }
   try {
     pool(std::move(task));
@@ -172,6 +229,14 @@ void DefineLaunchScope(nb::module_& m) {
       "set_pool",
       [](const nb::capsule& capsule) { pool = reinterpret_cast<Pool*>(capsule.data()); },
       nb::arg("pool"), "Sets where programs run that TensorFlow starts on threads of its own.");
+  m.def(
+      "set_recording",
+      [](nb::object is_stopped, nb::object resume, nb::object stop, nb::object has_no_tapes) {
+        Recording::Global() = Recording{std::move(is_stopped), std::move(resume), std::move(stop),
+                                        std::move(has_no_tapes)};
+      },
+      nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
+      "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
   m.def(
       "set_table", [](nb::dict table) { Kept::Global().SetTable(std::move(table)); },
       nb::arg("table"), "Sets the dict that `drop_after_run` removes from.");

@@ -2,6 +2,7 @@
 // ops and the graph pass.
 #include <nanobind/nanobind.h>
 
+#include "eager_tensors.h"
 #include "host_script_op.h"
 #include "kernel_creator.h"
 #include "launch_scope.h"
@@ -45,6 +46,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineLowering(m);
   hostcall::DefineLaunchScope(m);
   hostcall::DefineHostScriptOp(m);
+  hostcall::DefineEagerTensors(m);
   m.def("register_handler", &RegisterHandler, nb::arg("handler"),
         "Registers the FFI handler with TensorFlow's XLA. Raises ImportError when XLA refuses it.");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,

@@ -36,20 +36,27 @@ _lock = _locks.new_lock()
 
 @dataclasses.dataclass(eq=False)
 class Target:
-    """What the runtime calls: arrays in, arrays out."""
+    """What the runtime calls."""
 
     host_function: Callable[..., Any]
     title: str
     description: str = ""
+    # Makes arrays of what the function returns; asked where it takes and returns tensors.
+    to_arrays: Callable[[Any], Any] | None = None
 
 
-def register(target: Any, name: str) -> int:
+def register(target: Any, name: str, takes_tensors: bool = False) -> int:
     """The runtime's number for an object, as long as that lives.
+
+    Args:
+      target: a Target.
+      name: of the callback.
+      takes_tensors: whether its function takes and returns EagerTensors.
 
     Raises:
       ValueError: when a living object has the name.
     """
-    number: int = _runtime.register(target, name)
+    number: int = _runtime.register(target, name, takes_tensors)
     weakref.finalize(target, _runtime.unregister, number).atexit = False
     return number
 
@@ -77,6 +84,9 @@ class CallbackSpec:
     """
 
     op_name = "tf.numpy_function"
+
+    # For functions that take tensors: makes arrays of the results.
+    to_arrays: Callable[[Any], Any] | None = None
 
     def __init__(
         self,
@@ -118,8 +128,9 @@ class CallbackSpec:
 
     def _register(self, recording: Recording) -> tuple[Target, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
-        target = Target(self.host_function(recording), self.title, self.description)
-        return target, register(target, name)
+        function = self.host_function(recording)
+        target = Target(function, self.title, self.description, self.to_arrays)
+        return target, register(target, name, self.to_arrays is not None)
 
     def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
         """What the stock kernel calls in a function that is split; made when one first asks for it.
@@ -141,7 +152,7 @@ class CallbackSpec:
         return _threads.within(self.timeout, function, self.description)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        """The function that a compiled program calls with arrays."""
+        """The function that a compiled program calls."""
         raise AssertionError("a subclass defines it")
 
     def check_static(self, shapes: Sequence[Any]) -> None:
@@ -178,7 +189,7 @@ class NumpySpec(CallbackSpec):
         return self._unconverted if flat else self._call_structured
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        return _threads.beside_tapes(self.timed(self._call))
+        return self.timed(self._call)
 
     def __call__(self, *arrays: Any) -> Any:
         """What the stock kernel calls, through TensorFlow's registry."""

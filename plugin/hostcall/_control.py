@@ -107,6 +107,8 @@ def _install() -> None:
         _errors.with_interrupts(_rewriting.rewrite_for_kernel),
     )
     glue.set_pool(runtime.pool())
+    glue.set_recording(*private.recording_functions)
+    runtime.set_tensor_api(glue.eager_tensors())
     glue.set_table(private.tape_cache)
     glue.register_handler(runtime.handler())
     glue.install_kernel_creator()

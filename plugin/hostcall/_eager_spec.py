@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _states, _threads
+from hostcall import _errors, _states
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, Recording, Rule
 from hostcall._structures import Inputs, Outputs
+
+# In the place of the number of a state where none is kept.
+_NO_STATE = np.zeros([], np.int64)
 
 
 class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
@@ -79,41 +82,48 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
             return [private.copy_to_device(value, device) for value in values]
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
+        private.ensure_initialized()
         record = recording is not Recording.NO
-        run = _threads.beside_tapes(self.timed(self._run))
+        escapes = recording is Recording.ESCAPING
+        run = self.timed(self._run)
 
-        def call(*arrays: Any) -> list[Any]:
-            with private.eager_mode():
-                tensors = [private.to_eager_tensor(array, None) for array in arrays]
-            # Kept here, and not by `run`: nobody waits any more for one that overran its timeout.
-            values, state = run(tensors, record)
-            results = [private.as_array(value) for value in values]
+        def call(*operands: Any) -> list[Any]:
+            values: list[Any]
+            values, state = run([*map(_as_tensor, operands)], record)
             if self.differentiable:
-                escapes = recording is Recording.ESCAPING
+                # Not by `run`: nobody waits any more for one that overran its timeout.
                 number = 0 if state is None else _states.keep_in_program(state, escapes)
-                results.append(np.int64(number))
-            return results
+                values.append(np.asarray(number, np.int64) if number else _NO_STATE)
+            return values
 
         return call
 
+    def to_arrays(self, values: Any) -> list[Any]:
+        return [private.as_array(v) if isinstance(v, private.EagerTensor) else v for v in values]
+
     def _run(self, tensors: Sequence[Any], record: bool) -> tuple[list[Any], _states.State | None]:
         """The results as EagerTensors, and what to keep of the call for its gradient."""
-        with private.eager_mode():
-            if not record:
-                return self.compute(tensors), None
-            # One tape for each order of derivative: the next one records how the first is asked.
-            tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
-            with contextlib.ExitStack() as stack:
-                for tape in reversed(tapes):
-                    stack.enter_context(tape)
-                    tape.watch([tensor for tensor in tensors if private.is_trainable(tensor)])
-                values = self.compute(tensors)
-            return values, _states.State(self, tapes, list(tensors), list(values))
+        if not private.executing_eagerly():
+            with private.eager_mode():
+                return self._run(tensors, record)
+        if not record:
+            return self.compute(tensors), None
+        # One tape for each order of derivative: the next one records how the first is asked.
+        tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
+        with contextlib.ExitStack() as stack:
+            for tape in reversed(tapes):
+                stack.enter_context(tape)
+                tape.watch([tensor for tensor in tensors if private.is_trainable(tensor)])
+            values = self.compute(tensors)
+        return values, _states.State(self, tapes, list(tensors), list(values))
 
     def compute(self, tensors: Sequence[Any]) -> list[Any]:
         """The results of the user's function, as EagerTensors of the declared dtypes."""
-        values = self.outputs.flatten(self._call(*self.inputs.pack(tensors)), self.function)
+        returned = self._call(*self.inputs.pack(tensors))
         dtypes = self.outputs.dtypes
+        if len(dtypes) == 1 and self.outputs.trivial and _is_tensor_of(returned, dtypes[0]):
+            return [returned]
+        values = self.outputs.flatten(returned, self.function)
         if len(values) != len(dtypes):
             raise ValueError(
                 f"{self.title} returns {len(values)} values, but expects to see {len(dtypes)} "
@@ -129,6 +139,8 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
                 "value of a variable, make sure to obtain the Tensor backing it by calling "
                 f"`.read_value()` on the variable in question: {value}"
             )
+        if _is_tensor_of(value, dtype):
+            return value
         try:
             return private.convert_to_tensor(value, dtype)
         except (TypeError, ValueError) as error:
@@ -138,3 +150,14 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
                 f"py_function: func={self.function} returned {value!r}, which did not match "
                 f"Tout={self.outputs.dtypes!r}.\nIn particular, {value!r} is not a Tensor."
             ) from error
+
+
+def _is_tensor_of(value: Any, dtype: tf.DType) -> bool:
+    return type(value) is private.EagerTensor and value.dtype is dtype
+
+
+def _as_tensor(operand: Any) -> Any:
+    # The runtime makes tensors itself, but for values that lie in memory in other ways.
+    if type(operand) is private.EagerTensor:
+        return operand
+    return private.to_eager_tensor(operand, None)

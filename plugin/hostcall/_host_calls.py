@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _host_errors, _library, _lowering, _shapes, _states, _threads
+from hostcall import _errors, _host_errors, _library, _lowering, _shapes, _states
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
@@ -184,7 +184,7 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
 
     def __init__(self, spec: EagerSpec, node: Any) -> None:
         super().__init__(spec, node)
-        self._run = _threads.beside_tapes(spec.timed(spec._run))
+        self._run = spec.timed(spec._run)
 
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         try:

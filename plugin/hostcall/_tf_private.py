@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -80,6 +81,8 @@ _EAGER_GRADIENT = "EagerPyFunc"
 do_not_convert: Callable[[F], F] = _autograph.do_not_convert
 eager_mode = _context.eager_mode
 is_async = _context.is_async
+ensure_initialized = _context.ensure_initialized
+executing_eagerly = _context.executing_eagerly
 is_trainable = _backprop_util.IsTrainable
 flatten_up_to = _nest.flatten_up_to
 convert_variables_to_tensors = _variable_utils.convert_variables_to_tensors
@@ -88,7 +91,15 @@ _AUTOGRAPH_IS_OFF = _autograph_status.ControlStatusCtx(_autograph_status.Status.
 
 
 def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What `do_not_convert` does, at a tenth of its cost: that is more than many callbacks take."""
+    """`function`, in whose calls autograph converts nothing.
+
+    What `do_not_convert` does takes more time than many callbacks. It is done for code that
+    autograph has written, as of functions that are defined in a tf.function; other code does not
+    ask autograph.
+    """
+    code = getattr(function, "__code__", None)
+    if isinstance(code, types.CodeType) and "ag__" not in code.co_freevars:
+        return function
     statuses = _autograph_status._control_ctx
 
     def call(*args: Any) -> Any:
@@ -404,22 +415,14 @@ def own_custom_gradient(op: Any) -> None:
     own(function)
 
 
-is_recording_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
-
-
-@contextlib.contextmanager
-def recording_resumed() -> Iterator[None]:
-    """Lets tapes record on this thread although TensorFlow has stopped them."""
-    pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
-    try:
-        yield
-    finally:
-        pywrap_tfe.TFE_Py_TapeSetStopOnThread()
-
-
-def has_tapes() -> bool:
-    """Whether this thread has tapes (or forward accumulators) that record."""
-    return not pywrap_tfe.TFE_Py_TapeSetIsEmpty()
+# Whether tapes do not record on this thread, as while TensorFlow runs a function; how to let them,
+# and to stop them again; whether there are none. All in C: no signal's handler runs in them.
+recording_functions = (
+    pywrap_tfe.TFE_Py_TapeSetIsStopped,
+    pywrap_tfe.TFE_Py_TapeSetRestartOnThread,
+    pywrap_tfe.TFE_Py_TapeSetStopOnThread,
+    pywrap_tfe.TFE_Py_TapeSetIsEmpty,
+)
 
 
 @contextlib.contextmanager

@@ -9,30 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hostcall import _library
-from hostcall import _tf_private as private
 from hostcall._errors import DeadlineExceededError
 
 _runtime = _library.load("_runtime")
-
-
-def beside_tapes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, in which tapes record, and which the tapes of the caller do not see.
-
-    A callback often runs on the thread that called the compiled function. There TensorFlow stops
-    recording while the function runs, so that a tape inside the callback would record nothing and
-    the gradient would be zero, silently. Where recording goes on, the user's own tapes would note
-    the variables that the callback reads; then it runs on another thread, which has no tapes.
-    """
-
-    def call(*args: Any) -> Any:
-        if not private.is_recording_stopped():
-            return function(*args)
-        with private.recording_resumed():
-            if not private.has_tapes():
-                return function(*args)
-        return _Call(function, args).result(None)
-
-    return call
 
 
 def within(seconds: float, function: Callable[..., Any], description: str) -> Callable[..., Any]:

@@ -1,0 +1,121 @@
+#include "eager_tensors.h"
+
+#include <cstring>
+#include <memory>
+
+#include "runtime/tensors.h"
+#include "tensorflow/c/eager/c_api.h"
+#include "tensorflow/c/tf_tensor.h"
+#include "xla/ffi/api/c_api.h"
+
+// From tensorflow/python/eager/pywrap_tensor.h, which the wheel lacks.
+PyObject* EagerTensorFromHandle(TFE_TensorHandle* handle, bool is_packed);
+TFE_TensorHandle* EagerTensor_Handle(const PyObject* object);
+bool EagerTensor_CheckExact(const PyObject* object);
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+struct DeleteStatus {
+  void operator()(TF_Status* status) const { TF_DeleteStatus(status); }
+};
+using Status = std::unique_ptr<TF_Status, DeleteStatus>;
+
+struct DeleteTensor {
+  void operator()(TF_Tensor* tensor) const { TF_DeleteTensor(tensor); }
+};
+using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
+
+// Those whose values lie in memory as XLA has them; 0 for all others.
+int TensorFlowDtype(int dtype) {
+  switch (dtype) {
+    case XLA_FFI_DataType_PRED:
+      return TF_BOOL;
+    case XLA_FFI_DataType_S8:
+      return TF_INT8;
+    case XLA_FFI_DataType_S16:
+      return TF_INT16;
+    case XLA_FFI_DataType_S32:
+      return TF_INT32;
+    case XLA_FFI_DataType_S64:
+      return TF_INT64;
+    case XLA_FFI_DataType_U8:
+      return TF_UINT8;
+    case XLA_FFI_DataType_U16:
+      return TF_UINT16;
+    case XLA_FFI_DataType_U32:
+      return TF_UINT32;
+    case XLA_FFI_DataType_U64:
+      return TF_UINT64;
+    case XLA_FFI_DataType_F16:
+      return TF_HALF;
+    case XLA_FFI_DataType_BF16:
+      return TF_BFLOAT16;
+    case XLA_FFI_DataType_F32:
+      return TF_FLOAT;
+    case XLA_FFI_DataType_F64:
+      return TF_DOUBLE;
+    case XLA_FFI_DataType_C64:
+      return TF_COMPLEX64;
+    case XLA_FFI_DataType_C128:
+      return TF_COMPLEX128;
+    default:
+      return 0;
+  }
+}
+
+PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
+  const auto type = static_cast<TF_DataType>(TensorFlowDtype(dtype));
+  if (type == 0) return nullptr;
+  size_t size = TF_DataTypeSize(type);
+  for (int i = 0; i < rank; ++i) size *= static_cast<size_t>(dims[i]);
+  const Tensor tensor(TF_AllocateTensor(type, dims, rank, size));
+  if (tensor == nullptr) return nullptr;
+  if (size > 0) std::memcpy(TF_TensorData(tensor.get()), data, size);
+  const Status status(TF_NewStatus());
+  TFE_TensorHandle* handle = TFE_NewTensorHandle(tensor.get(), status.get());
+  if (TF_GetCode(status.get()) != TF_OK) return nullptr;
+  PyObject* made = EagerTensorFromHandle(handle, /*is_packed=*/false);
+  if (made == nullptr) PyErr_Clear();
+  return made;
+}
+
+void* Resolve(PyObject* value) {
+  if (!EagerTensor_CheckExact(value)) return nullptr;
+  TFE_TensorHandle* handle = EagerTensor_Handle(value);
+  const Status status(TF_NewStatus());
+  TF_Tensor* resolved = nullptr;
+  // The caller holds a reference. Values that are still computed may need a callback themselves.
+  Py_BEGIN_ALLOW_THREADS;
+  resolved = TFE_TensorHandleResolve(handle, status.get());
+  Py_END_ALLOW_THREADS;
+  return TF_GetCode(status.get()) == TF_OK ? resolved : nullptr;
+}
+
+bool Matches(void* resolved, int dtype, const int64_t* dims, int rank) {
+  const auto* tensor = static_cast<const TF_Tensor*>(resolved);
+  if (TF_TensorType(tensor) != static_cast<TF_DataType>(TensorFlowDtype(dtype))) return false;
+  if (TF_NumDims(tensor) != rank) return false;
+  for (int i = 0; i < rank; ++i) {
+    if (TF_Dim(tensor, i) != dims[i]) return false;
+  }
+  return true;
+}
+
+const void* Data(void* resolved) { return TF_TensorData(static_cast<TF_Tensor*>(resolved)); }
+
+void Release(void* resolved) { TF_DeleteTensor(static_cast<TF_Tensor*>(resolved)); }
+
+constexpr TensorApi kEagerTensors = {&Make, &Resolve, &Matches, &Data, &Release};
+
+}  // namespace
+
+void DefineEagerTensors(nb::module_& m) {
+  m.def(
+      "eager_tensors", [] { return nb::capsule(&kEagerTensors); },
+      "What the runtime makes and reads EagerTensors by: a pointer to a TensorApi (tensors.h).");
+}
+
+}  // namespace hostcall
