@@ -54,6 +54,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         self.orders_wanted = 0
         self.gradient_wanted = False
         self._call = private.called_unconverted(function)
+        self._arrays = [np.dtype(dtype.as_numpy_dtype) for dtype in self.outputs.dtypes]
 
     @property
     def op_dtypes(self) -> list[tf.DType]:
@@ -85,11 +86,12 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         private.ensure_initialized()
         record = recording is not Recording.NO
         escapes = recording is Recording.ESCAPING
-        run = self.timed(self._run)
+        run, unrecorded = self.timed(self._run), self.timed(self._run_for_runtime)
 
         def call(*operands: Any) -> list[Any]:
             values: list[Any]
-            values, state = run([*map(_as_tensor, operands)], record)
+            tensors = [*map(_as_tensor, operands)]
+            values, state = run(tensors, record) if record else (unrecorded(tensors), None)
             if self.differentiable:
                 # Not by `run`: nobody waits any more for one that overran its timeout.
                 number = 0 if state is None else _states.keep_in_program(state, escapes)
@@ -100,6 +102,13 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
 
     def to_arrays(self, values: Any) -> list[Any]:
         return [private.as_array(v) if isinstance(v, private.EagerTensor) else v for v in values]
+
+    def _run_for_runtime(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results, which may be arrays: the runtime takes both."""
+        if not private.executing_eagerly():
+            with private.eager_mode():
+                return self._run_for_runtime(tensors)
+        return self.compute(tensors, self._arrays)
 
     def _run(self, tensors: Sequence[Any], record: bool) -> tuple[list[Any], _states.State | None]:
         """The results as EagerTensors, and what to keep of the call for its gradient."""
@@ -117,12 +126,20 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
             values = self.compute(tensors)
         return values, _states.State(self, tapes, list(tensors), list(values))
 
-    def compute(self, tensors: Sequence[Any]) -> list[Any]:
-        """The results of the user's function, as EagerTensors of the declared dtypes."""
+    def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:
+        """The results of the user's function, as EagerTensors of the declared dtypes.
+
+        Args:
+          tensors: its arguments.
+          arrays: dtypes of arrays that may stay what they are, for each result.
+        """
         returned = self._call(*self.inputs.pack(tensors))
         dtypes = self.outputs.dtypes
-        if len(dtypes) == 1 and self.outputs.trivial and _is_tensor_of(returned, dtypes[0]):
-            return [returned]
+        if len(dtypes) == 1 and self.outputs.trivial:
+            if _is_tensor_of(returned, dtypes[0]):
+                return [returned]
+            if arrays and type(returned) is np.ndarray and returned.dtype == arrays[0]:
+                return [returned]
         values = self.outputs.flatten(returned, self.function)
         if len(values) != len(dtypes):
             raise ValueError(

@@ -117,10 +117,12 @@ class Context:
       python_variable: one that only callbacks read and assign: nothing orders these and the graph.
       flags: "no_kernel" when XLA cannot compile an op of the program, "host" when it cannot compile
         a callback: nothing tells the shape of a result, or it is a string.
+      has_callbacks: whether the program has a script op.
       keep: what has to live as long as the program.
     """
 
     jit: bool
+    has_callbacks: bool = False
     journal: list[Any] = dataclasses.field(default_factory=list)
     flags: set[str] = dataclasses.field(default_factory=set)
     keep: list[Any] = dataclasses.field(default_factory=list)

@@ -29,6 +29,9 @@ _REFUSALS = (
     "not compilable",
 )
 
+# What XLA says where a tape around a loop wants a list of values from it.
+_LIST_REFUSAL = "Support for TensorList crossing the XLA/TF boundary is not implemented"
+
 # What TensorFlow makes of the errors of callbacks, other than in eager mode.
 CLASSES = {
     PlannedValueError: tf.errors.InvalidArgumentError,
@@ -87,6 +90,8 @@ def check(program: Program) -> set[str]:
         for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
             if may_refuse(route, reference.flags) and is_refusal(program, one):
                 events.add(f"{route} refused")
+            elif is_refused_list(program, route, reference) and _LIST_REFUSAL in str(one.error):
+                events.add("a tape around a compiled loop refused")
             elif difference := compare(one, other):
                 found.append(f"{route}, call {number}: {difference}")
     assert not found, "\n".join([*found, repr(program)])
@@ -163,6 +168,16 @@ def may_refuse(route: str, flags: set[str]) -> bool:
         return bool(flags)
     # Without a callback for the host it is TensorFlow's business what it can compile.
     return route == "auto" and flags == {"no_kernel"}
+
+
+def is_refused_list(program: Program, route: str, reference: Context) -> bool:
+    """Whether loops are compiled whole, which XLA refuses where a tape is around them."""
+    whole = {
+        "custom_call": True,
+        "auto": "host" not in reference.flags,
+        "split": not reference.has_callbacks,
+    }
+    return program.gradient == "outside" and whole[route]
 
 
 def is_refusal(program: Program, outcome: Outcome) -> bool:

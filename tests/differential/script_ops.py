@@ -124,6 +124,7 @@ def call(
     context: Context, api: str, function: Any, args: Sequence[Any], dtypes: list[Any], shape: str
 ) -> list[Any]:
     """Calls Python; the shapes of the results are unknown unless a rule is declared."""
+    context.has_callbacks = True
     if api.endswith("callback"):
         result: Any = [tf.TensorSpec(None, dtype) for dtype in dtypes]
         if shape in ("rule", "bounded"):
