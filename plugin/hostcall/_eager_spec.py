@@ -86,12 +86,12 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         private.ensure_initialized()
         record = recording is not Recording.NO
         escapes = recording is Recording.ESCAPING
-        run, unrecorded = self.timed(self._run), self.timed(self._run_for_runtime)
+        run = self.timed(self._run)
 
         def call(*operands: Any) -> list[Any]:
             values: list[Any]
             tensors = [*map(_as_tensor, operands)]
-            values, state = run(tensors, record) if record else (unrecorded(tensors), None)
+            values, state = run(tensors, record, self._arrays)
             if self.differentiable:
                 # Not by `run`: nobody waits any more for one that overran its timeout.
                 number = 0 if state is None else _states.keep_in_program(state, escapes)
@@ -103,20 +103,21 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
     def to_arrays(self, values: Any) -> list[Any]:
         return [private.as_array(v) if isinstance(v, private.EagerTensor) else v for v in values]
 
-    def _run_for_runtime(self, tensors: Sequence[Any]) -> list[Any]:
-        """The results, which may be arrays: the runtime takes both."""
-        if not private.executing_eagerly():
-            with private.eager_mode():
-                return self._run_for_runtime(tensors)
-        return self.compute(tensors, self._arrays)
+    def _run(
+        self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
+    ) -> tuple[list[Any], _states.State | None]:
+        """The results as EagerTensors, and what to keep of the call for its gradient.
 
-    def _run(self, tensors: Sequence[Any], record: bool) -> tuple[list[Any], _states.State | None]:
-        """The results as EagerTensors, and what to keep of the call for its gradient."""
+        Args:
+          tensors: the arguments.
+          record: whether the gradient may be asked for.
+          arrays: for each result, the dtype of arrays that may stay what they are.
+        """
         if not private.executing_eagerly():
             with private.eager_mode():
-                return self._run(tensors, record)
+                return self._run(tensors, record, arrays)
         if not record:
-            return self.compute(tensors), None
+            return self.compute(tensors, arrays), None
         # One tape for each order of derivative: the next one records how the first is asked.
         tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
         with contextlib.ExitStack() as stack:
@@ -131,7 +132,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
 
         Args:
           tensors: its arguments.
-          arrays: dtypes of arrays that may stay what they are, for each result.
+          arrays: for each result, the dtype of arrays that may stay what they are.
         """
         returned = self._call(*self.inputs.pack(tensors))
         dtypes = self.outputs.dtypes

@@ -51,7 +51,9 @@ class GradientSpec(EagerSpec):
         self.description = f"the gradient of {parent.description}"
         self.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
 
-    def _run(self, tensors: Sequence[Any], record: bool) -> tuple[list[Any], _states.State | None]:
+    def _run(
+        self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
+    ) -> tuple[list[Any], _states.State | None]:
         state = _states.take(int(tensors[0]))
         upstream = list(tensors[1 : 1 + len(self._targets_of_call)])
         sources = [state.inputs[i] for i in self._sources]
