@@ -114,7 +114,7 @@ def _install() -> None:
     glue.install_kernel_creator()
     private.remove_owned_functions()
     private.watch_higher_orders()
-    private.around_calls(_states.holders.run)
+    private.around_calls(_states.holders.run, _states.may_be_recorded)
     private.on_forward_call(_states.adopt)
     private.raise_instead(lambda error: _errors.interrupt_behind(error.message))
     private.on_saved(_saved.pin_callbacks)

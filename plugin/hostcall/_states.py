@@ -90,6 +90,17 @@ def drop(number: int) -> None:
 holders = Holders(drop)
 
 
+def may_be_recorded(tokens: Iterable[str]) -> bool:
+    """Whether calls of py_functions with these tokens may be recorded in a call of a function.
+
+    Their gradient is asked for already, or a tape of the caller's may ask for it in the call.
+    """
+    if not private.has_no_tapes():
+        return True
+    entries = map(private.token_registry.get, tokens)
+    return any(getattr(entry, "gradient_wanted", False) for entry in entries)
+
+
 def adopt(tensors: Iterable[Any]) -> None:
     """Ties states to the EagerTensors that hold their numbers.
 

@@ -417,11 +417,12 @@ def own_custom_gradient(op: Any) -> None:
 
 # Whether tapes do not record on this thread, as while TensorFlow runs a function; how to let them,
 # and to stop them again; whether there are none. All in C: no signal's handler runs in them.
+has_no_tapes = pywrap_tfe.TFE_Py_TapeSetIsEmpty
 recording_functions = (
     pywrap_tfe.TFE_Py_TapeSetIsStopped,
     pywrap_tfe.TFE_Py_TapeSetRestartOnThread,
     pywrap_tfe.TFE_Py_TapeSetStopOnThread,
-    pywrap_tfe.TFE_Py_TapeSetIsEmpty,
+    has_no_tapes,
 )
 
 
@@ -470,39 +471,51 @@ def watch_higher_orders() -> None:
     kind._forward_and_backward_functions = build_and_tell
 
 
-def around_calls(run: Callable[[frozenset[str], Callable[[], Any]], Any]) -> None:
+def around_calls(
+    run: Callable[[frozenset[str], Callable[[], Any]], Any],
+    recorded: Callable[[frozenset[str]], bool],
+) -> None:
     """Lets `run` carry out the calls of functions from eager code, and the runs of sessions.
 
     Args:
-      run: is given the tokens of the script ops that a call can reach, where there are any, and the
-        call, whose result it returns.
+      run: is given the tokens of the py_functions that a call can reach, where there are any, and
+        the call, whose result it returns.
+      recorded: whether py_functions with these tokens may be recorded in the call.
     """
-    _put_around(_concrete_function.ConcreteFunction, "_call_flat", run)
-    _put_around(_session.BaseSession, "run", run)
+    _put_around(_concrete_function.ConcreteFunction, "_call_flat", run, recorded)
+    _put_around(_session.BaseSession, "run", run, recorded)
 
 
-def _put_around(owner: Any, name: str, run: Callable[..., Any]) -> None:
+def _put_around(
+    owner: Any, name: str, run: Callable[..., Any], recorded: Callable[[frozenset[str]], bool]
+) -> None:
     method = getattr(owner, name)
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        building = isinstance(self, _concrete_function.ConcreteFunction) and (
-            not _context.executing_eagerly() or _context.is_async()
-        )
-        tokens = _tokens_of(self.graph) if _noted and not building else None
-        if not tokens:
+        # In this order: most functions need no more than the first question.
+        tokens = _tokens_of(self.graph) if _noted else None
+        if not tokens or not recorded(tokens) or _is_building(self):
             return method(self, *args, **kwargs)
         return run(tokens, functools.partial(method, self, *args, **kwargs))
 
     setattr(owner, name, call)
 
 
+def _is_building(owner: Any) -> bool:
+    """Whether a call of a function goes into a graph, or to a thread that nobody waits for."""
+    return isinstance(owner, _concrete_function.ConcreteFunction) and (
+        not _context.executing_eagerly() or _context.is_async()
+    )
+
+
 def _tokens_of(graph: Any) -> frozenset[str]:
-    """The tokens of the script ops in a graph and in the functions that it calls."""
+    """The tokens of the py_functions in a graph and in the functions that it calls."""
     known: frozenset[str] | None = getattr(graph, "_hostcall_tokens", None)
     if known is not None:
         return known
-    tokens = {op.get_attr("token").decode() for op in script_ops_of(graph)}
+    ops = (op for op in script_ops_of(graph) if op.type == _EAGER_GRADIENT)
+    tokens = {op.get_attr("token").decode() for op in ops}
     for function in graph._functions.values():
         body = getattr(function, "graph", None)
         if body is not None:
