@@ -58,6 +58,12 @@ def partition(
     return _Partition(function, new_name, nodes, constants, types, cluster_of).functions()
 
 
+def passes_inner_values(function: Any) -> bool:
+    """Whether a FunctionDef takes or returns values that a compiled program has inside only."""
+    signature = function.signature
+    return any(arg.type == _INNER_DTYPE for arg in (*signature.input_arg, *signature.output_arg))
+
+
 def _assign(
     function: Any, nodes: list[Any], places: Mapping[str, Place], types: defs.Types
 ) -> dict[str, int]:

@@ -17,7 +17,7 @@ from hostcall import _tf_private as private
 from hostcall._clusters import Place
 from hostcall._host_nodes import HostNodes
 from hostcall._narrow import widen
-from hostcall._partition import MUST_COMPILE, TRIVIAL_OPS, partition
+from hostcall._partition import MUST_COMPILE, TRIVIAL_OPS, partition, passes_inner_values
 from hostcall._routing import Choice
 
 # Which of an op's kernels a node wants: for script ops, that of host_script_op.cc.
@@ -102,7 +102,10 @@ class Splitter:
         """Whether a function reaches a node that shall be on the host."""
         if self._host_nodes.must_split(name):
             return True
-        return self._gradient and bool(self._host_nodes.find(self._old[name], True).reasons)
+        return self._gradient and (
+            passes_inner_values(self._old[name])
+            or bool(self._host_nodes.find(self._old[name], True).reasons)
+        )
 
     def split(self, name: str) -> str:
         """Splits a function; returns the name of the one that takes its place."""

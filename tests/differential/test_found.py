@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.differential import running
+from tests.differential.program import Block, Program, Statement
 from tests.helpers import assert_same, to_numpy
 
 # What tells no shape: neither is one program.
@@ -90,3 +92,17 @@ def test_an_error_of_a_callback_in_a_loop_has_its_class_on_all_routes() -> None:
     for route in ROUTES:
         with hostcall.scope(route=route), pytest.raises(tf.errors.OutOfRangeError, match="enough"):
             tf.function(program, jit_compile=True)(tf.zeros([2]), tf.constant(2))
+
+
+def test_the_gradient_of_a_loop_that_needs_nothing_of_what_the_loop_has_kept() -> None:
+    """It takes the loop's list nevertheless, and no compiled program can."""
+    note = Statement(op="affine", args=(2,), param=("numpy_function", "nothing", True))
+    body = Block(statements=(note,), results=(0,))
+    loop = Statement(op="while_loop", args=(0, 1), param=True, blocks=(body,))
+    program = Program(
+        body=Block(statements=(loop,), results=(2,)),
+        inputs=(((), 0), ((1, 2), 3)),
+        fixed_shapes=False,
+        gradient="outside",
+    )
+    running.check(program)
