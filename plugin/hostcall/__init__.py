@@ -8,6 +8,7 @@ from hostcall import _versions
 
 _versions.check()
 
+from hostcall._bind import Bound, bind  # noqa: E402
 from hostcall._callback import Callback, callback  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
 from hostcall._declarations import declare  # noqa: E402
@@ -17,15 +18,20 @@ from hostcall._explain_facts import Explanation  # noqa: E402
 from hostcall._rewrite import rewrite, split_pass  # noqa: E402
 from hostcall._routes import configure, scope  # noqa: E402
 from hostcall._specs import BoundedSpec  # noqa: E402
+from hostcall._stats import CallbackStats, collect_stats, stats  # noqa: E402
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bound",
     "BoundedSpec",
     "Callback",
+    "CallbackStats",
     "Explanation",
     "LoweringError",
+    "bind",
     "callback",
+    "collect_stats",
     "configure",
     "declare",
     "disable",
@@ -35,6 +41,7 @@ __all__ = [
     "rewrite",
     "scope",
     "split_pass",
+    "stats",
 ]
 
 if enabled_by_environment():

@@ -28,10 +28,12 @@ from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
 from tensorflow.python.eager import lift_to_graph as _lift_to_graph
+from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.eager.polymorphic_function import transform as _transform
 from tensorflow.python.framework import composite_tensor as _composite_tensor
 from tensorflow.python.framework import constant_op as _constant_op
+from tensorflow.python.framework import dtypes as _dtypes
 from tensorflow.python.framework import errors as _errors
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function as _function
@@ -39,6 +41,7 @@ from tensorflow.python.framework import importer as _importer
 from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import registry as _registry
+from tensorflow.python.framework import tensor as _tensor
 from tensorflow.python.framework import type_spec as _type_spec
 from tensorflow.python.ops import gen_script_ops as gen_script_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
@@ -77,6 +80,7 @@ STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 _CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _CALLING_OPS = _CALL_OPS | {"While", "If", "Case"}
 _EAGER_GRADIENT = "EagerPyFunc"
+_HANDLES = frozenset({_dtypes.resource, _dtypes.variant})
 
 do_not_convert: Callable[[F], F] = _autograph.do_not_convert
 eager_mode = _context.eager_mode
@@ -523,6 +527,95 @@ def _tokens_of(graph: Any) -> frozenset[str]:
     if isinstance(graph, _func_graph.FuncGraph):  # the user may add to any other
         graph._hostcall_tokens = frozenset(tokens)
     return frozenset(tokens)
+
+
+def py_functions_in(concrete: Any) -> frozenset[str]:
+    """The tokens of the py_functions that a call of a ConcreteFunction can reach."""
+    return _tokens_of(concrete.graph)
+
+
+def calls_are_plain() -> bool:
+    """Whether a call of a function on this thread is no more than a run of its program.
+
+    It is more where tapes or accumulators record, where a graph is being built (also in the eager
+    mode of an `init_scope`, as the graph wants to know of variables), and in asynchronous mode.
+    """
+    context = _context.context()
+    return (
+        has_no_tapes()
+        and context.executing_eagerly()
+        and not _ops.has_default_graph()
+        and not context.is_async()
+    )
+
+
+def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
+    """What `_call_flat` of a ConcreteFunction comes to where `calls_are_plain`.
+
+    Returns:
+      A function of the EagerTensors that go in, captured ones last, which returns what the function
+      returns. None where TensorFlow does more: for arguments and results that are composite or
+      stand for resources, and for subclasses.
+    """
+    inference = concrete.inference_fn
+    types = inference.function_type
+    flat = [*types.flat_inputs, *types.flat_outputs]
+    if type(concrete)._call_flat is not ConcreteFunction._call_flat or any(
+        type(spec) is not _tensor.TensorSpec or spec.dtype.base_dtype in _HANDLES for spec in flat
+    ):
+        return None
+    run, name, count = (
+        inference._bound_context.call_function,
+        inference.name,
+        len(types.flat_outputs),
+    )
+
+    def call(tensors: list[Any]) -> Any:
+        try:
+            outputs = run(name, tensors, count)
+        except _errors.OpError:
+            with _atomic_function.InterpolateRuntimeError(inference):  # adds lines of the user's
+                raise
+        return types.pack_output(outputs)
+
+    return call
+
+
+def captured_by(concrete: Any) -> list[Any]:
+    """The EagerTensors that a ConcreteFunction has captured, deferred ones as they are now."""
+    captured: list[Any] = concrete._captured_inputs
+    if all(type(value) is EagerTensor for value in captured):
+        return captured
+    return concrete.captured_inputs  # type: ignore[no-any-return]
+
+
+def static_shape(spec: Any) -> tuple[int, ...] | None:
+    """The shape of a spec as `is_tensor_of` wants it; None where it is not known."""
+    shape = getattr(spec, "shape", None)
+    return tuple(shape) if shape is not None and shape.is_fully_defined() else None
+
+
+def is_tensor_of(value: Any, dtype: Any, shape: tuple[int, ...] | None) -> bool:
+    """Whether a value is an EagerTensor of that dtype and that shape, which has to be known."""
+    return type(value) is EagerTensor and value.dtype is dtype and value._shape_tuple() == shape
+
+
+def is_within(spec: Any, wanted: Any) -> bool:
+    """Whether all values that one TypeSpec stands for are among those of another; names apart."""
+    if isinstance(spec, _tensor.TensorSpec) and isinstance(wanted, _tensor.TensorSpec):
+        same: bool = spec.dtype == wanted.dtype and spec.shape.is_subtype_of(wanted.shape)
+        return same
+    return bool(spec.is_subtype_of(wanted))
+
+
+def paths_of(structure: Any) -> list[tuple[Any, ...]]:
+    """The indices and keys that lead to each leaf of a structure."""
+    return [path for path, _ in _nest.flatten_with_tuple_paths(structure)]
+
+
+def parameter_names(concrete: Any) -> list[str]:
+    """The names of the parameters of a ConcreteFunction, in order."""
+    return list(concrete.function_type.parameters)
 
 
 def on_forward_call(hook: Callable[[Any], None]) -> None:
