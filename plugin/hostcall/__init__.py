@@ -18,7 +18,6 @@ from hostcall._explain_facts import Explanation  # noqa: E402
 from hostcall._rewrite import rewrite, split_pass  # noqa: E402
 from hostcall._routes import configure, scope  # noqa: E402
 from hostcall._specs import BoundedSpec  # noqa: E402
-from hostcall._stats import CallbackStats, collect_stats, stats  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -26,12 +25,10 @@ __all__ = [
     "Bound",
     "BoundedSpec",
     "Callback",
-    "CallbackStats",
     "Explanation",
     "LoweringError",
     "bind",
     "callback",
-    "collect_stats",
     "configure",
     "declare",
     "disable",
@@ -41,7 +38,6 @@ __all__ = [
     "rewrite",
     "scope",
     "split_pass",
-    "stats",
 ]
 
 if enabled_by_environment():
