@@ -7,6 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 INSTALLED := $(VENV)/.hostcall-installed
 BUILT := $(VENV)/.hostcall-built
+PLOTS := $(VENV)/.hostcall-plots
 NATIVE := $(shell find CMakeLists.txt cmake csrc)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
@@ -70,9 +71,8 @@ lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/mypy --strict plugin
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
-bench: $(BUILT)  ## Run the benchmarks
-	@$(QUIET) $(BIN)/python benchmarks/run.py
-	@$(QUIET) $(BIN)/python benchmarks/split.py
+bench: $(BUILT) $(PLOTS)  ## Run the benchmarks, or one: ONLY=loop
+	@$(QUIET) $(BIN)/python -m benchmarks $(ONLY)
 
 sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with sanitizers
 	@echo "AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer"
@@ -114,6 +114,12 @@ $(INSTALLED): pyproject.toml
 $(BUILT): $(INSTALLED) $(NATIVE)
 	@echo "Building the extension modules."
 	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# What only the benchmarks need, so that tests wait for nothing that they do not use.
+$(PLOTS): $(INSTALLED)
+	@$(PIP) install $$($(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])')
 	@touch $@
 
 build/asan/built: SANITIZE := address,undefined

@@ -1,35 +1,32 @@
-"""What splitting costs: beside splitting by hand, beside plain graph mode, and to do it at all.
+"""What does splitting cost: beside splitting by hand, beside graph mode, and to do it at all?"""
 
-All variants of a row are timed in turn, in one run. Times are medians over the rounds; compare the
-ratios, not the figures.
-"""
-
+import contextlib
 import logging
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import tensorflow as tf
-from timing import measure
 
+from benchmarks.programs import Step, compiled, identity
+from benchmarks.report import Row, alone, beside, show
+from benchmarks.timing import FULL, Effort, Samples, measure
 from hostcall import _rewriting
 
-ROUNDS = 31
+TITLE = "Functions that are split"
 
 # How often clusters and script ops alternate in the programs that are timed.
 FEW, MANY = 1, 10
 
 NODES = ((1_000, 10), (10_000, 100), (100_000, 1_000))
-REWRITINGS = 5
 
-Part = Callable[[tf.Tensor], tf.Tensor]
+AUTOMATIC, BY_HAND, PLAIN = "split", "split by hand", "graph mode"
 
 
 def host(x: tf.Tensor) -> tf.Tensor:
     """A script op whose result may have any shape."""
-    return tf.ensure_shape(tf.numpy_function(lambda v: v, [x], tf.float32), [None] * x.shape.rank)
+    return tf.ensure_shape(tf.numpy_function(identity, [x], tf.float32), [None] * x.shape.rank)
 
 
 def nothing_much(x: tf.Tensor) -> tf.Tensor:
@@ -61,7 +58,7 @@ def softmaxes(x: tf.Tensor) -> tf.Tensor:
     return x
 
 
-CASES: dict[str, tuple[Part, list[int], int]] = {
+CASES: dict[str, tuple[Step, list[int], int]] = {
     "x * 2 + 1 on 4 floats": (nothing_much, [4], FEW),
     "the same, 10 script ops": (nothing_much, [4], MANY),
     "10 times multiply, add, maximum, on 1k": (cheap_elementwise, [1 << 10], FEW),
@@ -74,7 +71,7 @@ CASES: dict[str, tuple[Part, list[int], int]] = {
 }
 
 
-def whole(part: Part, script_ops: int) -> Callable[[tf.Tensor], tf.Tensor]:
+def whole(part: Step, script_ops: int) -> Step:
     def program(x: tf.Tensor) -> tf.Tensor:
         for _ in range(script_ops):
             x = host(part(x))
@@ -83,7 +80,7 @@ def whole(part: Part, script_ops: int) -> Callable[[tf.Tensor], tf.Tensor]:
     return program
 
 
-def by_hand(part: Part, script_ops: int) -> Callable[[tf.Tensor], tf.Tensor]:
+def by_hand(part: Step, script_ops: int) -> Step:
     compiled = [tf.function(part, jit_compile=True) for _ in range(script_ops + 1)]
 
     def program(x: tf.Tensor) -> tf.Tensor:
@@ -94,37 +91,24 @@ def by_hand(part: Part, script_ops: int) -> Callable[[tf.Tensor], tf.Tensor]:
     return tf.function(program)
 
 
-def variants(part: Part, script_ops: int) -> dict[str, Callable[[tf.Tensor], tf.Tensor]]:
-    return {
-        "automatic": tf.function(whole(part, script_ops), jit_compile=True),
-        "by hand": by_hand(part, script_ops),
-        "plain": tf.function(whole(part, script_ops)),
-    }
-
-
-def report_calls() -> None:
-    print(
-        "A call of a function that is split: microseconds, and the automatic one beside the others"
-    )
-    columns = ("automatic", "by hand", "plain")
-    print(f"{'':>40}" + "".join(f"{name:>12}" for name in columns), end="")
-    print(f"{'spread':>9}{'to by hand':>12}{'faster than plain':>19}")
-    for name, (part, shape, script_ops) in CASES.items():
+def rows_of_calls(effort: Effort) -> list[Row]:
+    rows = []
+    cases = list(CASES.items())[: effort.of(len(CASES))]
+    for name, (part, shape, script_ops) in cases:
         x = tf.constant(np.random.default_rng(0).standard_normal(shape), tf.float32)
-        programs = variants(part, script_ops)
-        samples = measure({key: partial(run, x) for key, run in programs.items()}, ROUNDS)
-        line = f"{name:>40}" + "".join(f"{samples[key].median * 1e6:12.1f}" for key in columns)
-        to_hand, to_plain = (
-            statistics.median(
-                one / other
-                for one, other in zip(
-                    samples["automatic"].seconds, samples[key].seconds, strict=True
-                )
-            )
-            for key in ("by hand", "plain")
-        )
-        line += f"{samples['automatic'].spread:9.0%}{to_hand:11.2f}x{1 / to_plain:18.2f}x"
-        print(line, flush=True)
+        automatic, by_hand_, plain = (f"{name}, {way}" for way in (AUTOMATIC, BY_HAND, PLAIN))
+        calls = {
+            automatic: compiled(whole(part, script_ops), x),
+            by_hand_: partial(by_hand(part, script_ops), x),
+            plain: partial(tf.function(whole(part, script_ops)), x),
+        }
+        samples = measure(calls, effort)
+        rows += [
+            alone(by_hand_, samples[by_hand_]),
+            beside(samples, automatic, by_hand_),
+            beside(samples, plain, automatic),
+        ]
+    return rows
 
 
 def long_function(nodes: int, script_ops: int) -> tuple[bytes, str]:
@@ -164,29 +148,45 @@ def long_function(nodes: int, script_ops: int) -> tuple[bytes, str]:
 KEPT: list[object] = []  # with it the Python functions of its script ops
 
 
-def report_rewriting() -> None:
-    print("\nSplitting itself: seconds of CPU, when TensorFlow wants the kernel of the function")
-    print(f"{'nodes':>10}{'script ops':>12}{'seconds':>10}{'spread':>9}{'us a node':>12}")
-    for nodes, script_ops in NODES:
-        library, name = long_function(nodes, script_ops)
-        seconds = []
-        for _ in range(REWRITINGS):
-            start = time.process_time()
-            _, _, split = _rewriting.rewrite_for_kernel(library, name)
-            seconds.append(time.process_time() - start)
-            assert split
-        median = statistics.median(seconds)
-        spread = (max(seconds) - min(seconds)) / median
-        print(
-            f"{nodes:10}{script_ops:12}{median:10.3f}{spread:9.0%}{median / nodes * 1e6:12.1f}",
-            flush=True,
-        )
+def seconds_of_splitting(nodes: int, script_ops: int) -> float:
+    library, name = long_function(nodes, script_ops)
+    start = time.process_time()
+    _, _, split = _rewriting.rewrite_for_kernel(library, name)
+    seconds = time.process_time() - start
+    assert split
+    return seconds
 
 
-def main() -> None:
-    logging.getLogger("hostcall").setLevel(logging.ERROR)  # it tells what is split
-    report_calls()
-    report_rewriting()
+def rows_of_splitting(effort: Effort) -> list[Row]:
+    """Seconds of CPU for each node, when TensorFlow wants the kernel of a long function."""
+    sizes = {f"splitting, a node of {nodes:,}": (nodes, ops) for nodes, ops in NODES}
+    values: dict[str, list[float]] = {name: [] for name in sizes}
+    for _ in range(effort.times(0.25).rounds):
+        for name, (nodes, script_ops) in sizes.items():
+            nodes = max(100, effort.of(nodes))
+            values[name].append(seconds_of_splitting(nodes, max(2, effort.of(script_ops))) / nodes)
+    samples = {name: Samples(seconds) for name, seconds in values.items()}
+    few, *more = samples
+    return [alone(few, samples[few]), *(beside(samples, name, few) for name in more)]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings of what is split."""
+    logger = logging.getLogger("hostcall")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def main(effort: Effort = FULL) -> list[Row]:
+    with quiet():
+        rows = rows_of_calls(effort) + rows_of_splitting(effort)
+    show(TITLE, rows)
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,0 +1,12 @@
+"""What hostcall costs: one file a question, each beside its peers in one run; see README.md."""
+
+QUESTIONS = (
+    "loop",
+    "single_call",
+    "size",
+    "threads",
+    "without_callbacks",
+    "import_time",
+    "tracing",
+    "split",
+)

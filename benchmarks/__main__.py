@@ -1,0 +1,40 @@
+"""`python -m benchmarks [QUESTION ...]`: asks all questions, or those; writes JSON and tables.
+
+Each runs in a process of its own, so that none inherits the threads and caches of another. When
+all have been asked, the page and its plots are made anew.
+"""
+
+import importlib
+import subprocess
+import sys
+
+from benchmarks import QUESTIONS, machine
+from benchmarks.report import write
+
+
+def ask(name: str) -> None:
+    facts = machine.facts()
+    question = importlib.import_module(f"benchmarks.{name}")
+    rows = question.main()
+    write(name, question.TITLE, rows, facts)
+
+
+def run(*module: str) -> None:
+    subprocess.run([sys.executable, "-m", *module], check=True)
+
+
+def main(names: list[str]) -> None:
+    unknown = [name for name in names if name not in QUESTIONS]
+    if unknown:
+        sys.exit(f"There is no question {unknown[0]!r}; there are {', '.join(QUESTIONS)}.")
+    if len(names) == 1:
+        ask(names[0])
+        return
+    for name in names or QUESTIONS:
+        run("benchmarks", name)
+    if not names:
+        run("benchmarks.plot")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

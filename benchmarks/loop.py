@@ -1,0 +1,79 @@
+"""What does one call cost in a compiled loop of 1000, on 4 floats?"""
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import jax_programs
+from benchmarks.programs import (
+    Function,
+    Step,
+    add_one,
+    add_one_to_tensor,
+    bare,
+    compiled,
+    eager_step,
+    identity,
+    in_graph,
+    loop_of,
+    numpy_step,
+)
+from benchmarks.report import Row, alone, at_least, at_most, beside, show
+from benchmarks.timing import FULL, Effort, Run, Samples, measure
+
+TITLE = "One of 1000 calls in a compiled loop, on 4 floats"
+CALLS = 1000
+
+
+def rows_for(name: str, function: Function, on_tensors: Step, effort: Effort) -> list[Row]:
+    count = effort.of(CALLS)
+    array = np.zeros(4, np.float32)
+    x = tf.constant(array)
+
+    def bare_loop() -> None:
+        v = array
+        for _ in range(count):
+            v = bare(function, v)
+
+    def bare_loop_on_tensors() -> None:
+        v = x
+        for _ in range(count):
+            v = on_tensors(v)
+
+    steps = {"numpy_function": numpy_step(function), "py_function": eager_step(on_tensors)}
+    programs: dict[str, Run] = {
+        f"bare call and copy, {name}": bare_loop,
+        f"bare call on a tensor, {name}": bare_loop_on_tensors,
+    }
+    for op, step in steps.items():
+        programs[f"compiled {op}, {name}"] = compiled(loop_of(step, count), x)
+    for op, step in steps.items():
+        programs[f"graph mode {op}, {name}"] = in_graph(loop_of(step, count), x)
+    programs[f"jax.pure_callback, {name}"] = jax_programs.loop_of_calls(function, array, count)
+    samples = measure(programs, effort)
+    return compare({key: value.per(count) for key, value in samples.items()}, function)
+
+
+def compare(samples: dict[str, Samples], function: Function) -> list[Row]:
+    limit, on_tensor, array_op, tensor_op, graph, graph_tensor, jax = samples
+    # A tensor that goes through costs its call nothing; one that is added to costs an eager op.
+    tensor_limit = limit if function is identity else on_tensor
+    return [
+        alone(limit, samples[limit]),
+        alone(on_tensor, samples[on_tensor]),
+        beside(samples, array_op, limit, at_most(3)),
+        beside(samples, tensor_op, tensor_limit, at_most(15)),
+        beside(samples, jax, array_op, at_least(40)),
+        beside(samples, graph, array_op, at_least(40)),
+        beside(samples, graph_tensor, tensor_op),
+    ]
+
+
+def main(effort: Effort = FULL) -> list[Row]:
+    rows = rows_for("identity", identity, identity, effort)
+    rows += rows_for("add 1", add_one, add_one_to_tensor, effort)
+    show(TITLE, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

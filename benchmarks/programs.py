@@ -1,0 +1,72 @@
+"""The Python functions of the benchmarks, and the programs that call them."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall  # noqa: F401 - makes script ops work in compiled functions
+
+Array = np.ndarray
+Step = Callable[[tf.Tensor], tf.Tensor]
+Function = Callable[[Array], Array]
+
+
+def identity(v: Array) -> Array:
+    """What shows the way to Python and back alone."""
+    return v
+
+
+def add_one(v: Array) -> Array:
+    """What shows it beside a little work."""
+    return v + np.float32(1)
+
+
+def add_one_to_tensor(v: tf.Tensor) -> tf.Tensor:
+    """The same for py_function: an op of eager mode, which costs far more than NumPy's."""
+    return v + 1.0
+
+
+def bare(function: Function, x: Array) -> Array:
+    """The least that any callback can cost: an array of its own for the function, and the call."""
+    return function(x.copy())
+
+
+def bare_with_result(function: Function, x: Array) -> Array:
+    """The same, where the result has to go into memory of the program's, too."""
+    return function(x.copy()).copy()
+
+
+def script_op(op: Callable[..., tf.Tensor], function: Callable[..., object]) -> Step:
+    """A step of a program that calls the function; the result has the shape of the argument."""
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        y = op(function, [x], tf.float32)
+        y.set_shape(x.shape)
+        return y
+
+    return step
+
+
+def numpy_step(function: Function) -> Step:
+    return script_op(tf.numpy_function, function)
+
+
+def eager_step(function: Callable[[tf.Tensor], tf.Tensor]) -> Step:
+    return script_op(tf.py_function, function)
+
+
+def compiled(program: Step, x: tf.Tensor) -> Callable[[], tf.Tensor]:
+    return partial(tf.function(program, jit_compile=True), x)
+
+
+def in_graph(program: Step, x: tf.Tensor) -> Callable[[], tf.Tensor]:
+    return partial(tf.function(program), x)
+
+
+def loop_of(step: Step, count: int) -> Step:
+    """A program that makes so many steps, each on the result of the one before."""
+    return lambda x: tf.while_loop(
+        lambda i, _: i < count, lambda i, y: (i + 1, step(y)), (tf.constant(0), x)
+    )[1]

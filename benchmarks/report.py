@@ -1,0 +1,148 @@
+"""What a question answers with: rows, each beside its peer, as a table and as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.timing import Samples
+
+DIRECTORY = Path(__file__).parents[1] / "build" / "benchmarks"
+
+# A ratio that should be 1 is, as far as anyone can tell, where it comes this close to it.
+NOISE = 0.02
+
+Kind = Literal["at most", "at least", "about", "at most more"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the comparison with the peer should come to: a ratio, or seconds more."""
+
+    kind: Kind
+    bound: float
+
+    def met(self, ratio: "Spread", more: "Spread") -> bool:
+        if self.kind == "at most":
+            return ratio.median <= self.bound
+        if self.kind == "at least":
+            return ratio.median >= self.bound
+        if self.kind == "at most more":
+            return more.median <= self.bound
+        return ratio.low <= self.bound <= ratio.high or abs(ratio.median - self.bound) <= NOISE
+
+    def __str__(self) -> str:
+        if self.kind == "at most more":
+            return f"at most {seconds(self.bound)} more"
+        return f"{self.kind} {self.bound:g} x"
+
+
+def at_most(ratio: float) -> Goal:
+    return Goal("at most", ratio)
+
+
+def at_least(ratio: float) -> Goal:
+    return Goal("at least", ratio)
+
+
+def about(ratio: float) -> Goal:
+    return Goal("about", ratio)
+
+
+def at_most_more(seconds: float) -> Goal:
+    return Goal("at most more", seconds)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median over the rounds, and the quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, samples: Samples) -> "Spread":
+        return cls(samples.median, *samples.quartiles)
+
+    def __str__(self) -> str:
+        return f"{number(self.median)} ({number(self.low)} to {number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one program costs, in seconds a call, and how that compares to another of the run."""
+
+    name: str
+    cost: Spread
+    peer: str | None = None
+    ratio: Spread | None = None
+    more: Spread | None = None
+    goal: str | None = None
+    met: bool | None = None
+
+
+def alone(name: str, samples: Samples) -> Row:
+    """A row for what others are measured by."""
+    return Row(name, Spread.of(samples))
+
+
+def beside(samples: Mapping[str, Samples], name: str, peer: str, goal: Goal | None = None) -> Row:
+    """A row for one of the programs that were timed together, beside another."""
+    ratio = Spread.of(samples[name].over(samples[peer]))
+    more = Spread.of(samples[name].less(samples[peer]))
+    met = None if goal is None else goal.met(ratio, more)
+    cost = Spread.of(samples[name])
+    return Row(name, cost, peer, ratio, more, None if goal is None else str(goal), met)
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def seconds(value: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if abs(value) >= size:
+            return f"{number(value / size)} {unit}"
+    return f"{number(value * 1e6)} us"
+
+
+def show(title: str, rows: Sequence[Row]) -> None:
+    """Prints the table of a question."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("program", "beside"):
+        table.add_column(name, overflow="fold")
+    for name in ("a call", "spread", "ratio (quartiles)", "more"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("goal", "met"):
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*_cells(row))
+    console = Console()
+    # A pipe has no width, and rich would fold everything into 80 columns.
+    console.width = console.width if console.is_terminal else 160
+    console.print(table)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    spread = (row.cost.high - row.cost.low) / row.cost.median
+    cost = (row.name, row.peer or "", seconds(row.cost.median), f"{spread:.0%}")
+    if row.ratio is None or row.more is None:
+        return (*cost, "", "", "", "")
+    met = {True: "yes", False: "NO", None: ""}[row.met]
+    return (*cost, f"{row.ratio}", seconds(row.more.median), row.goal or "", met)
+
+
+def write(name: str, title: str, rows: Sequence[Row], machine: Mapping[str, object]) -> Path:
+    """Writes the JSON of a question to build/benchmarks/; returns the path."""
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    path = DIRECTORY / f"{name}.json"
+    answer = {"title": title, "machine": dict(machine), "rows": [asdict(row) for row in rows]}
+    path.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,68 @@
+"""How does the cost of one call grow with its array, from 4 floats to 64 MiB?"""
+
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import jax_programs
+from benchmarks.programs import (
+    bare_with_result,
+    compiled,
+    eager_step,
+    identity,
+    in_graph,
+    numpy_step,
+)
+from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.timing import FULL, Effort, measure
+
+TITLE = "One call with the identity, by size"
+
+SIZES = {"4": 4, "1k": 1 << 10, "64k": 1 << 16, "1M": 1 << 20, "16M": 1 << 24}  # floats
+GOALS = {"1M": at_most(1.2), "16M": at_most(1.2)}  # 4 MiB, 64 MiB
+
+BARE = "bare call and copies"  # one in, one out
+NONE = "compiled, no callback"  # what XLA takes for a result of that size
+NUMPY = "compiled numpy_function"
+EAGER = "compiled py_function"
+GRAPH = "graph mode numpy_function"
+JAX = "jax.pure_callback"
+
+
+def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
+    array = np.zeros(size, np.float32)
+    x = tf.constant(array)
+    programs = {
+        BARE: partial(bare_with_result, identity, array),
+        NONE: compiled(lambda v: v + 1.0, x),
+        NUMPY: compiled(numpy_step(identity), x),
+        EAGER: compiled(eager_step(identity), x),
+        GRAPH: in_graph(numpy_step(identity), x),
+        JAX: jax_programs.one_call(identity, array),
+    }
+    samples = measure({f"{key}, {label}": run for key, run in programs.items()}, effort)
+    limit, *others = samples
+    ours, none = f"{NUMPY}, {label}", f"{NONE}, {label}"
+    goals = {ours: GOALS.get(label)}
+    return [
+        alone(limit, samples[limit]),
+        *(beside(samples, name, limit, goals.get(name)) for name in others),
+        beside(samples, ours, none),
+    ]
+
+
+def main(effort: Effort = FULL) -> list[Row]:
+    largest = effort.of(max(SIZES.values()))
+    rows = [
+        row
+        for label, size in SIZES.items()
+        if size <= largest
+        for row in rows_of(label, size, effort)
+    ]
+    show(TITLE, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Does tracing and compiling stay linear in the script ops, up to 1,000 of them?"""
+
+import time
+
+import tensorflow as tf
+
+from benchmarks.programs import Step, identity, numpy_step
+from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.timing import FULL, Effort, Samples
+
+TITLE = "Tracing and compiling, for each of the ops in a chain"
+FEW, MANY = 250, 1000
+
+# TensorFlow's graph and XLA's program get a node for each; XLA drops the first kind at once.
+STEPS: dict[str, Step] = {
+    "numpy_function": numpy_step(identity),
+    "tf.identity": tf.identity,
+}
+
+
+def seconds_of(step: Step, count: int) -> tuple[float, float]:
+    """The seconds of tracing, and of compiling and a first call."""
+
+    def chain(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(count):
+            x = step(x)
+        return x
+
+    x = tf.zeros([4])
+    start = time.perf_counter()
+    traced = tf.function(chain, jit_compile=True, autograph=False).get_concrete_function(x)
+    between = time.perf_counter()
+    traced(x).numpy()
+    return between - start, time.perf_counter() - between
+
+
+def samples_of(effort: Effort) -> dict[str, Samples]:
+    """Seconds an op, by what was done with how many of which."""
+    values: dict[str, list[float]] = {}
+    few, many = effort.of(FEW), effort.of(MANY)
+    for _ in range(effort.times(0.25).rounds):
+        for name, step in STEPS.items():
+            for count, full in ((few, FEW), (many, MANY)):
+                trace, compilation = (seconds / count for seconds in seconds_of(step, count))
+                parts = {"trace": trace, "compile": compilation, "both": trace + compilation}
+                for part, seconds in parts.items():
+                    values.setdefault(f"{part}, {full} times {name}", []).append(seconds)
+    return {key: Samples(seconds) for key, seconds in values.items()}
+
+
+def main(effort: Effort = FULL) -> list[Row]:
+    seconds_of(STEPS["numpy_function"], 2)  # what only the first compilation takes
+    samples = samples_of(effort)
+    rows = []
+    for part in ("trace", "compile", "both"):
+        few, many = (f"{part}, {count} times numpy_function" for count in (FEW, MANY))
+        peer = f"{part}, {MANY} times tf.identity"
+        last = part == "both"
+        rows += [
+            alone(few, samples[few]),
+            beside(samples, many, few, at_most(1.2) if last else None),
+            alone(peer, samples[peer]),
+            beside(samples, many, peer, at_most(1.3) if last else None),
+        ]
+    show(TITLE, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Does a function without script ops cost more with hostcall on than off?"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+import hostcall
+from benchmarks.programs import Step, compiled
+from benchmarks.report import Row, about, alone, beside, show
+from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
+
+TITLE = "Functions without script ops, hostcall on beside off"
+
+
+def small(x: tf.Tensor) -> tf.Tensor:
+    return x * 2.0 + 1.0
+
+
+def layers(x: tf.Tensor) -> tf.Tensor:
+    for _ in range(10):
+        x = tf.nn.relu(tf.matmul(x, x) * 0.01 - 0.1)
+        x = x / (1.0 + tf.reduce_sum(tf.exp(-x), axis=1, keepdims=True))
+    return x
+
+
+PROGRAMS: dict[str, tuple[Step, list[int]]] = {
+    "x * 2 + 1 on 4 floats": (small, [4]),
+    "10 layers of 64 x 64": (layers, [64, 64]),
+}
+
+
+@contextlib.contextmanager
+def switched_off() -> Iterator[None]:
+    hostcall.disable()
+    try:
+        yield
+    finally:
+        hostcall.enable()
+
+
+AROUND = {"off": switched_off, "on": contextlib.nullcontext}
+
+
+def seconds_to_compile(program: Step, x: tf.Tensor, state: str) -> Callable[[], float]:
+    def make() -> float:
+        with AROUND[state]():
+            start = time.perf_counter()
+            # A function that nobody has seen yet; of others TensorFlow says that they are retraced.
+            tf.function(lambda v: program(v), jit_compile=True)(x).numpy()
+            return time.perf_counter() - start
+
+    return make
+
+
+def rows_of(name: str, program: Step, shape: list[int], effort: Effort) -> list[Row]:
+    x = tf.ones(shape)
+    calls = {f"run {name}, {state}": compiled(program, x) for state in AROUND}
+    around = dict(zip(calls, AROUND.values(), strict=True))
+    samples = measure(calls, effort, around)
+    makes = {
+        f"trace and compile {name}, {state}": seconds_to_compile(program, x, state)
+        for state in AROUND
+    }
+    samples |= measure_once_a_round(makes, effort)
+    rows = []
+    for off, on in (tuple(calls), tuple(makes)):
+        rows += [alone(off, samples[off]), beside(samples, on, off, about(1))]
+    return rows
+
+
+def main(effort: Effort = FULL) -> list[Row]:
+    rows = [
+        row
+        for name, (program, shape) in PROGRAMS.items()
+        for row in rows_of(name, program, shape, effort)
+    ]
+    show(TITLE, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The benchmarks run, and compare what they say; how long things take is not asserted."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+import benchmarks
+from benchmarks import QUESTIONS, page, report
+from benchmarks.report import Spread, about, at_least, at_most, at_most_more
+from benchmarks.timing import QUICK, Samples, measure
+
+FILES = {path.stem for folder in benchmarks.__path__ for path in Path(folder).glob("*.py")}
+HELPERS = {
+    "__init__",
+    "__main__",
+    "jax_programs",
+    "machine",
+    "page",
+    "plot",
+    "programs",
+    "report",
+    "timing",
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_question_answers_with_rows_that_name_their_peers(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = importlib.import_module(f"benchmarks.{name}")
+    rows = question.main(QUICK)
+    assert question.TITLE in capsys.readouterr().out
+    names = {row.name for row in rows}
+    assert names
+    assert {row.peer for row in rows if row.peer is not None} <= names
+    assert all(row.cost.low <= row.cost.median <= row.cost.high for row in rows)
+
+
+def test_every_file_is_a_question_or_a_helper() -> None:
+    assert {*QUESTIONS, *HELPERS} == FILES
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    # The machine gets ten times slower after the first round, and the ratio stays.
+    fast, slow = Samples([1.0, 10.0, 10.0]), Samples([2.0, 20.0, 20.0])
+    row = report.beside({"fast": fast, "slow": slow}, "slow", "fast", at_most(2))
+    assert row.ratio == Spread(2.0, 2.0, 2.0)
+    assert row.met
+
+
+def test_programs_are_measured_in_turn() -> None:
+    order = []
+    samples = measure({name: lambda name=name: order.append(name) for name in "ab"}, QUICK)
+    assert order[-4:] == ["a", "b", "a", "b"]
+    assert {len(taken.values) for taken in samples.values()} == {QUICK.rounds}
+
+
+def test_goals_are_met_or_not() -> None:
+    two, more = Spread(2.0, 1.9, 2.1), Spread(5e-6, 4e-6, 6e-6)
+    assert at_most(2).met(two, more)
+    assert not at_most(1.9).met(two, more)
+    assert at_least(2).met(two, more)
+    assert not at_least(2.1).met(two, more)
+    assert at_most_more(5e-6).met(two, more)
+    assert not at_most_more(4e-6).met(two, more)
+    assert about(2.01).met(two, more)
+    assert not about(1).met(two, more)
+
+
+@pytest.fixture
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A made-up answer of one question, as JSON."""
+    monkeypatch.setattr(report, "DIRECTORY", tmp_path)
+    samples = {"bare": Samples([1e-6, 1e-6]), "ours": Samples([2e-6, 4e-6])}
+    rows = [report.alone("bare", samples["bare"])]
+    rows += [report.beside(samples, "ours", "bare", goal) for goal in (at_most(3), at_most(2))]
+    facts = {"cpu": "a CPU", "cores": 2, "memory_gib": 8, "load_before": 0.0, "date": "2026-01-01"}
+    machine = facts | {"python": "3.11", "versions": {"numpy": "2"}}
+    return report.write("loop", "A loop", rows, machine)
+
+
+def test_json_has_what_the_rows_have(answers: Path) -> None:
+    answer = json.loads(answers.read_text(encoding="utf-8"))
+    assert answer["title"] == "A loop"
+    assert answer["machine"]["cores"] == 2
+    assert [row["met"] for row in answer["rows"]] == [None, True, False]
+    assert answer["rows"][1]["ratio"]["median"] == 3.0
+
+
+def test_page_gets_ratios_between_its_two_marks(answers: Path) -> None:
+    written = page.rewritten(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", answers.parent)
+    assert written.startswith(f"before\n{page.BEGIN}\n")
+    assert written.endswith(f"{page.END}\nafter\n")
+    assert "old" not in written
+    assert "a CPU" in written
+    assert "| ours | bare | 3 (2.5 to 3.5) | at most 3 x | yes |" in written
+    assert page.rewritten(written, answers.parent) == written
+
+
+def test_page_without_the_marks_is_refused(answers: Path) -> None:
+    with pytest.raises(ValueError, match=r"performance\.md .* lines"):
+        page.rewritten("no marks", answers.parent)
