@@ -383,5 +383,6 @@ def test_what_cannot_be_bound_is_refused() -> None:
     for spec in (tf.TensorSpec([None], tf.float32), tf.TensorSpec([3], tf.float64)):
         with pytest.raises(ValueError, match="program takes"):
             hostcall.bind(concrete, spec)
-    with pytest.raises(ValueError, match="program takes"):
-        hostcall.bind(concrete, SPEC, SPEC)
+    for specs in ([SPEC, SPEC], [{"x": SPEC}]):
+        with pytest.raises(ValueError, match="program takes"):
+            hostcall.bind(concrete, *specs)

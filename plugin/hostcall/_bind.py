@@ -214,12 +214,17 @@ def _specs_of(concrete: Any) -> tuple[Any, ...]:
 
 def _check_specs(concrete: Any, specs: tuple[Any, ...], own: tuple[Any, ...]) -> None:
     """Checks that a function takes what `specs` let pass."""
-    pairs = list(zip(tf.nest.flatten(specs), tf.nest.flatten(own), strict=False))
-    same = len(tf.nest.flatten(specs)) == len(tf.nest.flatten(own))
-    if not same or not all(private.is_within(given, wanted) for given, wanted in pairs):
+    try:
+        tf.nest.assert_same_structure(specs, own)
+        pairs = zip(tf.nest.flatten(specs), tf.nest.flatten(own), strict=True)
+        fits = all(private.is_within(given, wanted) for given, wanted in pairs)
+    except (TypeError, ValueError):  # of other structures
+        fits = False
+    if not fits:
         raise ValueError(
             f"hostcall.bind was given the specs {specs}, but {concrete.graph.name} takes {own}. "
-            "Give specs that it takes, or the tf.function instead of the ConcreteFunction."
+            "Give specs that it takes, or bind a function around it that does without the rest: "
+            "hostcall.bind(lambda x: fn(x), spec)."
         )
 
 
