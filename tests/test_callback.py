@@ -55,6 +55,15 @@ def test_what_the_function_is_given(mode: Any) -> None:
 
 
 @each_mode
+def test_a_lone_string(mode: Any) -> None:
+    @hostcall.callback(result=tf.TensorSpec([], tf.int32))
+    def length(text: bytes) -> Any:
+        return np.int32(len(text))
+
+    assert mode(lambda text: length(text))(tf.constant("blah")) == 4
+
+
+@each_mode
 def test_writing_into_an_array_reaches_nobody(mode: Any) -> None:
     @hostcall.callback(result=lambda x: x)
     def zeroed(x: np.ndarray) -> np.ndarray:

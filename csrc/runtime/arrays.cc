@@ -244,10 +244,15 @@ bool IsAsDeclared(nb::handle value, const Buffer& result) {
          DimsOf(AsArray(value)) == result.dims;
 }
 
+int64_t SizeInBytes(const Buffer& buffer) {
+  int64_t size =
+      PyDataType_ELSIZE(reinterpret_cast<PyArray_Descr*>(DtypeOf(buffer.dtype).descr.ptr()));
+  for (const int64_t dim : buffer.dims) size *= dim;
+  return size;
+}
+
 void StoreBytes(const void* data, const Buffer& result) {
-  auto* descr = reinterpret_cast<PyArray_Descr*>(DtypeOf(result.dtype).descr.ptr());
-  auto size = static_cast<size_t>(PyDataType_ELSIZE(descr));
-  for (const int64_t dim : result.dims) size *= static_cast<size_t>(dim);
+  const auto size = static_cast<size_t>(SizeInBytes(result));
   if (size > 0) std::memcpy(result.data, data, size);
 }
 

@@ -63,6 +63,9 @@ bool IsAsDeclared(nanobind::handle value, const Buffer& result);
 // hold the array, and change its shape. XLA's memory is written here and nowhere else.
 void CopyOut(nanobind::handle array, const Buffer& result);
 
+// How large what is allocated for a buffer is.
+int64_t SizeInBytes(const Buffer& buffer);
+
 // Copies data that lies in memory as the result is to, whose sizes are all static.
 void StoreBytes(const void* data, const Buffer& result);
 

@@ -9,6 +9,7 @@
 #include "gil.h"
 #include "keeper.h"
 #include "registry.h"
+#include "stats.h"
 #include "tensors.h"
 #include "text.h"
 
@@ -84,8 +85,7 @@ class Arguments {
   PyObject** slots_;
 };
 
-nb::handle CallPython(nb::handle function, const HostCall& call, Keeper& keeper) {
-  const Arguments arguments(call, keeper);
+nb::handle CallPython(nb::handle function, const Arguments& arguments, Keeper& keeper) {
   return keeper.Keep(UntilExit([&] {
     return PyObject_Vectorcall(function.ptr(), arguments.data(), arguments.flags(), nullptr);
   }));
@@ -187,23 +187,53 @@ ffi::Error Describe(nb::handle exception, Keeper& keeper) {
 }
 
 // The call itself, which may throw. All that it makes of Python's it gives to `keeper`.
-void CallAndStore(const HostCall& call, Keeper& keeper) {
+void CallAndStore(const HostCall& call, Keeper& keeper, Stopwatch& watch) {
   static PyObject* const host_function = Intern("host_function");
   nb::handle target = keeper.Keep(FindTarget(call));
   nb::handle function = Attribute(target, host_function, keeper);
+  const Arguments arguments(call, keeper);
+  watch.Lap(&Stats::copying);
   nb::handle returned;
   if (call.ordered) {
-    returned = CallPython(function, call, keeper);
+    returned = CallPython(function, arguments, keeper);
   } else {
     const auto start = std::chrono::steady_clock::now();
-    returned = CallPython(function, call, keeper);
+    returned = CallPython(function, arguments, keeper);
     call.callback->SetDuration(std::chrono::steady_clock::now() - start);
   }
+  watch.Lap(&Stats::function);
   try {
     StoreResults(returned, call, target, keeper);
   } catch (const Failure& failure) {
     throw failure.In(TextOf(target, "description", keeper));
   }
+  watch.Lap(&Stats::copying);
+}
+
+int64_t BytesOf(const HostCall& call) {
+  int64_t bytes = 0;
+  for (const Buffer& operand : call.operands) bytes += SizeInBytes(operand);
+  for (const Buffer& result : call.results) bytes += SizeInBytes(result);
+  return bytes;
+}
+
+// With the GIL; never throws.
+std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
+  Keeper keeper;
+  nb::handle raised;
+  try {
+    CallAndStore(call, keeper, watch);
+    if (watch.measures()) watch.Add(&Stats::bytes, BytesOf(call));
+    return std::nullopt;
+  } catch (const Failure& failure) {
+    return failure.ToError();
+  } catch (nb::python_error& error) {
+    // The frames of its traceback hold what the user's function had.
+    raised = keeper.Keep(nb::borrow(error.value()));
+  } catch (const std::exception& error) {
+    return ffi::Error(ffi::ErrorCode::kInternal, error.what());
+  }
+  return Describe(raised, keeper);
 }
 
 }  // namespace
@@ -227,21 +257,14 @@ std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
                       "A compiled program called back into Python, but the interpreter is "
                       "shutting down. Wait for running programs before the process exits.");
   }
+  const bool counts = call.callback != nullptr && CollectsStats();
+  Stopwatch watch(counts ? &call.callback->stats() : nullptr);
+  watch.Add(&Stats::calls, 1);
   GilHold gil;
-  Keeper keeper;
-  nb::handle raised;
-  try {
-    CallAndStore(call, keeper);
-    return std::nullopt;
-  } catch (const Failure& failure) {
-    return failure.ToError();
-  } catch (nb::python_error& error) {
-    // The frames of its traceback hold what the user's function had.
-    raised = keeper.Keep(nb::borrow(error.value()));
-  } catch (const std::exception& error) {
-    return ffi::Error(ffi::ErrorCode::kInternal, error.what());
-  }
-  return Describe(raised, keeper);
+  watch.Lap(&Stats::waiting);
+  std::optional<ffi::Error> error = CallWithGil(call, watch);
+  if (error.has_value()) watch.Add(&Stats::errors, 1);
+  return error;
 }
 
 }  // namespace hostcall

@@ -16,6 +16,7 @@
 #include "gil.h"
 #include "pool.h"
 #include "registry.h"
+#include "stats.h"
 
 namespace ffi = xla::ffi;
 
@@ -146,7 +147,13 @@ HostCall MakeCall(const ffi::RemainingArgs& args, const ffi::RemainingRets& rets
   return call;
 }
 
+const std::string& LabelOf(const HostCall& call) {
+  static const std::string* const gone = new std::string("a host callback that is gone");
+  return call.callback == nullptr ? *gone : call.callback->label();
+}
+
 void Complete(ffi::Promise& promise, const HostCall& call) {
+  const Profiled profiled(LabelOf(call));
   if (auto error = RunHostCall(call); error.has_value()) {
     promise.SetError(*std::move(error));
   } else {
@@ -162,6 +169,7 @@ Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback
         args, rets, {callback, dynamic_operands, dynamic_results, narrow_operands, narrow_results});
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (RunsHere(call) || !PythonIsRunning()) {
+      const Profiled profiled(LabelOf(call));
       return {std::nullopt, RunHostCall(call)};
     }
     ffi::Promise promise;

@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "handler.h"
 #include "pool.h"
 #include "registry.h"
+#include "stats.h"
 #include "tensors.h"
 
 namespace nb = nanobind;
@@ -34,6 +36,21 @@ void CallOnPool(nb::object function) {
   function.release();
 }
 
+nb::list TakeStats(bool reset) {
+  nb::list rows;
+  for (const std::shared_ptr<hostcall::Callback>& callback : Registry::Global().All()) {
+    hostcall::Stats& stats = callback->stats();
+    const auto take = [reset](hostcall::Stats::Part& part) {
+      return reset ? part.exchange(0) : part.load();
+    };
+    if (stats.calls == 0) continue;
+    rows.append(nb::make_tuple(callback->label(), take(stats.calls), take(stats.errors),
+                               take(stats.waiting), take(stats.function), take(stats.copying),
+                               take(stats.bytes)));
+  }
+  return rows;
+}
+
 }  // namespace
 
 NB_MODULE(_runtime, m) {
@@ -42,14 +59,15 @@ NB_MODULE(_runtime, m) {
 
   m.def(
       "register",
-      [](nb::object target, const std::string& name, bool takes_tensors) {
-        return Registry::Global().Insert(std::move(target), name, takes_tensors);
+      [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label) {
+        return Registry::Global().Insert(std::move(target), name, label.empty() ? name : label,
+                                         takes_tensors);
       },
-      nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false,
+      nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false, nb::arg("label") = "",
       "Registers `target`, held weakly, and returns its id, which is never used again. Its "
       "function "
-      "takes tensors by `set_tensor_api`, if it says so, or else arrays. Raises ValueError when a "
-      "living target has the name.");
+      "takes tensors by `set_tensor_api`, if it says so, or else arrays. Profiles and statistics "
+      "call it `label`. Raises ValueError when a living target has the name.");
   m.def(
       "unregister", [](int64_t id) { Registry::Global().Remove(id); }, nb::arg("id"),
       "Forgets an id. Unknown ids are no error.");
@@ -70,6 +88,19 @@ NB_MODULE(_runtime, m) {
         hostcall::SetTensorApi(static_cast<const hostcall::TensorApi*>(api.data()));
       },
       nb::arg("api"), "Sets how tensors are made and read: a pointer to a TensorApi (tensors.h).");
+  m.def(
+      "set_profiler_api",
+      [](const nb::capsule& api) {
+        hostcall::SetProfilerApi(static_cast<const hostcall::ProfilerApi*>(api.data()));
+      },
+      nb::arg("api"), "Sets the profiler that is told of calls: a pointer to a ProfilerApi.");
+  m.def("collect_stats", &hostcall::CollectStats, nb::arg("on"),
+        "Counts what calls cost from now on, or not.");
+  m.def("collects_stats", &hostcall::CollectsStats, "Whether that is counted.");
+  m.def(
+      "stats", &TakeStats, nb::arg("reset"),
+      "For each callback that was called: its label, calls, errors, nanoseconds of waiting for the "
+      "GIL, in the function and of copying, and bytes copied. `reset` sets all counts to 0.");
   m.def("set_error_describer", &hostcall::SetErrorDescriber, nb::arg("describer"),
         "Sets the function from an exception to (status code, message).");
   m.def(

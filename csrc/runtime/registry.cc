@@ -1,5 +1,6 @@
 #include "registry.h"
 
+#include <map>
 #include <utility>
 
 #include "fork.h"
@@ -34,7 +35,8 @@ Registry& Registry::Global() {
   return *registry;
 }
 
-int64_t Registry::Insert(nb::object target, const std::string& name, bool takes_tensors) {
+int64_t Registry::Insert(nb::object target, const std::string& name, const std::string& label,
+                         bool takes_tensors) {
   nb::object weak_target = nb::steal(PyWeakref_NewRef(target.ptr(), nullptr));
   if (!weak_target.is_valid()) throw nb::python_error();
   if (nb::object holder = FindByName(name); holder.is_valid()) {
@@ -42,7 +44,8 @@ int64_t Registry::Insert(nb::object target, const std::string& name, bool takes_
   }
   std::lock_guard<std::mutex> lock(mutex_);
   const int64_t id = next_id_++;
-  callbacks_.emplace(id, std::make_shared<Callback>(name, std::move(weak_target), takes_tensors));
+  callbacks_.emplace(
+      id, std::make_shared<Callback>(name, label, std::move(weak_target), takes_tensors));
   ids_[name] = id;
   return id;
 }
@@ -75,6 +78,17 @@ nb::object Registry::FindByName(const std::string& name) {
       callback = callbacks_[by_name->second];
   }
   return callback == nullptr ? nb::object() : callback->Target();
+}
+
+std::vector<std::shared_ptr<Callback>> Registry::All() {
+  std::map<int64_t, std::shared_ptr<Callback>> sorted;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    sorted.insert(callbacks_.begin(), callbacks_.end());
+  }
+  std::vector<std::shared_ptr<Callback>> all;
+  for (auto& [id, callback] : sorted) all.push_back(std::move(callback));
+  return all;
 }
 
 size_t Registry::size() {

@@ -11,6 +11,9 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
+
+#include "stats.h"
 
 namespace hostcall {
 
@@ -18,12 +21,17 @@ namespace hostcall {
 // Python's any more.
 class Callback {
  public:
-  Callback(std::string name, nanobind::object weak_target, bool takes_tensors)
+  Callback(std::string name, std::string label, nanobind::object weak_target, bool takes_tensors)
       : name_(std::move(name)),
+        label_(std::move(label)),
         takes_tensors_(takes_tensors),
         weak_target_(std::move(weak_target)) {}
 
   const std::string& name() const { return name_; }
+
+  // What profiles and statistics call it.
+  const std::string& label() const { return label_; }
+  Stats& stats() { return stats_; }
 
   // Whether its function is given tensors of the framework's, where there are such, or arrays.
   bool takes_tensors() const { return takes_tensors_; }
@@ -40,7 +48,9 @@ class Callback {
 
  private:
   const std::string name_;
+  const std::string label_;
   const bool takes_tensors_;
+  Stats stats_;
   nanobind::object weak_target_;
   std::atomic<std::chrono::nanoseconds> duration_{std::chrono::nanoseconds(0)};
 };
@@ -57,7 +67,8 @@ class Registry {
   static Registry& Global();
 
   // Throws ValueError when a living callback has the name already.
-  int64_t Insert(nanobind::object target, const std::string& name, bool takes_tensors);
+  int64_t Insert(nanobind::object target, const std::string& name, const std::string& label,
+                 bool takes_tensors);
   void Remove(int64_t id);
 
   // Null when nothing has the id. Does not want the GIL.
@@ -65,6 +76,9 @@ class Registry {
 
   // The target of the callback of a name, or a null object when it has died.
   nanobind::object FindByName(const std::string& name);
+
+  // Those that are registered, in the order in which they were. Does not want the GIL.
+  std::vector<std::shared_ptr<Callback>> All();
 
   size_t size();
 

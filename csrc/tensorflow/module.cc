@@ -7,6 +7,7 @@
 #include "kernel_creator.h"
 #include "launch_scope.h"
 #include "lowering.h"
+#include "profiler.h"
 #include "xla/ffi/api/c_api.h"
 
 // From xla/ffi/ffi_api.h, which cannot be included: the wheel lacks the MLIR headers that it needs.
@@ -47,6 +48,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineLaunchScope(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
+  hostcall::DefineProfiler(m);
   m.def("register_handler", &RegisterHandler, nb::arg("handler"),
         "Registers the FFI handler with TensorFlow's XLA. Raises ImportError when XLA refuses it.");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,

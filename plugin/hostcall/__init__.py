@@ -18,6 +18,7 @@ from hostcall._explain_facts import Explanation  # noqa: E402
 from hostcall._rewrite import rewrite, split_pass  # noqa: E402
 from hostcall._routes import configure, scope  # noqa: E402
 from hostcall._specs import BoundedSpec  # noqa: E402
+from hostcall._stats import CallbackStats, collect_stats, stats  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -25,10 +26,12 @@ __all__ = [
     "Bound",
     "BoundedSpec",
     "Callback",
+    "CallbackStats",
     "Explanation",
     "LoweringError",
     "bind",
     "callback",
+    "collect_stats",
     "configure",
     "declare",
     "disable",
@@ -38,6 +41,7 @@ __all__ = [
     "rewrite",
     "scope",
     "split_pass",
+    "stats",
 ]
 
 if enabled_by_environment():

@@ -45,18 +45,19 @@ class Target:
     to_arrays: Callable[[Any], Any] | None = None
 
 
-def register(target: Any, name: str, takes_tensors: bool = False) -> int:
+def register(target: Any, name: str, takes_tensors: bool = False, label: str = "") -> int:
     """The runtime's number for an object, as long as that lives.
 
     Args:
       target: a Target.
       name: of the callback.
       takes_tensors: whether its function takes and returns EagerTensors.
+      label: what profiles and `hostcall.stats` call it; the name if it is left out.
 
     Raises:
       ValueError: when a living object has the name.
     """
-    number: int = _runtime.register(target, name, takes_tensors)
+    number: int = _runtime.register(target, name, takes_tensors, label)
     weakref.finalize(target, _runtime.unregister, number).atexit = False
     return number
 
@@ -130,7 +131,8 @@ class CallbackSpec:
         name = f"{self.title}/{recording.name}" if recording else self.title
         function = self.host_function(recording)
         target = Target(function, self.title, self.description, self.to_arrays)
-        return target, register(target, name, self.to_arrays is not None)
+        takes_tensors = self.to_arrays is not None
+        return target, register(target, name, takes_tensors, self.description)
 
     def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
         """What the stock kernel calls in a function that is split; made when one first asks for it.
@@ -201,7 +203,8 @@ class NumpySpec(CallbackSpec):
 
     def _run_op(self, arrays: Sequence[Any]) -> Any:
         if self.copies_inputs:
-            arrays = [array.copy() for array in arrays]
+            # Lone strings are bytes, and scalars nobody can write to.
+            arrays = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
         returned = self.timed(self._call)(*arrays)
         if isinstance(returned, list | tuple):
             values = [_native(value) for value in returned]

@@ -109,6 +109,7 @@ def _install() -> None:
     glue.set_pool(runtime.pool())
     glue.set_recording(*private.recording_functions)
     runtime.set_tensor_api(glue.eager_tensors())
+    runtime.set_profiler_api(glue.profiler())
     glue.set_table(private.tape_cache)
     glue.register_handler(runtime.handler())
     glue.install_kernel_creator()

@@ -9,14 +9,15 @@ function get the tokens of other entries in TensorFlow's registry.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _host_errors, _library, _lowering, _shapes, _states
+from hostcall import _errors, _host_errors, _library, _lowering, _shapes, _states, _stats
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
@@ -93,6 +94,17 @@ class _HostCall:
             latest = self._latest = _Expected(shapes, declared)
         return latest
 
+    def _counted(
+        self, call: Callable[..., Any], function: Callable[..., Any], arguments: Any
+    ) -> list[Any]:
+        """What `call` makes of the function and the arguments."""
+        results: list[Any]
+        if _stats.is_collecting():
+            results = _stats.counted(self._spec.description, call, function, arguments)
+        else:
+            results = call(function, arguments)
+        return results
+
     def _check_shapes(self, shapes: list[Any], expected: _Expected) -> None:
         if shapes == expected.admitted:
             return
@@ -125,16 +137,16 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
 
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
         try:
-            return self._call(arrays)
+            return self._counted(self._call, self._function, arrays)
         except BaseException as error:
             carrier = _host_errors.carrier_of(error)
         raise carrier
 
-    def _call(self, arrays: list[Any]) -> list[Any]:
+    def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         lent = self._lent_inputs()
         expected = self._expected([getattr(array, "shape", ()) for array in arrays])
         own = [_own(array, bool(lent >> i & 1)) for i, array in enumerate(arrays)]
-        results = self._read(self._function(*own))
+        results = self._read(function(*own))
         self._check_shapes([result.shape for result in results], expected)
         given = set(map(id, own))
         own.clear()
@@ -188,19 +200,20 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
 
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         try:
-            return self._call(device, args)
+            call = functools.partial(self._call, device)
+            return self._counted(call, self._run, args)
         except BaseException as error:
             carrier = _host_errors.carrier_of(error)
         raise carrier
 
-    def _call(self, device: str | None, args: Sequence[Any]) -> list[Any]:
+    def _call(self, device: str | None, run: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
         spec: EagerSpec = self._spec
         expected = self._expected([tensor.shape for tensor in args])
         args = [
             _tidy(arg) if dtype is _INT4 else arg
             for arg, dtype in zip(args, self._dtypes, strict=True)
         ]
-        values, state = self._run(args, spec.gradient_wanted)
+        values, state = run(args, spec.gradient_wanted)
         self._check_shapes([value.shape for value in values], expected)
         number = 0 if state is None else _states.keep_for_call(state)
         return spec.for_kernel(values, number, device)

@@ -29,8 +29,11 @@ _REFUSALS = (
     "not compilable",
 )
 
-# What XLA says where a tape around a loop wants a list of values from it.
-_LIST_REFUSAL = "Support for TensorList crossing the XLA/TF boundary is not implemented"
+# What XLA says where a tape around a loop or branch wants a list or an optional from it.
+_VARIANT_REFUSALS = (
+    "Support for TensorList crossing the XLA/TF boundary is not implemented",
+    "No registered 'OptionalFromValue' OpKernel",
+)
 
 # What TensorFlow makes of the errors of callbacks, other than in eager mode.
 CLASSES = {
@@ -90,8 +93,8 @@ def check(program: Program) -> set[str]:
         for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
             if may_refuse(route, reference.flags) and is_refusal(program, one):
                 events.add(f"{route} refused")
-            elif is_refused_list(program, route, reference) and _LIST_REFUSAL in str(one.error):
-                events.add("a tape around a compiled loop refused")
+            elif is_refused_variant(program, route, reference, one):
+                events.add("a tape around a compiled loop or branch refused")
             elif difference := compare(one, other):
                 found.append(f"{route}, call {number}: {difference}")
     assert not found, "\n".join([*found, repr(program)])
@@ -170,14 +173,15 @@ def may_refuse(route: str, flags: set[str]) -> bool:
     return route == "auto" and flags == {"no_kernel"}
 
 
-def is_refused_list(program: Program, route: str, reference: Context) -> bool:
-    """Whether loops are compiled whole, which XLA refuses where a tape is around them."""
+def is_refused_variant(program: Program, route: str, reference: Context, outcome: Outcome) -> bool:
+    """Whether a loop or branch is compiled whole, which XLA refuses where a tape is around it."""
     whole = {
         "custom_call": True,
         "auto": "host" not in reference.flags,
         "split": not reference.has_callbacks,
     }
-    return program.gradient == "outside" and whole[route]
+    refused = any(text in str(outcome.error) for text in _VARIANT_REFUSALS)
+    return program.gradient == "outside" and whole[route] and refused
 
 
 def is_refusal(program: Program, outcome: Outcome) -> bool:

@@ -1,0 +1,76 @@
+// What calls cost: counted while somebody wants to know, and shown to a framework's profiler.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace hostcall {
+
+// Of one callback. Times are in nanoseconds.
+struct Stats {
+  using Part = std::atomic<int64_t>;
+
+  Part calls{0};
+  Part errors{0};
+  Part waiting{0};   // for the GIL
+  Part function{0};  // in the user's function
+  Part copying{0};   // operands and results, with their checks
+  Part bytes{0};     // of operands and results
+};
+
+// Off until `CollectStats` switches it on; then calls cost some reads of a clock more.
+bool CollectsStats();
+void CollectStats(bool on);
+
+// Measures a call, part after part; given null it measures nothing.
+class Stopwatch {
+ public:
+  explicit Stopwatch(Stats* stats) : stats_(stats) {
+    if (stats_ != nullptr) last_ = Clock::now();
+  }
+
+  // Adds the time since the last lap to a part.
+  void Lap(Stats::Part Stats::* part) {
+    if (stats_ == nullptr) return;
+    const Clock::time_point now = Clock::now();
+    stats_->*part += std::chrono::nanoseconds(now - last_).count();
+    last_ = now;
+  }
+
+  void Add(Stats::Part Stats::* part, int64_t count) {
+    if (stats_ != nullptr) stats_->*part += count;
+  }
+
+  bool measures() const { return stats_ != nullptr; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Stats* const stats_;
+  Clock::time_point last_;
+};
+
+// How a framework's profiler is told of a call; `begin` returns what `end` wants.
+struct ProfilerApi {
+  int64_t (*begin)(const std::string& name);
+  void (*end)(int64_t begun);
+};
+
+// Sets the one that is told; it lives as long as the process.
+void SetProfilerApi(const ProfilerApi* api);
+
+// A call, for as long as it lives, in the profile.
+class Profiled {
+ public:
+  explicit Profiled(const std::string& name);
+  ~Profiled();
+  Profiled(const Profiled&) = delete;
+  Profiled& operator=(const Profiled&) = delete;
+
+ private:
+  int64_t begun_ = 0;
+};
+
+}  // namespace hostcall

@@ -1,0 +1,26 @@
+#include "profiler.h"
+
+#include <string>
+
+#include "runtime/stats.h"
+#include "tsl/profiler/lib/traceme.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+int64_t Begin(const std::string& name) { return tsl::profiler::TraceMe::ActivityStart(name); }
+void End(int64_t begun) { tsl::profiler::TraceMe::ActivityEnd(begun); }
+
+constexpr ProfilerApi kProfiler = {&Begin, &End};
+
+}  // namespace
+
+void DefineProfiler(nb::module_& m) {
+  m.def(
+      "profiler", [] { return nb::capsule(&kProfiler); },
+      "What the runtime tells of calls: a pointer to a ProfilerApi (stats.h).");
+}
+
+}  // namespace hostcall
