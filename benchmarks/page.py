@@ -62,6 +62,6 @@ def _machine(facts: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return (
         f"Taken on {facts['date']} with {facts['cores']} cores of {facts['cpu']}, "
-        f"{facts['memory_gib']} GiB of memory, where {facts['load_before']} other programs ran "
-        f"at the start; Python {facts['python']}, {versions}."
+        f"{facts['memory_gib']} GiB of memory, at a load average of {facts['load_before']} before; "
+        f"Python {facts['python']}, {versions}."
     )

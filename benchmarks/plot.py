@@ -72,7 +72,7 @@ def _line(axes: Axes, points: list[tuple[int, Row]], unit: float, style: tuple[s
 
 def _save(figure: Any, path: Path) -> None:
     # Without a date and random names, a plot of the same figures is the same file.
-    with mpl.rc_context({"svg.hashsalt": "hostcall"}):
+    with mpl.rc_context({"svg.hashsalt": "hostcall", "svg.fonttype": "none"}):
         figure.savefig(path, facecolor="white", metadata={"Date": None})
     plt.close(figure)
 

@@ -7,9 +7,11 @@ import tensorflow as tf
 from benchmarks.programs import Step, identity, numpy_step
 from benchmarks.report import Row, alone, at_most, beside, show
 from benchmarks.timing import FULL, Effort, Samples
+from benchmarks.without_callbacks import switched_off
 
 TITLE = "Tracing and compiling, for each of the ops in a chain"
 FEW, MANY = 250, 1000
+STOCK = f"trace, {MANY} times numpy_function, hostcall off"
 
 # TensorFlow's graph and XLA's program get a node for each; XLA drops the first kind at once.
 STEPS: dict[str, Step] = {
@@ -18,20 +20,33 @@ STEPS: dict[str, Step] = {
 }
 
 
-def seconds_of(step: Step, count: int) -> tuple[float, float]:
-    """The seconds of tracing, and of compiling and a first call."""
-
+def chain_of(step: Step, count: int) -> Step:
     def chain(x: tf.Tensor) -> tf.Tensor:
         for _ in range(count):
             x = step(x)
         return x
 
+    return chain
+
+
+def seconds_of(step: Step, count: int) -> tuple[float, float]:
+    """The seconds of tracing, and of compiling and a first call."""
+    chain = chain_of(step, count)
     x = tf.zeros([4])
     start = time.perf_counter()
     traced = tf.function(chain, jit_compile=True, autograph=False).get_concrete_function(x)
     between = time.perf_counter()
     traced(x).numpy()
     return between - start, time.perf_counter() - between
+
+
+def seconds_of_stock(count: int) -> float:
+    """The seconds of tracing the op with hostcall off; stock TensorFlow cannot compile it."""
+    with switched_off():
+        chain = tf.function(chain_of(STEPS["numpy_function"], count), autograph=False)
+        start = time.perf_counter()
+        chain.get_concrete_function(tf.zeros([4]))
+        return time.perf_counter() - start
 
 
 def samples_of(effort: Effort) -> dict[str, Samples]:
@@ -45,6 +60,7 @@ def samples_of(effort: Effort) -> dict[str, Samples]:
                 parts = {"trace": trace, "compile": compilation, "both": trace + compilation}
                 for part, seconds in parts.items():
                     values.setdefault(f"{part}, {full} times {name}", []).append(seconds)
+        values.setdefault(STOCK, []).append(seconds_of_stock(many) / many)
     return {key: Samples(seconds) for key, seconds in values.items()}
 
 
@@ -62,6 +78,8 @@ def main(effort: Effort = FULL) -> list[Row]:
             alone(peer, samples[peer]),
             beside(samples, many, peer, at_most(1.3) if last else None),
         ]
+    traced = f"trace, {MANY} times numpy_function"
+    rows += [alone(STOCK, samples[STOCK]), beside(samples, traced, STOCK)]
     show(TITLE, rows)
     return rows
 
