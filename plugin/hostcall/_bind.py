@@ -73,11 +73,11 @@ class Bound:
         self._owned = (fn, concrete_function.variables)
         self._specs: list[Any] = tf.nest.flatten(input_specs)
         self._is_flat = not any(map(tf.nest.is_nested, input_specs))
-        self._dtypes = [spec.dtype for spec in self._specs if isinstance(spec, tf.TensorSpec)]
-        self._shapes = [private.static_shape(spec) for spec in self._specs]
         self._tokens = private.py_functions_in(concrete_function)
-        only_tensors = len(self._dtypes) == len(self._specs)
-        self._run = private.unrecorded_call(concrete_function) if only_tensors else None
+        self._run = None
+        if all(isinstance(spec, tf.TensorSpec) for spec in self._specs):
+            self._run = private.unrecorded_call(concrete_function)
+            self._fit = private.exact_check(self._specs)
 
     def __call__(self, *args: Any) -> Any:
         """Calls the function.
@@ -117,12 +117,16 @@ class Bound:
         if len(args) != given:
             raise TypeError(f"{self!r} takes {given} arguments and was called with {len(args)}.")
         flat = args if self._is_flat else self._flattened(args)
-        for value, dtype, shape in zip(flat, self._dtypes, self._shapes, strict=True):
-            if not private.is_tensor_of(value, dtype, shape):
-                break
-        else:
+        if self._fit(flat):
             return flat
-        return [self._tensor(value, index) for index, value in enumerate(flat)]
+        tensors = [
+            value if isinstance(value, tf.Tensor) else self._converted(value, index)
+            for index, value in enumerate(flat)
+        ]
+        if not self._fit(tensors):
+            for index, tensor in enumerate(tensors):
+                self._check(tensor, index)
+        return tensors
 
     def _flattened(self, args: tuple[Any, ...]) -> list[Any]:
         try:
@@ -134,29 +138,14 @@ class Bound:
             ) from error
         return flat
 
-    def _tensor(self, value: Any, index: int) -> Any:
-        """The value of one leaf of the arguments as a tensor, when it fits its spec."""
-        spec = self._specs[index]
-        if not isinstance(value, tf.Tensor):
-            value = self._converted(value, index)
-        if value.dtype != spec.dtype:
-            raise TypeError(self._wrong_dtype(value.dtype, index))
-        if not spec.shape.is_compatible_with(value.shape):
-            raise ValueError(
-                f"{self._argument(index)} has shape {value.shape}, but it is bound to shape "
-                f"{spec.shape}. Give hostcall.bind a spec with None where a size varies, or bind "
-                "the function once for each shape."
-            )
-        return value
-
     def _converted(self, value: Any, index: int) -> Any:
         """A tensor with the values of what is none."""
         spec = self._specs[index]
-        # NumPy's float64 is a float of Python's, too, but has a dtype.
-        is_python = isinstance(value, _PYTHON_VALUES) and not isinstance(value, np.generic)
         try:
             if isinstance(value, np.ndarray) and tf.executing_eagerly():
                 return private.to_eager_tensor(value, None)
+            # NumPy's float64 is a float of Python's, too, but has a dtype.
+            is_python = isinstance(value, _PYTHON_VALUES) and not isinstance(value, np.generic)
             return tf.convert_to_tensor(value, spec.dtype if is_python else None)
         except (TypeError, ValueError) as error:
             raise TypeError(
@@ -164,13 +153,23 @@ class Bound:
                 f"{_described(spec)} can be made: {error}"
             ) from error
 
-    def _wrong_dtype(self, dtype: Any, index: int) -> str:
-        wanted = self._specs[index].dtype.name
-        return (
-            f"{self._argument(index)} has dtype {dtype.name}, but it is bound to {wanted}. "
-            "hostcall.bind converts no dtypes: NumPy's floats, for one, are float64 unless you say "
-            f"otherwise. Write array.astype({wanted!r}) or tf.cast(tensor, {wanted!r})."
-        )
+    def _check(self, tensor: Any, index: int) -> None:
+        """Checks one leaf of the arguments against its spec."""
+        spec = self._specs[index]
+        if tensor.dtype != spec.dtype:
+            wanted = spec.dtype.name
+            raise TypeError(
+                f"{self._argument(index)} has dtype {tensor.dtype.name}, but it is bound to "
+                f"{wanted}. hostcall.bind converts no dtypes: NumPy's floats, for one, are float64 "
+                f"unless you say otherwise. Write array.astype({wanted!r}) or "
+                f"tf.cast(tensor, {wanted!r})."
+            )
+        if not spec.shape.is_compatible_with(tensor.shape):
+            raise ValueError(
+                f"{self._argument(index)} has shape {tensor.shape}, but it is bound to shape "
+                f"{spec.shape}. Give hostcall.bind a spec with None where a size varies, or bind "
+                "the function once for each shape."
+            )
 
     def _argument(self, index: int) -> str:
         return f"Argument {_names(self)[index]} of {self!r}"

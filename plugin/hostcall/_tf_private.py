@@ -24,6 +24,7 @@ from tensorflow.python.autograph.core import ag_ctx as _autograph_status
 from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.client import session as _session
 from tensorflow.python.eager import backprop_util as _backprop_util
+from tensorflow.python.eager import cancellation as _cancellation
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
@@ -545,8 +546,17 @@ def calls_are_plain() -> bool:
         has_no_tapes()
         and context.executing_eagerly()
         and not _ops.has_default_graph()
-        and not context.is_async()
+        and not _runs_later(context)
     )
+
+
+def _runs_later(context: Any) -> bool:
+    """Whether calls of this thread are asynchronous: `is_async`, at half of its cost."""
+    executor = pywrap_tfe.TFE_ContextGetExecutorForThread(context._handle)
+    try:
+        return bool(pywrap_tfe.TFE_ExecutorIsAsync(executor))
+    finally:
+        pywrap_tfe.TFE_DeleteExecutor(executor)
 
 
 def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
@@ -564,15 +574,18 @@ def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
         type(spec) is not _tensor.TensorSpec or spec.dtype.base_dtype in _HANDLES for spec in flat
     ):
         return None
-    run, name, count = (
-        inference._bound_context.call_function,
-        inference.name,
-        len(types.flat_outputs),
-    )
+    context, name, count = inference._bound_context, inference.name, len(types.flat_outputs)
+    op_name = name.decode()
 
     def call(tensors: list[Any]) -> Any:
+        options = context.function_call_options
+        config, executor = options.config_proto_serialized, options.executor_type
         try:
-            outputs = run(name, tensors, count)
+            if _cancellation.context() is not None or config is None:
+                outputs = context.call_function(name, tensors, count)
+            else:  # what that comes to
+                attrs = ("executor_type", executor or "", "config_proto", config)
+                outputs = _execute.execute(op_name, count, tensors, attrs, context)
         except _errors.OpError:
             with _atomic_function.InterpolateRuntimeError(inference):  # adds lines of the user's
                 raise
@@ -584,20 +597,33 @@ def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
 def captured_by(concrete: Any) -> list[Any]:
     """The EagerTensors that a ConcreteFunction has captured, deferred ones as they are now."""
     captured: list[Any] = concrete._captured_inputs
-    if all(type(value) is EagerTensor for value in captured):
-        return captured
-    return concrete.captured_inputs  # type: ignore[no-any-return]
+    for value in captured:
+        if type(value) is not EagerTensor:
+            return concrete.captured_inputs  # type: ignore[no-any-return]
+    return captured
 
 
-def static_shape(spec: Any) -> tuple[int, ...] | None:
-    """The shape of a spec as `is_tensor_of` wants it; None where it is not known."""
-    shape = getattr(spec, "shape", None)
-    return tuple(shape) if shape is not None and shape.is_fully_defined() else None
+def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
+    """A function that tells whether values are EagerTensors, each just as its TensorSpec says.
 
+    It is for the common case, and says no of tensors whose spec leaves a size open.
+    """
+    wanted = [
+        (spec.dtype.as_datatype_enum, tuple(spec.shape) if spec.shape.is_fully_defined() else None)
+        for spec in specs
+    ]
 
-def is_tensor_of(value: Any, dtype: Any, shape: tuple[int, ...] | None) -> bool:
-    """Whether a value is an EagerTensor of that dtype and that shape, which has to be known."""
-    return type(value) is EagerTensor and value.dtype is dtype and value._shape_tuple() == shape
+    def fit(values: Any) -> bool:
+        for value, (dtype, shape) in zip(values, wanted, strict=True):
+            if (
+                type(value) is not EagerTensor
+                or value._datatype_enum() != dtype
+                or value._shape_tuple() != shape
+            ):
+                return False
+        return True
+
+    return fit
 
 
 def is_within(spec: Any, wanted: Any) -> bool:
