@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import QUESTIONS
-from benchmarks.report import Spread, seconds
+from benchmarks.report import Spread, seconds, verdict
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BEGIN = "<!-- Figures, by `make bench`: what stands from here to the end mark is written over. -->"
@@ -53,8 +53,13 @@ def _line(row: Mapping[str, Any]) -> str:
     goal = row["goal"] or ""
     if "more" in goal:  # no ratio tells how far that is
         goal += f": {seconds(row['more']['median'])}"
-    met = {True: "yes", False: "**no**", None: ""}[row["met"]]
-    cells = (row["name"], row["peer"], str(Spread(**row["ratio"])), goal, met)
+    cells = (
+        row["name"],
+        row["peer"],
+        str(Spread(**row["ratio"])),
+        goal,
+        verdict(row["goal"], row["met"]),
+    )
     return f"| {' | '.join(cells)} |"
 
 

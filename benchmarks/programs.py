@@ -1,6 +1,8 @@
 """The Python functions of the benchmarks, and the programs that call them."""
 
-from collections.abc import Callable
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -70,3 +72,14 @@ def loop_of(step: Step, count: int) -> Step:
     return lambda x: tf.while_loop(
         lambda i, _: i < count, lambda i, y: (i + 1, step(y)), (tf.constant(0), x)
     )[1]
+
+
+@contextlib.contextmanager
+def quiet(logger: str) -> Iterator[None]:
+    """Without the warnings of this logger, which are about what a benchmark does on purpose."""
+    level = logging.getLogger(logger).level
+    logging.getLogger(logger).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.getLogger(logger).setLevel(level)

@@ -14,8 +14,9 @@ from benchmarks.timing import Samples
 
 DIRECTORY = Path(__file__).parents[1] / "build" / "benchmarks"
 
-# A ratio that should be 1 is, as far as anyone can tell, where it comes this close to it.
-NOISE = 0.02
+# A ratio that should be 1 is, as far as anyone can tell, where it comes this close to it. Quartiles
+# that are further apart than the other number tell nothing.
+NOISE, TOO_WIDE = 0.02, 0.2
 
 Kind = Literal["at most", "at least", "about", "at most more"]
 
@@ -27,13 +28,16 @@ class Goal:
     kind: Kind
     bound: float
 
-    def met(self, ratio: "Spread", more: "Spread") -> bool:
+    def met(self, ratio: "Spread", more: "Spread") -> bool | None:
+        """Whether it is met; None where that cannot be told."""
         if self.kind == "at most":
             return ratio.median <= self.bound
         if self.kind == "at least":
             return ratio.median >= self.bound
         if self.kind == "at most more":
             return more.median <= self.bound
+        if ratio.high - ratio.low > TOO_WIDE:
+            return None
         return ratio.low <= self.bound <= ratio.high or abs(ratio.median - self.bound) <= NOISE
 
     def __str__(self) -> str:
@@ -135,8 +139,20 @@ def _cells(row: Row) -> tuple[str, ...]:
     cost = (row.name, row.peer or "", seconds(row.cost.median), f"{spread:.0%}")
     if row.ratio is None or row.more is None:
         return (*cost, "", "", "", "")
-    met = {True: "yes", False: "NO", None: ""}[row.met]
-    return (*cost, f"{row.ratio}", seconds(row.more.median), row.goal or "", met)
+    return (
+        *cost,
+        f"{row.ratio}",
+        seconds(row.more.median),
+        row.goal or "",
+        verdict(row.goal, row.met),
+    )
+
+
+def verdict(goal: str | None, met: bool | None) -> str:
+    """Whether a goal is met, in a word."""
+    if goal is None:
+        return ""
+    return {True: "yes", False: "NO", None: "too noisy"}[met]
 
 
 def write(name: str, title: str, rows: Sequence[Row], machine: Mapping[str, object]) -> Path:

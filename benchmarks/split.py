@@ -1,15 +1,12 @@
 """What does splitting cost: beside splitting by hand, beside graph mode, and to do it at all?"""
 
-import contextlib
-import logging
 import time
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.programs import Step, compiled, identity
+from benchmarks.programs import Step, compiled, identity, quiet
 from benchmarks.report import Row, alone, beside, show
 from benchmarks.timing import FULL, Effort, Samples, measure
 from hostcall import _rewriting
@@ -170,20 +167,8 @@ def rows_of_splitting(effort: Effort) -> list[Row]:
     return [alone(few, samples[few]), *(beside(samples, name, few) for name in more)]
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without the warnings of what is split."""
-    logger = logging.getLogger("hostcall")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def main(effort: Effort = FULL) -> list[Row]:
-    with quiet():
+    with quiet("hostcall"):  # it tells what is split
         rows = rows_of_calls(effort) + rows_of_splitting(effort)
     show(TITLE, rows)
     return rows

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import Step, compiled
+from benchmarks.programs import Step, compiled, quiet
 from benchmarks.report import Row, about, alone, beside, show
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
 
@@ -47,8 +47,7 @@ def seconds_to_compile(program: Step, x: tf.Tensor, state: str) -> Callable[[], 
     def make() -> float:
         with AROUND[state]():
             start = time.perf_counter()
-            # A function that nobody has seen yet; of others TensorFlow says that they are retraced.
-            tf.function(lambda v: program(v), jit_compile=True)(x).numpy()
+            tf.function(program, jit_compile=True)(x).numpy()
             return time.perf_counter() - start
 
     return make
@@ -63,7 +62,8 @@ def rows_of(name: str, program: Step, shape: list[int], effort: Effort) -> list[
         f"trace and compile {name}, {state}": seconds_to_compile(program, x, state)
         for state in AROUND
     }
-    samples |= measure_once_a_round(makes, effort)
+    with quiet("tensorflow"):  # it finds that a function is traced often
+        samples |= measure_once_a_round(makes, effort)
     rows = []
     for off, on in (tuple(calls), tuple(makes)):
         rows += [alone(off, samples[off]), beside(samples, on, off, about(1))]
