@@ -134,6 +134,7 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, Keeper& keeper) 
     return true;
   }
   const auto count = static_cast<Py_ssize_t>(call.results.size());
+  if (PyList_GET_SIZE(returned.ptr()) != count) return false;
   std::vector<Value> values;
   values.reserve(call.results.size());
   for (Py_ssize_t i = 0; i < count; ++i) {
