@@ -1,7 +1,6 @@
 """`hostcall.bind`: what bound functions take and return."""
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.bound import SPEC, X, program, usual_calls
+from tests.threads import in_threads
 
 __all__ = ["usual_calls"]  # a fixture
 
@@ -162,11 +162,7 @@ def test_threads_call_one_bound_function() -> None:
     def work(number: int) -> None:
         found[number] = sum(float(bound(np.array(number, np.float32))) for _ in range(20))
 
-    threads = [threading.Thread(target=work, args=[number]) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, work)
     assert found == {number: 20 * (number + 1) * 2.0 for number in range(8)}
 
 

@@ -10,15 +10,13 @@ from hostcall import _function_defs as defs
 from hostcall import _host_calls, _library, _ordering, _routes, _routing, _sequence, _shapes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
-from hostcall._split import Splitter
+from hostcall._split import SUFFIX, Splitter
 
 _log = logging.getLogger("hostcall")
 _told: set[str] = set()
 
 # On a backward function: the name of the function whose gradient it is.
 _FORWARD = "forward_function_name"
-
-_SUFFIX = "__split"
 
 
 def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple[bytes, str, bool]:
@@ -38,7 +36,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
     for node in _script_ops(library):
         _routing.check_forced(node)
     on_device = bool(device) and _sequence.all_are_for(device, library.function)
-    splitter = splitter_for(library, entry, _SUFFIX if on_device else f"{_SUFFIX}_anywhere")
+    splitter = splitter_for(library, entry, SUFFIX if on_device else f"{SUFFIX}_anywhere")
     split = not splitter.is_cluster(entry) and splitter.must_split(entry)
     if split:
         # Its gradient has to be split, too, whatever ops it holds.
@@ -58,7 +56,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
     return new.SerializeToString(), name, split
 
 
-def splitter_for(library: Any, entry: str, suffix: str = _SUFFIX) -> Splitter:
+def splitter_for(library: Any, entry: str, suffix: str = SUFFIX) -> Splitter:
     """The splitter that decides what becomes of the must-compile function `entry`."""
     forward = _forward_library(library, entry)
     if forward is None:

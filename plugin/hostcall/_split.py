@@ -26,6 +26,9 @@ _KERNEL = "_kernel"
 # The eager context adds this to functions that lack it, and then takes them for other ones.
 _CONTEXT = "_construction_context"
 
+# Of the names of new functions.
+SUFFIX = "__split"
+
 # On a cluster's function: it is compiled as it is.
 CLUSTER_ATTR = "_hostcall_cluster"
 
@@ -83,7 +86,7 @@ class Splitter:
         has_kernel: Callable[[Any], bool],
         marked: Callable[[Any], bool],
         gradient: bool = False,
-        suffix: str = "__split",
+        suffix: str = SUFFIX,
     ) -> None:
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
         self._host_nodes = HostNodes(self._old, choose, has_kernel, marked)
