@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from hostcall import _errors, _library, _location, _locks, _routes, _threads
 from hostcall import _tf_private as private
+from hostcall._declarations import Declaration
 from hostcall._specs import BoundedSpec, Spec, admits
 from hostcall._structures import Inputs, Outputs
 
@@ -81,6 +82,7 @@ class CallbackSpec:
         kernel hands out the tensors' memory.
       timeout: how many seconds a call may take, or None.
       route: "auto", "custom_call" or "split", as asked for when the op was created.
+      declaration: what the user has declared of the function.
       op: a weak reference to the op, where it is in a graph.
     """
 
@@ -106,6 +108,7 @@ class CallbackSpec:
         self.pending = [rule is not None] * len(outputs.dtypes)
         self.timeout: float | None = None
         self.route = _routes.AUTO
+        self.declaration = Declaration()
         self.copies_inputs = False
         self.description = f"{self.op_name} of {_location.of_function(function)}"
         self.title = ""

@@ -100,6 +100,7 @@ def call(
     if from_callback:
         spec.op_name = "hostcall.callback"
         spec.copies_inputs = True
+    spec.declaration = declaration
     spec.timeout = declaration.timeout
     spec.route = declaration.route or _routes.current()
     return _emit(spec, stateful, name)
