@@ -12,6 +12,7 @@
 
 #include "failure.h"
 #include "gil.h"
+#include "lending.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -96,6 +97,31 @@ nb::object View(const Buffer& buffer, Dims true_dims, int flags) {
   return Checked(PyArray_NewFromDescr(
       &PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr.release().ptr()),
       static_cast<int>(shape.size()), shape.data(), strides.data(), buffer.data, flags, nullptr));
+}
+
+const LenderApi* lender_api = nullptr;
+
+// Copying fewer bytes than this costs less than keeping the memory.
+constexpr int64_t kWorthLending = 4096;
+
+void EndHold(PyObject* capsule) { lender_api->release(PyCapsule_GetPointer(capsule, nullptr)); }
+
+// A view that keeps the memory that it lies in; a null object where that cannot be.
+nb::object Lend(const Buffer& buffer, Dims true_dims, int flags) {
+  const int64_t size = SizeInBytes(buffer);
+  if (lender_api == nullptr || size < kWorthLending || buffer.visible_dtype != buffer.dtype) {
+    return nb::object();
+  }
+  void* hold = lender_api->hold(buffer.data, static_cast<size_t>(size));
+  if (hold == nullptr) return nb::object();
+  nb::object owner = nb::steal(PyCapsule_New(hold, nullptr, &EndHold));
+  if (!owner.is_valid()) {
+    lender_api->release(hold);
+    throw nb::python_error();
+  }
+  nb::object view = View(buffer, true_dims, flags);
+  if (PyArray_SetBaseObject(AsArray(view), owner.release().ptr()) < 0) throw nb::python_error();
+  return view;
 }
 
 // NumPy releases the GIL for larger copies.
@@ -185,6 +211,30 @@ nb::object ToNumpy(const Buffer& buffer) {
   return dims.size() == 0
              ? Checked(PyArray_Return(reinterpret_cast<PyArrayObject*>(array.release().ptr())))
              : array;
+}
+
+void SetLenderApi(const LenderApi* api) { lender_api = api; }
+
+nb::object Borrow(const Buffer& buffer, bool lend) {
+  const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
+  if (lend) {
+    if (nb::object view = Lend(buffer, dims, /*flags=*/0); view.is_valid()) return view;
+  }
+  nb::object copy = ToNumpy(buffer);
+  PyArray_CLEARFLAGS(AsArray(copy), NPY_ARRAY_WRITEABLE);
+  return copy;
+}
+
+OutArray MakeOutArray(const Buffer& result, bool lend) {
+  if (lend) {
+    nb::object view = Lend(result, result.dims, NPY_ARRAY_WRITEABLE);
+    if (view.is_valid()) return {std::move(view), true};
+  }
+  nb::object descr = DtypeOf(result.visible_dtype).descr;
+  nb::object array = Checked(PyArray_Empty(
+      static_cast<int>(result.dims.size()), const_cast<npy_intp*>(result.dims.begin()),
+      reinterpret_cast<PyArray_Descr*>(descr.release().ptr()), /*is_f_order=*/0));
+  return {std::move(array), false};
 }
 
 nb::object SplitResults(nb::handle returned, size_t count) {

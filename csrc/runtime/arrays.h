@@ -38,6 +38,17 @@ void SetDtype(int code, nanobind::object dtype, std::string name);
 // A writable array with memory of its own, or a NumPy scalar for rank 0. Needs the GIL.
 nanobind::object ToNumpy(const Buffer& buffer);
 
+// An array that is only to be read: over the memory of `buffer` itself, if `lend` says so and that
+// can be kept for as long as the array is referred to, and else over a copy. Not for rank 0.
+nanobind::object Borrow(const Buffer& buffer, bool lend);
+
+// A writable array of arbitrary values, for a callback to write a result into.
+struct OutArray {
+  nanobind::object array;
+  bool lent;  // whether it lies in the memory of the result
+};
+OutArray MakeOutArray(const Buffer& result, bool lend);
+
 // The values that a callback returned for `count` results, as a tuple; a lone value counts as one,
 // None as none.
 nanobind::object SplitResults(nanobind::handle returned, size_t count);

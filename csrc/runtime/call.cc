@@ -1,10 +1,10 @@
 #include "call.h"
 
-#include <array>
 #include <chrono>
 #include <string>
 #include <utility>
 
+#include "arguments.h"
 #include "failure.h"
 #include "gil.h"
 #include "keeper.h"
@@ -49,48 +49,6 @@ std::string TextOf(nb::handle target, const char* name, Keeper& keeper) {
 
 const TensorApi* tensor_api = nullptr;
 
-// Null where there is no such tensor.
-PyObject* ToTensor(const Buffer& buffer) {
-  if (!buffer.true_dims.empty() || buffer.visible_dtype != buffer.dtype) return nullptr;
-  return UntilExit([&] {
-    return tensor_api->make(static_cast<int>(buffer.dtype), buffer.dims.begin(),
-                            static_cast<int>(buffer.dims.size()), buffer.data);
-  });
-}
-
-// The arguments of a call: an array or a tensor for each operand.
-class Arguments {
- public:
-  Arguments(const HostCall& call, Keeper& keeper) : size_(call.operands.size()) {
-    // Before them is room for one more, by which a bound method passes its object without a copy.
-    if (size_ >= few_.size()) many_.resize(size_ + 1);
-    slots_ = many_.empty() ? few_.data() : many_.data();
-    const bool tensors = call.callback->takes_tensors();
-    for (size_t i = 0; i < size_; ++i) {
-      PyObject* tensor = tensors ? ToTensor(call.operands[i]) : nullptr;
-      slots_[i + 1] = tensor != nullptr ? keeper.Keep(tensor).ptr()
-                                        : keeper.Keep(ToNumpy(call.operands[i])).ptr();
-    }
-  }
-  Arguments(const Arguments&) = delete;
-  Arguments& operator=(const Arguments&) = delete;
-
-  PyObject* const* data() const { return slots_ + 1; }
-  size_t flags() const { return size_ | PY_VECTORCALL_ARGUMENTS_OFFSET; }
-
- private:
-  const size_t size_;
-  std::array<PyObject*, 8> few_;
-  std::vector<PyObject*> many_;
-  PyObject** slots_;
-};
-
-nb::handle CallPython(nb::handle function, const Arguments& arguments, Keeper& keeper) {
-  return keeper.Keep(UntilExit([&] {
-    return PyObject_Vectorcall(function.ptr(), arguments.data(), arguments.flags(), nullptr);
-  }));
-}
-
 // A returned value that may be copied as it lies in memory: an array, or a tensor.
 class Value {
  public:
@@ -125,7 +83,7 @@ class Value {
 // The common case: stores values that are all as declared. Returns false, and stores none, where
 // one may have to be converted.
 bool StoreAsDeclared(nb::handle returned, const HostCall& call, Keeper& keeper) {
-  const bool tensors = call.callback->takes_tensors();
+  const bool tensors = call.callback->convention().takes_tensors;
   if (!PyList_CheckExact(returned.ptr())) {
     if (call.results.size() != 1) return false;
     const Value value(returned, call.results[0], tensors);
@@ -153,7 +111,7 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, Keeper& keeper) 
 void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, Keeper& keeper) {
   static PyObject* const to_arrays = Intern("to_arrays");
   if (StoreAsDeclared(returned, call, keeper)) return;
-  if (call.callback->takes_tensors()) {
+  if (call.callback->convention().takes_tensors) {
     PyObject* convert = Attribute(target, to_arrays, keeper).ptr();
     returned = keeper.Keep(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
   }
@@ -187,28 +145,53 @@ ffi::Error Describe(nb::handle exception, Keeper& keeper) {
   }
 }
 
-// The call itself, which may throw. All that it makes of Python's it gives to `keeper`.
-void CallAndStore(const HostCall& call, Keeper& keeper, Stopwatch& watch) {
+// Calls the function and stores its results.
+void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target, Keeper& keeper,
+            Stopwatch& watch) {
   static PyObject* const host_function = Intern("host_function");
-  nb::handle target = keeper.Keep(FindTarget(call));
   nb::handle function = Attribute(target, host_function, keeper);
-  const Arguments arguments(call, keeper);
-  watch.Lap(&Stats::copying);
   nb::handle returned;
   if (call.ordered) {
-    returned = CallPython(function, arguments, keeper);
+    returned = arguments.Call(function, keeper);
   } else {
     const auto start = std::chrono::steady_clock::now();
-    returned = CallPython(function, arguments, keeper);
+    returned = arguments.Call(function, keeper);
     call.callback->SetDuration(std::chrono::steady_clock::now() - start);
   }
   watch.Lap(&Stats::function);
-  try {
+  if (call.callback->convention().takes_out) {
+    arguments.StoreOut(returned, call, [&] { return TextOf(target, "title", keeper); });
+  } else {
     StoreResults(returned, call, target, keeper);
+  }
+  watch.Lap(&Stats::copying);
+}
+
+Failure Kept(const std::string& title) {
+  return Failure::InvalidArgument(
+      title +
+      " has returned, and something still refers to an array that it was lent for the call alone: "
+      "it is declared with borrow=True or out=True. Keep a copy, np.array(x), or take these away.");
+}
+
+// The call itself, which may throw. All that it makes of Python's it gives to `keeper`.
+void CallAndStore(const HostCall& call, Keeper& keeper, Stopwatch& watch) {
+  nb::handle target = keeper.Keep(FindTarget(call));
+  try {
+    const Arguments arguments(call, keeper);
+    watch.Lap(&Stats::copying);
+    if (!call.callback->convention().lends) {
+      CallOn(arguments, call, target, keeper, watch);
+      return;
+    }
+    {
+      Keeper returned;  // let go before it is asked who else refers to the arrays
+      CallOn(arguments, call, target, returned, watch);
+    }
+    if (arguments.AnyIsKept()) throw Kept(TextOf(target, "title", keeper));
   } catch (const Failure& failure) {
     throw failure.In(TextOf(target, "description", keeper));
   }
-  watch.Lap(&Stats::copying);
 }
 
 int64_t BytesOf(const HostCall& call) {

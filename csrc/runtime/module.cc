@@ -11,6 +11,7 @@
 #include "call.h"
 #include "gil.h"
 #include "handler.h"
+#include "lending.h"
 #include "pool.h"
 #include "registry.h"
 #include "stats.h"
@@ -59,15 +60,17 @@ NB_MODULE(_runtime, m) {
 
   m.def(
       "register",
-      [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label) {
+      [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label,
+         bool borrows, bool takes_out, bool lends) {
+        const hostcall::Convention convention{takes_tensors, borrows, takes_out, lends};
         return Registry::Global().Insert(std::move(target), name, label.empty() ? name : label,
-                                         takes_tensors);
+                                         convention);
       },
       nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false, nb::arg("label") = "",
-      "Registers `target`, held weakly, and returns its id, which is never used again. Its "
-      "function "
-      "takes tensors by `set_tensor_api`, if it says so, or else arrays. Profiles and statistics "
-      "call it `label`. Raises ValueError when a living target has the name.");
+      nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("lends") = false,
+      "Registers `target`, held weakly, and returns its id, which is never used again. Profiles "
+      "and statistics call it `label`; for the rest see Convention in registry.h. Raises "
+      "ValueError when a living target has the name.");
   m.def(
       "unregister", [](int64_t id) { Registry::Global().Remove(id); }, nb::arg("id"),
       "Forgets an id. Unknown ids are no error.");
@@ -88,6 +91,12 @@ NB_MODULE(_runtime, m) {
         hostcall::SetTensorApi(static_cast<const hostcall::TensorApi*>(api.data()));
       },
       nb::arg("api"), "Sets how tensors are made and read: a pointer to a TensorApi (tensors.h).");
+  m.def(
+      "set_lender_api",
+      [](const nb::capsule& api) {
+        hostcall::SetLenderApi(static_cast<const hostcall::LenderApi*>(api.data()));
+      },
+      nb::arg("api"), "Sets how programs' memory is lent: a pointer to a LenderApi (lending.h).");
   m.def(
       "set_profiler_api",
       [](const nb::capsule& api) {

@@ -36,7 +36,7 @@ Registry& Registry::Global() {
 }
 
 int64_t Registry::Insert(nb::object target, const std::string& name, const std::string& label,
-                         bool takes_tensors) {
+                         const Convention& convention) {
   nb::object weak_target = nb::steal(PyWeakref_NewRef(target.ptr(), nullptr));
   if (!weak_target.is_valid()) throw nb::python_error();
   if (nb::object holder = FindByName(name); holder.is_valid()) {
@@ -44,8 +44,8 @@ int64_t Registry::Insert(nb::object target, const std::string& name, const std::
   }
   std::lock_guard<std::mutex> lock(mutex_);
   const int64_t id = next_id_++;
-  callbacks_.emplace(
-      id, std::make_shared<Callback>(name, label, std::move(weak_target), takes_tensors));
+  callbacks_.emplace(id,
+                     std::make_shared<Callback>(name, label, std::move(weak_target), convention));
   ids_[name] = id;
   return id;
 }

@@ -17,14 +17,27 @@
 
 namespace hostcall {
 
+// How a callback's function takes its arguments and gives its results.
+struct Convention {
+  // It is given tensors of the framework's, where there are such, and else arrays.
+  bool takes_tensors = false;
+  // It only reads the arrays, and only during the call: they need not be its own.
+  bool borrows = false;
+  // It writes its results into arrays that it is given as `out`.
+  bool takes_out = false;
+  // Whether arrays may lie in the program's memory: not where a call may outlast the program.
+  bool lends = false;
+};
+
 // What is registered. Whoever has found it may keep it; once it is unregistered it holds nothing of
 // Python's any more.
 class Callback {
  public:
-  Callback(std::string name, std::string label, nanobind::object weak_target, bool takes_tensors)
+  Callback(std::string name, std::string label, nanobind::object weak_target,
+           const Convention& convention)
       : name_(std::move(name)),
         label_(std::move(label)),
-        takes_tensors_(takes_tensors),
+        convention_(convention),
         weak_target_(std::move(weak_target)) {}
 
   const std::string& name() const { return name_; }
@@ -33,8 +46,7 @@ class Callback {
   const std::string& label() const { return label_; }
   Stats& stats() { return stats_; }
 
-  // Whether its function is given tensors of the framework's, where there are such, or arrays.
-  bool takes_tensors() const { return takes_tensors_; }
+  const Convention& convention() const { return convention_; }
 
   // A strong reference, or a null object when the target has died. Wants the GIL.
   nanobind::object Target() const;
@@ -49,7 +61,7 @@ class Callback {
  private:
   const std::string name_;
   const std::string label_;
-  const bool takes_tensors_;
+  const Convention convention_;
   Stats stats_;
   nanobind::object weak_target_;
   std::atomic<std::chrono::nanoseconds> duration_{std::chrono::nanoseconds(0)};
@@ -68,7 +80,7 @@ class Registry {
 
   // Throws ValueError when a living callback has the name already.
   int64_t Insert(nanobind::object target, const std::string& name, const std::string& label,
-                 bool takes_tensors);
+                 const Convention& convention);
   void Remove(int64_t id);
 
   // Null when nothing has the id. Does not want the GIL.

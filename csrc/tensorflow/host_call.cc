@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "flags.h"
 #include "launch_scope.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -28,11 +29,6 @@ namespace {
 // What _sequence.py marks functions with, and the executor that it means.
 constexpr char kSequential[] = "_hostcall_sequential";
 constexpr char kOneThread[] = "SINGLE_THREADED_EXECUTOR";
-
-bool IsSequential(const tensorflow::FunctionDef& function) {
-  const auto attr = function.attr().find(kSequential);
-  return attr != function.attr().end() && attr->second.b();
-}
 
 // A call whose nodes run one after the other, on the thread that makes it.
 class SequentialCall : public tensorflow::AsyncOpKernel {
@@ -133,7 +129,7 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
   node.set_op(op->name());
   node.set_device(props->node_def.device());
   *node.mutable_input() = props->node_def.input();
-  const bool sequential = IsSequential(function);
+  const bool sequential = HasFlag(function, kSequential);
   status = CopyOptions(props->node_def, sequential, &node);
   if (!status.ok()) return status;
   tensorflow::NameAttrList callee;

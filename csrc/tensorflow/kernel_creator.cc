@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "flags.h"
 #include "host_call.h"
 #include "launch_scope.h"
 #include "lowering.h"
@@ -39,10 +40,8 @@ NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
   return node;
 }
 
-// Whether recorded calls keep something for gradients while the function runs.
-bool KeepsStates(const tensorflow::FunctionDef& function) {
-  auto keeps = function.attr().find("_hostcall_keeps_states");
-  return keeps != function.attr().end() && keeps->second.b();
+LaunchScope ScopeOf(const tensorflow::FunctionDef& function) {
+  return {HasFlag(function, "_hostcall_keeps_states"), HasFlag(function, "_hostcall_lends")};
 }
 
 // Where all parts of a function would run, if they can run on one device: callbacks run on CPUs.
@@ -100,7 +99,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!created.ok()) return created;
     created = RunOnCopies(runtime, redirected, kernel);
     if (!created.ok()) return created;
-    return ScopeLaunch(KeepsStates(*library.Find(rewritten->name)), runtime, redirected, kernel);
+    return ScopeLaunch(ScopeOf(*library.Find(rewritten->name)), runtime, redirected, kernel);
   }
 
   // A new one: registering ours deletes the creator that TensorFlow had.

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lending.h"
 #include "runtime/fork.h"
 #include "runtime/gil.h"
 #include "wrapped_launch.h"
@@ -171,9 +172,13 @@ Pool* pool = nullptr;
 
 class ScopedLaunch : public tensorflow::AsyncOpKernel {
  public:
-  ScopedLaunch(tensorflow::OpKernelConstruction* construction, bool keeps_states,
+  ScopedLaunch(tensorflow::OpKernelConstruction* construction, const LaunchScope& scope,
+               std::unique_ptr<tensorflow::Device> lending_device,
                std::unique_ptr<tensorflow::OpKernel> launch)
-      : AsyncOpKernel(construction), keeps_states_(keeps_states), launch_(std::move(launch)) {}
+      : AsyncOpKernel(construction),
+        keeps_states_(scope.keeps_states),
+        lending_device_(std::move(lending_device)),
+        launch_(std::move(launch)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
     const absl::Status started = RunBesideTensorFlow([this, ctx, done] { Launch(ctx, done); });
@@ -182,6 +187,18 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
 
  private:
   void Launch(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+    if (lending_device_ == nullptr) {
+      LaunchKeepingStates(ctx, std::move(done));
+      return;
+    }
+    auto lending = std::make_shared<LendingRun>(ctx, lending_device_.get());
+    LaunchKeepingStates(ctx, [lending, done = std::move(done)]() mutable {
+      lending.reset();
+      done();
+    });
+  }
+
+  void LaunchKeepingStates(tensorflow::OpKernelContext* ctx, DoneCallback done) {
     if (!keeps_states_) {
       launch_->AsAsync()->ComputeAsync(ctx, std::move(done));
       return;
@@ -194,6 +211,7 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
   }
 
   const bool keeps_states_;
+  const std::unique_ptr<tensorflow::Device> lending_device_;  // null where nothing is lent
   const std::unique_ptr<tensorflow::OpKernel> launch_;
 };
 
@@ -218,10 +236,11 @@ absl::Status RunBesideTensorFlow(std::function<void()> task) {
   }
 }
 
-absl::Status ScopeLaunch(bool keeps_states, tensorflow::FunctionLibraryRuntime* runtime,
+absl::Status ScopeLaunch(const LaunchScope& scope, tensorflow::FunctionLibraryRuntime* runtime,
                          const std::shared_ptr<const tensorflow::NodeProperties>& props,
                          std::unique_ptr<tensorflow::OpKernel>* launch) {
-  return WrapLaunch<ScopedLaunch>(runtime, props, launch, keeps_states);
+  return WrapLaunch<ScopedLaunch>(runtime, props, launch, scope,
+                                  scope.lends ? MakeLendingDevice(runtime->device()) : nullptr);
 }
 
 void DefineLaunchScope(nb::module_& m) {

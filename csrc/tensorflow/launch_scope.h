@@ -8,6 +8,8 @@
 // nothing of the run that it belongs to, so runs are told apart by time: what was kept at one
 // moment can be asked for by the runs that had begun by then, and by no others. Once all of these
 // have ended, it is dropped.
+//
+// And the memory that callbacks are lent is kept where they hold on to it: see lending.h.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,9 +23,13 @@
 
 namespace hostcall {
 
-// Puts a kernel that sees to both in the place of `launch`. `keeps_states` tells whether recorded
-// calls keep something while the program runs.
-absl::Status ScopeLaunch(bool keeps_states, tensorflow::FunctionLibraryRuntime* runtime,
+struct LaunchScope {
+  bool keeps_states;  // whether recorded calls keep something while the program runs
+  bool lends;         // whether callbacks are lent the program's memory
+};
+
+// Puts a kernel that sees to all this in the place of `launch`.
+absl::Status ScopeLaunch(const LaunchScope& scope, tensorflow::FunctionLibraryRuntime* runtime,
                          const std::shared_ptr<const tensorflow::NodeProperties>& props,
                          std::unique_ptr<tensorflow::OpKernel>* launch);
 

@@ -6,6 +6,7 @@
 #include "host_script_op.h"
 #include "kernel_creator.h"
 #include "launch_scope.h"
+#include "lending.h"
 #include "lowering.h"
 #include "profiler.h"
 #include "xla/ffi/api/c_api.h"
@@ -49,6 +50,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
   hostcall::DefineProfiler(m);
+  hostcall::DefineLending(m);
   m.def("register_handler", &RegisterHandler, nb::arg("handler"),
         "Registers the FFI handler with TensorFlow's XLA. Raises ImportError when XLA refuses it.");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,

@@ -9,6 +9,7 @@ from typing import Any
 from hostcall import _location
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, NumpySpec, Rule
+from hostcall._declarations import Declaration, declaration_of
 from hostcall._eager_spec import EagerSpec
 from hostcall._structures import Inputs, Outputs
 
@@ -50,6 +51,8 @@ def adopt(
             return [value.numpy() for value in values if value is not None]
 
     spec = NumpySpec(function, inputs, outputs, make_rule(users, inputs, outputs))
+    if not eager:
+        spec.declaration = declaration_of(users) or Declaration()
     spec.title = token
     spec.description = f"{EagerSpec.op_name if eager else spec.op_name} of " + (
         _location.of_function(users)

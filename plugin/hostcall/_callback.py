@@ -15,7 +15,7 @@ import tensorflow as tf
 from hostcall import _custom_gradients, _location, _script_ops, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import register
-from hostcall._declarations import Declaration
+from hostcall._declarations import Declaration, check_takes_tensors
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf
 
 _KINDS = ("numpy", "eager")
@@ -46,7 +46,7 @@ class Callback:
         functools.update_wrapper(self, function)
         # TensorFlow traces through what says that it wraps something.
         self.__dict__.pop("__wrapped__", None)
-        self.__signature__ = _signature(function)
+        self.__signature__ = _signature(function, declaration.out)
         self.name = name
         self.kind = kind
         self.stateful = stateful
@@ -96,7 +96,7 @@ class Callback:
             return self
         bound = copy.copy(self)
         bound._function = types.MethodType(self._function, instance)
-        bound.__signature__ = _signature(bound._function)
+        bound.__signature__ = _signature(bound._function, self._declaration.out)
         return bound
 
     def __repr__(self) -> str:
@@ -129,6 +129,8 @@ def callback(
     grad: Callable[..., Any] | None = None,
     pure: bool = False,
     timeout: float | None = None,
+    borrow: bool = False,
+    out: bool = False,
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -157,14 +159,16 @@ def callback(
         none. With it a "numpy" callback is differentiable.
       pure: as in `hostcall.declare`, for an "eager" callback.
       timeout: as in `hostcall.declare`.
+      borrow: as in `hostcall.declare`, for a "numpy" callback.
+      out: likewise.
 
     Returns:
       A `Callback`, or a decorator that makes one.
 
     Raises:
       TypeError: when `function` is not callable.
-      ValueError: for an unknown `kind`, a stateless eager callback, a `name` that is taken, or a
-        `timeout` that is not positive.
+      ValueError: for an unknown `kind`, a stateless eager callback or one that is lent arrays, a
+        `name` that is taken, or a `timeout` that is not positive.
     """
     if kind not in _KINDS:
         raise ValueError(f"hostcall.callback: kind={kind!r} is none of {_KINDS}.")
@@ -173,27 +177,26 @@ def callback(
             "hostcall.callback: an eager callback records its gradient, which is a side effect. "
             'Use stateful=True, or kind="numpy".'
         )
-    if function is None:
-        return lambda decorated: callback(
-            decorated,
-            result=result,
-            kind=kind,
-            stateful=stateful,
-            name=name,
-            grad=grad,
-            pure=pure,
-            timeout=timeout,
-        )
-    if not callable(function):
-        raise TypeError(f"hostcall.callback wants a function, and not {function!r}.")
-    return Callback(function, Declaration(result, pure, timeout), kind, stateful, name, grad)
+    declaration = Declaration(result, pure, timeout, borrow=borrow, out=out)
+    if kind == "eager":
+        check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
+
+    def decorate(decorated: Callable[..., Any]) -> Callback:
+        if not callable(decorated):
+            raise TypeError(f"hostcall.callback wants a function, and not {decorated!r}.")
+        return Callback(decorated, declaration, kind, stateful, name, grad)
+
+    return decorate if function is None else decorate(function)
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _signature(function: Callable[..., Any], takes_out: bool) -> inspect.Signature:
+    """How a callback is called: as its function, but without `out` where that is ours to give."""
     try:
-        return inspect.signature(function)
+        signature = inspect.signature(function)
     except ValueError:  # some functions of C modules have none
         return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])
+    kept = [p for p in signature.parameters.values() if not (takes_out and p.name == "out")]
+    return signature.replace(parameters=kept)
 
 
 def _op_name(name: str) -> str | None:

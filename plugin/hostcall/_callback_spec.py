@@ -46,7 +46,9 @@ class Target:
     to_arrays: Callable[[Any], Any] | None = None
 
 
-def register(target: Any, name: str, takes_tensors: bool = False, label: str = "") -> int:
+def register(
+    target: Any, name: str, takes_tensors: bool = False, label: str = "", **lending: bool
+) -> int:
     """The runtime's number for an object, as long as that lives.
 
     Args:
@@ -54,11 +56,12 @@ def register(target: Any, name: str, takes_tensors: bool = False, label: str = "
       name: of the callback.
       takes_tensors: whether its function takes and returns EagerTensors.
       label: what profiles and `hostcall.stats` call it; the name if it is left out.
+      **lending: `borrows`, `takes_out` and `lends`, as registry.h has them; False if left out.
 
     Raises:
       ValueError: when a living object has the name.
     """
-    number: int = _runtime.register(target, name, takes_tensors, label)
+    number: int = _runtime.register(target, name, takes_tensors, label, **lending)
     weakref.finalize(target, _runtime.unregister, number).atexit = False
     return number
 
@@ -135,7 +138,22 @@ class CallbackSpec:
         function = self.host_function(recording)
         target = Target(function, self.title, self.description, self.to_arrays)
         takes_tensors = self.to_arrays is not None
-        return target, register(target, name, takes_tensors, self.description)
+        declared = self.declaration
+        return target, register(
+            target,
+            name,
+            takes_tensors,
+            self.description,
+            borrows=declared.borrow,
+            takes_out=declared.out,
+            lends=self.lends_memory,
+        )
+
+    @property
+    def lends_memory(self) -> bool:
+        """Whether its arrays may lie in the memory of a compiled program."""
+        # Nobody waits for a call that overruns its timeout: it may outlast the program.
+        return (self.declaration.borrow or self.declaration.out) and self.timeout is None
 
     def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
         """What the stock kernel calls in a function that is split; made when one first asks for it.
@@ -204,11 +222,18 @@ class NumpySpec(CallbackSpec):
             _errors.mark(error)
             raise
 
+    def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The arguments in plain graph mode, as arrays that the function may write to."""
+        if not self.copies_inputs:
+            return arrays
+        # Lone strings are bytes, and scalars nobody can write to.
+        return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+
+    def _returned(self, arrays: Sequence[Any]) -> Any:
+        return self.timed(self._call)(*self.own(arrays))
+
     def _run_op(self, arrays: Sequence[Any]) -> Any:
-        if self.copies_inputs:
-            # Lone strings are bytes, and scalars nobody can write to.
-            arrays = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
-        returned = self.timed(self._call)(*arrays)
+        returned = self._returned(arrays)
         if isinstance(returned, list | tuple):
             values = [_native(value) for value in returned]
             self.check_static([np.shape(value) for value in values if value is not None])
@@ -218,9 +243,14 @@ class NumpySpec(CallbackSpec):
             self.check_static([np.shape(value)])
         return value
 
-    def _call_structured(self, *arrays: Any) -> Any:
-        returned = self._unconverted(*self.inputs.pack(arrays))
-        return returned if self.outputs.trivial else self.outputs.flatten(returned, self.function)
+    def _call_structured(self, *arrays: Any, **lent: Any) -> Any:
+        if "out" in lent and not self.outputs.trivial:
+            out = lent["out"]
+            lent["out"] = self.outputs.pack(out if isinstance(out, tuple) else [out])
+        returned = self._unconverted(*self.inputs.pack(arrays), **lent)
+        if self.outputs.trivial or (lent and returned is None):
+            return returned
+        return self.outputs.flatten(returned, self.function)
 
 
 def _native(value: Any) -> Any:

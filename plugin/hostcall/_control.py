@@ -110,6 +110,7 @@ def _install() -> None:
     glue.set_recording(*private.recording_functions)
     runtime.set_tensor_api(glue.eager_tensors())
     runtime.set_profiler_api(glue.profiler())
+    runtime.set_lender_api(glue.lender())
     glue.set_table(private.tape_cache)
     glue.register_handler(runtime.handler())
     glue.install_kernel_creator()

@@ -26,12 +26,16 @@ class Declaration:
       pure: whether the gradient may run the function once more.
       timeout: how many seconds a call may take, or None.
       route: "auto", "custom_call" or "split"; None where nothing is said of it.
+      borrow: whether the function is lent its arguments, which it only reads.
+      out: whether it writes its results into arrays that it is lent.
     """
 
     result: Any = None
     pure: bool = False
     timeout: float | None = None
     route: str | None = None
+    borrow: bool = False
+    out: bool = False
 
     def __post_init__(self) -> None:
         if self.route is not None:
@@ -76,6 +80,8 @@ def declare(
     pure: bool = False,
     timeout: float | None = None,
     route: str | None = None,
+    borrow: bool = False,
+    out: bool = False,
 ) -> F: ...
 @overload
 def declare(
@@ -84,6 +90,8 @@ def declare(
     pure: bool = False,
     timeout: float | None = None,
     route: str | None = None,
+    borrow: bool = False,
+    out: bool = False,
 ) -> Callable[[F], F]: ...
 def declare(
     function: Any = None,
@@ -92,6 +100,8 @@ def declare(
     pure: bool = False,
     timeout: float | None = None,
     route: str | None = None,
+    borrow: bool = False,
+    out: bool = False,
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -123,6 +133,17 @@ def declare(
         stack that it has then: with `tf.errors.DeadlineExceededError` in a compiled program, with
         `tf.errors.UnknownError` elsewhere. It runs on a thread of its own.
       route: how compiled functions call it, as for `hostcall.configure`; None leaves it to that.
+      borrow: True lends the function its arguments, instead of copying them for it: read-only
+        arrays over the program's own memory, for the call alone. The function must let go of them
+        before it returns (results are copied, so that it may return them, or parts of them).
+      out: True has the function write its results into arrays that it is lent, over the program's
+        own memory where that is possible. As NumPy's functions take it: by the keyword `out`, an
+        array, or a tuple of arrays for several results (or a structure like `Tout`). They come with
+        arbitrary values. It returns nothing, or `out`. The sizes of the results must be known
+        before the call, so no `BoundedSpec`s. Both are for functions that take arrays, those of
+        `tf.numpy_function` and `tf.compat.v1.py_func`. An array that something still refers to
+        when the call is over is an error, of class `tf.errors.InvalidArgumentError`; its memory is
+        kept as long as something refers to it.
 
     Returns:
       `function`.
@@ -131,17 +152,34 @@ def declare(
       TypeError: when `function` is not callable.
       ValueError: when `timeout` is not positive, or there is no such `route`.
     """
-    declaration = Declaration(result, pure, timeout, route)
+    declaration = Declaration(result, pure, timeout, route, borrow, out)
     if function is None:
-        return lambda decorated: declare(
-            decorated, result=result, pure=pure, timeout=timeout, route=route
-        )
+        return lambda decorated: _declare(decorated, declaration)
+    return _declare(function, declaration)
+
+
+def _declare(function: Any, declaration: Declaration) -> Any:
     if not callable(function):
         raise TypeError(f"hostcall.declare wants a function, and not {function!r}.")
     key, owner = _identity(function)
     if not _keep_with(owner, key, (getattr(function, "__func__", None), declaration)):
         _table[key] = (_reference(owner, key), declaration)
     return function
+
+
+def check_takes_tensors(declaration: Declaration, who: str) -> None:
+    """Checks that nothing is declared which only holds for functions from arrays to arrays.
+
+    Raises:
+      ValueError: naming what is, and `who` calls the function.
+    """
+    for option in ("borrow", "out"):
+        if getattr(declaration, option):
+            raise ValueError(
+                f"hostcall: {option}=True is for functions that take NumPy arrays, and {who} gives "
+                f"its function tensors, which nobody can write to. Use tf.numpy_function, or take "
+                f"{option}=True away."
+            )
 
 
 def _keep_with(owner: Any, key: _Key, declared: tuple[Any, Declaration]) -> bool:

@@ -21,6 +21,7 @@ from hostcall import _errors, _host_errors, _library, _lowering, _shapes, _state
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
+from hostcall._lending import LentSpec
 from hostcall._specs import Spec, admits
 from hostcall._split import CLUSTER_ATTR
 
@@ -145,10 +146,14 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         lent = self._lent_inputs()
         expected = self._expected([getattr(array, "shape", ()) for array in arrays])
-        own = [_own(array, bool(lent >> i & 1)) for i, array in enumerate(arrays)]
-        results = self._read(function(*own))
+        borrows = self._spec.declaration.borrow
+        own = [_own(array, borrows or bool(lent >> i & 1)) for i, array in enumerate(arrays)]
+        if isinstance(self._spec, LentSpec):
+            results = self._read(self._spec.call_lent(function, own, expected.declared))
+        else:
+            results = self._read(function(*own))
         self._check_shapes([result.shape for result in results], expected)
-        given = set(map(id, own))
+        given = set() if borrows else set(map(id, own))
         own.clear()
         arrays.clear()  # no reference is left but those of the function, if it keeps some
         return _unshared(results, given)

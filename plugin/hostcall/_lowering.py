@@ -37,6 +37,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
     spec = find_spec(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*_shapes.resolve(spec, node, specs)]
+    _check_out(spec, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:
         results.append(tf.TensorSpec([], tf.int64))  # the number of the state
     passed = [i for i in range(len(specs)) if i not in spec.shape_only]
@@ -44,6 +45,15 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
         spec.target_id(_recording(spec, node)), [specs[i] for i in passed], results
     )
     return attributes, node.op != "PyFuncStateless", passed, [_shape_of(s) for s in results]
+
+
+def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
+    if spec.declaration.out and any(isinstance(result, BoundedSpec) for result in results):
+        raise LoweringError(
+            f"hostcall: {spec.description} is declared with out=True, so that the arrays for its "
+            "results are made before the call, and with a BoundedSpec, whose size only the call "
+            "tells. Take one of the two away."
+        )
 
 
 def find_spec(node: Any) -> CallbackSpec:

@@ -15,6 +15,9 @@ from hostcall._split import SUFFIX, Splitter
 _log = logging.getLogger("hostcall")
 _told: set[str] = set()
 
+# Read by hostcall's kernel creator: whether callbacks are lent the memory of the program.
+_LENDS = "_hostcall_lends"
+
 # On a backward function: the name of the function whose gradient it is.
 _FORWARD = "forward_function_name"
 
@@ -49,6 +52,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
         new = private.function_pb2.FunctionDefLibrary(function=splitter.functions.values())
     elif _holds_script_op(library):
         new, name = _ordering.order_side_effects(library, entry)
+        _mark_lending(library, next(f for f in new.function if f.signature.name == name))
     else:
         return b"", entry, False
     # Otherwise the kernel creator adds them, and they would outlive the function.
@@ -93,6 +97,11 @@ def _new_splitter(
         names = {function.signature.name for function in library.function}
         marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
     return Splitter(library, _routing.choose, has_kernel, marked, gradient, suffix)
+
+
+def _mark_lending(library: Any, entry: Any) -> None:
+    entries = (private.token_registry.get(n.attr["token"].s.decode()) for n in _script_ops(library))
+    entry.attr[_LENDS].b = any(isinstance(e, CallbackSpec) and e.lends_memory for e in entries)
 
 
 def _script_ops(library: Any) -> Iterator[Any]:

@@ -10,11 +10,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _errors, _routes, _shapes, _states, _structures
+from hostcall import _errors, _location, _routes, _shapes, _states, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, NumpySpec
-from hostcall._declarations import Declaration, declaration_of
+from hostcall._declarations import Declaration, check_takes_tensors, declaration_of
 from hostcall._eager_spec import EagerSpec
+from hostcall._lending import LentSpec
 from hostcall._specs import Spec, merge, static_shape
 
 _stock: dict[str, Callable[..., Any]] = {}
@@ -89,12 +90,15 @@ def call(
         rule = _shapes.make_rule(declaration, func, inputs, outputs)
     spec: CallbackSpec
     if eager:
+        check_takes_tensors(declaration, f"tf.py_function of {_location.of_function(func)}")
         differentiable = any(map(_is_trainable, inputs.flat)) and any(
             dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes
         )
         # Nobody but its state would keep the function of an eager call for the gradient.
         pure = declaration.pure and not tf.executing_eagerly()
         spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
+    elif declaration.borrow or declaration.out:
+        spec = LentSpec(func, inputs, outputs, rule)
     else:
         spec = NumpySpec(func, inputs, outputs, rule)
     if from_callback:
@@ -251,8 +255,11 @@ def py_func_common(
 
 def _is_ours(func: Any, inp: Any, tout: Any) -> bool:
     declaration = declaration_of(func)
-    limited = declaration is not None and declaration.timeout is not None
-    return limited or _is_structured(inp, tout)
+    if declaration is not None and (
+        declaration.timeout is not None or declaration.borrow or declaration.out
+    ):
+        return True
+    return _is_structured(inp, tout)
 
 
 def _is_structured(inp: Any, tout: Any) -> bool:

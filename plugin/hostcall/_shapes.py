@@ -167,7 +167,7 @@ def known(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]
 
     Args:
       spec: the callback.
-      node: the NodeDef of its op.
+      node: the NodeDef of its op, or None where there is none.
       operands: what is known of the op's inputs.
 
     Raises:
@@ -205,7 +205,7 @@ def _traced_specs(spec: CallbackSpec, node: Any) -> list[Spec | None]:
     op = spec.op() if spec.op is not None else None
     if op is not None:
         shapes = final_shapes(op)
-    elif SHAPES_ATTR in node.attr:
+    elif node is not None and SHAPES_ATTR in node.attr:
         shapes = [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]
     else:
         return []

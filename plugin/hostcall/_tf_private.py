@@ -107,11 +107,11 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     statuses = _autograph_status._control_ctx
 
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         stack = statuses()
         stack.append(_AUTOGRAPH_IS_OFF)
         try:
-            return function(*args)
+            return function(*args, **kwargs)
         finally:
             stack.pop()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from hostcall import _library
@@ -29,8 +30,8 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
       A function that raises DeadlineExceededError, with the stack that the late call has then.
     """
 
-    def call(*args: Any) -> Any:
-        started = _Call(function, args)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        started = _Call(functools.partial(function, *args, **kwargs))
         try:
             return started.result(seconds)
         except _NotDoneError:
@@ -49,9 +50,8 @@ class _NotDoneError(Exception):
 class _Call:
     """A call on another thread."""
 
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
+    def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
-        self._args = args
         self._done = threading.Event()
         self._returned: Any = None
         self._raised: BaseException | None = None
@@ -76,7 +76,7 @@ class _Call:
     def _work(self) -> None:
         self._thread = threading.get_ident()
         try:
-            self._returned = self._function(*self._args)
+            self._returned = self._function()
         except BaseException as error:
             self._raised = error
         finally:

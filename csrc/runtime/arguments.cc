@@ -1,0 +1,135 @@
+#include "arguments.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "failure.h"
+#include "gil.h"
+#include "registry.h"
+#include "tensors.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+// Null where there is no such tensor.
+PyObject* ToTensor(const Buffer& buffer) {
+  if (!buffer.true_dims.empty() || buffer.visible_dtype != buffer.dtype) return nullptr;
+  return UntilExit([&] {
+    return GetTensorApi()->make(static_cast<int>(buffer.dtype), buffer.dims.begin(),
+                                static_cast<int>(buffer.dims.size()), buffer.data);
+  });
+}
+
+// Not PyGC_Collect, which does nothing where the user has switched the collector off.
+void CollectGarbage() {
+  UntilExit([] {
+    PyObject* gc = PyImport_ImportModule("gc");
+    PyObject* count = gc == nullptr ? nullptr : PyObject_CallMethod(gc, "collect", nullptr);
+    if (count == nullptr) PyErr_Clear();
+    Py_XDECREF(count);
+    Py_XDECREF(gc);
+  });
+}
+
+}  // namespace
+
+Arguments::Arguments(const HostCall& call, Keeper& keeper) : size_(call.operands.size()) {
+  // Before them is room for one more, by which a bound method passes its object without a copy, and
+  // after them for `out`.
+  if (size_ + 2 > few_.size()) many_.resize(size_ + 2);
+  slots_ = many_.empty() ? few_.data() : many_.data();
+  MakeInputs(call, keeper);
+  if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, keeper);
+}
+
+void Arguments::MakeInputs(const HostCall& call, Keeper& keeper) {
+  const Convention& convention = call.callback->convention();
+  for (size_t i = 0; i < size_; ++i) {
+    const Buffer& operand = call.operands[i];
+    PyObject* tensor = convention.takes_tensors ? ToTensor(operand) : nullptr;
+    nb::handle argument;
+    if (tensor != nullptr) {
+      argument = keeper.Keep(tensor);
+    } else if (convention.borrows && operand.dims.size() > 0) {
+      argument = keeper.Keep(Borrow(operand, convention.lends));
+      if (convention.lends) lent_.push_back(argument);
+    } else {
+      argument = keeper.Keep(ToNumpy(operand));
+    }
+    slots_[i + 1] = argument.ptr();
+  }
+}
+
+void Arguments::MakeOut(const HostCall& call, Keeper& keeper) {
+  for (const Buffer& result : call.results) {
+    OutArray made = MakeOutArray(result, call.callback->convention().lends);
+    outs_.push_back({keeper.Keep(std::move(made.array)), made.lent});
+  }
+  out_ = outs_[0].array;
+  if (outs_.size() > 1) {
+    out_ = keeper.Keep(PyTuple_New(static_cast<Py_ssize_t>(outs_.size())));
+    for (size_t i = 0; i < outs_.size(); ++i) {
+      PyTuple_SET_ITEM(out_.ptr(), static_cast<Py_ssize_t>(i), outs_[i].array.inc_ref().ptr());
+    }
+  }
+  slots_[size_ + 1] = out_.ptr();
+}
+
+nb::handle Arguments::Call(nb::handle function, Keeper& keeper) const {
+  // By keyword, as NumPy's own functions take it. Leaked like all that holds Python objects.
+  static PyObject* const names = PyTuple_Pack(1, PyUnicode_InternFromString("out"));
+  return keeper.Keep(UntilExit([&] {
+    return PyObject_Vectorcall(function.ptr(), slots_ + 1, size_ | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               out_.is_valid() ? names : nullptr);
+  }));
+}
+
+void Arguments::StoreOut(nb::handle returned, const HostCall& call, const Who& who) const {
+  if (!IsOut(returned)) {
+    throw Failure::InvalidArgument(
+        who() +
+        " returns a value that is not `out`, which it was to write its results into: it is "
+        "declared with out=True. Write out[...] = value and return nothing, or take out=True "
+        "away.");
+  }
+  for (size_t i = 0; i < outs_.size(); ++i) {
+    if (outs_[i].lent) continue;
+    CheckArray(outs_[i].array, call.results[i], i, who);
+    CopyOut(outs_[i].array, call.results[i]);
+  }
+}
+
+// As NumPy's functions do, it may return what it was given.
+bool Arguments::IsOut(nb::handle returned) const {
+  if (returned.is_none() || returned.is(out_)) return true;
+  if (!nb::isinstance<nb::tuple>(returned) && !nb::isinstance<nb::list>(returned)) return false;
+  const nb::object items = nb::steal(PySequence_Tuple(returned.ptr()));
+  if (!items.is_valid()) throw nb::python_error();
+  return nb::len(items) == outs_.size() &&
+         std::equal(outs_.begin(), outs_.end(), nb::borrow<nb::tuple>(items).begin(),
+                    [](const Out& out, nb::handle item) { return item.is(out.array); });
+}
+
+bool Arguments::AnyIsKept() const {
+  if (!AnyIsReferredTo()) return false;
+  // A cycle that the function has left behind is nobody's any more.
+  CollectGarbage();
+  return AnyIsReferredTo();
+}
+
+bool Arguments::AnyIsReferredTo() const {
+  const auto referred = [](nb::handle object, Py_ssize_t own) {
+    return Py_REFCNT(object.ptr()) > own;
+  };
+  if (std::any_of(lent_.begin(), lent_.end(), [&](nb::handle a) { return referred(a, 1); })) {
+    return true;
+  }
+  const bool in_tuple = outs_.size() > 1;
+  if (in_tuple && referred(out_, 1)) return true;
+  return std::any_of(outs_.begin(), outs_.end(),
+                     [&](const Out& out) { return referred(out.array, in_tuple ? 2 : 1); });
+}
+
+}  // namespace hostcall

@@ -1,0 +1,54 @@
+// What a callback is called with: an array or a tensor for each operand, and arrays for the results
+// where it writes these itself.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <vector>
+
+#include "arrays.h"
+#include "call.h"
+#include "keeper.h"
+
+namespace hostcall {
+
+class Arguments {
+ public:
+  // All that it makes of Python's it gives to `keeper`, which has to outlive it.
+  Arguments(const HostCall& call, Keeper& keeper);
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  // What the function returns.
+  nanobind::handle Call(nanobind::handle function, Keeper& keeper) const;
+
+  // Stores what the function has written into the arrays for its results, as far as they do not lie
+  // in XLA's memory already. Throws Failure where it returned something else than these.
+  void StoreOut(nanobind::handle returned, const HostCall& call, const Who& who) const;
+
+  // Whether anybody still refers to an array that was lent for the call alone. What the function
+  // has returned must have been let go. May run code of the user's.
+  bool AnyIsKept() const;
+
+ private:
+  struct Out {
+    nanobind::handle array;
+    bool lent;
+  };
+
+  void MakeInputs(const HostCall& call, Keeper& keeper);
+  void MakeOut(const HostCall& call, Keeper& keeper);
+  bool IsOut(nanobind::handle returned) const;
+  bool AnyIsReferredTo() const;
+
+  const size_t size_;
+  std::vector<nanobind::handle> lent_;  // of the inputs
+  std::vector<Out> outs_;
+  nanobind::handle out_;  // an array, or a tuple of several; null where there is none
+  std::array<PyObject*, 8> few_;
+  std::vector<PyObject*> many_;
+  PyObject** slots_;
+};
+
+}  // namespace hostcall

@@ -1,0 +1,20 @@
+// Memory of compiled programs that arrays may lie in, for callbacks that are lent it.
+#pragma once
+
+#include <cstddef>
+
+namespace hostcall {
+
+// What the program's side provides. A view of a program's memory may be kept by the callback, or by
+// what it has made of the view: whoever lends memory has to be able to keep it from being freed.
+struct LenderApi {
+  // Keeps memory until `release` is called with what this returns. Null where it cannot be kept.
+  void* (*hold)(const void* data, size_t size);
+  void (*release)(void* hold);
+};
+
+// Sets the one that memory is lent by; it lives as long as the process. Without one, or where it
+// holds nothing, callbacks get copies.
+void SetLenderApi(const LenderApi* api);
+
+}  // namespace hostcall

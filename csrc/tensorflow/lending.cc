@@ -1,0 +1,250 @@
+#include "lending.h"
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "runtime/fork.h"
+#include "runtime/lending.h"
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+using tensorflow::Allocator;
+using tensorflow::AllocatorAttributes;
+using tensorflow::Tensor;
+
+using Address = uintptr_t;
+
+Address AddressOf(const void* data) { return reinterpret_cast<Address>(data); }
+
+// The memory that can be lent. Nothing of TensorFlow's is freed with the lock held: what frees a
+// tensor may be our own allocator.
+class Memory {
+ public:
+  // Leaked: programs may still run while the process exits.
+  static Memory& Global() {
+    static Memory* memory = [] {
+      HoldAcrossFork<&Memory::Mutex>();
+      return new Memory();
+    }();
+    return *memory;
+  }
+
+  void AddAllocated(void* data, size_t size, Allocator* owner) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    allocated_[AddressOf(data)] = {size, owner};
+  }
+
+  // Returns whether the memory may be freed now; if not, whoever holds it last frees it.
+  bool RemoveAllocated(void* data) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = allocated_.find(AddressOf(data));
+    if (found == allocated_.end()) return true;
+    found->second.is_free = true;
+    if (found->second.holds > 0) return false;
+    allocated_.erase(found);
+    return true;
+  }
+
+  void AddTensors(const std::vector<Tensor>& tensors) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const Tensor& tensor : tensors) {
+      tensors_.emplace(AddressOf(tensor.tensor_data().data()), &tensor);
+    }
+  }
+
+  void RemoveTensors(const std::vector<Tensor>& tensors) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const Tensor& tensor : tensors) {
+      auto found = tensors_.lower_bound(AddressOf(tensor.tensor_data().data()));
+      while (found->second != &tensor) ++found;
+      tensors_.erase(found);
+    }
+  }
+
+  size_t size() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return allocated_.size() + tensors_.size();
+  }
+
+  // What keeps memory: a tensor that lies around it, or a count of the allocated block.
+  using Hold = std::variant<Tensor, Address>;
+
+  Hold* TryHold(const void* data, size_t size) {
+    const Address begin = AddressOf(data);
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto block = allocated_.upper_bound(begin);
+    if (block != allocated_.begin()) {
+      --block;
+      if (begin + size <= block->first + block->second.size) {
+        ++block->second.holds;
+        return new Hold(block->first);
+      }
+    }
+    // Tensors may lie in one another.
+    for (auto tensor = tensors_.upper_bound(begin); tensor != tensors_.begin();) {
+      --tensor;
+      if (begin + size <= tensor->first + tensor->second->TotalBytes()) {
+        return new Hold(*tensor->second);
+      }
+    }
+    return nullptr;
+  }
+
+  void Release(Hold* hold) {
+    const std::unique_ptr<Hold> owned(hold);
+    const Address* address = std::get_if<Address>(hold);
+    if (address == nullptr) return;
+    Allocator* owner = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto block = allocated_.find(*address);
+      if (--block->second.holds > 0 || !block->second.is_free) return;
+      owner = block->second.owner;
+      allocated_.erase(block);
+    }
+    owner->DeallocateRaw(reinterpret_cast<void*>(*address));
+  }
+
+ private:
+  struct Block {
+    size_t size = 0;
+    Allocator* owner = nullptr;
+    int64_t holds = 0;
+    bool is_free = false;  // the program's side is done with it
+  };
+
+  static std::mutex& Mutex() { return Global().mutex_; }
+
+  std::mutex mutex_;
+  std::map<Address, Block> allocated_;
+  std::multimap<Address, const Tensor*> tensors_;
+};
+
+// Allocates by another allocator, and frees nothing that is lent. Leaked: tensors that a program
+// returns live for as long as they like.
+class LendingAllocator : public Allocator {
+ public:
+  static LendingAllocator* Over(Allocator* owner) {
+    static auto* mutex = new std::mutex();
+    static auto* all = new std::map<Allocator*, LendingAllocator*>();
+    std::lock_guard<std::mutex> lock(*mutex);
+    LendingAllocator*& found = (*all)[owner];
+    if (found == nullptr) found = new LendingAllocator(owner);
+    return found;
+  }
+
+  std::string Name() override { return owner_->Name(); }
+  void* AllocateRaw(size_t alignment, size_t size) override {
+    return AllocateRaw(alignment, size, tensorflow::AllocationAttributes());
+  }
+  void* AllocateRaw(size_t alignment, size_t size,
+                    const tensorflow::AllocationAttributes& attributes) override {
+    void* data = owner_->AllocateRaw(alignment, size, attributes);
+    if (data != nullptr) Memory::Global().AddAllocated(data, size, owner_);
+    return data;
+  }
+  void DeallocateRaw(void* data) override {
+    if (Memory::Global().RemoveAllocated(data)) owner_->DeallocateRaw(data);
+  }
+  tensorflow::AllocatorMemoryType GetMemoryType() const override { return owner_->GetMemoryType(); }
+
+ private:
+  explicit LendingAllocator(Allocator* owner) : owner_(owner) {}
+
+  Allocator* const owner_;
+};
+
+class LendingDevice : public tensorflow::Device {
+ public:
+  explicit LendingDevice(tensorflow::Device* device)
+      : Device(device->env(), device->attributes()), device_(device) {}
+
+  Allocator* GetAllocator(AllocatorAttributes attributes) override {
+    return LendingAllocator::Over(device_->GetAllocator(attributes));
+  }
+
+  // The rest is as the device has it.
+  const CpuWorkerThreads* tensorflow_cpu_worker_threads() const override {
+    return device_->tensorflow_cpu_worker_threads();
+  }
+  tsl::thread::ThreadPool* tensorflow_device_thread_pool() override {
+    return device_->tensorflow_device_thread_pool();
+  }
+  bool has_eigen_cpu_device() const override { return device_->has_eigen_cpu_device(); }
+  const Eigen::ThreadPoolDevice* eigen_cpu_device() override { return device_->eigen_cpu_device(); }
+  tensorflow::DeviceBase* UnderlyingDevice() override { return device_->UnderlyingDevice(); }
+  const tensorflow::DeviceBase* UnderlyingDevice() const override {
+    return device_->UnderlyingDevice();
+  }
+  absl::Status MakeTensorFromProto(const tensorflow::TensorProto& proto,
+                                   const AllocatorAttributes attributes, Tensor* tensor) override {
+    return device_->MakeTensorFromProto(proto, attributes, tensor);
+  }
+  absl::Status TryGetDeviceContext(tensorflow::DeviceContext** context) override {
+    return device_->TryGetDeviceContext(context);
+  }
+  absl::Status Sync() override { return device_->Sync(); }
+
+ private:
+  tensorflow::Device* const device_;
+};
+
+void* HoldMemory(const void* data, size_t size) { return Memory::Global().TryHold(data, size); }
+void ReleaseMemory(void* hold) { Memory::Global().Release(static_cast<Memory::Hold*>(hold)); }
+
+constexpr LenderApi kLender = {&HoldMemory, &ReleaseMemory};
+
+// The value of an input, or of the variable that it refers to; an empty tensor where it has none.
+Tensor ValueOf(tensorflow::OpKernelContext* ctx, int input) {
+  if (ctx->input_dtype(input) != tensorflow::DT_RESOURCE) return ctx->input(input);
+  tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+  if (!tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, input), &variable).ok()) {
+    return Tensor();
+  }
+  tensorflow::tf_shared_lock lock(*variable->mu());
+  return *variable->tensor();
+}
+
+}  // namespace
+
+std::unique_ptr<tensorflow::Device> MakeLendingDevice(tensorflow::Device* device) {
+  return std::make_unique<LendingDevice>(device);
+}
+
+LendingRun::LendingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* device)
+    : ctx_(ctx), device_(ctx->params()->device) {
+  for (int i = 0; i < ctx->num_inputs(); ++i) {
+    Tensor value = ValueOf(ctx, i);
+    if (value.IsInitialized() && tensorflow::DataTypeCanUseMemcpy(value.dtype())) {
+      inputs_.push_back(std::move(value));
+    }
+  }
+  Memory::Global().AddTensors(inputs_);
+  ctx->params()->device = device;
+}
+
+LendingRun::~LendingRun() {
+  ctx_->params()->device = device_;
+  Memory::Global().RemoveTensors(inputs_);
+}
+
+void DefineLending(nb::module_& m) {
+  m.def(
+      "lender", [] { return nb::capsule(&kLender); },
+      "How the runtime keeps memory that it lends: a pointer to a LenderApi (lending.h).");
+  m.def(
+      "lent_memory", [] { return Memory::Global().size(); },
+      "How many pieces of memory could be lent now, or still are.");
+}
+
+}  // namespace hostcall

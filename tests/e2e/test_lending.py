@@ -1,0 +1,317 @@
+"""`borrow=True` and `out=True`: what functions are lent, and what comes of their results."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.e2e.lending_programs import (
+    LARGE,
+    WAYS,
+    eager,
+    every_size,
+    every_way,
+    lies_in_a_program,
+    like,
+    numbers,
+    one,
+    split,
+    values,
+)
+from tests.helpers import assert_same, failure, jitted, on_two, plain
+
+# What a function is lent.
+
+
+@every_way
+@every_size
+def test_a_borrowed_array_is_read_only(way: Any, size: int) -> None:
+    def refuses(x: np.ndarray) -> np.ndarray:
+        assert not x.flags.writeable
+        with pytest.raises(ValueError, match="read-only"):
+            x[...] = 0.0
+        return x + 1.0
+
+    assert_same(way(one(refuses))(values(size)).numpy(), numbers(size) * 2 + 2)
+
+
+@pytest.mark.parametrize("lent", [{"borrow": True}, {"out": True}, {"borrow": True, "out": True}])
+@every_way
+@every_size
+def test_values_are_those_of_a_function_that_is_lent_nothing(
+    way: Any, size: int, lent: dict[str, bool]
+) -> None:
+    def double(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        assert (out is not None) == lent.get("out", False)
+        return np.multiply(x, 2.0, out=out)
+
+    run = way(one(double, **{"borrow": False, **lent}))
+    for _ in range(3):
+        assert_same(run(values(size)).numpy(), numbers(size) * 4 + 1)
+
+
+@pytest.mark.parametrize(("size", "lent"), [(LARGE, True), (4, False)])
+def test_compiled_programs_lend_their_own_memory_where_it_pays(size: int, lent: bool) -> None:
+    def look(x: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+        assert [lies_in_a_program(array) for array in (x, y, out)] == [lent] * 3
+        assert all(array.flags.c_contiguous and array.flags.aligned for array in (x, y, out))
+        np.add(x, y, out=out)
+
+    hostcall.declare(look, borrow=True, out=True, result=lambda x, y: x)
+    x = values(size)
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(look, [x, x * 2.0], tf.float32) + 1.0
+
+    assert_same(program(x).numpy(), numbers(size) * 3 + 1)
+
+
+def test_the_memory_of_variables_is_lent() -> None:
+    seen = []
+
+    def total(weights: np.ndarray) -> np.ndarray:
+        seen.append(lies_in_a_program(weights))
+        return weights.sum(keepdims=True)
+
+    hostcall.declare(total, borrow=True, result=tf.TensorSpec([1], tf.float32))
+    weights = tf.Variable(tf.ones([LARGE]))
+
+    @jitted
+    def step() -> tf.Tensor:
+        summed = tf.numpy_function(total, [weights], tf.float32)
+        weights.assign_add(tf.ones([LARGE]))
+        return summed
+
+    assert [step().numpy().item() for _ in range(3)] == [LARGE, 2 * LARGE, 3 * LARGE]
+    assert seen == [True] * 3
+
+
+def test_a_loop_lends_its_memory_again_and_again() -> None:
+    def grow(x: np.ndarray, out: np.ndarray) -> None:
+        np.add(x, 1.0, out=out)
+
+    hostcall.declare(grow, borrow=True, out=True, result=like)
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(50):
+            x = tf.ensure_shape(tf.numpy_function(grow, [x], tf.float32), [LARGE])
+        return x
+
+    assert_same(program(values(LARGE)).numpy(), numbers(LARGE) + 50)
+
+
+def test_a_bounded_argument_is_lent_at_its_true_size() -> None:
+    def positive(x: np.ndarray) -> np.ndarray:
+        return x[x > 0]
+
+    def shape_of(x: np.ndarray) -> np.ndarray:
+        assert not x.flags.writeable
+        return np.array([*x.shape, int(x.sum())], np.int64)
+
+    hostcall.declare(positive, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
+    hostcall.declare(shape_of, borrow=True, result=tf.TensorSpec([2], tf.int64))
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        kept = tf.numpy_function(positive, [x], tf.float32)
+        return tf.numpy_function(shape_of, [kept], tf.int64)
+
+    x = np.zeros(LARGE, np.float32)
+    x[5:1234] = 1.0
+    assert program(x).numpy().tolist() == [1229, 1229]
+
+
+@pytest.mark.parametrize("dtype", ["int4", "bool", "bfloat16", "int64", "complex128"])
+def test_every_dtype_can_be_lent(dtype: str) -> None:
+    tf_dtype = tf.as_dtype(dtype)
+
+    def copy(x: np.ndarray, out: np.ndarray) -> None:
+        assert x.dtype == out.dtype == tf_dtype.as_numpy_dtype
+        out[...] = x
+
+    hostcall.declare(copy, borrow=True, out=True, result=like)
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        # TensorFlow itself misreads int4 that enters or leaves a compiled program.
+        y = tf.numpy_function(copy, [tf.cast(x, tf_dtype)], tf_dtype)
+        return tf.cast(y, tf.int32)
+
+    x = tf.range(LARGE) % 2
+    assert_same(program(x).numpy(), x.numpy())
+
+
+def test_scalars_are_what_they_always_are() -> None:
+    def scale(x: np.ndarray, factor: Any, out: np.ndarray) -> None:
+        assert isinstance(factor, np.float32)
+        assert out.shape == ()
+        out[...] = x.sum() * factor
+
+    hostcall.declare(scale, borrow=True, out=True, result=tf.TensorSpec([], tf.float32))
+    for way in WAYS:
+        run = way(lambda x: tf.numpy_function(scale, [x, 2.0], tf.float32))
+        assert run(tf.ones([3])).numpy() == 6.0
+
+
+def test_strings_can_be_borrowed_outside_of_compiled_programs() -> None:
+    def join(words: np.ndarray) -> bytes:
+        return b"".join(words)
+
+    hostcall.declare(join, borrow=True)
+    for way in (plain, eager, split):
+        run = way(lambda words: tf.numpy_function(join, [words], tf.string))
+        assert run(tf.constant(["a", "b"])).numpy() == b"ab"
+
+
+def test_functions_with_a_timeout_are_lent_copies() -> None:
+    def double(x: np.ndarray, out: np.ndarray) -> None:
+        assert not lies_in_a_program(x)
+        assert not lies_in_a_program(out)
+        assert not x.flags.writeable
+        np.multiply(x, 2.0, out=out)
+
+    run = jitted(one(double, out=True, timeout=60))
+    assert_same(run(values(LARGE)).numpy(), numbers(LARGE) * 4 + 1)
+
+
+# Results.
+
+
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[::-1], lambda x: x.view()])
+@every_way
+def test_a_function_may_return_what_it_has_borrowed(way: Any, part: Any) -> None:
+    def some(x: np.ndarray) -> Any:
+        return part(x)
+
+    x = values(LARGE)
+    assert_same(way(one(some))(x).numpy(), part(numbers(LARGE) * 2) + 1)
+    assert_same(x.numpy(), numbers(LARGE))
+
+
+@pytest.mark.parametrize("answer", [lambda out: None, lambda out: out, list, tuple])
+@every_way
+@every_size
+def test_several_results_are_written_into_a_tuple(way: Any, size: int, answer: Any) -> None:
+    def swap(x: np.ndarray, y: np.ndarray, out: tuple[np.ndarray, np.ndarray]) -> Any:
+        assert isinstance(out, tuple)
+        out[0][...], out[1][...] = y, x
+        return answer(out)
+
+    hostcall.declare(swap, borrow=True, out=True, result=lambda x, y: [y, x])
+    run = way(lambda x: tf.numpy_function(swap, [x, x + 1.0], [tf.float32, tf.float32]))
+    one, other = run(values(size))
+    assert_same(one.numpy(), numbers(size) + 1)
+    assert_same(other.numpy(), numbers(size))
+
+
+@every_way
+def test_structured_results_are_written_into_the_same_structure(way: Any) -> None:
+    @hostcall.callback(result=lambda x: {"a": x, "b": (x,)}, borrow=True, out=True)
+    def parts(x: np.ndarray, out: Any) -> None:
+        out["a"][...] = x
+        out["b"][0][...] = x + 1.0
+
+    result = way(parts)(values(LARGE))
+    assert_same(result["a"].numpy(), numbers(LARGE))
+    assert_same(result["b"][0].numpy(), numbers(LARGE) + 1)
+
+
+@every_way
+def test_numpys_own_functions_take_out(way: Any) -> None:
+    hostcall.declare(np.hypot, borrow=True, out=True, result=lambda x, y: x)
+    run = way(lambda x: tf.numpy_function(np.hypot, [x, x], tf.float32))
+    assert_same(run(values(LARGE)).numpy(), np.hypot(numbers(LARGE), numbers(LARGE)))
+
+
+@every_way
+@every_size
+def test_another_value_than_out_is_an_error(way: Any, size: int) -> None:
+    def wrong(x: np.ndarray, out: np.ndarray) -> Any:
+        out[...] = x
+        return out + 1.0
+
+    error = failure(way(one(wrong, out=True)), values(size))
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    for text in ("not `out`", "out[...] = value", "wrong", __file__):
+        assert text in str(error)
+
+
+def test_the_sizes_must_be_known_before_the_call() -> None:
+    def fill(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = x
+
+    hostcall.declare(fill, out=True)
+    program = lambda x: tf.numpy_function(fill, [x], tf.float32)  # noqa: E731
+    for way in (split, plain, eager):
+        error = failure(way(program), values(4))
+        assert "out=True" in str(error)
+        assert "hostcall.declare(fill, result=" in str(error)
+    hostcall.declare(fill, out=True, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
+    for way in WAYS:
+        assert "BoundedSpec" in str(failure(way(program), values(4))) or way is not jitted
+
+
+# Threads, gradients, and what is refused.
+
+
+def test_many_threads_are_lent_memory() -> None:
+    def double(x: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(x, 2.0, out=out)
+
+    run = jitted(one(double, out=True))
+    run(values(LARGE))
+    failures: list[BaseException] = []
+
+    def work(start: float) -> None:
+        try:
+            for again in range(30):
+                x = values(LARGE) + start + again
+                assert_same(run(x).numpy(), x.numpy() * 4 + 1)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(100.0 * i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.parametrize("option", ["borrow", "out"])
+def test_functions_of_tensors_are_refused(option: str) -> None:
+    def function(x: Any) -> Any:
+        return x
+
+    hostcall.declare(function, **{option: True})  # type: ignore[call-overload]
+    for way in WAYS:
+        with pytest.raises(ValueError, match=f"{option}=True is for functions that take NumPy"):
+            way(on_two(tf.py_function, function))(tf.zeros([2]))
+    with pytest.raises(ValueError, match=f"{option}=True is for functions that take NumPy"):
+        hostcall.callback(function, result=like, kind="eager", **{option: True})  # type: ignore[arg-type]
+
+
+def test_a_gradient_may_be_given() -> None:
+    @hostcall.callback(
+        result=like, borrow=True, out=True, grad=lambda inputs, results, upstream: upstream * 2.0
+    )
+    def double(x: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(x, 2.0, out=out)
+
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = double(x)
+        return y, tape.gradient(y, x)
+
+    y, dx = program(values(LARGE))
+    assert_same(y.numpy(), numbers(LARGE) * 2)
+    assert_same(dx.numpy(), np.full(LARGE, 2.0, np.float32))
