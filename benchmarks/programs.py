@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-import hostcall  # noqa: F401 - makes script ops work in compiled functions
+import hostcall
 
 Array = np.ndarray
 Step = Callable[[tf.Tensor], tf.Tensor]
@@ -38,6 +38,32 @@ def bare(function: Function, x: Array) -> Array:
 def bare_with_result(function: Function, x: Array) -> Array:
     """The same, where the result has to go into memory of the program's, too."""
     return function(x.copy()).copy()
+
+
+def borrowed(v: Array) -> Array:
+    """The identity, where its argument is only lent to it."""
+    return v
+
+
+def written(v: Array, out: Array) -> None:
+    """The identity, where argument and result are."""
+    np.copyto(out, v)
+
+
+hostcall.declare(borrowed, borrow=True)
+hostcall.declare(written, borrow=True, out=True)
+
+
+def bare_borrowed(function: Function, x: Array) -> Array:
+    """What a call costs that is lent its argument: the copy of the result."""
+    return function(x).copy()
+
+
+def bare_written(function: Callable[..., None], x: Array) -> Array:
+    """What it costs where the function writes its result itself: nothing but memory for it."""
+    out = np.empty_like(x)
+    function(x, out=out)
+    return out
 
 
 def script_op(op: Callable[..., tf.Tensor], function: Callable[..., object]) -> Step:

@@ -7,14 +7,18 @@ import tensorflow as tf
 
 from benchmarks import jax_programs
 from benchmarks.programs import (
+    bare_borrowed,
     bare_with_result,
+    bare_written,
+    borrowed,
     compiled,
     eager_step,
     identity,
     in_graph,
     numpy_step,
+    written,
 )
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Goal, Row, alone, at_most, beside, show
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One call with the identity, by size"
@@ -27,6 +31,10 @@ NONE = "compiled, no callback"  # what XLA takes for a result of that size
 NUMPY = "compiled numpy_function"
 EAGER = "compiled py_function"
 GRAPH = "graph mode numpy_function"
+BORROWED = "compiled numpy_function, borrow=True"
+WRITTEN = "compiled numpy_function, borrow=True and out=True"
+ONE_COPY = "bare call and copy out"
+NO_COPY = "bare call that writes its result"
 JAX = "jax.pure_callback"
 
 
@@ -40,15 +48,25 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         EAGER: compiled(eager_step(identity), x),
         GRAPH: in_graph(numpy_step(identity), x),
         JAX: jax_programs.one_call(identity, array),
+        ONE_COPY: partial(bare_borrowed, borrowed, array),
+        BORROWED: compiled(numpy_step(borrowed), x),
+        NO_COPY: partial(bare_written, written, array),
+        WRITTEN: compiled(numpy_step(written), x),
     }
     samples = measure({f"{key}, {label}": run for key, run in programs.items()}, effort)
-    limit, *others = samples
-    ours, none = f"{NUMPY}, {label}", f"{NONE}, {label}"
-    goals = {ours: GOALS.get(label)}
+    goal = GOALS.get(label)
+
+    def row(program: str, peer: str, goal: Goal | None = None) -> Row:
+        return beside(samples, f"{program}, {label}", f"{peer}, {label}", goal)
+
     return [
-        alone(limit, samples[limit]),
-        *(beside(samples, name, limit, goals.get(name)) for name in others),
-        beside(samples, ours, none),
+        alone(f"{BARE}, {label}", samples[f"{BARE}, {label}"]),
+        row(NONE, BARE),
+        row(NUMPY, BARE, goal),
+        *(row(program, BARE) for program in (EAGER, GRAPH, JAX)),
+        row(NUMPY, NONE),
+        row(BORROWED, ONE_COPY, goal),
+        row(WRITTEN, NO_COPY, goal),
     ]
 
 

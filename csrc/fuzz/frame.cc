@@ -107,13 +107,11 @@ XLA_FFI_Error* Enter(const Call& call, XLA_FFI_Future** future) {
 
 }  // namespace
 
-void Memory::Free::operator()(void* data) const { std::free(data); }
-
 Memory::Memory(size_t size) : size_(size) {
   if (size == 0) return;
   void* data = nullptr;
   if (posix_memalign(&data, kAlignment, size) != 0) throw std::bad_alloc();
-  data_.reset(data);
+  data_.reset(data, &std::free);
   std::memset(data, kPattern, size);
 }
 

@@ -13,7 +13,8 @@
 namespace hostcall::fuzz {
 
 // Memory of a buffer: of exactly the size said, so that a sanitizer sees the first byte beyond it,
-// with the least alignment that XLA gives, and null where it is empty, as XLA has it.
+// with the least alignment that XLA gives, and null where it is empty, as XLA has it. Copies share
+// it.
 class Memory {
  public:
   // Filled with a pattern, by which one sees what nobody wrote.
@@ -24,12 +25,8 @@ class Memory {
   size_t size() const { return size_; }
 
  private:
-  struct Free {
-    void operator()(void* data) const;
-  };
-
   size_t size_;
-  std::unique_ptr<void, Free> data_;
+  std::shared_ptr<void> data_;
 };
 
 struct BufferSpec {

@@ -17,6 +17,7 @@
 
 #include "fake_xla.h"
 #include "frame.h"
+#include "lender.h"
 
 namespace nb = nanobind;
 
@@ -55,6 +56,7 @@ nb::tuple RunCall(const nb::capsule& handler, const Operands& operands, const Re
   const Call call = MakeCall(handler, operands, results, attributes, stage);
   Outcome outcome;
   {
+    const Lending lending(call);
     nb::gil_scoped_release release;
     outcome = foreign ? RunOnForeignThread(call) : Run(call);
   }
@@ -114,6 +116,10 @@ NB_MODULE(_frames, m) {
         return std::pair(version.major_version, version.minor_version);
       },
       nb::arg("handler"), "The FFI API version (major, minor) that the handler says it is of.");
+  m.def(
+      "lender", [] { return nb::capsule(Lender()); },
+      "Lends the memory of frames: a pointer to a LenderApi (runtime/lending.h).");
+  m.def("holds", &Holds, "How often the memory of frames is held.");
   m.def("live_objects", &LiveObjects,
         "How many errors and futures of XLA exist: none when no call is under way.");
 }

@@ -64,6 +64,9 @@ void Arguments::MakeInputs(const HostCall& call, Keeper& keeper) {
 
 void Arguments::MakeOut(const HostCall& call, Keeper& keeper) {
   for (const Buffer& result : call.results) {
+    if (!result.sizes.empty()) {
+      throw Failure::InvalidArgument("hostcall: `out` has no room for a result of bounded size.");
+    }
     OutArray made = MakeOutArray(result, call.callback->convention().lends);
     outs_.push_back({keeper.Keep(std::move(made.array)), made.lent});
   }

@@ -10,6 +10,7 @@
 #include "arrays.h"
 #include "call.h"
 #include "keeper.h"
+#include "results.h"
 
 namespace hostcall {
 

@@ -9,6 +9,7 @@
 #include "gil.h"
 #include "keeper.h"
 #include "registry.h"
+#include "results.h"
 #include "stats.h"
 #include "tensors.h"
 #include "text.h"

@@ -13,8 +13,8 @@ struct LenderApi {
   void (*release)(void* hold);
 };
 
-// Sets the one that memory is lent by; it lives as long as the process. Without one, or where it
-// holds nothing, callbacks get copies.
-void SetLenderApi(const LenderApi* api);
+// Sets the one that memory is lent by, and returns the one before; both live as long as the
+// process. Where it holds nothing, as the first one does, callbacks get copies.
+const LenderApi* SetLenderApi(const LenderApi* api);
 
 }  // namespace hostcall

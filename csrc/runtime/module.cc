@@ -94,9 +94,12 @@ NB_MODULE(_runtime, m) {
   m.def(
       "set_lender_api",
       [](const nb::capsule& api) {
-        hostcall::SetLenderApi(static_cast<const hostcall::LenderApi*>(api.data()));
+        return nb::capsule(
+            hostcall::SetLenderApi(static_cast<const hostcall::LenderApi*>(api.data())));
       },
-      nb::arg("api"), "Sets how programs' memory is lent: a pointer to a LenderApi (lending.h).");
+      nb::arg("api"),
+      "Sets how programs' memory is lent: a pointer to a LenderApi (lending.h). Returns the one "
+      "that was set before.");
   m.def(
       "set_profiler_api",
       [](const nb::capsule& api) {

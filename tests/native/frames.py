@@ -115,9 +115,10 @@ class Target:
     host_function: Callable[..., Any]
     title: str = "callback"
     description: str = "a test"
+    convention: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.id: int = runtime.register(self, f"{id(self)}")
+        self.id: int = runtime.register(self, f"{id(self)}", **self.convention)
         weakref.finalize(self, runtime.unregister, self.id).atexit = False
 
 

@@ -1,0 +1,78 @@
+#define HOSTCALL_DEFINES_NUMPY
+#include <utility>
+#include <vector>
+
+#include "failure.h"
+#include "gil.h"
+#include "numpy.h"
+#include "text.h"
+
+namespace nb = nanobind;
+namespace ffi = xla::ffi;
+
+namespace hostcall {
+namespace {
+
+// By their codes. Leaked: it holds Python objects, which must not be released after the interpreter
+// is gone.
+std::vector<Dtype>& Dtypes() {
+  static auto* dtypes = new std::vector<Dtype>();
+  return *dtypes;
+}
+
+bool HoldsStrings(nb::handle array) {
+  const int type = PyArray_TYPE(AsArray(array));
+  if (type == NPY_STRING || type == NPY_UNICODE) return true;
+  if (type != NPY_OBJECT) return false;
+  for (nb::handle item : nb::object(array.attr("flat"))) {
+    if (!PyBytes_Check(item.ptr()) && !PyUnicode_Check(item.ptr())) return false;
+  }
+  return true;
+}
+
+nb::object Repr(nb::handle object) {
+  return Checked(UntilExit([&] { return PyObject_Repr(object.ptr()); }));
+}
+
+}  // namespace
+
+void ImportNumpy() {
+  if (_import_array() < 0) throw nb::python_error();
+}
+
+void SetDtype(int code, nb::object dtype, std::string name) {
+  PyArray_Descr* descr = nullptr;
+  if (!PyArray_DescrConverter(dtype.ptr(), &descr)) throw nb::python_error();
+  const auto index = static_cast<size_t>(code);
+  if (index >= Dtypes().size()) Dtypes().resize(index + 1);
+  Dtypes()[index] = Dtype{nb::steal(reinterpret_cast<PyObject*>(descr)), std::move(name)};
+}
+
+const Dtype& DtypeOf(ffi::DataType code) {
+  const auto index = static_cast<size_t>(code);
+  if (index >= Dtypes().size() || !Dtypes()[index].descr.is_valid()) {
+    throw Failure(ffi::ErrorCode::kUnimplemented,
+                  "XLA's element type number " + std::to_string(static_cast<int>(code)) +
+                      " has no NumPy dtype, so that no callback can take or return it. Cast the "
+                      "tensor to another dtype around the callback.");
+  }
+  return Dtypes()[index];
+}
+
+// What TensorFlow has no name for is an internal error in its own script ops, too.
+std::string NameOfDtype(nb::handle array) {
+  PyArray_Descr* descr = PyArray_DESCR(AsArray(array));
+  for (const Dtype& dtype : Dtypes()) {
+    if (dtype.descr.is_valid() &&
+        PyArray_EquivTypenums(AsDescr(dtype.descr)->type_num, descr->type_num)) {
+      return dtype.name;
+    }
+  }
+  if (HoldsStrings(array)) return "string";
+  throw Failure(ffi::ErrorCode::kInternal,
+                "Unsupported numpy data type " +
+                    Text(nb::borrow(reinterpret_cast<PyObject*>(descr))) + " of the array " +
+                    Text(Repr(array)));
+}
+
+}  // namespace hostcall
