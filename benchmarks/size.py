@@ -65,7 +65,9 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         row(NUMPY, BARE, goal),
         *(row(program, BARE) for program in (EAGER, GRAPH, JAX)),
         row(NUMPY, NONE),
+        alone(f"{ONE_COPY}, {label}", samples[f"{ONE_COPY}, {label}"]),
         row(BORROWED, ONE_COPY, goal),
+        alone(f"{NO_COPY}, {label}", samples[f"{NO_COPY}, {label}"]),
         row(WRITTEN, NO_COPY, goal),
     ]
 
