@@ -39,7 +39,7 @@ JAX = "jax.pure_callback"
 
 
 def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
-    array = np.zeros(size, np.float32)
+    array = np.ones(size, np.float32)  # zeros may have no memory of their own
     x = tf.constant(array)
     programs = {
         BARE: partial(bare_with_result, identity, array),
