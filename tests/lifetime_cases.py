@@ -66,6 +66,11 @@ def by_declared_function(x: tf.Tensor) -> tf.Tensor:
     return tf.py_function(function, [x], tf.float32)
 
 
+def by_remembered_function(x: tf.Tensor) -> tf.Tensor:
+    function = _hostcall().declare(lambda v: v * 2.0, result=lambda x: x, memo=True)
+    return tf.numpy_function(function, [x], tf.float32)
+
+
 def in_a_loop(x: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, x: tf.Tensor) -> Any:
         return i + 1, by_py_function(x)

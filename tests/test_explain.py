@@ -346,3 +346,11 @@ def test_importing_hostcall_does_not_import_what_only_explaining_needs(run_pytho
         "print({'rich', 'click', 'hostcall._explain_table'} & set(sys.modules) - before)"
     )
     assert run_python(script).strip() == "set()"
+
+
+def test_functions_whose_results_are_kept() -> None:
+    kept = hostcall.callback(double, result=lambda x: x, stateful=False, memo=True)
+    called = hostcall.callback(double, result=lambda x: x)
+    explanation = hostcall.explain(tf.function(lambda x: kept(x) + called(x)), X)
+    assert sorted(op.memo for op in explanation.script_ops) == [False, True]
+    assert explanation.to_html().count("for new inputs alone") == 1

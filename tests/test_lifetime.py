@@ -56,6 +56,7 @@ EAGER = [
     (cases.by_py_func, cases.eagerly),
     (cases.by_py_func, cases.eagerly_under_a_tape),
     (cases.by_structured_numpy_function, cases.eagerly),
+    (cases.by_remembered_function, cases.eagerly),
     (cases.by_callback, cases.eagerly),
     (cases.by_named_callback, cases.eagerly),
     (cases.by_eager_callback, cases.eagerly_under_a_tape),
@@ -83,6 +84,7 @@ PROGRAMS = [
     cases.by_callback,
     cases.by_callback_with_gradient,
     cases.by_declared_function,
+    cases.by_remembered_function,
     cases.in_a_loop,
     cases.in_a_branch,
 ]

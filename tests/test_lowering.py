@@ -61,7 +61,7 @@ def test_a_call_of_known_shapes() -> None:
     traced = Traced(
         lambda x, y: tf.numpy_function(both, [x, y], [tf.float32, tf.int32]), UNKNOWN, UNKNOWN
     )
-    attributes, effect, operands, results = traced.lower(_static(FLOAT, 2, 3), _static(FLOAT))
+    attributes, effect, operands, results, _ = traced.lower(_static(FLOAT, 2, 3), _static(FLOAT))
     assert effect is True
     assert operands == [0, 1]
     assert results == [([2, 3], [False, False]), ([], [])]
@@ -90,7 +90,7 @@ def test_bounded_operands_and_results_are_named_by_index_and_dimension() -> None
         UNKNOWN,
     )
     dynamic = (FLOAT, [5, 6], [False, True])
-    attributes, _, _, results = traced.lower(_static(FLOAT, 3), dynamic)
+    attributes, _, _, results, _ = traced.lower(_static(FLOAT, 3), dynamic)
     assert _attribute(attributes, "dynamic_operands") == [1, 1]
     assert _attribute(attributes, "dynamic_results") == [1, 0, 1, 2]
     assert results == [([2], [False]), ([4, 7, 9], [True, False, True])]
@@ -179,7 +179,7 @@ def test_a_gradient_call_gets_the_shapes_of_the_forward_inputs_and_not_their_val
     _, backward = sorted(calls, key=lambda node: len(node.input))
     state, upstream = _static(tf.int64.as_datatype_enum), _static(FLOAT)
     answer = lower(backward.SerializeToString(), [state, upstream, _static(FLOAT, 5, 3)])
-    _, effect, operands, results = answer
+    _, effect, operands, results, _ = answer
     assert effect is True
     assert operands == [0, 1]
     assert results[0] == ([5, 3], [False, False])

@@ -1,5 +1,6 @@
 #include "lowering.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -13,6 +14,7 @@
 #include "runtime/gil.h"
 #include "runtime/keeper.h"
 #include "runtime/text.h"
+#include "tensorflow/core/framework/tensor.pb.h"
 
 namespace nb = nanobind;
 
@@ -25,6 +27,7 @@ std::atomic<bool> any_is_marked{false};
 // Leaked: Python objects that must not be released after the interpreter is gone.
 struct Hooks {
   nb::object lower;
+  nb::object evaluate;
   nb::object rewrite;
 };
 Hooks& GlobalHooks() {
@@ -70,6 +73,16 @@ nb::bytes Serialize(const google::protobuf::MessageLite& message) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
+tensorflow::Tensor ParseTensor(const nb::bytes& bytes) {
+  tensorflow::TensorProto proto;
+  tensorflow::Tensor tensor;
+  if (!proto.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size())) ||
+      !tensor.FromProto(proto)) {
+    throw nb::value_error("hostcall: a result that was evaluated does not parse");
+  }
+  return tensor;
+}
+
 }  // namespace
 
 bool IsEnabled() { return enabled.load(std::memory_order_relaxed); }
@@ -84,14 +97,35 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
     return nb::make_tuple(Serialize(node), specs);
   };
   return CallPython(GlobalHooks().lower, arguments, [](nb::handle answer) {
-    auto [attributes, has_side_effect, used, results] =
-        nb::cast<std::tuple<std::string, bool, std::vector<int64_t>, std::vector<PythonShape>>>(
-            answer);
-    LoweredCall lowered{std::move(attributes), has_side_effect, std::move(used), {}};
+    auto [attributes, has_side_effect, used, results, foldable] = nb::cast<
+        std::tuple<std::string, bool, std::vector<int64_t>, std::vector<PythonShape>, bool>>(
+        answer);
+    LoweredCall lowered{std::move(attributes), has_side_effect, std::move(used), {}, foldable};
     for (auto& [dims, dynamic] : results) {
       lowered.results.push_back({std::move(dims), std::move(dynamic)});
     }
     return lowered;
+  });
+}
+
+absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
+    const tensorflow::NodeDef& node, const std::vector<tensorflow::Tensor>& inputs) {
+  using Results = std::optional<std::vector<tensorflow::Tensor>>;
+  const auto arguments = [&]() -> nb::object {
+    nb::list values;
+    for (const tensorflow::Tensor& input : inputs) {
+      tensorflow::TensorProto proto;
+      input.AsProtoTensorContent(&proto);
+      values.append(Serialize(proto));
+    }
+    return nb::make_tuple(Serialize(node), values);
+  };
+  return CallPython(GlobalHooks().evaluate, arguments, [](nb::handle answer) -> Results {
+    const auto values = nb::cast<std::optional<std::vector<nb::bytes>>>(answer);
+    if (!values.has_value()) return std::nullopt;
+    std::vector<tensorflow::Tensor> results;
+    for (const nb::bytes& value : *values) results.push_back(ParseTensor(value));
+    return results;
   });
 }
 
@@ -116,11 +150,12 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
 void DefineLowering(nb::module_& m) {
   m.def(
       "set_hooks",
-      [](nb::object lower, nb::object rewrite) {
-        GlobalHooks() = Hooks{std::move(lower), std::move(rewrite)};
+      [](nb::object lower, nb::object evaluate, nb::object rewrite) {
+        GlobalHooks() = Hooks{std::move(lower), std::move(evaluate), std::move(rewrite)};
       },
-      nb::arg("lower"), nb::arg("rewrite"),
-      "Sets the functions that lower a script op and that rewrite a must-compile function.");
+      nb::arg("lower"), nb::arg("evaluate"), nb::arg("rewrite"),
+      "Sets the functions that lower a script op, that call its function when XLA compiles, and "
+      "that rewrite a must-compile function.");
   m.def(
       "set_any_is_marked", [] { any_is_marked = true; },
       "From now on functions are rewritten that hold no script op.");

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
+#include "tensorflow/core/framework/tensor.h"
 
 namespace hostcall {
 
@@ -31,6 +33,7 @@ struct LoweredCall {
   bool has_side_effect = false;
   std::vector<int64_t> operands;  // the op's inputs that the call takes
   std::vector<BoundedShape> results;
+  bool foldable = false;  // whether the results may be constants of the program, if all inputs are
 };
 
 // What takes the place of a must-compile function.
@@ -46,6 +49,11 @@ bool IsEnabled();
 // Asks Python how to lower a script op. The status says, in prose, why it cannot be.
 absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
                                           const std::vector<Operand>& operands);
+
+// Has Python call the function of a script op for inputs that are known when XLA compiles. Nothing
+// where that gives no results to put into the program: the op has to be a call, then.
+absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
+    const tensorflow::NodeDef& node, const std::vector<tensorflow::Tensor>& inputs);
 
 // Asks Python for what takes the place of `function`, given with all that it calls. `device`
 // is the only one on which parts of it may run, or empty.

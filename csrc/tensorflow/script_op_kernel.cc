@@ -2,7 +2,9 @@
 //
 // Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lowering.h"
@@ -12,6 +14,7 @@
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape_util.h"
 
@@ -86,7 +89,9 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     OP_REQUIRES_OK(ctx, DescribeInputs(ctx, specs));
     absl::StatusOr<LoweredCall> lowered = LowerScriptOp(def(), specs);
     OP_REQUIRES_OK(ctx, lowered.status());
-    OP_REQUIRES_OK(ctx, Emit(ctx, *lowered, specs));
+    absl::StatusOr<bool> folded = lowered->foldable ? Fold(ctx) : false;
+    OP_REQUIRES_OK(ctx, folded.status());
+    if (!*folded) OP_REQUIRES_OK(ctx, Emit(ctx, *lowered, specs));
   }
 
  private:
@@ -112,6 +117,30 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
       specs.push_back({dtype, ToBoundedShape(*shape)});
     }
     return absl::OkStatus();
+  }
+
+  // Whether the results could be put into the program as constants, in the place of a call. Not for
+  // every op: XLA may have to evaluate much of the program to find out whether inputs are
+  // constants.
+  absl::StatusOr<bool> Fold(XlaOpKernelContext* ctx) {
+    std::vector<tensorflow::Tensor> inputs;
+    for (int i = 0; i < ctx->num_inputs(); ++i) {
+      absl::StatusOr<tensorflow::Tensor> input = ctx->ConstantInputTensor(i);
+      if (!input.ok()) return false;  // it is no constant
+      inputs.push_back(*std::move(input));
+    }
+    auto results = EvaluateScriptOp(def(), inputs);
+    if (!results.ok()) return results.status();
+    if (!results->has_value()) return false;
+    for (size_t i = 0; i < (*results)->size(); ++i) {
+      ctx->SetConstantOutput(static_cast<int>(i), (**results)[i]);
+    }
+    if (token_inputs_.empty()) return true;
+    absl::StatusOr<xla::XlaOp> token = TokenInput(ctx);
+    if (!token.ok()) return token.status();
+    if (absl::Status set = ctx->compiler()->SetNodeToken(token_name_, *token); !set.ok())
+      return set;
+    return true;
   }
 
   absl::Status Emit(XlaOpKernelContext* ctx, const LoweredCall& lowered,

@@ -15,7 +15,7 @@ import tensorflow as tf
 from hostcall import _custom_gradients, _location, _script_ops, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import register
-from hostcall._declarations import Declaration, check_takes_tensors
+from hostcall._declarations import Declaration, check_takes_tensors, of_method
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf
 
 _KINDS = ("numpy", "eager")
@@ -96,6 +96,7 @@ class Callback:
             return self
         bound = copy.copy(self)
         bound._function = types.MethodType(self._function, instance)
+        bound._declaration = of_method(bound._function, self._declaration)
         bound.__signature__ = _signature(bound._function, self._declaration.out)
         return bound
 
@@ -131,6 +132,7 @@ def callback(
     timeout: float | None = None,
     borrow: bool = False,
     out: bool = False,
+    memo: bool | int = False,
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -161,14 +163,17 @@ def callback(
       timeout: as in `hostcall.declare`.
       borrow: as in `hostcall.declare`, for a "numpy" callback.
       out: likewise.
+      memo: as in `hostcall.declare`, for a "numpy" callback with `stateful=False`. The method of a
+        class keeps the results of each object on their own.
 
     Returns:
       A `Callback`, or a decorator that makes one.
 
     Raises:
       TypeError: when `function` is not callable.
-      ValueError: for an unknown `kind`, a stateless eager callback or one that is lent arrays, a
-        `name` that is taken, or a `timeout` that is not positive.
+      ValueError: for an unknown `kind`, a stateless eager callback or one that is lent arrays or
+        has a `memo`, a stateful one with a `memo`, a `name` that is taken, a `timeout` that is not
+        positive, a `memo` that is no positive number, or one with `out`.
     """
     if kind not in _KINDS:
         raise ValueError(f"hostcall.callback: kind={kind!r} is none of {_KINDS}.")
@@ -177,14 +182,20 @@ def callback(
             "hostcall.callback: an eager callback records its gradient, which is a side effect. "
             'Use stateful=True, or kind="numpy".'
         )
-    declaration = Declaration(result, pure, timeout, borrow=borrow, out=out)
+    declaration = Declaration(result, pure, timeout, borrow=borrow, out=out, memo=memo)
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
+    if declaration.table is not None and stateful:
+        raise ValueError(
+            f"hostcall.callback: memo={memo!r} says that the function does nothing but return its "
+            "results, and stateful=True, the default, that each call has to run. Write "
+            f"hostcall.callback(..., stateful=False, memo={memo!r})."
+        )
 
     def decorate(decorated: Callable[..., Any]) -> Callback:
         if not callable(decorated):
             raise TypeError(f"hostcall.callback wants a function, and not {decorated!r}.")
-        return Callback(decorated, declaration, kind, stateful, name, grad)
+        return Callback(decorated, declaration.renewed(), kind, stateful, name, grad)
 
     return decorate if function is None else decorate(function)
 

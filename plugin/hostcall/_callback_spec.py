@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _library, _location, _locks, _routes, _threads
+from hostcall import _errors, _library, _location, _locks, _memo, _routes, _threads
 from hostcall import _tf_private as private
 from hostcall._declarations import Declaration
 from hostcall._specs import BoundedSpec, Spec, admits
@@ -205,6 +205,7 @@ class NumpySpec(CallbackSpec):
         super().__init__(*args, **kwargs)
         # A function that was defined inside a tf.function is autograph's copy of the user's.
         self._unconverted = private.called_unconverted(self.function)
+        self._form = (self.inputs.form, self.outputs.form)
 
     @property
     def _call(self) -> Callable[..., Any]:
@@ -212,7 +213,9 @@ class NumpySpec(CallbackSpec):
         return self._unconverted if flat else self._call_structured
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        return self.timed(self._call)
+        call = self.timed(self._call)
+        table = self.declaration.table
+        return call if table is None else table.remembering(call, self._form)
 
     def __call__(self, *arrays: Any) -> Any:
         """What the stock kernel calls, through TensorFlow's registry."""
@@ -230,10 +233,12 @@ class NumpySpec(CallbackSpec):
         return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
 
     def _returned(self, arrays: Sequence[Any]) -> Any:
-        return self.timed(self._call)(*self.own(arrays))
+        return self.host_function(Recording.NO)(*self.own(arrays))
 
     def _run_op(self, arrays: Sequence[Any]) -> Any:
         returned = self._returned(arrays)
+        if self.declaration.table is not None:
+            returned = _memo.private_copy(returned)  # the stock kernel may share an array's memory
         if isinstance(returned, list | tuple):
             values = [_native(value) for value in returned]
             self.check_static([np.shape(value) for value in values if value is not None])

@@ -104,6 +104,7 @@ def _install() -> None:
     runtime.set_error_describer(_errors.describe)
     glue.set_hooks(
         _errors.with_interrupts(_lowering.lower),
+        _errors.with_interrupts(_lowering.evaluate),
         _errors.with_interrupts(_rewriting.rewrite_for_kernel),
     )
     glue.set_pool(runtime.pool())

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from hostcall import _routes
+from hostcall import _memo, _routes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,6 +28,9 @@ class Declaration:
       route: "auto", "custom_call" or "split"; None where nothing is said of it.
       borrow: whether the function is lent its arguments, which it only reads.
       out: whether it writes its results into arrays that it is lent.
+      memo: how many results are kept for calls with equal inputs; True for the usual number, False
+        for none.
+      table: the results that are kept, or None.
     """
 
     result: Any = None
@@ -36,12 +39,25 @@ class Declaration:
     route: str | None = None
     borrow: bool = False
     out: bool = False
+    memo: bool | int = False
+    table: _memo.Table | None = dataclasses.field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.route is not None:
             _routes.checked(self.route)
         if self.timeout is not None and self.timeout <= 0:
             raise ValueError(f"hostcall: timeout={self.timeout} is not a positive time in seconds.")
+        object.__setattr__(self, "table", _memo.table_for(self.memo))
+        if self.out and self.table is not None:
+            raise ValueError(
+                "hostcall: out=True has the function write its results into arrays that it is "
+                f"given, and memo={self.memo!r} returns results without calling it. Take one of "
+                "the two away."
+            )
+
+    def renewed(self) -> Declaration:
+        """The same for another function, whose results are kept in a table of their own."""
+        return dataclasses.replace(self)
 
 
 # Where a declaration is kept: with the object itself, since a rule may refer to the function, and a
@@ -82,6 +98,7 @@ def declare(
     route: str | None = None,
     borrow: bool = False,
     out: bool = False,
+    memo: bool | int = False,
 ) -> F: ...
 @overload
 def declare(
@@ -92,6 +109,7 @@ def declare(
     route: str | None = None,
     borrow: bool = False,
     out: bool = False,
+    memo: bool | int = False,
 ) -> Callable[[F], F]: ...
 def declare(
     function: Any = None,
@@ -102,6 +120,7 @@ def declare(
     route: str | None = None,
     borrow: bool = False,
     out: bool = False,
+    memo: bool | int = False,
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -144,17 +163,27 @@ def declare(
         `tf.numpy_function` and `tf.compat.v1.py_func`. An array that something still refers to
         when the call is over is an error, of class `tf.errors.InvalidArgumentError`; its memory is
         kept as long as something refers to it.
+      memo: for functions that take arrays: True, or a number, says that the function returns the
+        same for the same inputs and does nothing else. The results for the 128 inputs, or the
+        number of inputs, that were used last are kept, and a call with equal inputs (the same
+        shapes, dtypes and bits) does not call the function: in eager mode, in plain graphs and in
+        compiled functions, which share what is kept. Results take memory, inputs hardly any: they
+        are known by their digests (SHA-256). Two threads with the same new inputs may both call the
+        function, and what it raises is not kept. Where XLA knows all inputs when it compiles, it
+        calls the function then, even if the program never comes to the call, and keeps results of
+        up to 1 MiB as constants of the program.
 
     Returns:
       `function`.
 
     Raises:
       TypeError: when `function` is not callable.
-      ValueError: when `timeout` is not positive, or there is no such `route`.
+      ValueError: when `timeout` is not positive, there is no such `route`, or `memo` is no positive
+        number or comes with `out`. A `tf.py_function` of a function with `memo` raises it, too.
     """
-    declaration = Declaration(result, pure, timeout, route, borrow, out)
+    declaration = Declaration(result, pure, timeout, route, borrow, out, memo)
     if function is None:
-        return lambda decorated: _declare(decorated, declaration)
+        return lambda decorated: _declare(decorated, declaration.renewed())
     return _declare(function, declaration)
 
 
@@ -180,6 +209,12 @@ def check_takes_tensors(declaration: Declaration, who: str) -> None:
                 f"its function tensors, which nobody can write to. Use tf.numpy_function, or take "
                 f"{option}=True away."
             )
+    if declaration.table is not None:
+        raise ValueError(
+            f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "
+            f"{who} gives its function tensors: its gradient needs what each call computes, and so "
+            "each call runs. Use tf.numpy_function, or take memo away."
+        )
 
 
 def _keep_with(owner: Any, key: _Key, declared: tuple[Any, Declaration]) -> bool:
@@ -220,6 +255,21 @@ def declaration_of(function: Any) -> Declaration | None:
         return known.of[key][1]
     found = _table.get(key)
     return found[1] if found is not None and found[0]() is owner else None
+
+
+def of_method(method: types.MethodType, declaration: Declaration) -> Declaration:
+    """`declaration` for one object's method: results that are kept are kept for that object.
+
+    They are shared and live as long as the object, where it can have attributes.
+    """
+    if declaration.table is None:
+        return declaration
+    found = declaration_of(method)
+    if found is None:
+        found = declaration.renewed()
+        key, owner = _identity(method)
+        _keep_with(owner, key, (method.__func__, found))
+    return found
 
 
 def _identity(function: Any) -> tuple[_Key, Any]:

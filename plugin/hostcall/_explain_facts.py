@@ -47,6 +47,8 @@ class ScriptOp:
       cluster: the name of the compiled function that it is in, or None.
       takes_from, waits_for: on the host, the nodes that it has values of, and those that it only
         runs after.
+      memo: whether results are kept, so that the Python function is called for new inputs alone;
+        for inputs that XLA knows, when it compiles.
     """
 
     node: str
@@ -67,6 +69,7 @@ class ScriptOp:
     cluster: str | None
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
+    memo: bool = False
 
     @property
     def location(self) -> str:

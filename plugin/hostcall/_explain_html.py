@@ -102,7 +102,7 @@ def _table(ops: tuple[ScriptOp, ...]) -> str:
 def _cells(op: ScriptOp) -> str:
     cells = (
         f"{op.path} > {op.node}" if op.path else op.node,
-        f"{op.kind} of {words.callback(op)}",
+        f"{words.kind(op)} of {words.callback(op)}",
         words.relative(op.location),
         op.route,
         op.reason,

@@ -63,6 +63,7 @@ def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: An
         operands=tuple(operands),
         results=tuple(results),
         bytes_copied=_bytes_copied(spec, placed["route"], operands, results),
+        memo=isinstance(spec, CallbackSpec) and spec.declaration.table is not None,
         **placed,
     )
 

@@ -13,6 +13,7 @@ from hostcall._explain_facts import Cluster, Explanation, Function, HostOp, Scri
 from hostcall._explain_words import (
     callback,
     is_plumbing,
+    kind,
     relative,
     shapes,
     short_name,
@@ -56,7 +57,7 @@ def _script_ops(explanation: Explanation) -> Table:
         follows = f"\nafter {op.follows}" if op.follows else ""
         table.add_row(
             Text(place + follows),
-            Text(f"{callback(op)}\n{op.kind}\n{relative(op.location)}"),
+            Text(f"{callback(op)}\n{kind(op)}\n{relative(op.location)}"),
             Text(f"{op.route}\n{op.reason}"),
             Text(shapes(op)),
             Text("?" if op.bytes_copied is None else size(op.bytes_copied)),

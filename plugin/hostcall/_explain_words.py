@@ -43,6 +43,11 @@ def callback(op: ScriptOp) -> str:
     return op.callback.rpartition("<locals>.")[2] or "a function that is not here"
 
 
+def kind(op: ScriptOp) -> str:
+    """What the user has called to make a script op, and what memo= makes of it."""
+    return f"{op.kind}, for new inputs alone" if op.memo else op.kind
+
+
 def shapes(op: ScriptOp) -> str:
     """The operands and the results of a script op."""
     operands = ", ".join(f"{v.dtype} {v.shape}" for v in op.operands) or "none"

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _shapes
+from hostcall import _folding, _shapes
 from hostcall import _tf_private as private
 from hostcall._adoption import adopt
 from hostcall._callback_spec import CallbackSpec, Recording
@@ -19,8 +19,9 @@ from hostcall._structures import Inputs, Outputs
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]
-# (attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of results).
-Lowered = tuple[str, bool, list[int], list[tuple[list[int], list[bool]]]]
+# (attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of results,
+# whether the results may be constants where the inputs are).
+Lowered = tuple[str, bool, list[int], list[tuple[list[int], list[bool]]], bool]
 
 
 def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
@@ -44,7 +45,26 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
     attributes = _attributes(
         spec.target_id(_recording(spec, node)), [specs[i] for i in passed], results
     )
-    return attributes, node.op != "PyFuncStateless", passed, [_shape_of(s) for s in results]
+    foldable = _folding.is_foldable(spec, specs, results)
+    shapes = [_shape_of(result) for result in results]
+    return attributes, node.op != "PyFuncStateless", passed, shapes, foldable
+
+
+def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
+    """Called by the XLA kernel for a script op that is foldable and whose inputs are constants.
+
+    Args:
+      serialized: the op's NodeDef.
+      inputs: serialized TensorProtos.
+
+    Returns:
+      Those of the results, or None where the op has to be a call.
+    """
+    node = private.node_def_pb2.NodeDef.FromString(serialized)
+    spec = find_spec(node)
+    tensors = [private.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
+    operands = [tf.TensorSpec(tensor.tensor_shape, tensor.dtype) for tensor in tensors]
+    return _folding.fold(spec, tensors, _shapes.resolve(spec, node, operands))
 
 
 def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:

@@ -244,8 +244,8 @@ def py_func_common(
 ) -> Any:
     """In place of TensorFlow's, which in eager mode calls `func` with the entries of `inp`.
 
-    Structures in `inp` or `Tout`, and functions with a time limit, go through the op in eager mode
-    too; everything else is left to TensorFlow.
+    Structures in `inp` or `Tout`, and functions with a time limit or results that are kept, go
+    through the op in eager mode too; everything else is left to TensorFlow.
     """
     stock = _stock["py_func_common"]
     if not tf.executing_eagerly() or not callable(func) or not _is_ours(func, inp, Tout):
@@ -256,7 +256,10 @@ def py_func_common(
 def _is_ours(func: Any, inp: Any, tout: Any) -> bool:
     declaration = declaration_of(func)
     if declaration is not None and (
-        declaration.timeout is not None or declaration.borrow or declaration.out
+        declaration.timeout is not None
+        or declaration.borrow
+        or declaration.out
+        or declaration.table is not None
     ):
         return True
     return _is_structured(inp, tout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -31,6 +31,11 @@ class Inputs:
         self.nested = len(self.flat) != len(arguments) or any(
             nest.is_nested(argument) or _is_composite(argument) for argument in self._structure
         )
+
+    @property
+    def form(self) -> Hashable:
+        """Equal for arguments of equal structure, as far as that is told without much ado."""
+        return _form_of(self._structure) if self.nested else None
 
     def drop_tensors(self) -> None:
         """Forgets the tensors; the structure stays."""
@@ -82,6 +87,15 @@ class Inputs:
             self._structure,
         )
         return packed
+
+
+def _form_of(structure: Any) -> Hashable:
+    if isinstance(structure, dict):
+        return type(structure), *((key, _form_of(value)) for key, value in structure.items())
+    if isinstance(structure, list | tuple):
+        return type(structure), *map(_form_of, structure)
+    # Nothing else is equal to a new object.
+    return object() if nest.is_nested(structure) or _is_composite(structure) else None
 
 
 def _type_of(value: Any) -> Any:
@@ -153,6 +167,11 @@ class Outputs:
     def trivial(self) -> bool:
         """True where what the function returns are the op's outputs as they are."""
         return self._plain and not self._composite
+
+    @property
+    def form(self) -> Hashable:
+        """Equal where `flatten` makes the same of the same, as far as that is easily told."""
+        return None if self.trivial else _form_of(self._structure)
 
     def flatten(self, returned: Any, function: Callable[..., Any]) -> list[Any]:
         """The values for the op's outputs, from what the user's function returned.

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.framework import function_pb2 as function_pb2
 from tensorflow.core.framework import node_def_pb2 as node_def_pb2
+from tensorflow.core.framework import tensor_pb2 as tensor_pb2
 from tensorflow.core.function.capture import restore_captures as _restore_captures
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.autograph.core import ag_ctx as _autograph_status

@@ -1,0 +1,98 @@
+"""`memo=`: what pure functions have returned, kept for calls with equal inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import numbers
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+# How many results memo=True keeps.
+_USUAL_SIZE = 128
+
+# What is longer is known by its digest, of as many bytes: a table of images would hold much memory.
+_DIGEST_BYTES = 32
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class _Question:
+    """The inputs of one call, and how to find the answer until it is known."""
+
+    content: Hashable
+    find: Callable[[], Any] | None = dataclasses.field(compare=False)
+
+    def answer(self) -> Any:
+        # The table keeps the question, and must not keep the function.
+        find, self.find = self.find, None
+        assert find is not None
+        return private_copy(find())
+
+
+class Table:
+    """The results for the inputs that were used last; from any number of threads.
+
+    No lock is held while a function runs, so that two threads which ask for the same new inputs may
+    both call it. What a function raises is not kept.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._answers = functools.lru_cache(size)(_Question.answer)
+
+    def remembering(self, function: Callable[..., Any], form: Hashable) -> Callable[..., Any]:
+        """`function`, called for new inputs alone.
+
+        What it returns must not be written to: the table has it, too.
+
+        Args:
+          function: takes arrays, NumPy scalars and strings.
+          form: what tells calls with equal arrays apart: the structures that they stand for.
+        """
+
+        def call(*arrays: Any) -> Any:
+            content = (form, *map(_content, arrays))
+            return self._answers(_Question(content, functools.partial(function, *arrays)))
+
+        return call
+
+
+def table_for(memo: bool | int) -> Table | None:
+    """A new table for `memo=`, or None for False.
+
+    Raises:
+      ValueError: when it is no number of results to keep.
+    """
+    if memo is False:
+        return None
+    if memo is not True and (not isinstance(memo, numbers.Integral) or memo <= 0):
+        raise ValueError(
+            f"hostcall: memo={memo!r} is neither True (which keeps the results of the "
+            f"{_USUAL_SIZE} inputs that were used last) nor a positive number of results to keep."
+        )
+    return Table(_USUAL_SIZE if memo is True else int(memo))
+
+
+def private_copy(returned: Any) -> Any:
+    """What a function has returned, with arrays that nobody else can write to."""
+    if isinstance(returned, list | tuple):
+        return [private_copy(value) for value in returned]
+    if isinstance(returned, np.ndarray):
+        return returned.copy(order="K")
+    if returned is None or isinstance(returned, numbers.Number | np.generic | str | bytes):
+        return returned
+    return np.array(returned)  # as the op would read it
+
+
+def _content(value: np.ndarray | np.generic | bytes) -> Hashable:
+    """What two inputs have in common that are equal to the last bit."""
+    if isinstance(value, bytes):
+        return value
+    if value.dtype.hasobject:
+        return value.shape, *value.ravel().tolist()  # strings
+    data = value.tobytes()
+    if len(data) > _DIGEST_BYTES:
+        data = hashlib.sha256(data, usedforsecurity=False).digest()
+    return value.dtype, value.shape, data
