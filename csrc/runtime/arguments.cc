@@ -22,6 +22,14 @@ PyObject* ToTensor(const Buffer& buffer) {
   });
 }
 
+// For values that lie in memory in other ways than in a tensor's.
+PyObject* ConvertToTensor(const Buffer& buffer, nb::handle target, Keeper& keeper) {
+  static PyObject* const name = PyUnicode_InternFromString("to_tensor");
+  nb::handle array = keeper.Keep(ToNumpy(buffer));
+  nb::handle convert = keeper.Keep(PyObject_GetAttr(target.ptr(), name));
+  return UntilExit([&] { return PyObject_CallOneArg(convert.ptr(), array.ptr()); });
+}
+
 // Not PyGC_Collect, which does nothing where the user has switched the collector off.
 void CollectGarbage() {
   UntilExit([] {
@@ -35,23 +43,24 @@ void CollectGarbage() {
 
 }  // namespace
 
-Arguments::Arguments(const HostCall& call, Keeper& keeper) : size_(call.operands.size()) {
+Arguments::Arguments(const HostCall& call, nb::handle target, Keeper& keeper)
+    : size_(call.operands.size()) {
   // Before them is room for one more, by which a bound method passes its object without a copy, and
   // after them for `out`.
   if (size_ + 2 > few_.size()) many_.resize(size_ + 2);
   slots_ = many_.empty() ? few_.data() : many_.data();
-  MakeInputs(call, keeper);
+  MakeInputs(call, target, keeper);
   if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, keeper);
 }
 
-void Arguments::MakeInputs(const HostCall& call, Keeper& keeper) {
+void Arguments::MakeInputs(const HostCall& call, nb::handle target, Keeper& keeper) {
   const Convention& convention = call.callback->convention();
   for (size_t i = 0; i < size_; ++i) {
     const Buffer& operand = call.operands[i];
-    PyObject* tensor = convention.takes_tensors ? ToTensor(operand) : nullptr;
     nb::handle argument;
-    if (tensor != nullptr) {
-      argument = keeper.Keep(tensor);
+    if (convention.takes_tensors) {
+      PyObject* tensor = ToTensor(operand);
+      argument = keeper.Keep(tensor != nullptr ? tensor : ConvertToTensor(operand, target, keeper));
     } else if (convention.borrows && operand.dims.size() > 0) {
       argument = keeper.Keep(Borrow(operand, convention.lends));
       if (convention.lends) lent_.push_back(argument);

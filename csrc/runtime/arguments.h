@@ -17,7 +17,8 @@ namespace hostcall {
 class Arguments {
  public:
   // All that it makes of Python's it gives to `keeper`, which has to outlive it.
-  Arguments(const HostCall& call, Keeper& keeper);
+  // `target` is that of the callback.
+  Arguments(const HostCall& call, nanobind::handle target, Keeper& keeper);
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
@@ -38,7 +39,7 @@ class Arguments {
     bool lent;
   };
 
-  void MakeInputs(const HostCall& call, Keeper& keeper);
+  void MakeInputs(const HostCall& call, nanobind::handle target, Keeper& keeper);
   void MakeOut(const HostCall& call, Keeper& keeper);
   bool IsOut(nanobind::handle returned) const;
   bool AnyIsReferredTo() const;

@@ -179,7 +179,7 @@ Failure Kept(const std::string& title) {
 void CallAndStore(const HostCall& call, Keeper& keeper, Stopwatch& watch) {
   nb::handle target = keeper.Keep(FindTarget(call));
   try {
-    const Arguments arguments(call, keeper);
+    const Arguments arguments(call, target, keeper);
     watch.Lap(&Stats::copying);
     if (!call.callback->convention().lends) {
       CallOn(arguments, call, target, keeper, watch);

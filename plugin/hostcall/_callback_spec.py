@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -42,7 +43,9 @@ class Target:
     host_function: Callable[..., Any]
     title: str
     description: str = ""
-    # Makes arrays of what the function returns; asked where it takes and returns tensors.
+    # For functions of tensors, most of which the runtime makes and reads itself;
+    # here are what makes one of an array, and arrays of what the function has returned.
+    to_tensor: Callable[[Any], Any] | None = None
     to_arrays: Callable[[Any], Any] | None = None
 
 
@@ -90,9 +93,7 @@ class CallbackSpec:
     """
 
     op_name = "tf.numpy_function"
-
-    # For functions that take tensors: makes arrays of the results.
-    to_arrays: Callable[[Any], Any] | None = None
+    takes_tensors = False
 
     def __init__(
         self,
@@ -136,8 +137,11 @@ class CallbackSpec:
     def _register(self, recording: Recording) -> tuple[Target, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
         function = self.host_function(recording)
-        target = Target(function, self.title, self.description, self.to_arrays)
-        takes_tensors = self.to_arrays is not None
+        target = Target(function, self.title, self.description)
+        takes_tensors = self.takes_tensors
+        if takes_tensors:
+            target.to_tensor = functools.partial(private.to_eager_tensor, dtype=None)
+            target.to_arrays = self.to_arrays(recording)
         declared = self.declaration
         return target, register(
             target,
@@ -176,6 +180,10 @@ class CallbackSpec:
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         """The function that a compiled program calls."""
+        raise AssertionError("a subclass defines it")
+
+    def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
+        """What makes arrays of what that function returns, where it takes and returns tensors."""
         raise AssertionError("a subclass defines it")
 
     def check_static(self, shapes: Sequence[Any]) -> None:

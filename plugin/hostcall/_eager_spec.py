@@ -35,6 +35,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
     """
 
     op_name = "tf.py_function"
+    takes_tensors = True
 
     def __init__(
         self,
@@ -84,13 +85,14 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         private.ensure_initialized()
+        if self._is_plain(recording):
+            return self._plain_function()
         record = recording is not Recording.NO
         escapes = recording is Recording.ESCAPING
         run = self.timed(self._run)
 
-        def call(*operands: Any) -> list[Any]:
+        def call(*tensors: Any) -> list[Any]:
             values: list[Any]
-            tensors = [*map(_as_tensor, operands)]
             values, state = run(tensors, record, self._arrays)
             if self.differentiable:
                 # Not by `run`: nobody waits any more for one that overran its timeout.
@@ -100,8 +102,35 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
 
         return call
 
-    def to_arrays(self, values: Any) -> list[Any]:
-        return [private.as_array(v) if isinstance(v, private.EagerTensor) else v for v in values]
+    def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
+        return self._convert_plain if self._is_plain(recording) else _to_arrays
+
+    def _is_plain(self, recording: Recording) -> bool:
+        """Whether the user's function is all that has to be called."""
+        alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
+        return not (recording or self.timeout or self.inputs.nested) and alone
+
+    def _plain_function(self) -> Callable[..., Any]:
+        function, executing_eagerly = self._call, private.executing_eagerly
+        differentiable = self.differentiable
+
+        def call(*tensors: Any) -> Any:
+            if executing_eagerly():
+                returned = function(*tensors)
+            else:
+                with private.eager_mode():
+                    returned = function(*tensors)
+            # The runtime takes tensors and arrays of the right dtype as they are.
+            return [returned, _NO_STATE] if differentiable else returned
+
+        return call
+
+    def _convert_plain(self, returned: Any) -> list[Any]:
+        number = []
+        if self.differentiable:
+            returned, *number = returned
+        with private.eager_mode():
+            return _to_arrays(self._as_tensors(returned)) + number
 
     def _run(
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
@@ -141,6 +170,10 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
                 return [returned]
             if arrays and type(returned) is np.ndarray and returned.dtype == arrays[0]:
                 return [returned]
+        return self._as_tensors(returned)
+
+    def _as_tensors(self, returned: Any) -> list[Any]:
+        dtypes = self.outputs.dtypes
         values = self.outputs.flatten(returned, self.function)
         if len(values) != len(dtypes):
             raise ValueError(
@@ -174,8 +207,5 @@ def _is_tensor_of(value: Any, dtype: tf.DType) -> bool:
     return type(value) is private.EagerTensor and value.dtype is dtype
 
 
-def _as_tensor(operand: Any) -> Any:
-    # The runtime makes tensors itself, but for values that lie in memory in other ways.
-    if type(operand) is private.EagerTensor:
-        return operand
-    return private.to_eager_tensor(operand, None)
+def _to_arrays(values: list[Any]) -> list[Any]:
+    return [private.as_array(v) if isinstance(v, private.EagerTensor) else v for v in values]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from hostcall import _script_ops, _states
 from hostcall import _tf_private as private
+from hostcall._callback_spec import Recording
 from hostcall._eager_spec import EagerSpec
 from hostcall._specs import Spec
 from hostcall._structures import Inputs, Outputs
@@ -50,6 +51,9 @@ class GradientSpec(EagerSpec):
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
         self.description = f"the gradient of {parent.description}"
         self.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
+
+    def _is_plain(self, recording: Recording) -> bool:
+        return False  # what runs is below, and not the user's function
 
     def _run(
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
