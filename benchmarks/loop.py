@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import jax_programs
+from benchmarks import jax_programs, native_programs
 from benchmarks.programs import (
     Function,
     Step,
@@ -46,6 +46,10 @@ def rows_for(name: str, function: Function, on_tensors: Step, effort: Effort) ->
     }
     for op, step in steps.items():
         programs[f"compiled {op}, {name}"] = compiled(loop_of(step, count), x)
+    if function is add_one:
+        programs[f"compiled native, {name}"] = compiled(
+            loop_of(native_programs.native_step(), count), x
+        )
     for op, step in steps.items():
         programs[f"graph mode {op}, {name}"] = in_graph(loop_of(step, count), x)
     programs[f"jax.pure_callback, {name}"] = jax_programs.loop_of_calls(function, array, count)
@@ -54,7 +58,7 @@ def rows_for(name: str, function: Function, on_tensors: Step, effort: Effort) ->
 
 
 def compare(samples: dict[str, Samples], function: Function) -> list[Row]:
-    limit, on_tensor, array_op, tensor_op, graph, graph_tensor, jax = samples
+    limit, on_tensor, array_op, tensor_op, *native, graph, graph_tensor, jax = samples
     # A tensor that goes through costs its call nothing; one that is added to costs an eager op.
     tensor_limit = limit if function is identity else on_tensor
     return [
@@ -62,6 +66,7 @@ def compare(samples: dict[str, Samples], function: Function) -> list[Row]:
         alone(on_tensor, samples[on_tensor]),
         beside(samples, array_op, limit, at_most(3)),
         beside(samples, tensor_op, tensor_limit, at_most(15)),
+        *[beside(samples, name, array_op) for name in native],
         beside(samples, jax, array_op, at_least(40)),
         beside(samples, graph, array_op, at_least(40)),
         beside(samples, graph_tensor, tensor_op),

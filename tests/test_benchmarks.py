@@ -17,6 +17,7 @@ HELPERS = {
     "__main__",
     "jax_programs",
     "machine",
+    "native_programs",
     "page",
     "plot",
     "programs",

@@ -61,7 +61,10 @@ def test_a_call_of_known_shapes() -> None:
     traced = Traced(
         lambda x, y: tf.numpy_function(both, [x, y], [tf.float32, tf.int32]), UNKNOWN, UNKNOWN
     )
-    attributes, effect, operands, results, _ = traced.lower(_static(FLOAT, 2, 3), _static(FLOAT))
+    target, attributes, effect, operands, results, _ = traced.lower(
+        _static(FLOAT, 2, 3), _static(FLOAT)
+    )
+    assert target == "hostcall"
     assert effect is True
     assert operands == [0, 1]
     assert results == [([2, 3], [False, False]), ([], [])]
@@ -77,7 +80,7 @@ def test_only_stateful_calls_have_an_effect(stateful: bool) -> None:
         ),
         UNKNOWN,
     )
-    assert traced.lower(_static(FLOAT))[1] is stateful
+    assert traced.lower(_static(FLOAT))[2] is stateful
 
 
 def test_bounded_operands_and_results_are_named_by_index_and_dimension() -> None:
@@ -90,7 +93,7 @@ def test_bounded_operands_and_results_are_named_by_index_and_dimension() -> None
         UNKNOWN,
     )
     dynamic = (FLOAT, [5, 6], [False, True])
-    attributes, _, _, results, _ = traced.lower(_static(FLOAT, 3), dynamic)
+    _, attributes, _, _, results, _ = traced.lower(_static(FLOAT, 3), dynamic)
     assert _attribute(attributes, "dynamic_operands") == [1, 1]
     assert _attribute(attributes, "dynamic_results") == [1, 0, 1, 2]
     assert results == [([2], [False]), ([4, 7, 9], [True, False, True])]
@@ -111,7 +114,7 @@ def test_two_ops_of_one_function_have_ids_of_their_own() -> None:
         return tf.numpy_function(np.sqrt, [x], tf.TensorSpec([2], tf.float32))
 
     one, other = Traced(call, UNKNOWN), Traced(call, UNKNOWN)
-    ids = [_callback(traced.lower(_static(FLOAT, 2))[0]) for traced in (one, other)]
+    ids = [_callback(traced.lower(_static(FLOAT, 2))[1]) for traced in (one, other)]
     assert len(set(ids)) == 2
 
 
@@ -158,12 +161,12 @@ def test_a_lowering_error_is_a_value_error_that_goes_to_the_user_as_it_is() -> N
 def test_a_py_function_that_can_be_differentiated_has_a_result_more() -> None:
     spec = tf.TensorSpec([2], tf.float32)
     floats = Traced(lambda x: tf.py_function(lambda x: x, [x], spec), UNKNOWN)
-    assert floats.lower(_static(FLOAT, 2))[3] == [([2], [False]), ([], [])]
+    assert floats.lower(_static(FLOAT, 2))[4] == [([2], [False]), ([], [])]
     ints = Traced(
         lambda x: tf.py_function(lambda x: tf.cast(x, tf.float32), [x], spec),
         tf.TensorSpec(None, tf.int32),
     )
-    assert ints.lower(_static(INT, 2))[3] == [([2], [False])]
+    assert ints.lower(_static(INT, 2))[4] == [([2], [False])]
 
 
 def test_a_gradient_call_gets_the_shapes_of_the_forward_inputs_and_not_their_values() -> None:
@@ -179,7 +182,7 @@ def test_a_gradient_call_gets_the_shapes_of_the_forward_inputs_and_not_their_val
     _, backward = sorted(calls, key=lambda node: len(node.input))
     state, upstream = _static(tf.int64.as_datatype_enum), _static(FLOAT)
     answer = lower(backward.SerializeToString(), [state, upstream, _static(FLOAT, 5, 3)])
-    _, effect, operands, results, _ = answer
+    _, _, effect, operands, results, _ = answer
     assert effect is True
     assert operands == [0, 1]
     assert results[0] == ([5, 3], [False, False])
@@ -191,6 +194,6 @@ def test_narrow_integers_are_named_with_their_element_types() -> None:
         UNKNOWN,
         tf.TensorSpec(None, INT4),
     )
-    attributes = traced.lower(_static(FLOAT, 2), _static(INT4.as_datatype_enum, 2))[0]
+    attributes = traced.lower(_static(FLOAT, 2), _static(INT4.as_datatype_enum, 2))[1]
     assert _attribute(attributes, "narrow_operands") == [1, 21]
     assert _attribute(attributes, "narrow_results") == [0, 21]

@@ -18,6 +18,7 @@
 #include "fake_xla.h"
 #include "frame.h"
 #include "lender.h"
+#include "native_code.h"
 
 namespace nb = nanobind;
 
@@ -96,6 +97,7 @@ void CallAtExit(const nb::capsule& handler, const Operands& operands, const Resu
 NB_MODULE(_frames, m) {
   using namespace hostcall::fuzz;
   m.doc() = "Calls FFI handlers with call frames made by hand.";
+  DefineNativeCode(m);
   m.def("call", &RunCall, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
         nb::arg("attributes"), nb::arg("foreign"),
         nb::arg("stage") = static_cast<int>(XLA_FFI_ExecutionStage_EXECUTE),

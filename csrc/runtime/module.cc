@@ -6,12 +6,15 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "call.h"
 #include "gil.h"
 #include "handler.h"
 #include "lending.h"
+#include "native.h"
+#include "native_code.h"
 #include "pool.h"
 #include "registry.h"
 #include "stats.h"
@@ -37,18 +40,24 @@ void CallOnPool(nb::object function) {
   function.release();
 }
 
-nb::list TakeStats(bool reset) {
-  nb::list rows;
-  for (const std::shared_ptr<hostcall::Callback>& callback : Registry::Global().All()) {
-    hostcall::Stats& stats = callback->stats();
-    const auto take = [reset](hostcall::Stats::Part& part) {
-      return reset ? part.exchange(0) : part.load();
-    };
+template <typename Called>
+void AppendStats(nb::list& rows, const std::vector<std::shared_ptr<Called>>& all, bool reset) {
+  const auto take = [reset](hostcall::Stats::Part& part) {
+    return reset ? part.exchange(0) : part.load();
+  };
+  for (const std::shared_ptr<Called>& called : all) {
+    hostcall::Stats& stats = called->stats();
     if (stats.calls == 0) continue;
-    rows.append(nb::make_tuple(callback->label(), take(stats.calls), take(stats.errors),
+    rows.append(nb::make_tuple(called->label(), take(stats.calls), take(stats.errors),
                                take(stats.waiting), take(stats.function), take(stats.copying),
                                take(stats.bytes)));
   }
+}
+
+nb::list TakeStats(bool reset) {
+  nb::list rows;
+  AppendStats(rows, Registry::Global().All(), reset);
+  AppendStats(rows, hostcall::NativeTable::Global().All(), reset);
   return rows;
 }
 
@@ -57,6 +66,7 @@ nb::list TakeStats(bool reset) {
 NB_MODULE(_runtime, m) {
   m.doc() = "The framework-neutral core of hostcall: callback registry and typed-FFI handler.";
   hostcall::ImportNumpy();
+  hostcall::DefineNative(m);
 
   m.def(
       "register",

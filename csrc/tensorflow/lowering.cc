@@ -97,10 +97,11 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
     return nb::make_tuple(Serialize(node), specs);
   };
   return CallPython(GlobalHooks().lower, arguments, [](nb::handle answer) {
-    auto [attributes, has_side_effect, used, results, foldable] = nb::cast<
-        std::tuple<std::string, bool, std::vector<int64_t>, std::vector<PythonShape>, bool>>(
-        answer);
-    LoweredCall lowered{std::move(attributes), has_side_effect, std::move(used), {}, foldable};
+    auto [target, attributes, has_side_effect, used, results, foldable] =
+        nb::cast<std::tuple<std::string, std::string, bool, std::vector<int64_t>,
+                            std::vector<PythonShape>, bool>>(answer);
+    LoweredCall lowered{
+        std::move(target), std::move(attributes), has_side_effect, std::move(used), {}, foldable};
     for (auto& [dims, dynamic] : results) {
       lowered.results.push_back({std::move(dims), std::move(dynamic)});
     }

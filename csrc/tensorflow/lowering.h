@@ -29,6 +29,7 @@ struct Operand {
 
 // What to emit for one script op.
 struct LoweredCall {
+  std::string target;      // of the custom call
   std::string attributes;  // of the custom call: an MLIR dictionary
   bool has_side_effect = false;
   std::vector<int64_t> operands;  // the op's inputs that the call takes

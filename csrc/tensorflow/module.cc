@@ -1,6 +1,11 @@
 // The extension module `hostcall._tensorflow`. Importing it registers the XLA kernels of the script
 // ops and the graph pass.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "eager_tensors.h"
 #include "host_script_op.h"
@@ -20,15 +25,10 @@ namespace nb = nanobind;
 
 namespace {
 
-void RegisterHandler(const nb::capsule& handler) {
-  XLA_FFI_Handler_Register_Args args{};
-  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
-  args.name = {"hostcall", 8};
-  args.platform = {"Host", 4};
-  args.bundle.execute = reinterpret_cast<XLA_FFI_Handler*>(handler.data());
+// The text of an error, which is destroyed; null where there is none.
+nb::object TakeText(XLA_FFI_Error* error) {
+  if (error == nullptr) return nb::object();
   const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
-  XLA_FFI_Error* error = api->XLA_FFI_Handler_Register(&args);
-  if (error == nullptr) return;
   XLA_FFI_Error_GetMessage_Args message{};
   message.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
   message.error = error;
@@ -38,7 +38,42 @@ void RegisterHandler(const nb::capsule& handler) {
   destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
   destroy.error = error;
   api->XLA_FFI_Error_Destroy(&destroy);
-  throw nb::import_error(text.c_str());
+  return text;
+}
+
+void RegisterHandler(const nb::capsule& handler, const std::string& name) {
+  XLA_FFI_Handler_Register_Args args{};
+  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
+  args.name = {name.data(), name.size()};
+  args.platform = {"Host", 4};
+  args.bundle.execute = reinterpret_cast<XLA_FFI_Handler*>(handler.data());
+  const nb::object error = TakeText(xla::ffi::GetXlaFfiApi()->XLA_FFI_Handler_Register(&args));
+  if (error.is_valid()) throw nb::import_error(nb::cast<std::string>(error).c_str());
+}
+
+// Asks a handler for its version, as XLA does when it registers one.
+nb::tuple DescribeHandler(const nb::capsule& handler) {
+  const char* name = handler.name();
+  if (name != nullptr && std::string_view(name) != "xla._CUSTOM_CALL_TARGET") {
+    throw nb::type_error(name);
+  }
+  XLA_FFI_Metadata metadata{};
+  metadata.struct_size = XLA_FFI_Metadata_STRUCT_SIZE;
+  XLA_FFI_Metadata_Extension extension{};
+  extension.extension_base = {XLA_FFI_Metadata_Extension_STRUCT_SIZE, XLA_FFI_Extension_Metadata,
+                              nullptr};
+  extension.metadata = &metadata;
+  XLA_FFI_CallFrame frame{};
+  frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
+  frame.api = xla::ffi::GetXlaFfiApi();
+  frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
+  frame.extension_start = &extension.extension_base;
+  const nb::object error = TakeText(reinterpret_cast<XLA_FFI_Handler*>(handler.data())(&frame));
+  if (error.is_valid()) throw nb::value_error(nb::cast<std::string>(error).c_str());
+  const XLA_FFI_Api_Version& version = metadata.api_version;
+  return nb::make_tuple(reinterpret_cast<uintptr_t>(handler.data()), version.major_version,
+                        version.minor_version,
+                        metadata.state_type_id.type_id != XLA_FFI_UNKNOWN_TYPE_ID.type_id);
 }
 
 }  // namespace
@@ -51,8 +86,14 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineEagerTensors(m);
   hostcall::DefineProfiler(m);
   hostcall::DefineLending(m);
-  m.def("register_handler", &RegisterHandler, nb::arg("handler"),
-        "Registers the FFI handler with TensorFlow's XLA. Raises ImportError when XLA refuses it.");
+  m.def("register_handler", &RegisterHandler, nb::arg("handler"), nb::arg("name"),
+        "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name. "
+        "Raises ImportError when XLA refuses it.");
+  m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
+        "The address of an FFI handler in a capsule, the FFI API version (major, minor) that it "
+        "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
+        "and "
+        "TypeError, with the name, when the capsule has one that is not of handlers.");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,
         "Puts hostcall between TensorFlow and the kernels of must-compile functions.");
 }

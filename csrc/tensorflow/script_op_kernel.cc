@@ -23,8 +23,6 @@ namespace {
 
 using tensorflow::XlaOpKernelContext;
 
-constexpr char kTarget[] = "hostcall";
-
 BoundedShape ToBoundedShape(const xla::Shape& shape) {
   BoundedShape bounded;
   for (int64_t i = 0; i < static_cast<int64_t>(shape.dimensions().size()); ++i) {
@@ -153,10 +151,11 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     }
     absl::StatusOr<xla::Shape> shape = ResultShape(ctx, lowered);
     if (!shape.ok()) return shape.status();
-    xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), kTarget, operands, *shape, lowered.attributes, lowered.has_side_effect,
-        /*output_operand_aliasing=*/{}, /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
-        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    xla::XlaOp call = xla::CustomCall(ctx->builder(), lowered.target, operands, *shape,
+                                      lowered.attributes, lowered.has_side_effect,
+                                      /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
+                                      xla::CustomCallSchedule::SCHEDULE_NONE,
+                                      xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     SetOutputs(ctx, lowered, call);
     if (token_inputs_.empty()) return absl::OkStatus();
     const int64_t last = static_cast<int64_t>(shape->tuple_shapes().size()) - 1;

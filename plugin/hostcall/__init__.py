@@ -15,6 +15,7 @@ from hostcall._declarations import declare  # noqa: E402
 from hostcall._errors import LoweringError, last_error  # noqa: E402
 from hostcall._explain import explain  # noqa: E402
 from hostcall._explain_facts import Explanation  # noqa: E402
+from hostcall._native import Native, native  # noqa: E402
 from hostcall._rewrite import rewrite, split_pass  # noqa: E402
 from hostcall._routes import configure, scope  # noqa: E402
 from hostcall._specs import BoundedSpec  # noqa: E402
@@ -29,6 +30,7 @@ __all__ = [
     "CallbackStats",
     "Explanation",
     "LoweringError",
+    "Native",
     "bind",
     "callback",
     "collect_stats",
@@ -38,6 +40,7 @@ __all__ = [
     "enable",
     "explain",
     "last_error",
+    "native",
     "rewrite",
     "scope",
     "split_pass",

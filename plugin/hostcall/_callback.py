@@ -15,7 +15,12 @@ import tensorflow as tf
 from hostcall import _custom_gradients, _location, _script_ops, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import register
-from hostcall._declarations import Declaration, check_takes_tensors, of_method
+from hostcall._declarations import (
+    Declaration,
+    check_takes_tensors,
+    of_method,
+    of_native,
+)
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf
 
 _KINDS = ("numpy", "eager")
@@ -195,7 +200,8 @@ def callback(
     def decorate(decorated: Callable[..., Any]) -> Callback:
         if not callable(decorated):
             raise TypeError(f"hostcall.callback wants a function, and not {decorated!r}.")
-        return Callback(decorated, declaration.renewed(), kind, stateful, name, grad)
+        declared = of_native(decorated, declaration.renewed())
+        return Callback(decorated, declared, kind, stateful, name, grad)
 
     return decorate if function is None else decorate(function)
 

@@ -95,6 +95,9 @@ class CallbackSpec:
     op_name = "tf.numpy_function"
     takes_tensors = False
 
+    # The target of the custom calls.
+    custom_call = "hostcall"
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -158,6 +161,13 @@ class CallbackSpec:
         """Whether its arrays may lie in the memory of a compiled program."""
         # Nobody waits for a call that overruns its timeout: it may outlast the program.
         return (self.declaration.borrow or self.declaration.out) and self.timeout is None
+
+    def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
+        """What must be right before a compiled program may call it.
+
+        Raises:
+          LoweringError: when something is not.
+        """
 
     def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
         """What the stock kernel calls in a function that is split; made when one first asks for it.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from hostcall import _memo, _routes
+from hostcall._native import Native, check_declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -190,6 +191,7 @@ def declare(
 def _declare(function: Any, declaration: Declaration) -> Any:
     if not callable(function):
         raise TypeError(f"hostcall.declare wants a function, and not {function!r}.")
+    declaration = of_native(function, declaration)
     key, owner = _identity(function)
     if not _keep_with(owner, key, (getattr(function, "__func__", None), declaration)):
         _table[key] = (_reference(owner, key), declaration)
@@ -248,13 +250,29 @@ def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
     table.pop(key, None)
 
 
+def of_native(function: Any, declaration: Declaration) -> Declaration:
+    """The declaration, with the results where `function` is a Native, which says them itself.
+
+    Raises:
+      ValueError: when something is declared that cannot hold of native code.
+    """
+    if not isinstance(function, Native):
+        return declaration
+    check_declared(function, vars(declaration))
+    if declaration.result is not None:
+        return declaration
+    return dataclasses.replace(declaration, result=function.result)
+
+
 def declaration_of(function: Any) -> Declaration | None:
     """What was declared of `function`, or None."""
     key, owner = _identity(function)
     if (known := _known(owner)) is not None and key in known.of:
         return known.of[key][1]
     found = _table.get(key)
-    return found[1] if found is not None and found[0]() is owner else None
+    if found is not None and found[0]() is owner:
+        return found[1]
+    return of_native(function, Declaration()) if isinstance(function, Native) else None
 
 
 def of_method(method: types.MethodType, declaration: Declaration) -> Declaration:

@@ -13,7 +13,7 @@ from hostcall import _control, _library, _routes, _versions
 _VARIABLES = ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS", "XLA_FLAGS")
 
 # What registers them is csrc/tensorflow: module.cc, and script_op_kernel.cc.
-_TARGETS = {"hostcall": ["Host"]}
+_TARGETS = {"hostcall": ["Host"], "hostcall_native": ["Host"]}
 _OPS = ["EagerPyFunc", "PyFunc", "PyFuncStateless"]
 _DEVICES = {"XLA_CPU_JIT": "compiles", "XLA_GPU_JIT": "answers with an error that says what to do"}
 

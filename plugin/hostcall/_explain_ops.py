@@ -14,6 +14,7 @@ from hostcall._callback_spec import CallbackSpec
 from hostcall._eager_spec import EagerSpec
 from hostcall._explain_bodies import SHAPES, Body
 from hostcall._explain_facts import ScriptOp, Value
+from hostcall._native_spec import NativeSpec
 from hostcall._specs import BoundedSpec, Spec, merge
 from hostcall._tracing import SHAPES_ATTR
 
@@ -138,9 +139,12 @@ def _bytes_copied(
 ) -> int | None:
     """What a call copies at most.
 
-    Custom calls copy all that goes in and comes out, and so do NumPy functions in split ones. Other
-    than that, functions are shown the tensors' memory, and only NumPy's results are copied.
+    Custom calls copy all that goes in and comes out, but for those of native code, and so do NumPy
+    functions in split ones. Other than that, functions are shown the tensors' memory, and only
+    NumPy's results are copied.
     """
+    if isinstance(spec, NativeSpec) and route == "custom_call":
+        return 0
     eager = isinstance(spec, EagerSpec | private.EagerFunc)
     if route == "custom_call" or (route == "split" and not eager):
         hidden = spec.shape_only if isinstance(spec, CallbackSpec) else frozenset()

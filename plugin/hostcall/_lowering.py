@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,15 +13,16 @@ from hostcall._adoption import adopt
 from hostcall._callback_spec import CallbackSpec, Recording
 from hostcall._eager_spec import EagerSpec
 from hostcall._errors import LoweringError
+from hostcall._native_spec import NativeSpec
 from hostcall._ordering import RECORD_ATTR
 from hostcall._specs import BoundedSpec, Spec
 from hostcall._structures import Inputs, Outputs
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]
-# (attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of results,
-# whether the results may be constants where the inputs are).
-Lowered = tuple[str, bool, list[int], list[tuple[list[int], list[bool]]], bool]
+# (target and attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of
+# results, whether the results may be constants where the inputs are).
+Lowered = tuple[str, str, bool, list[int], list[tuple[list[int], list[bool]]], bool]
 
 
 def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
@@ -42,12 +43,14 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
     if isinstance(spec, EagerSpec) and spec.differentiable:
         results.append(tf.TensorSpec([], tf.int64))  # the number of the state
     passed = [i for i in range(len(specs)) if i not in spec.shape_only]
-    attributes = _attributes(
-        spec.target_id(_recording(spec, node)), [specs[i] for i in passed], results
-    )
+    operands_passed = [specs[i] for i in passed]
+    spec.check_call(operands_passed, results)
+    pairs = {} if isinstance(spec, NativeSpec) else _pairs(operands_passed, results)
+    attributes = _attributes(spec.target_id(_recording(spec, node)), pairs)
     foldable = _folding.is_foldable(spec, specs, results)
     shapes = [_shape_of(result) for result in results]
-    return attributes, node.op != "PyFuncStateless", passed, shapes, foldable
+    stateful = node.op != "PyFuncStateless"
+    return spec.custom_call, attributes, stateful, passed, shapes, foldable
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
@@ -129,16 +132,19 @@ def _dynamic_dims(spec: Spec) -> tuple[int, ...]:
     return spec.dynamic_dims if isinstance(spec, BoundedSpec) else ()
 
 
-def _attributes(callback: int, operands: Sequence[Spec], results: Sequence[Spec]) -> str:
+def _attributes(callback: int, pairs: Mapping[str, Sequence[int]]) -> str:
     """The custom call's attributes as an MLIR dictionary; the handler says what they mean."""
-    entries = {
+    arrays = [f"{name} = {_array(numbers)}" for name, numbers in pairs.items()]
+    return f"{{{', '.join([f'callback = {callback} : i64', *arrays])}}}"
+
+
+def _pairs(operands: Sequence[Spec], results: Sequence[Spec]) -> dict[str, list[int]]:
+    return {
         "dynamic_operands": _dynamic_pairs(operands),
         "dynamic_results": _dynamic_pairs(results),
         "narrow_operands": _narrow_pairs(operands),
         "narrow_results": _narrow_pairs(results),
     }
-    arrays = ", ".join(f"{name} = {_array(pairs)}" for name, pairs in entries.items())
-    return f"{{callback = {callback} : i64, {arrays}}}"
 
 
 def _dynamic_pairs(specs: Sequence[Spec]) -> list[int]:

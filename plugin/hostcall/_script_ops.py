@@ -16,6 +16,8 @@ from hostcall._callback_spec import CallbackSpec, NumpySpec
 from hostcall._declarations import Declaration, check_takes_tensors, declaration_of
 from hostcall._eager_spec import EagerSpec
 from hostcall._lending import LentSpec
+from hostcall._native import Native
+from hostcall._native_spec import NativeSpec
 from hostcall._specs import Spec, merge, static_shape
 
 _stock: dict[str, Callable[..., Any]] = {}
@@ -99,6 +101,8 @@ def call(
         spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
     elif declaration.borrow or declaration.out:
         spec = LentSpec(func, inputs, outputs, rule)
+    elif isinstance(func, Native):
+        spec = NativeSpec(func, inputs, outputs, rule)
     else:
         spec = NumpySpec(func, inputs, outputs, rule)
     if from_callback:

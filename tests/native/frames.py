@@ -175,6 +175,7 @@ def call(
     token: bool = False,
     stage: int = 3,
     attributes: Sequence[Attribute] | None = None,
+    entry: Any = handler,
     **pairs: Sequence[int],
 ) -> Outcome:
     """Calls the handler.
@@ -186,13 +187,14 @@ def call(
       token: whether an operand and a result of that type come last.
       stage: XLA's execution stage.
       attributes: all of them, where others are wanted than the right ones.
+      entry: the handler, in its capsule.
       pairs: dynamic_operands, dynamic_results, narrow_operands, narrow_results.
     """
     if attributes is None:
         attributes = _attributes(target, pairs)
     last = [TOKEN_BUFFER] if token else []
     frame = _frame([*operands, *last], [*results, *last], attributes)
-    code, message, data = native.call(handler, *frame, foreign, stage)
+    code, message, data = native.call(entry, *frame, foreign, stage)
     return Outcome(code, message.decode(), data[: len(results)], list(results))
 
 

@@ -1,0 +1,145 @@
+#include "native_code.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "failure.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace hostcall {
+namespace {
+
+// Pointers and int64s are passed alike, so that the number of arguments alone tells how to call.
+static_assert(sizeof(void*) == sizeof(int64_t));
+
+using Arguments = std::array<int64_t, kMaxNativeArguments>;
+
+template <size_t... I>
+int32_t CallWith(void* function, const Arguments& arguments, std::index_sequence<I...>) {
+  using Function = int32_t (*)(decltype(arguments[I] + 0)...);
+  return reinterpret_cast<Function>(function)(arguments[I]...);
+}
+
+template <size_t count>
+int32_t CallWithCount(void* function, const Arguments& arguments) {
+  return CallWith(function, arguments, std::make_index_sequence<count>());
+}
+
+template <size_t... counts>
+constexpr auto MakeCalls(std::index_sequence<counts...>) {
+  return std::array{&CallWithCount<counts>...};
+}
+
+// By the number of arguments.
+constexpr auto kCalls = MakeCalls(std::make_index_sequence<kMaxNativeArguments + 1>());
+
+size_t CountArguments(const NativeFrame& frame, bool takes_sizes) {
+  size_t count = frame.operands.size() + frame.results.size();
+  if (takes_sizes) {
+    for (const XLA_FFI_Buffer* operand : frame.operands) count += operand->rank;
+  }
+  return count;
+}
+
+Failure WrongCount(const std::string& label, size_t wanted, size_t given) {
+  return Failure::InvalidArgument("hostcall: a native function of " + std::to_string(wanted) +
+                                  " arguments was to be called with " + std::to_string(given) +
+                                  ". This is " + label + ".");
+}
+
+Failure Failed(const std::string& label, int32_t status) {
+  return Failure(ffi::ErrorCode::kUnknown,
+                 "The native function returned status " + std::to_string(status) +
+                     ", and not 0 for success. If it returns nothing, its declaration has to say "
+                     "so: `restype = None` in ctypes, `types.void(...)` in Numba. This is " +
+                     label + ".");
+}
+
+XLA_FFI_ByteSpan SpanOf(const std::string& text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+CFunction::CFunction(std::string label, void* address, size_t arguments, bool takes_sizes,
+                     bool returns_status)
+    : NativeFunction(std::move(label)),
+      address_(address),
+      arguments_(arguments),
+      takes_sizes_(takes_sizes),
+      returns_status_(returns_status) {
+  if (arguments > kMaxNativeArguments) throw std::invalid_argument("too many arguments");
+}
+
+NativeOutcome CFunction::Call(const NativeFrame& frame) const {
+  const size_t given = CountArguments(frame, takes_sizes_);
+  if (given != arguments_) throw WrongCount(label(), arguments_, given);
+  Arguments arguments;
+  auto next = arguments.begin();
+  for (const auto* buffers : {&frame.operands, &frame.results}) {
+    for (const XLA_FFI_Buffer* buffer : *buffers) {
+      *next++ = reinterpret_cast<intptr_t>(buffer->data);
+    }
+  }
+  if (takes_sizes_) {
+    for (const XLA_FFI_Buffer* operand : frame.operands) {
+      next = std::copy_n(operand->dims, operand->rank, next);
+    }
+  }
+  const int32_t status = kCalls[arguments_](address_, arguments);
+  if (returns_status_ && status != 0) throw Failed(label(), status);
+  return static_cast<XLA_FFI_Error*>(nullptr);
+}
+
+FfiHandler::FfiHandler(std::string label, void* address, std::vector<NativeAttribute> attributes)
+    : NativeFunction(std::move(label)), address_(reinterpret_cast<XLA_FFI_Handler*>(address)) {
+  // XLA has them in this order, and handlers look them up by it.
+  std::sort(attributes.begin(), attributes.end(),
+            [](const auto& one, const auto& other) { return one.name < other.name; });
+  attributes_.reserve(attributes.size());
+  for (NativeAttribute& given : attributes) {
+    Attribute& made = attributes_.emplace_back();
+    const bool is_text = given.dtype == 0;
+    if (!is_text && given.bytes.size() > sizeof(made.value)) {
+      throw std::invalid_argument("a scalar of a wrong size");
+    }
+    made.name = std::move(given.name);
+    made.text = std::move(given.bytes);
+    if (!is_text) std::memcpy(made.value.data(), made.text.data(), made.text.size());
+    made.name_span = SpanOf(made.name);
+    made.text_span = SpanOf(made.text);
+    made.scalar = {static_cast<XLA_FFI_DataType>(given.dtype), made.value.data()};
+    types_.push_back(is_text ? XLA_FFI_AttrType_STRING : XLA_FFI_AttrType_SCALAR);
+    names_.push_back(&made.name_span);
+    values_.push_back(is_text ? static_cast<void*>(&made.text_span) : &made.scalar);
+  }
+}
+
+NativeOutcome FfiHandler::Call(const NativeFrame& frame) const {
+  std::vector<void*> operands(frame.operands.begin(), frame.operands.end());
+  std::vector<void*> results(frame.results.begin(), frame.results.end());
+  std::vector<XLA_FFI_ArgType> operand_types(operands.size(), XLA_FFI_ArgType_BUFFER);
+  std::vector<XLA_FFI_RetType> result_types(results.size(), XLA_FFI_RetType_BUFFER);
+  XLA_FFI_CallFrame inner{};
+  inner.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
+  inner.api = frame.api;
+  inner.ctx = frame.context;
+  inner.stage = XLA_FFI_ExecutionStage_EXECUTE;
+  inner.args = {XLA_FFI_Args_STRUCT_SIZE, nullptr, static_cast<int64_t>(operands.size()),
+                operand_types.data(), operands.data()};
+  inner.rets = {XLA_FFI_Rets_STRUCT_SIZE, nullptr, static_cast<int64_t>(results.size()),
+                result_types.data(), results.data()};
+  inner.attrs = {XLA_FFI_Attrs_STRUCT_SIZE,
+                 nullptr,
+                 static_cast<int64_t>(attributes_.size()),
+                 types_.data(),
+                 names_.data(),
+                 values_.data()};
+  XLA_FFI_Error* error = address_(&inner);
+  if (error == nullptr && inner.future != nullptr) return inner.future;
+  return error;
+}
+
+}  // namespace hostcall

@@ -1,0 +1,69 @@
+// What Python sees of native code.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "native.h"
+#include "native_code.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+// Name, element type (0 for a text), bytes.
+using Attributes = std::vector<std::tuple<std::string, int, nb::bytes>>;
+
+int64_t RegisterCFunction(const std::string& label, uintptr_t address, size_t arguments,
+                          bool takes_sizes, bool returns_status) {
+  return NativeTable::Global().Insert(std::make_shared<CFunction>(
+      label, reinterpret_cast<void*>(address), arguments, takes_sizes, returns_status));
+}
+
+int64_t RegisterFfiHandler(const std::string& label, uintptr_t address,
+                           const Attributes& attributes) {
+  std::vector<NativeAttribute> given;
+  for (const auto& [name, dtype, bytes] : attributes) {
+    given.push_back({name, dtype, std::string(bytes.c_str(), bytes.size())});
+  }
+  return NativeTable::Global().Insert(
+      std::make_shared<FfiHandler>(label, reinterpret_cast<void*>(address), std::move(given)));
+}
+
+}  // namespace
+
+void DefineNative(nb::module_& m) {
+  m.attr("MAX_NATIVE_ARGUMENTS") = kMaxNativeArguments;
+  m.def("register_c_function", &RegisterCFunction, nb::arg("label"), nb::arg("address"),
+        nb::arg("arguments"), nb::arg("takes_sizes"), nb::arg("returns_status"),
+        "Registers a C function (native_code.h) and returns its id, which is never used again. "
+        "Profiles, statistics and errors call it `label`. Its memory has to stay until it is "
+        "unregistered.");
+  m.def("register_ffi_handler", &RegisterFfiHandler, nb::arg("label"), nb::arg("address"),
+        nb::arg("attributes"),
+        "The same for a handler of XLA's FFI. Attributes are (name, FFI element type, bytes), and "
+        "(name, 0, text) for a text.");
+  m.def(
+      "unregister_native",
+      [](int64_t id, nb::object owner) { NativeTable::Global().Remove(id, std::move(owner)); },
+      nb::arg("id"), nb::arg("owner"),
+      "Forgets an id. Calls that are under way keep `owner`, which holds the code. Unknown ids are "
+      "no error.");
+  m.def(
+      "native_handler",
+      [] {
+        return nb::capsule(reinterpret_cast<void*>(&HostcallNativeHandler),
+                           "xla._CUSTOM_CALL_TARGET");
+      },
+      "The FFI handler of native functions, like `handler`.");
+}
+
+}  // namespace hostcall

@@ -1,0 +1,199 @@
+"""The handler of native code, called with frames made by hand."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.native.frames import CODES, INT64, Buffer, Outcome, call, native, runtime
+
+CODE = native.native_code
+NATIVE = runtime.native_handler()
+
+both_threads = pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+
+
+class Owner:
+    """What holds code."""
+
+
+def c_function(
+    name: str, arguments: int, *, takes_sizes: bool = False, returns_status: bool = False
+) -> int:
+    number: int = runtime.register_c_function(
+        f"the C function {name}", CODE[name], arguments, takes_sizes, returns_status
+    )
+    return number
+
+
+def scale(fails: bool = False, factor: float = 2.0) -> int:
+    attributes = [
+        ("word", 0, "grüße, länger als sechzehn".encode()),
+        ("factor", CODES[np.dtype(np.float64)], struct.pack("d", factor)),
+        ("fails", CODES[np.dtype(np.bool_)], struct.pack("?", fails)),
+        ("offset", INT64, struct.pack("q", -1)),
+    ]
+    number: int = runtime.register_ffi_handler("the handler", CODE["scale"], attributes)
+    return number
+
+
+def call_native(number: int, *args: Any, **kwargs: Any) -> Outcome:
+    attributes = [("callback", INT64, True, [number])]
+    return call(number, *args, attributes=attributes, entry=NATIVE, **kwargs)
+
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def test_the_handler_says_its_version() -> None:
+    assert native.api_version(NATIVE) == runtime.ffi_api_version() == (0, 2)
+
+
+@both_threads
+@pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
+def test_c_functions(token: bool, foreign: bool) -> None:
+    add_one = c_function("add_one", 3, takes_sizes=True)
+    done = call_native(add_one, [Buffer.of(X)], [Buffer.result((3,))], token=token, foreign=foreign)
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(), X + 1)
+
+
+@both_threads
+def test_pointers_to_nothing_are_null(foreign: bool) -> None:
+    look = c_function("look", 4, takes_sizes=True)
+    seen = Buffer.result((4,), np.int32)
+    for shape in ((2, 3), (0, 3)):
+        operand = Buffer.of(np.zeros(shape, np.float64))
+        done = call_native(look, [operand], [seen], foreign=foreign)
+        assert done.array().tolist() == [0 in shape, 0, *shape]
+
+
+@both_threads
+def test_a_status_is_an_error(foreign: bool) -> None:
+    status = c_function("status", 1, returns_status=True)
+    for value in (0, 1, -7):
+        done = call_native(status, [Buffer.of(np.int32(value))], token=True, foreign=foreign)
+        assert done.code == (2 if value else 0)
+        if value:
+            assert f"returned status {value}, and not 0" in done.message
+            assert "This is the C function status." in done.message
+    ignored = c_function("status", 1)
+    assert call_native(ignored, [Buffer.of(np.int32(5))]).code == 0
+
+
+def test_other_numbers_of_buffers_than_arguments() -> None:
+    add_one = c_function("add_one", 3, takes_sizes=True)
+    for shape, results in (((3,), 2), ((3,), 0), ((3, 1), 1)):
+        operand = Buffer.of(np.zeros(shape, np.float32))
+        done = call_native(add_one, [operand], [Buffer.result(shape)] * results)
+        assert (done.code, done.untouched) == (3, True)
+        assert "a native function of 3 arguments was to be called with" in done.message
+    with pytest.raises(ValueError, match="too many arguments"):
+        c_function("add_one", runtime.MAX_NATIVE_ARGUMENTS + 1)
+
+
+@both_threads
+@pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
+def test_handlers(token: bool, foreign: bool) -> None:
+    done = call_native(scale(), [Buffer.of(X)], [Buffer.result((3,))], token=token, foreign=foreign)
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(), X * 2 - 1)
+    failed = call_native(scale(fails=True), [Buffer.of(X)], [Buffer.result((3,))], token=token)
+    assert (failed.code, failed.message) == (15, "grüße, länger als sechzehn")
+    wrong = call_native(scale(), [Buffer.of(X.astype(np.float64))], [Buffer.result((3,))])
+    assert wrong.code == 3
+    assert "Wrong buffer dtype" in wrong.message
+    with pytest.raises(ValueError, match="wrong size"):
+        runtime.register_ffi_handler("", CODE["scale"], [("x", INT64, bytes(17))])
+
+
+def test_malformed_frames() -> None:
+    for attributes in ([], [("callback", 11, True, [1])], [("callback", INT64, False, [1])]):
+        assert call(0, attributes=attributes, entry=NATIVE).code == 3
+    assert call_native(c_function("wait", 0), stage=1).code == 3
+
+
+@both_threads
+def test_code_that_is_gone(foreign: bool) -> None:
+    add_one = c_function("add_one", 3, takes_sizes=True)
+    owner = Owner()
+    alive = weakref.ref(owner)
+    runtime.unregister_native(add_one, owner)
+    del owner
+    assert alive() is None
+    done = call_native(add_one, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
+    assert (done.code, done.untouched) == (9, True)
+    assert f"host callback number {add_one} is gone" in done.message
+    runtime.unregister_native(add_one, Owner())  # once more is no error
+    assert c_function("add_one", 3) > add_one
+
+
+def run_beside(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@both_threads
+def test_a_call_under_way_keeps_what_holds_the_code(foreign: bool) -> None:
+    wait = c_function("wait", 0)
+    outcomes: list[Outcome] = []
+    thread = run_beside(lambda: outcomes.append(call_native(wait, foreign=foreign)))
+    native.await_call()
+    owner = Owner()
+    alive = weakref.ref(owner)
+    runtime.unregister_native(wait, owner)
+    del owner
+    gc.collect()
+    assert alive() is not None
+    native.let_go()
+    thread.join()
+    assert alive() is None
+    assert outcomes[0].code == 0
+
+
+def test_an_asynchronous_call_keeps_it_for_ever() -> None:
+    later = runtime.register_ffi_handler("later", CODE["later"], [])
+    outcomes: list[Outcome] = []
+    thread = run_beside(lambda: outcomes.append(call_native(later)))
+    native.await_call()
+    owner = Owner()
+    alive = weakref.ref(owner)
+    runtime.unregister_native(later, owner)
+    del owner
+    native.let_go()
+    thread.join()
+    assert (outcomes[0].code, outcomes[0].message) == (10, "late")
+    assert alive() is not None
+    assert native.live_objects() == 0
+
+
+def test_calls_are_counted() -> None:
+    status = c_function("status", 1, returns_status=True)
+    runtime.collect_stats(True)
+    try:
+        for value in (0, 3):
+            call_native(status, [Buffer.of(np.int32(value))])
+        rows = {label: row for label, *row in runtime.stats(True)}
+    finally:
+        runtime.collect_stats(False)
+    calls, errors, waiting, function, copying, size = rows["the C function status"]
+    assert (calls, errors, waiting, copying) == (2, 1, 0, 0)
+    assert function > 0
+    assert size == 4
+
+
+def test_nothing_leaks_of_calls() -> None:
+    numbers = [c_function("status", 1, returns_status=True), scale(fails=True)]
+    for number in numbers * 10:
+        call_native(number, [Buffer.of(np.int32(1))], [])
+    assert native.live_objects() == 0
+    for number in numbers:
+        runtime.unregister_native(number, Owner())

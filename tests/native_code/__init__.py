@@ -1,0 +1,52 @@
+"""Native code for tests, compiled when it is first wanted."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@functools.cache
+def functions() -> ctypes.CDLL:
+    """The library of functions.c."""
+    return ctypes.CDLL(str(_compiled("cc", "functions.c", ["-std=c11"])))
+
+
+@functools.cache
+def functions_with_gil() -> ctypes.PyDLL:
+    """The same library, whose functions hold Python's lock."""
+    return ctypes.PyDLL(functions()._name)
+
+
+@functools.cache
+def handlers(include: str) -> ctypes.CDLL:
+    """The library of handlers.cc.
+
+    Args:
+      include: the directory of XLA's headers.
+    """
+    return ctypes.CDLL(str(_compiled("c++", "handlers.cc", ["-std=c++17", f"-isystem{include}"])))
+
+
+def _compiled(compiler: str, source: str, options: Sequence[str]) -> Path:
+    found = shutil.which(compiler)
+    assert found is not None, f"the tests want a C and a C++ compiler: {compiler}"
+    # Loaded libraries stay until the process ends, and so does the directory.
+    library = Path(_directory().name, f"{len(list(Path(_directory().name).iterdir()))}.so")
+    subprocess.run(
+        [found, "-O1", "-shared", "-fPIC", *options, str(HERE / source), "-o", str(library)],
+        check=True,
+    )
+    return library
+
+
+@functools.cache
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="hostcall_tests_")
