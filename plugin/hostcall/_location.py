@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -34,12 +34,14 @@ def caller() -> str:
 
 def of_op(op: Any) -> str:
     """`file:line` of the user's code that has created an op of a graph, or ""."""
-    return _innermost([(frame.filename, frame.lineno) for frame in op.traceback or ()])
+    frames = reversed(op.traceback or ())
+    return _innermost((frame.filename, frame.lineno) for frame in frames)
 
 
-def _innermost(stack: list[tuple[str, int]]) -> str:
-    frames = [frame for frame in stack if not frame[0].startswith(_INTERNAL)]
-    return "{}:{}".format(*frames[-1]) if frames else ""
+def _innermost(stack: Iterator[tuple[str, int]]) -> str:
+    # Asking TensorFlow for a frame takes time: no more of them than are needed.
+    frame = next((frame for frame in stack if not frame[0].startswith(_INTERNAL)), None)
+    return "{}:{}".format(*frame) if frame is not None else ""
 
 
 def of_function(function: Callable[..., Any]) -> str:

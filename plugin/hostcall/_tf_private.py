@@ -208,9 +208,9 @@ def keep_alive_in_background(value: object) -> None:
     keep_alive(_ops.get_default_graph(), value)
 
 
-def stack() -> list[tuple[str, int]]:
-    """(file, line) of each frame, outermost first, autograph's generated code mapped back."""
-    return [(frame.filename, frame.lineno) for frame in _tf_stack.extract_stack()]
+def stack() -> Iterator[tuple[str, int]]:
+    """(file, line) of each frame, innermost first, autograph's generated code mapped back."""
+    return ((frame.filename, frame.lineno) for frame in reversed(_tf_stack.extract_stack()))
 
 
 def original_location(file: str, line: int) -> tuple[str, int]:
