@@ -48,3 +48,8 @@ def declared(function: Callable[..., Any], memo: Any = True, **said: Any) -> Any
     counted, calls = counting(function)
     hostcall.declare(counted, memo=memo, **{"result": lambda x: x, **said})
     return lambda x: tf.numpy_function(counted, [x], x.dtype), calls
+
+
+def calls_in(program: Any, *args: Any) -> int:
+    """How many calls of Python a compiled program holds."""
+    return str(program.experimental_get_compiler_ir(*args)(stage="hlo")).count('"hostcall"')

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "launching.h"
 #include "lending.h"
 #include "runtime/fork.h"
 #include "runtime/gil.h"
@@ -187,6 +188,16 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
 
  private:
   void Launch(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+    OP_REQUIRES_ASYNC(ctx, !Launching::IsFolding(this),
+                      absl::FailedPreconditionError(
+                          "hostcall: a Python function with memo=, which was called while a "
+                          "function was compiled that calls it, has called that function."),
+                      done);
+    const Launching launching(this);
+    LaunchLending(ctx, std::move(done));
+  }
+
+  void LaunchLending(tensorflow::OpKernelContext* ctx, DoneCallback done) {
     if (lending_device_ == nullptr) {
       LaunchKeepingStates(ctx, std::move(done));
       return;

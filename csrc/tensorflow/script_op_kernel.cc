@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "launching.h"
 #include "lowering.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
@@ -127,6 +128,7 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
       if (!input.ok()) return false;  // it is no constant
       inputs.push_back(*std::move(input));
     }
+    const FoldScope scope;
     auto results = EvaluateScriptOp(def(), inputs);
     if (!results.ok()) return results.status();
     if (!results->has_value()) return false;
