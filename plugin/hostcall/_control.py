@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -93,15 +94,21 @@ def enabled_by_environment() -> bool:
     return os.environ.get("HOSTCALL_DISABLE", "0") in ("", "0")
 
 
+def prepared_runtime() -> Any:
+    """The runtime's module, which knows dtypes and errors; what no framework has a part in."""
+    runtime = _library.load("_runtime")
+    for code, dtype, name in _DTYPES:
+        runtime.set_dtype(code, np.dtype(dtype), name)  # type: ignore[call-overload]
+    runtime.set_error_describer(_errors.describe)
+    return runtime
+
+
 def _install() -> None:
     """Once in a process: what TensorFlow cannot be made to forget."""
     global _installed
     if _installed:
         return
-    runtime, glue = _library.load("_runtime"), _library.load("_tensorflow")
-    for code, dtype, name in _DTYPES:
-        runtime.set_dtype(code, np.dtype(dtype), name)  # type: ignore[call-overload]
-    runtime.set_error_describer(_errors.describe)
+    runtime, glue = prepared_runtime(), _library.load("_tensorflow")
     glue.set_hooks(
         _errors.with_interrupts(_lowering.lower),
         _errors.with_interrupts(_lowering.evaluate),

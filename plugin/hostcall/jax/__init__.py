@@ -1,0 +1,23 @@
+"""hostcall in JAX: Python functions in JAX programs, and callbacks that cross between frameworks.
+
+    import hostcall.jax
+
+    y = hostcall.jax.call(f, jax.ShapeDtypeStruct(x.shape, x.dtype), x)    # in jax.jit, too
+
+`import hostcall` does not need JAX, and does not import it.
+"""
+
+try:
+    import jax as _jax  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "hostcall.jax needs JAX, which cannot be imported here: "
+        f"{error}. Install it with\n\n    pip install 'hostcall[jax]'\n\n"
+        "or, to choose it yourself, pip install 'jax>=0.10,<0.11'. TensorFlow's side of hostcall "
+        "works without it.",
+        name=error.name,
+    ) from error
+
+from hostcall.jax._call import call
+
+__all__ = ["call"]

@@ -1,0 +1,145 @@
+"""`hostcall.jax.call`: a Python function in a JAX program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hostcall import _location
+from hostcall.jax import _jax_private as private
+from hostcall.jax import _primitive
+from hostcall.jax._functions import Function, hashable
+
+VMAP_METHODS = (
+    "sequential",
+    "sequential_unrolled",
+    "expand_dims",
+    "broadcast_all",
+    "legacy_vectorized",
+)
+
+
+def call(
+    fn: Callable[..., Any],
+    result: Any,
+    *args: Any,
+    name: str | None = None,
+    ordered: bool = False,
+    pure: bool = False,
+    vmap_method: str | None = None,
+) -> Any:
+    """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
+
+    It is there for what `jax.pure_callback` and `jax.experimental.io_callback` are for, and costs
+    much less. In a compiled program what the function returns is checked for number, dtype and
+    shape.
+
+    Args:
+      fn: takes NumPy arrays (NumPy scalars for rank 0), writable and its own, in the structure of
+        `args`, and returns arrays of the declared dtypes in the structure of `result`.
+      result: the results: a pytree of `jax.ShapeDtypeStruct`, or of anything else with `shape` and
+        `dtype`; or a function from the arguments' ShapeDtypeStructs to one. None for no result.
+      *args: pytrees of arrays.
+      name: what messages, profiles and `hostcall.stats` call it; the function's own name if it is
+        left out.
+      ordered: whether the call runs after all ordered calls of hostcall's that stand before it.
+        With `jax.effects_barrier()` the program waits for it.
+      pure: whether the function returns the same for the same inputs and does nothing else, so that
+        XLA may drop, share or repeat calls. Otherwise each call runs once.
+      vmap_method: what `jax.vmap` makes of the call, as in `jax.pure_callback`.
+
+    Returns:
+      A pytree of JAX arrays as `result` says.
+
+    Raises:
+      TypeError: when `fn` is not callable, or a result has no shape or dtype.
+      ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, or a dtype of 64 bits
+        while `jax_enable_x64` is off; when the call is differentiated.
+      jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
+        `hostcall.last_error(e)` is the exception that it raised.
+    """
+    if not callable(fn):
+        raise TypeError(f"hostcall.jax.call wants a function, and not {fn!r}.")
+    title = name or _title(fn)
+    called_as = f"{name}, " if name is not None else ""
+    called_as += _location.of_function(fn)
+    place = f"hostcall.jax.call of {called_as}, called at {_location.caller()}"
+    effect = _effect(ordered, pure, title)
+    check_vmap_method(vmap_method, title)
+    leaves, in_tree = jax.tree.flatten(args)
+    arrays = [_as_array(leaf, place) for leaf in leaves]
+    structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+    declared = result
+    if callable(declared) and not _is_leaf(declared):
+        declared = declared(*jax.tree.unflatten(in_tree, structs))
+    results, out_tree = flatten_results(declared, place)
+    function = Function(hashable(fn), in_tree, out_tree, title, place)
+    called = _primitive.bind(function, arrays, results, effect, vmap_method)
+    return jax.tree.unflatten(out_tree, called)
+
+
+def flatten_results(declared: Any, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
+    """The leaves of a declared result, checked, and its structure.
+
+    Args:
+      declared: a pytree.
+      place: what is called, and where, for messages.
+    """
+    leaves, tree = jax.tree.flatten(declared, is_leaf=_is_leaf)
+    results = []
+    for leaf in leaves:
+        if not _is_leaf(leaf):
+            raise TypeError(
+                f"a result is declared as {leaf!r}, and not as a jax.ShapeDtypeStruct(shape, "
+                f"dtype): {place}."
+            )
+        results.append(jax.ShapeDtypeStruct(tuple(leaf.shape), leaf.dtype))
+        try:
+            private.check_dtype(leaf.dtype)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
+    return results, tree
+
+
+def check_vmap_method(method: str | None, title: str) -> None:
+    """Raises a ValueError for a method that there is not."""
+    if method is not None and method not in VMAP_METHODS:
+        raise ValueError(f"{title}: vmap_method={method!r} is none of {VMAP_METHODS}.")
+
+
+def _effect(ordered: bool, pure: bool, title: str) -> Any | None:
+    if ordered and pure:
+        raise ValueError(
+            f"{title}: ordered=True says that each call has an effect, and pure=True that it has "
+            "none. Take one of the two away."
+        )
+    if pure:
+        return None
+    return private.ORDERED if ordered else private.UNORDERED
+
+
+def _is_leaf(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _as_array(value: Any, place: str) -> Any:
+    try:
+        array = jnp.asarray(value)
+    except TypeError as error:
+        raise TypeError(
+            f"{place}: {value!r} is no array, nor a structure of arrays. Give the function what is "
+            "not an array by functools.partial."
+        ) from error
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        raise TypeError(
+            f"{place}: an argument is {array.dtype}, which NumPy does not have. Of a random key, "
+            "pass jax.random.key_data(key)."
+        )
+    return array
+
+
+def _title(fn: Callable[..., Any]) -> str:
+    return str(getattr(fn, "__name__", "") or type(fn).__name__)

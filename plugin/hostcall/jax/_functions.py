@@ -1,0 +1,111 @@
+"""Python functions that JAX programs call, and what the runtime calls for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+
+from hostcall import _memo, _threads
+from hostcall._callback_spec import Target, register
+from hostcall._errors import ResultError
+
+_numbers = itertools.count(1)
+
+_LEAF = jax.tree.structure(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function with all that a call of it goes by.
+
+    Two are equal where their programs may be shared, which is how JAX finds what it has compiled.
+
+    Attributes:
+      function: the user's; hashable.
+      in_tree: the structure of its arguments, a tuple.
+      out_tree: the structure of its results.
+      title: how messages call it.
+      description: the function and the call for a message, with the file and line of both.
+      timeout: how many seconds a call may take, or None.
+      table: the results that are kept, or None.
+      borrow: whether the function only reads its arguments, and only during the call.
+      out: whether it writes its results into arrays that it is given as `out`.
+    """
+
+    function: Callable[..., Any]
+    in_tree: Any
+    out_tree: Any
+    title: str
+    description: str
+    timeout: float | None = None
+    table: _memo.Table | None = None
+    borrow: bool = False
+    out: bool = False
+
+    def register(self) -> tuple[Target, int]:
+        """A new entry of the runtime's, which lives as long as its target, and its number."""
+        target = Target(self._host_function(), self.title, self.description)
+        name = f"{self.title}/jax {next(_numbers)}"
+        number = register(
+            target, name, label=self.description, borrows=self.borrow, takes_out=self.out
+        )
+        return target, number
+
+    def _host_function(self) -> Callable[..., Any]:
+        call = self.function if self._is_flat() else self._call_structured
+        if self.timeout is not None:
+            call = _threads.within(self.timeout, call, self.description)
+        if self.table is not None:
+            call = self.table.remembering(call, self._form())
+        return call
+
+    def _is_flat(self) -> bool:
+        """Whether the runtime's arrays and results are what the function takes and returns."""
+        arguments_are = all(child == _LEAF for child in self.in_tree.children())
+        # The runtime itself sees to it that nothing is returned where nothing is declared.
+        return arguments_are and (self.out_tree == _LEAF or self.out_tree.num_leaves == 0)
+
+    def _form(self) -> Hashable:
+        return None if self._is_flat() else (self.in_tree, self.out_tree)
+
+    def _call_structured(self, *arrays: Any, **lent: Any) -> Any:
+        arguments = jax.tree.unflatten(self.in_tree, arrays)
+        if not self.out or self.out_tree.num_leaves == 0:
+            return self._flatten(self.function(*arguments))
+        out = lent["out"]
+        given = jax.tree.unflatten(self.out_tree, out if isinstance(out, tuple) else (out,))
+        returned = self.function(*arguments, out=given)
+        return out if returned is given else returned
+
+    def _flatten(self, returned: Any) -> Any:
+        leaves, tree = jax.tree.flatten(returned)
+        if tree == self.out_tree or _is_plain_sequence(returned, leaves, self.out_tree):
+            return leaves
+        raise ResultError(
+            f"{self.title} returned a result of the structure {tree}, and {self.out_tree} is "
+            f"declared. Correct the function or the declaration: {self.description}."
+        )
+
+
+def _is_plain_sequence(returned: Any, leaves: list[Any], tree: Any) -> bool:
+    """Whether it is a list where a tuple is declared, or the other way: a matter of habit."""
+    return (
+        isinstance(returned, list | tuple)
+        and not hasattr(returned, "_fields")
+        and len(leaves) == len(returned)
+        and tree in (jax.tree.structure(leaves), jax.tree.structure(tuple(leaves)))
+    )
+
+
+def hashable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, or what calls it where it has no hash of its own."""
+    try:
+        hash(function)
+    except TypeError:
+        return functools.partial(function)
+    return function

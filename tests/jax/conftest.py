@@ -1,0 +1,5 @@
+"""JAX on CPUs, whatever else the machine has."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")

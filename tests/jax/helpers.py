@@ -1,0 +1,48 @@
+"""What the tests of hostcall.jax share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+X = jnp.arange(4, dtype=jnp.float32)
+
+
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+each_mode = pytest.mark.parametrize("mode", [eagerly, jax.jit])
+
+
+def struct(shape: Any, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(shape), dtype)
+
+
+def failure(function: Callable[..., Any], *args: Any) -> jax.errors.JaxRuntimeError:
+    """The error of JAX's that a call raises, at the latest when its results are waited for."""
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        jax.block_until_ready(function(*args))
+    return caught.value
+
+
+def run_python(code: str, **environment: str) -> str:
+    """What a new process prints that runs `code`."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

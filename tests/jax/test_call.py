@@ -1,0 +1,241 @@
+"""hostcall.jax.call: values, structures, transformations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hostcall.jax
+from tests.helpers import assert_same
+from tests.jax.helpers import X, each_mode, struct
+
+call = hostcall.jax.call
+
+
+@each_mode
+def test_it_returns_what_the_function_returns(mode: Any) -> None:
+    program = mode(lambda x: call(lambda v: v * np.float32(2), x, x) + 1)
+    np.testing.assert_array_equal(program(X), 2 * X + 1)
+
+
+@each_mode
+def test_what_the_function_is_given(mode: Any) -> None:
+    seen: list[Any] = []
+
+    def note(*args: Any) -> None:
+        args[0][:] = -1  # its own
+        seen.extend(args)
+
+    mode(lambda x: [call(note, None, x, 3, {"a": x[0]}), x][1])(X)
+    jax.effects_barrier()
+    array, number, nested = seen
+    assert isinstance(array, np.ndarray)
+    assert array.tolist() == [-1, -1, -1, -1]
+    assert number == 3
+    assert nested == {"a": 0}
+    np.testing.assert_array_equal(X, np.arange(4))
+
+
+@each_mode
+def test_structures(mode: Any) -> None:
+    def swap(pair: Any, scale: Any) -> Any:
+        return {"first": pair[1] * scale, "rest": [pair[0]["x"]]}
+
+    def program(x: Any, y: Any) -> Any:
+        result = {"first": y, "rest": [x]}
+        return call(swap, result, ({"x": x}, y), np.float32(2))
+
+    y = jnp.ones([2, 3])
+    assert_same(mode(program)(X, y), {"first": 2 * y, "rest": [X]})
+
+
+@each_mode
+@pytest.mark.parametrize("returned", [(1, 2), [1, 2]], ids=["tuple", "list"])
+def test_lists_and_tuples_are_alike(mode: Any, returned: Any) -> None:
+    integers = type(returned)(np.int32(n) for n in returned)
+    for declared in ((struct([], np.int32),) * 2, [struct([], np.int32)] * 2):
+        called = mode(lambda declared=declared: call(lambda: integers, declared))()
+        assert type(called) is type(declared)
+        assert [int(value) for value in called] == [1, 2]
+
+
+@each_mode
+def test_a_rule_for_the_result(mode: Any) -> None:
+    def outer(x: Any, y: Any) -> Any:
+        return struct([*x.shape, *y["y"].shape], x.dtype)
+
+    program = mode(lambda x, y: call(lambda x, y: np.outer(x, y["y"]), outer, x, {"y": y}))
+    np.testing.assert_array_equal(program(X, X[:3]), np.outer(X, X[:3]))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32),
+        *(np.float16, np.float32, np.complex64),
+        *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
+        *(ml_dtypes.int4, ml_dtypes.uint4),
+    ],
+)
+@each_mode
+def test_dtypes(mode: Any, dtype: Any) -> None:
+    values = np.arange(5).astype(dtype)
+    seen = []
+
+    def turned(v: Any) -> Any:
+        seen.append(v.dtype)
+        return v[::-1]
+
+    result = mode(lambda x: call(turned, x, x))(jnp.asarray(values))
+    assert seen == [np.dtype(dtype)]
+    assert_same(np.asarray(result), values[::-1])
+
+
+def test_64_bits() -> None:
+    with jax.enable_x64(True):
+        x = jnp.asarray([1, 2**40])
+        assert_same(np.asarray(call(lambda v: v + 1, x, x)), np.array([2, 2**40 + 1]))
+
+
+@each_mode
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1, 1), (2, 3, 4)])
+def test_shapes(mode: Any, shape: Any) -> None:
+    x = jnp.asarray(np.random.default_rng(0).random(shape, np.float32))
+    assert_same(np.asarray(mode(lambda x: call(np.cos, x, x))(x)), np.cos(np.asarray(x)))
+
+
+def test_loops_and_branches() -> None:
+    def plus(x: Any, i: Any) -> Any:
+        return x + np.float32(i)
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        x = jax.lax.fori_loop(0, 5, lambda i, x: call(plus, x, x, i), x)
+        x = jax.lax.cond(x[0] > 9, lambda x: call(plus, x, x, 100), lambda x: x, x)
+        return jax.lax.scan(lambda c, i: (call(plus, x, c, i),) * 2, x, jnp.arange(3))[1]
+
+    expected = np.asarray(X) + 110
+    np.testing.assert_array_equal(program(X), [expected, expected + 1, expected + 3])
+
+
+@each_mode
+@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled"])
+@pytest.mark.parametrize("pure", [True, False])
+def test_vmap_one_by_one(mode: Any, method: str, pure: bool) -> None:
+    shapes = []
+
+    def dot(x: Any, y: Any) -> Any:
+        shapes.append((x.shape, y.shape))
+        return np.dot(x, y)
+
+    def program(x: Any, y: Any) -> Any:
+        return call(dot, struct([]), x, y, vmap_method=method, pure=pure)
+
+    rows = jnp.stack([X, 2 * X, 3 * X])
+    called = mode(jax.vmap(program, in_axes=(0, None)))(rows, X)
+    np.testing.assert_array_equal(called, [14, 28, 42])
+    assert shapes == [((4,), (4,))] * 3
+
+
+@pytest.mark.parametrize(("method", "shape"), [("broadcast_all", (3, 4)), ("expand_dims", (1, 4))])
+def test_vmap_all_at_once(method: str, shape: Any) -> None:
+    shapes = []
+
+    def add(x: Any, y: Any) -> Any:
+        shapes.append(y.shape)
+        return x + y
+
+    program = jax.vmap(lambda x, y: call(add, x, x, y, vmap_method=method), in_axes=(0, None))
+    rows = jnp.stack([X, 2 * X, 3 * X])
+    np.testing.assert_array_equal(program(rows, X), rows + X)
+    assert shapes == [shape]
+
+
+def test_pure_calls_are_dropped_and_others_are_not() -> None:
+    calls = []
+
+    def note(x: Any) -> Any:
+        calls.append(x)
+        return x
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        call(note, x, x, pure=True)
+        return x + 1
+
+    program(X).block_until_ready()
+    assert calls == []
+
+    @jax.jit
+    def with_effects(x: Any) -> Any:
+        for _ in range(3):
+            call(note, x, x)
+        call(note, x, x, ordered=True)
+        return x + 1
+
+    with_effects(X)
+    jax.effects_barrier()
+    assert len(calls) == 4
+
+
+def test_ordered_calls_come_in_the_order_of_the_program() -> None:
+    calls: list[int] = []
+
+    def note(i: Any) -> None:
+        calls.append(int(i))
+
+    def tell(i: Any) -> None:
+        call(note, None, i, ordered=True)
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        tell(0)
+        x = jax.lax.fori_loop(1, 4, lambda i, x: [tell(i), x][1], x)
+        jax.lax.cond(x[0] > 9, lambda: tell(-1), lambda: tell(4))
+        jax.jit(lambda: tell(5))()
+        tell(6)
+        return x
+
+    for _ in range(3):
+        program(X)
+        jax.effects_barrier()
+        assert calls == [0, 1, 2, 3, 4, 5, 6]
+        calls.clear()
+
+
+def test_a_derivative_that_the_user_gives() -> None:
+    @jax.custom_jvp
+    def sin(x: Any) -> Any:
+        return call(np.sin, x, x)
+
+    sin.defjvps(lambda tangent, result, x: tangent * call(np.cos, x, x))
+    np.testing.assert_allclose(jax.grad(lambda x: sin(x).sum())(X), np.cos(X), rtol=1e-6)
+
+
+def test_eager_calls_of_one_line_share_a_program() -> None:
+    def twice(v: Any) -> Any:
+        return v * np.float32(2)
+
+    values = []
+    counts = []
+    for i in range(4):
+        values.append(call(twice, X, X + i))
+        counts.append(hostcall._library.load("_runtime").size())
+    assert len(set(counts)) == 1
+    np.testing.assert_array_equal(values[3], 2 * (X + 3))
+
+
+def test_the_name_is_in_the_statistics() -> None:
+    hostcall.collect_stats()
+    program = jax.jit(lambda x: call(np.cos, x, x, name="my cosine"))
+    try:
+        program(X).block_until_ready()
+        (row,) = (row for row in hostcall.stats(reset=True) if "of my cosine, cos" in row.callback)
+    finally:
+        hostcall.collect_stats(False)
+    assert (row.calls, row.errors, row.bytes) == (1, 0, 2 * 4 * 4)

@@ -1,0 +1,118 @@
+"""hostcall.jax.call: what is said of what goes wrong."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hostcall.jax
+from tests.helpers import DetailedError, raising
+from tests.jax.helpers import X, each_mode, failure, struct
+
+call = hostcall.jax.call
+
+
+@each_mode
+@pytest.mark.parametrize("options", [{}, {"pure": True}, {"ordered": True}], ids=str)
+def test_an_exception_is_told_and_kept(mode: Any, options: Any) -> None:
+    error = DetailedError("the reason", code=42)
+    program = mode(lambda x: call(raising(error), x, x, **options))
+    try:
+        raised = failure(program, X)
+    finally:
+        # What JAX keeps of a failed program's tokens must not fail the tests that follow.
+        if options.get("ordered"):
+            jax.clear_caches()
+    assert "DetailedError: the reason" in str(raised)
+    assert "INVALID_ARGUMENT" in str(raised)
+    assert hostcall.last_error(raised) is error
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (np.zeros(3, np.float32), r"shape \(3,\), but its declared shape is \(4,\)"),
+        (np.zeros(4), "is double, but expects float"),
+        (None, "returns 0 values, but expects to see 1"),
+        ((X, X), "returns 2 values, but expects to see 1"),
+    ],
+)
+@each_mode
+def test_wrong_results(mode: Any, returned: Any, text: str) -> None:
+    def wrong(x: Any) -> Any:
+        return returned
+
+    raised = failure(mode(lambda x: call(wrong, x, x)), X)
+    assert re.search(text, str(raised))
+    assert "hostcall.jax.call of test_wrong_results.<locals>.wrong" in str(raised)
+    assert f"called at {__file__}" in str(raised)
+
+
+def test_another_structure() -> None:
+    program = jax.jit(lambda x: call(lambda x: {"b": x}, {"a": x}, x))
+    raised = failure(program, X)
+    assert "{'b': *}" in str(raised)
+    assert "{'a': *}" in str(raised)
+    assert "Correct the function or the declaration" in str(raised)
+
+
+def test_values_where_none_are_declared() -> None:
+    program = jax.jit(lambda x: [call(lambda x: x, None, x, ordered=True), x][1])
+    assert "returns 1 values" in str(failure(lambda: [program(X), jax.effects_barrier()][0]))
+    jax.clear_caches()
+
+
+def test_derivatives() -> None:
+    def program(x: Any) -> Any:
+        return call(np.sin, x, x).sum()
+
+    for differentiated in (jax.grad(program), jax.jit(jax.grad(program))):
+        with pytest.raises(ValueError, match=r"jax.custom_vjp, or use a hostcall.callback"):
+            differentiated(X)
+
+
+def test_vmap_that_nobody_has_chosen() -> None:
+    with pytest.raises(NotImplementedError, match='vmap_method="sequential"'):
+        jax.vmap(lambda x: call(np.sin, x, x))(X)
+    with pytest.raises(ValueError, match="no one order"):
+        jax.vmap(lambda x: call(np.sin, x, x, ordered=True, vmap_method="sequential"))(X)
+    with pytest.raises(ValueError, match="vmap_method='all' is none of"):
+        call(np.sin, X, X, vmap_method="all")
+
+
+def test_arguments() -> None:
+    with pytest.raises(TypeError, match="wants a function, and not 3"):
+        call(3, X, X)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"ordered=True says .* pure=True"):
+        call(np.sin, X, X, ordered=True, pure=True)
+    with pytest.raises(TypeError, match=r"declared as \(4,\)|declared as 4"):
+        call(np.sin, (4,), X)
+    with pytest.raises(ValueError, match="float64, which JAX only has with jax_enable_x64"):
+        call(np.sin, struct([4], np.float64), X)
+    with pytest.raises(TypeError, match="'text' is no array"):
+        call(np.sin, X, "text")
+    with pytest.raises(TypeError, match=r"jax\.random\.key_data"):
+        call(np.sin, X, jax.random.key(0))
+
+
+def test_functions_without_a_hash_work_too() -> None:
+    class Scaled:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, x: Any) -> Any:
+            return x * np.float32(3)
+
+    np.testing.assert_array_equal(call(Scaled(), X, X), 3 * X)
+    np.testing.assert_array_equal(call(functools.partial(np.multiply, X), X, X), X * X)
+
+
+def test_elsewhere_than_on_cpus() -> None:
+    traced = jax.jit(lambda x: call(np.sin, x, x)).trace(jnp.zeros(4))
+    with pytest.raises(NotImplementedError, match="callbacks run on CPUs"):
+        traced.lower(lowering_platforms=("cuda",))
