@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+import hostcall.jax
 from benchmarks.programs import Array, Function
 
 
@@ -21,12 +22,24 @@ def one_call(function: Function, x: Array) -> Callable[[], object]:
     return lambda: program(argument).block_until_ready()
 
 
-def loop_of_calls(function: Function, x: Array, count: int) -> Callable[[], object]:
+Call = Callable[[Function, jax.Array], jax.Array]
+
+
+def by_pure_callback(function: Function, v: jax.Array) -> jax.Array:
+    result: jax.Array = jax.pure_callback(as_numpy(function), v, v)
+    return result
+
+
+def by_hostcall(function: Function, v: jax.Array) -> jax.Array:
+    result: jax.Array = hostcall.jax.call(function, v, v, pure=True)
+    return result
+
+
+def loop_of_calls(call: Call, function: Function, x: Array, count: int) -> Callable[[], object]:
     """A compiled lax.fori_loop that calls it in each round."""
-    result = jax.ShapeDtypeStruct(x.shape, x.dtype)
 
     def step(_: jax.Array, v: jax.Array) -> jax.Array:
-        return jax.pure_callback(as_numpy(function), result, v)
+        return call(function, v)
 
     program = jax.jit(lambda v: jax.lax.fori_loop(0, count, step, v))
     argument = jax.device_put(x)

@@ -22,6 +22,10 @@ from benchmarks.timing import FULL, Effort, Run, Samples, measure
 
 TITLE = "One of 1000 calls in a compiled loop, on 4 floats"
 CALLS = 1000
+JAX_CALLS = {
+    "jax.pure_callback": jax_programs.by_pure_callback,
+    "hostcall.jax.call": jax_programs.by_hostcall,
+}
 
 
 def rows_for(name: str, function: Function, on_tensors: Step, effort: Effort) -> list[Row]:
@@ -52,13 +56,14 @@ def rows_for(name: str, function: Function, on_tensors: Step, effort: Effort) ->
         )
     for op, step in steps.items():
         programs[f"graph mode {op}, {name}"] = in_graph(loop_of(step, count), x)
-    programs[f"jax.pure_callback, {name}"] = jax_programs.loop_of_calls(function, array, count)
+    for jax_name, call in JAX_CALLS.items():
+        programs[f"{jax_name}, {name}"] = jax_programs.loop_of_calls(call, function, array, count)
     samples = measure(programs, effort)
     return compare({key: value.per(count) for key, value in samples.items()}, function)
 
 
 def compare(samples: dict[str, Samples], function: Function) -> list[Row]:
-    limit, on_tensor, array_op, tensor_op, *native, graph, graph_tensor, jax = samples
+    limit, on_tensor, array_op, tensor_op, *native, graph, graph_tensor, jax, jax_call = samples
     # A tensor that goes through costs its call nothing; one that is added to costs an eager op.
     tensor_limit = limit if function is identity else on_tensor
     return [
@@ -68,6 +73,8 @@ def compare(samples: dict[str, Samples], function: Function) -> list[Row]:
         beside(samples, tensor_op, tensor_limit, at_most(15)),
         *[beside(samples, name, array_op) for name in native],
         beside(samples, jax, array_op, at_least(40)),
+        beside(samples, jax_call, limit),
+        beside(samples, jax, jax_call, at_least(10)),
         beside(samples, graph, array_op, at_least(40)),
         beside(samples, graph_tensor, tensor_op),
     ]
