@@ -68,7 +68,7 @@ test-split: $(BUILT)
 lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict plugin
+	$(BIN)/mypy --strict plugin mlir/hostcall_mlir
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
 bench: $(BUILT) $(PLOTS)  ## Run the benchmarks, or one: ONLY=loop
@@ -98,7 +98,7 @@ format: $(INSTALLED)  ## Put all sources into the project's style
 
 clean:  ## Remove what was built, but keep the downloads in .venv
 	rm -rf build dist $(BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find plugin tests -name __pycache__ -prune -exec rm -rf {} +
+	find plugin mlir tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \

@@ -1,0 +1,119 @@
+"""The custom calls `@hostcall`: what they look like, and how all passes read and write them.
+
+    %r, %t1 = stablehlo.custom_call @hostcall(%x, …sizes…, %t0) {
+      api_version = 4 : i32, has_side_effect = true,
+      backend_config = {callback = "pkg.mod:fn",
+                        dynamic_operands = array<i64>, dynamic_results = array<i64>,
+                        narrow_operands = array<i64>, narrow_results = array<i64>}}
+
+`callback` says which Python function is called: in a process, an i64, its number in the registry
+of that process; in a program that is shipped, a string `module:qualname`, its durable name. The
+arrays are of pairs (operand or result, number): `dynamic_*` name the bounded dimensions, and for
+each pair a true size, tensor<i32>, follows the values; `narrow_*` name the element type (FFI's
+number) that the function sees of a buffer of 8-bit integers. An ordered call takes a token as its
+last operand and returns one as its last result. The results are the op's own, or one tuple of
+them, as TensorFlow has it. A call without `has_side_effect` is pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from jaxlib.mlir import ir
+
+TARGET = "hostcall"
+ARRAYS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results")
+# The element types that a narrow pair may name: FFI's number to MLIR's type. XLA packs them.
+NARROW = {21: "i4", 22: "ui4"}
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.([^\W\d]\w*|<locals>|<lambda>))*")
+
+
+def walk(root: ir.Module | ir.Operation) -> list[ir.Operation]:
+    """All ops in `root`, itself included, each before what its regions hold."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        found.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def target_of(op: ir.Operation) -> str | None:
+    """The target of a custom call, None for other ops."""
+    if op.name != "stablehlo.custom_call":
+        return None
+    target: str = ir.StringAttr(op.attributes["call_target_name"]).value
+    return target
+
+
+def is_host_call(op: ir.Operation) -> bool:
+    """Whether the op is a custom call `@hostcall`."""
+    return target_of(op) == TARGET
+
+
+def host_calls(root: ir.Module | ir.Operation) -> list[ir.Operation]:
+    """All custom calls `@hostcall` in `root`."""
+    return [op for op in walk(root) if is_host_call(op)]
+
+
+def has_side_effect(op: ir.Operation) -> bool:
+    """What a custom call's attribute says, False where there is none."""
+    attribute = op.attributes.get("has_side_effect")
+    return attribute is not None and ir.BoolAttr(attribute).value
+
+
+def config_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """The entries of a call's `backend_config`, empty where it is no dictionary."""
+    config = op.attributes.get("backend_config")
+    if not isinstance(config, ir.DictAttr):
+        return {}
+    return {entry.name: entry.attr for entry in config}
+
+
+def callback_of(op: ir.Operation) -> int | str | None:
+    """The number or the name of the function that a call calls, None where it has neither."""
+    callback = config_of(op).get("callback")
+    if not isinstance(callback, ir.IntegerAttr | ir.StringAttr):
+        return None
+    value: int | str = callback.value
+    return value
+
+
+def set_callback(op: ir.Operation, callback: int | str) -> None:
+    """Has the call call another function."""
+    config = config_of(op) | {"callback": callback_attribute(callback, op.context)}
+    op.attributes["backend_config"] = ir.DictAttr.get(config, op.context)
+
+
+def make_config(
+    callback: int | str, context: ir.Context, arrays: Mapping[str, Sequence[int]]
+) -> ir.DictAttr:
+    """A `backend_config`; arrays that are not given are empty."""
+    config = {
+        name: ir.DenseI64ArrayAttr.get(list(arrays.get(name, ())), context) for name in ARRAYS
+    }
+    return ir.DictAttr.get({"callback": callback_attribute(callback, context), **config}, context)
+
+
+def callback_attribute(callback: int | str, context: ir.Context) -> ir.Attribute:
+    """The attribute for a number or a name."""
+    if isinstance(callback, str):
+        return ir.StringAttr.get(callback, context)
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context), callback)
+
+
+def is_name(text: str) -> bool:
+    """Whether it has the form of a durable name, `module:qualname`."""
+    return _NAME.fullmatch(text) is not None
+
+
+def result_types(op: ir.Operation) -> list[ir.Type]:
+    """The types of a call's results, those of its tuple where it has one."""
+    types = [result.type for result in op.results]
+    if len(types) == 1 and isinstance(types[0], ir.TupleType):
+        return [types[0].get_type(i) for i in range(types[0].num_types)]
+    return types

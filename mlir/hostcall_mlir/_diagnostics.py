@@ -1,0 +1,106 @@
+"""Diagnostics: how passes report errors, and how they are collected and shown."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import NamedTuple
+
+from jaxlib.mlir import ir
+
+# What MLIR calls the buffer of a module that is parsed from a string.
+_BUFFER = "-"
+
+
+class PassError(Exception):
+    """A pipeline that cannot be read, or a module that cannot be parsed or transformed.
+
+    The text has one line a diagnostic: file, line, column, severity, message.
+    """
+
+
+class Failure(Exception):  # noqa: N818  # it carries nothing: the diagnostics say what is wrong
+    """Raised by a pass after it has reported its errors."""
+
+
+class Diagnostic(NamedTuple):
+    """One diagnostic; line and column count from 1 and are 0 where nothing is known."""
+
+    severity: str
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def show(self, source: str) -> str:
+        """It as a line of text; `source` is what the user calls the text that was parsed."""
+        file = source if self.file == _BUFFER else self.file or source
+        place = f"{file}:{self.line}:{self.column}" if self.line else file
+        return f"{place}: {self.severity}: {self.message}"
+
+    @property
+    def in_source(self) -> bool:
+        """Whether it is about a place in the text that was parsed."""
+        return self.file == _BUFFER
+
+
+class Collector:
+    """Collects the diagnostics of a context, in place of MLIR's printing them, while entered."""
+
+    def __init__(self, context: ir.Context) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._context = context
+
+    def __enter__(self) -> Collector:
+        self._before = self._context.emit_error_diagnostics
+        # So that errors of the parser and the verifier come the same way as those of passes.
+        self._context.emit_error_diagnostics = True
+        self._handler = self._context.attach_diagnostic_handler(self._collect)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._handler.detach()
+        self._context.emit_error_diagnostics = self._before
+
+    def show(self, source: str) -> str:
+        """The diagnostics as text, one a line."""
+        return "\n".join(diagnostic.show(source) for diagnostic in self.diagnostics)
+
+    def _collect(self, diagnostic: ir.Diagnostic) -> bool:
+        self.diagnostics.append(_read(diagnostic))
+        self.diagnostics += map(_read, diagnostic.notes)
+        return True
+
+
+def report(op: ir.Operation, message: str) -> None:
+    """Reports an error at an op; the pass raises Failure once it has reported all of them."""
+    op.location.emit_error(message)
+
+
+def _read(diagnostic: ir.Diagnostic) -> Diagnostic:
+    place = _place(diagnostic.location)
+    # Copied: the diagnostic itself is gone when the handler returns.
+    file, line, column = "", 0, 0
+    if place is not None:
+        file, line, column = place.filename, place.start_line, place.start_col
+    return Diagnostic(diagnostic.severity.name.lower(), file, line, column, diagnostic.message)
+
+
+def _place(location: ir.Location) -> ir.FileLineColLoc | None:
+    """The first place in a file that a location names."""
+    waiting = [location]
+    while waiting:
+        match waiting.pop():
+            case ir.FileLineColLoc() as place:
+                return place
+            case ir.NameLoc() as named:
+                waiting.append(named.child_loc)
+            case ir.CallSiteLoc() as call:
+                waiting += [call.caller, call.callee]
+            case ir.FusedLoc() as fused:
+                waiting += reversed(fused.locations)
+    return None

@@ -1,0 +1,202 @@
+// RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-check)' --split-input-file --verify-diagnostics
+// RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-check)' --split-input-file 2>&1 | filecheck %s
+
+// Without --verify-diagnostics the errors have the file and the line.
+// CHECK: check-errors.mlir:[[# @LINE + 4]]:8: error: hostcall-check: api_version has to be 4
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{api_version has to be 4 : i32}}
+  %0 = stablehlo.custom_call @hostcall(%x) {backend_config = ""} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{backend_config has to be a dictionary of 'callback', 'dynamic_operands'}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{backend_config lacks 'narrow_results'}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{backend_config has 'color', which means nothing to hostcall}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>, color = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{callback has to be an i64 from 0 on or a string 'module:qualname', not -1 : i64}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = -1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{not 7 : i32}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 7 : i32, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{not "no colon"}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "no colon", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{dynamic_operands has to be an array<i64> of pairs, not array<i64: 0>}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{narrow_results has to be an array<i64> of pairs, not 1 : i64}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{dynamic_operands has 1 pairs, so that the last 1 operands before a token have to be tensor<i32>}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{dynamic_results has 1 pairs}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64: 0, 0>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
+  // expected-error@below {{dynamic_operands names dimension 2 of operand 0, which does not exist}}
+  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 2>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, tensor<i32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
+  // expected-error@below {{dynamic_operands names a dimension twice}}
+  %0 = stablehlo.custom_call @hostcall(%x, %n, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0, 0, 0>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, tensor<i32>, tensor<i32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{narrow_operands names operand 1, which does not exist}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 1, 21>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{narrow_operands has element type 11; it can be '21', '22'}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 11>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below {{narrow_results is about result 0, which has to be of i8 or ui8, not tensor<3xf32>}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64: 0, 21>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
+  // expected-error@below {{a token has to be the last operand and the last result}}
+  %0:2 = stablehlo.custom_call @hostcall(%t, %x) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token, tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
+  // expected-error@below {{a call that takes a token has to return one}}
+  %0 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
+  // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
+  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  return
+}
+
+// -----
+
+func.func @main(%t: !stablehlo.token) {
+  %0 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+  // expected-error@below {{this op and another take the same token}}
+  %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+  return
+}
+
+// -----
+
+// A loop would take the token of before the loop in each of its rounds.
+func.func @main(%p: tensor<i1>, %t: !stablehlo.token) -> tensor<i1> {
+  %0 = stablehlo.while(%a = %p) : tensor<i1>
+  cond {
+    stablehlo.return %a : tensor<i1>
+  } do {
+    // expected-error@below {{it has to be an operand of 'stablehlo.while' and of the terminator}}
+    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+    stablehlo.return %a : tensor<i1>
+  }
+  return %0 : tensor<i1>
+}
+
+// -----
+
+// Two branches may take it, but not one of them and an op behind.
+func.func @main(%i: tensor<i32>, %t: !stablehlo.token) -> !stablehlo.token {
+  %0 = "stablehlo.case"(%i) ({
+    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+    stablehlo.return %i : tensor<i32>
+  }) : (tensor<i32>) -> tensor<i32>
+  // expected-error@below {{take the same token}}
+  return %t : !stablehlo.token
+}
+
+// -----
+
+// Each mistake is reported, not the first alone.
+func.func @main(%x: tensor<3xf32>) {
+  // expected-error@below 2 {{hostcall-check: }}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "f", color = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  // expected-error-re@below {{backend_config lacks {{'callback', .*'narrow_results'}}}}
+  %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {}} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
