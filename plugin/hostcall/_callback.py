@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _custom_gradients, _location, _script_ops, _structures
+from hostcall import _custom_gradients, _frameworks, _location, _script_ops, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import register
 from hostcall._declarations import (
@@ -27,11 +27,12 @@ _KINDS = ("numpy", "eager")
 
 
 class Callback:
-    """A Python function that TensorFlow programs call, compiled or not.
+    """A Python function that TensorFlow and JAX programs call, compiled or not.
 
     Made by `hostcall.callback`; called like the function, with tensors (or structures of them) in
     the place of its arguments. In a `tf.function` the call becomes an op of the graph, executing
-    eagerly it runs at once.
+    eagerly it runs at once. With JAX's arrays, or values of a JAX program, the call is one of
+    `hostcall.jax.call`, ordered where the callback is stateful and else pure.
 
     Attributes:
       name: what it is registered as, or None.
@@ -67,14 +68,18 @@ class Callback:
         """Calls the function.
 
         Args:
-          *args: for each argument a tensor, or a structure of tensors.
+          *args: for each argument a tensor, or a structure of tensors; or JAX's arrays instead.
 
         Returns:
-          Tensors in the structure of the declared result.
+          Tensors in the structure of the declared result, or JAX's arrays.
 
         Raises:
-          TypeError: when the declared result has no dtypes.
+          TypeError: when the declared result has no dtypes, or an "eager" callback is called from
+            JAX.
+          ValueError: when a result is declared with a bounded or unknown size, in JAX.
         """
+        if _frameworks.is_for_jax(args):
+            return self._call_from_jax(args)
         args_with_tensors = tf.nest.map_structure(
             _as_tensor, list(args), expand_composites=self.kind == "eager"
         )
@@ -94,6 +99,14 @@ class Callback:
             name=_op_name(str(self.name or getattr(self._function, "__name__", ""))),
             declaration=self._declaration,
         )
+
+    def _call_from_jax(self, args: tuple[Any, ...]) -> Any:
+        from hostcall.jax import _callback as in_jax  # which need not be there
+
+        parts = in_jax.Parts(
+            self._function, self._declaration, self.kind, self.stateful, self.name, self._grad
+        )
+        return in_jax.call(parts, args)
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Callback:
         """The callback of a bound method, where the function is decorated in a class."""

@@ -70,7 +70,7 @@ def call(
     effect = _effect(ordered, pure, title)
     check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)
-    arrays = [_as_array(leaf, place) for leaf in leaves]
+    arrays = [as_array(leaf, place) for leaf in leaves]
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     declared = result
     if callable(declared) and not _is_leaf(declared):
@@ -125,7 +125,8 @@ def _is_leaf(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _as_array(value: Any, place: str) -> Any:
+def as_array(value: Any, place: str) -> Any:
+    """An argument as JAX's array; raises a TypeError for what is none, or has no NumPy dtype."""
     try:
         array = jnp.asarray(value)
     except TypeError as error:

@@ -117,7 +117,8 @@ def _batch(args: Any, dims: Any, **params: Any) -> Any:
     if params["effect"] is private.ORDERED:
         raise ValueError(
             f"jax.vmap of an ordered call, {function.description}: there is no one order of the "
-            "calls of a batch. Use ordered=False, or jax.lax.map or jax.lax.scan instead of vmap."
+            "calls of a batch. Use ordered=False (stateful=False of a hostcall.callback), or "
+            "jax.lax.map or jax.lax.scan instead of vmap."
         )
     if method is None:
         raise NotImplementedError(

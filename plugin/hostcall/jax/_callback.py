@@ -1,0 +1,106 @@
+"""Objects of `hostcall.callback`, called from JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import tensorflow as tf
+
+from hostcall import _callback, _location
+from hostcall._declarations import Declaration
+from hostcall._specs import BoundedSpec, is_leaf
+from hostcall.jax import _gradients, _primitive
+from hostcall.jax import _jax_private as private
+from hostcall.jax._call import as_array, flatten_results
+from hostcall.jax._functions import Function, hashable
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What a `Callback` is made of; its attributes have the names that they have there."""
+
+    function: Callable[..., Any]
+    declaration: Declaration
+    kind: str
+    stateful: bool
+    name: str | None
+    grad: Callable[..., Any] | None
+
+
+def call(parts: Parts, args: tuple[Any, ...]) -> Any:
+    """The results of a callback for JAX arrays, in the structure of the declared result.
+
+    A stateful callback is an ordered call, any other a pure one, which `jax.vmap` makes one by one.
+
+    Raises:
+      TypeError: for an "eager" callback, which takes TensorFlow's tensors.
+      ValueError: for a declared result that JAX cannot have: of bounded or unknown size.
+    """
+    named = f"{parts.name}, " if parts.name is not None else ""
+    called_as = f"hostcall.callback of {named}{_location.of_function(parts.function)}"
+    place = f"{called_as}, called at {_location.caller()}"
+    if parts.kind != "numpy":
+        raise TypeError(
+            f"{place}: it is of kind='eager', so that its function takes TensorFlow's tensors, and "
+            "it is called with JAX's arrays. Make it of kind='numpy', the default, or call it in a "
+            "TensorFlow function and that by hostcall.jax.from_tf."
+        )
+    leaves, in_tree = jax.tree.flatten(args)
+    arrays = [as_array(leaf, place) for leaf in leaves]
+    results, out_tree = flatten_results(_declared(parts, arrays, in_tree, place), place)
+    declared = parts.declaration
+    function = Function(
+        hashable(parts.function),
+        in_tree,
+        out_tree,
+        parts.name or str(getattr(parts.function, "__name__", "callback")),
+        place,
+        declared.timeout,
+        declared.table,
+        declared.borrow,
+        declared.out,
+    )
+
+    def bind(flat: Any) -> list[Any]:
+        effect, method = (private.ORDERED, None) if parts.stateful else (None, "sequential")
+        return _primitive.bind(function, flat, results, effect, method)
+
+    if parts.grad is None:
+        called = bind(arrays)
+    else:
+        called = _gradients.call(bind, parts.grad, function, arrays)
+    return jax.tree.unflatten(out_tree, called)
+
+
+def _declared(parts: Parts, arrays: list[Any], in_tree: Any, place: str) -> Any:
+    """The declared result in JAX's terms."""
+    result = parts.declaration.result
+    if callable(result) and not is_leaf(result):
+        specs = [_as_tensor_spec(array) for array in arrays]
+        result = result(*jax.tree.unflatten(in_tree, specs))
+    specs, tree = jax.tree.flatten(_callback.result_leaves(result), is_leaf=is_leaf)
+    return jax.tree.unflatten(tree, [_as_struct(spec, place) for spec in specs])
+
+
+def _as_tensor_spec(array: Any) -> tf.TensorSpec:
+    sizes = [size if isinstance(size, int) else None for size in array.shape]
+    return tf.TensorSpec(sizes, tf.as_dtype(array.dtype))
+
+
+def _as_struct(spec: Any, place: str) -> jax.ShapeDtypeStruct:
+    if isinstance(spec, BoundedSpec):
+        raise ValueError(
+            f"{place}: a result is declared as the BoundedSpec {spec}, and JAX has no arrays whose "
+            "size only the call tells. Return an array of the largest size, and the true size as "
+            "one more result."
+        )
+    if not spec.shape.is_fully_defined():
+        raise ValueError(
+            f"{place}: a result is declared with the shape {spec.shape}, and JAX needs every size. "
+            "Declare it as a function of the arguments: result=lambda x: tf.TensorSpec(x.shape, "
+            "x.dtype)."
+        )
+    return jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype)

@@ -1,0 +1,209 @@
+"""hostcall.callback: one object, called from TensorFlow and from JAX."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import assert_same, jitted
+from tests.jax.helpers import X, each_mode, failure
+
+Point = collections.namedtuple("Point", ["x", "y"])
+
+
+@hostcall.callback(result=lambda x, y: {"sum": tf.TensorSpec(x.shape, x.dtype), "n": y["n"]})
+def summed(x: Any, y: Any) -> Any:
+    return {"sum": x + y["k"], "n": y["n"] + np.int32(1)}
+
+
+@each_mode
+def test_the_same_from_both(mode: Any) -> None:
+    def program(x: Any) -> Any:
+        return summed(x, {"k": x * 2, "n": np.int32(3)})
+
+    from_jax = mode(program)(X)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(from_jax))
+    for tf_mode in (tf.function, jitted, lambda f: f):
+        from_tf = tf_mode(program)(tf.constant(np.asarray(X)))
+        assert all(isinstance(leaf, tf.Tensor) for leaf in from_tf.values())
+        assert_same({key: np.asarray(value) for key, value in from_jax.items()}, from_tf)
+
+
+def test_results_in_every_structure() -> None:
+    spec = tf.TensorSpec([], tf.float32)
+    one, two = np.float32(1), np.float32(2)
+    for declared, returned in [
+        (spec, one),
+        ([spec], [one]),
+        ((spec, spec), [one, two]),
+        (Point(spec, spec), Point(one, two)),
+        ([], None),
+    ]:
+        called = hostcall.callback(lambda r=returned: r, result=declared)
+        result = jax.jit(lambda called=called: called())()
+        assert jax.tree.structure(result) == jax.tree.structure(declared)
+
+
+def test_without_arguments_it_runs_when_the_program_does() -> None:
+    counts = []
+
+    @hostcall.callback(result=tf.TensorSpec([], tf.int32))
+    def count() -> Any:
+        counts.append(len(counts))
+        return np.int32(counts[-1])
+
+    program = jax.jit(lambda: count())
+    assert [int(program()) for _ in range(3)] == [0, 1, 2]
+    # As outside of all programs.
+    assert int(count()) == 3
+
+
+def test_stateful_calls_are_ordered() -> None:
+    notes: list[int] = []
+    note = hostcall.callback(lambda i: notes.append(int(i)), result=[])
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        jax.lax.fori_loop(0, 3, lambda i, x: [note(i), x][1], x)
+        note(3)
+        return x
+
+    program(X)
+    jax.effects_barrier()
+    assert notes == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="stateful=False of a hostcall"):
+        jax.vmap(note)(X)
+
+
+def test_stateless_calls_are_pure() -> None:
+    calls = []
+
+    @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype), stateful=False)
+    def cos(x: Any) -> Any:
+        calls.append(x.shape)
+        return np.cos(x)
+
+    jax.jit(lambda x: [cos(x), x][1])(X).block_until_ready()
+    assert calls == []
+    np.testing.assert_array_equal(jax.vmap(cos)(X), np.cos(X))
+    assert calls == [()] * 4
+
+
+@each_mode
+def test_a_method(mode: Any) -> None:
+    class Scaled:
+        scale = np.float32(3)
+
+        @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
+        def scaled(self, x: Any) -> Any:
+            return self.scale * x
+
+    np.testing.assert_array_equal(mode(Scaled().scaled)(X), 3 * X)
+
+
+@each_mode
+def test_gradients_of_both(mode: Any) -> None:
+    spec = lambda x, *_: tf.TensorSpec(x.shape, x.dtype)  # noqa: E731
+
+    def square_gradient(inputs: Any, results: Any, upstream: Any) -> Any:
+        return 2 * inputs[0] * upstream, None
+
+    @hostcall.callback(result=lambda inputs, *_: [spec(inputs[0]), spec(inputs[1])])
+    def product_gradient(inputs: Any, results: Any, upstream: Any) -> Any:
+        return [inputs[1] * upstream, inputs[0] * upstream]
+
+    square = hostcall.callback(lambda x, n: x * x, result=spec, grad=square_gradient)
+    product = hostcall.callback(lambda x, y: x * y, result=spec, grad=product_gradient)
+
+    def loss(x: Any) -> Any:
+        return (square(x, 3) + product(x, x + 1)).sum()
+
+    np.testing.assert_allclose(mode(jax.grad(loss))(X), 4 * X + 1)
+    np.testing.assert_array_equal(mode(loss)(X), (2 * X * X + X).sum())
+
+
+def test_a_gradient_in_tensorflow() -> None:
+    def grad(inputs: Any, results: Any, upstream: Any) -> Any:
+        return tf.cos(inputs[0]) * upstream
+
+    sin = hostcall.callback(np.sin, result=lambda x: tf.TensorSpec(x.shape, x.dtype), grad=grad)
+    for differentiated in (
+        jax.grad(lambda x: sin(x).sum()),
+        jax.jit(jax.grad(lambda x: sin(x)[0])),
+    ):
+        with pytest.raises(TypeError, match="is TensorFlow code, and it is asked for in JAX"):
+            differentiated(X)
+
+
+def test_the_wrong_number_of_gradients() -> None:
+    spec = tf.TensorSpec([4], tf.float32)
+    sin = hostcall.callback(np.sin, result=spec, grad=lambda inputs, results, upstream: [1, 2])
+    with pytest.raises(ValueError, match="2 gradients for 1 arguments"):
+        jax.grad(lambda x: sin(x).sum())(X)
+
+
+@each_mode
+def test_declarations_hold(mode: Any) -> None:
+    like = lambda x: tf.TensorSpec(x.shape, x.dtype)  # noqa: E731
+    calls = []
+
+    def add(x: Any, out: Any) -> None:
+        calls.append(x.shape)
+        np.add(x, 1, out=out)
+
+    np.testing.assert_array_equal(mode(hostcall.callback(add, result=like, out=True))(X), X + 1)
+    borrowing = hostcall.callback(lambda x: x.copy(), result=like, borrow=True)
+    np.testing.assert_array_equal(mode(borrowing)(X), X)
+    remembering = hostcall.callback(
+        lambda x: [calls.append(x), x * 2][1], result=like, stateful=False, memo=True
+    )
+    program = mode(lambda x: remembering(x))
+    for _ in range(3):
+        np.testing.assert_array_equal(program(X), 2 * X)
+    assert len(calls) == 2
+
+
+def test_a_timeout() -> None:
+    never = threading.Event()
+    waiting = hostcall.callback(
+        lambda x: [never.wait(60), x][1],
+        result=lambda x: tf.TensorSpec(x.shape, x.dtype),
+        timeout=0.05,
+        stateful=False,
+    )
+    try:
+        assert "has not returned within its timeout" in str(failure(jax.jit(waiting), X))
+    finally:
+        never.set()
+
+
+def test_what_jax_cannot_have() -> None:
+    eager = hostcall.callback(lambda x: x, result=tf.TensorSpec([4], tf.float32), kind="eager")
+    with pytest.raises(TypeError, match=r"takes TensorFlow's tensors, and .*JAX's arrays"):
+        eager(X)
+    bounded = hostcall.callback(np.unique, result=hostcall.BoundedSpec([4], tf.float32))
+    with pytest.raises(ValueError, match=r"the BoundedSpec .* and JAX has no arrays"):
+        jax.jit(bounded)(X)
+    unknown = hostcall.callback(np.unique, result=tf.TensorSpec([None], tf.float32))
+    with pytest.raises(ValueError, match="JAX needs every size"):
+        unknown(X)
+    wide = hostcall.callback(np.sum, result=tf.TensorSpec([], tf.float64))
+    with pytest.raises(ValueError, match="float64, which JAX only has with jax_enable_x64"):
+        wide(X)
+
+
+def test_both_frameworks_at_once() -> None:
+    add = hostcall.callback(np.add, result=lambda x, y: tf.TensorSpec(x.shape, x.dtype))
+    tensor = tf.constant(np.asarray(X))
+    with pytest.raises(TypeError, match="some arguments are TensorFlow's tensors"):
+        jax.jit(lambda x: add(x, tensor))(X)
+    assert isinstance(add(tensor, X), tf.Tensor)
+    np.testing.assert_array_equal(add(tensor, jnp.ones(4)), X + 1)
