@@ -203,6 +203,22 @@ def own(value: object) -> None:
         keep_alive(graph, value)
 
 
+# On ops that call Python and are no script ops; and on those of them that a token goes through.
+CALLS_PYTHON = "_hostcall_calls_python"
+HAS_TOKEN = "_hostcall_has_token"
+
+
+@contextlib.contextmanager
+def marked_ops(marks: list[str]) -> Iterator[None]:
+    """Puts marks, attributes that are True, onto the ops that are created in the context."""
+    if _context.executing_eagerly():
+        yield
+        return
+    values = {mark: attr_value_pb2.AttrValue(b=True) for mark in marks}
+    with _ops.get_default_graph()._attr_scope(values):
+        yield
+
+
 def keep_alive_in_background(value: object) -> None:
     """Keeps `value` as long as stock TensorFlow would: until the process ends."""
     keep_alive(_ops.get_default_graph(), value)

@@ -217,6 +217,28 @@ def test_a_derivative_that_the_user_gives() -> None:
     np.testing.assert_allclose(jax.grad(lambda x: sin(x).sum())(X), np.cos(X), rtol=1e-6)
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_calls_beside_a_derivative_run_once(ordered: bool) -> None:
+    calls: list[int] = []
+
+    def note(i: Any) -> None:
+        calls.append(int(i))
+
+    def tell(i: Any) -> None:
+        call(note, None, i, ordered=ordered)
+
+    def program(x: Any) -> Any:
+        tell(0)
+        x = jax.lax.fori_loop(1, 4, lambda i, x: [tell(i), jnp.sin(x)][1], x)
+        return jax.lax.cond(x[0] < 9, lambda x: [tell(4), x][1], lambda x: 2 * x, x).sum()
+
+    for _ in range(2):
+        jax.jit(jax.grad(program))(X)
+        jax.effects_barrier()
+        assert sorted(calls) == [0, 1, 2, 3, 4]
+        calls.clear()
+
+
 def test_eager_calls_of_one_line_share_a_program() -> None:
     def twice(v: Any) -> Any:
         return v * np.float32(2)

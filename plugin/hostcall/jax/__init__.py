@@ -19,5 +19,6 @@ except ImportError as error:
     ) from error
 
 from hostcall.jax._call import call
+from hostcall.jax._to_tf import to_tf
 
-__all__ = ["call"]
+__all__ = ["call", "to_tf"]

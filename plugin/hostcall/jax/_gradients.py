@@ -30,7 +30,6 @@ def call(
       function: what is called.
       arrays: its flat arguments.
     """
-
     called = jax.custom_vjp(lambda *flat: bind(flat))
 
     def forward(*flat: Any) -> Any:

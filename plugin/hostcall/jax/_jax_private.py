@@ -15,9 +15,12 @@ import jax
 import numpy as np
 from jax._src import callback as _callback
 from jax._src import core as _core
+from jax._src import debugging as _debugging
 from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 from jax._src import ffi as _ffi
+from jax._src import source_info_util as _source_info
+from jax._src.export import _export
 from jax._src.interpreters import ad as _ad
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
@@ -49,6 +52,8 @@ for _kind in (CallEffect, OrderedCallEffect):
     _effects.control_flow_allowed_effects.add_type(_kind)
     # Not of rematerialization, which would run a call twice.
     _effects.custom_derivatives_allowed_effects.add_type(_kind)
+    # JAX leaves out other effects of a loop that it differentiates, where no result needs them.
+    _effects.partial_eval_kept_effects.add_type(_kind)
 _effects.ordered_effects.add_type(OrderedCallEffect)
 _effects.shardable_ordered_effects.add_type(OrderedCallEffect)
 
@@ -56,6 +61,11 @@ _effects.shardable_ordered_effects.add_type(OrderedCallEffect)
 def is_ordered(effect: Any) -> bool:
     """Whether JAX threads a token through the programs that have the effect."""
     return bool(_effects.ordered_effects.contains(effect))
+
+
+def is_lost_in_loops(effect: Any) -> bool:
+    """Whether JAX leaves out calls with the effect where it differentiates a loop around them."""
+    return not _effects.partial_eval_kept_effects.contains(effect)
 
 
 def new_primitive(name: str, no_derivative: str) -> Any:
@@ -193,3 +203,107 @@ def _attribute(value: int | Sequence[int]) -> Any:
     if isinstance(value, int):
         return _ir.IntegerAttr.get(_ir.IntegerType.get_signless(64), value)
     return _ir.DenseI64ArrayAttr.get(list(value))
+
+
+@dataclasses.dataclass(frozen=True)
+class JaxCallback:
+    """One of JAX's own callbacks, as it stands in a program.
+
+    Attributes:
+      function: from flat arrays to flat results, as JAX calls it.
+      user_function: what it calls of the user's.
+      kind: what the user has called.
+      effect: as in `emit_call`.
+      sharding: as `jax.pure_callback` takes it.
+    """
+
+    function: Callable[..., Any]
+    user_function: Any
+    kind: str
+    effect: Any | None
+    sharding: Any = None
+
+
+def _pure(**params: Any) -> JaxCallback:
+    sharding = params.pop("sharding")
+    function = functools.partial(_callback.pure_callback_impl, sharding=None, **params)
+    user_function = params["callback"].callback_func
+    return JaxCallback(function, user_function, "jax.pure_callback", None, sharding)
+
+
+def _io(**params: Any) -> JaxCallback:
+    sharding = params.pop("sharding")
+    function = functools.partial(_callback.io_callback_impl, sharding=None, **params)
+    effect = _callback._OrderedIOEffect if params["ordered"] else _callback._IOEffect
+    user_function = params["callback"].callback_func
+    return JaxCallback(function, user_function, "jax.experimental.io_callback", effect, sharding)
+
+
+def _debug(**params: Any) -> JaxCallback:
+    function = functools.partial(_debugging.debug_callback_impl, **params)
+    return JaxCallback(function, params["callback"], "jax.debug.callback", params["effect"])
+
+
+def _print(**params: Any) -> JaxCallback:
+    function = functools.partial(_debugging.debug_print_impl, **params)
+    ordered = params["ordered"]
+    effect = _debugging.ordered_debug_effect if ordered else _debugging.debug_effect
+    return JaxCallback(function, repr(params["fmt"]), "jax.debug.print", effect)
+
+
+# How to read the parameters of each of JAX's primitives that call Python.
+JAX_CALLBACKS: dict[Any, Callable[..., JaxCallback]] = {
+    _callback.pure_callback_p: _pure,
+    _callback.io_callback_p: _io,
+    _debugging.debug_callback_p: _debug,
+    _debugging.debug_print_p: _print,
+}
+
+
+def line_of(context: LoweringContext) -> str:
+    """`file:line` of the user's code that has made what is being lowered, or ""."""
+    frame = _source_info.user_frame(context.traceback)
+    return "" if frame is None else f"{frame.file_name}:{frame.start_line}"
+
+
+def export(jitted: Any, rules: dict[Any, Callable[..., Any]], target: str) -> Callable[..., Any]:
+    """`jax.export.export` for CPUs, with lowering rules of our own.
+
+    Args:
+      jitted: what `jax.jit` has made.
+      rules: a lowering rule for each primitive that is not to be lowered as JAX does it.
+      target: of the custom calls that those emit.
+    """
+    return _export._export_internal(  # type: ignore[no-any-return]
+        jitted,
+        platforms=("cpu",),
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(target)],
+        override_lowering_rules=tuple(rules.items()),
+    )
+
+
+def has_effects(exported: Any) -> bool:
+    """Whether an exported function does more than to return its results."""
+    return bool(exported.ordered_effects or exported.unordered_effects)
+
+
+def has_ordered_effects(exported: Any) -> bool:
+    """Whether a token goes through it."""
+    return bool(exported.ordered_effects)
+
+
+def run_in_tensorflow(exported: Any, tensors: Sequence[Any]) -> list[Any]:
+    """The results of an exported function, an op of TensorFlow's, for flat tensors."""
+    return list(_jax2tf()._run_exported_as_tf(tensors, exported))
+
+
+def as_jax_tensor(value: Any) -> tuple[Any, Any]:
+    """A tensor of a dtype that JAX has, as it is set up, and that dtype."""
+    tensor, dtype = _jax2tf()._tfval_to_tensor_jax_dtype(value)
+    return tensor, dtype
+
+
+def _jax2tf() -> Any:
+    from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
+
+    return jax2tf

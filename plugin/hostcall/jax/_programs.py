@@ -1,0 +1,130 @@
+"""JAX functions as programs that TensorFlow can hold, their callbacks among them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from hostcall import _location
+from hostcall import _tf_private as tf_private
+from hostcall._callback_spec import Target, register
+from hostcall.jax import _jax_private as private
+from hostcall.jax import _primitive
+from hostcall.jax._functions import Function
+
+_numbers = itertools.count(1)
+
+
+@dataclasses.dataclass
+class Callbacks:
+    """The callbacks of a program.
+
+    Attributes:
+      targets: what the runtime calls for them.
+      losable: how many of them JAX leaves out of loops that it differentiates.
+    """
+
+    targets: list[Target] = dataclasses.field(default_factory=list)
+    losable: int = 0
+
+    def add(self, target: Target, effect: Any | None) -> None:
+        """Counts one more."""
+        self.targets.append(target)
+        self.losable += effect is not None and private.is_lost_in_loops(effect)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A JAX function for arguments of certain dtypes and shapes.
+
+    Attributes:
+      exported: the `jax.export.Exported`.
+      callbacks: those in it. They must live as long as the program can run.
+    """
+
+    exported: Any
+    callbacks: Callbacks
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether it does more than to return its results."""
+        return private.has_effects(self.exported)
+
+
+def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
+    """Traces and lowers a function that `jax.jit` has made.
+
+    Args:
+      jitted: the function.
+      args: ShapeDtypeStructs in structures; sizes may be symbolic.
+      kwargs: the same.
+    """
+    callbacks = Callbacks()
+    rules: dict[Any, Callable[..., Any]] = {
+        primitive: functools.partial(_lower_jax_callback, callbacks, read)
+        for primitive, read in private.JAX_CALLBACKS.items()
+    }
+    rules[_primitive.call_p] = functools.partial(_lower_call, callbacks)
+    return Program(private.export(jitted, rules, _primitive.TARGET)(*args, **kwargs), callbacks)
+
+
+def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
+    """The results of a program for flat tensors: those of an op, in a graph."""
+    tf_private.own(program)
+    marks = []
+    if program.callbacks.targets:
+        marks.append(tf_private.CALLS_PYTHON)
+        if private.has_ordered_effects(program.exported):
+            marks.append(tf_private.HAS_TOKEN)
+    with tf_private.marked_ops(marks):
+        return private.run_in_tensorflow(program.exported, tensors)
+
+
+def _lower_call(
+    callbacks: Callbacks, context: Any, *operands: Any, function: Function, **params: Any
+) -> Any:
+    target, number = function.register()
+    callbacks.add(target, params["effect"])
+    return _primitive.lower_to(number, context, *operands, **params)
+
+
+def _lower_jax_callback(
+    callbacks: Callbacks,
+    read: Callable[..., private.JaxCallback],
+    context: Any,
+    *operands: Any,
+    **params: Any,
+) -> Any:
+    callback = read(**params)
+    name = callback.user_function
+    name = name if isinstance(name, str) else _location.of_function(name)
+    place = f"{callback.kind} of {name}, called at {private.line_of(context)}"
+    for aval in [*context.avals_in, *context.avals_out]:
+        if str(aval.dtype) in _primitive.NARROW:
+            raise NotImplementedError(
+                f"{place}: an array of it is {aval.dtype}, which XLA packs, two in a byte. Use "
+                "hostcall.jax.call, which unpacks it, or astype."
+            )
+    target = Target(_as_host_function(callback.function), callback.kind, place)
+    number = register(target, f"{callback.kind}/{next(_numbers)}", label=place)
+    callbacks.add(target, callback.effect)
+    return _primitive.emit(context, operands, number, callback.effect, sharding=callback.sharding)
+
+
+def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose results have dtypes that JAX has."""
+
+    def call(*arrays: Any) -> list[Any]:
+        return [_canonical(np.asarray(value)) for value in function(*arrays)]
+
+    return call
+
+
+def _canonical(array: Any) -> Any:
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

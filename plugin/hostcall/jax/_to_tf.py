@@ -1,0 +1,121 @@
+"""`hostcall.jax.to_tf`: JAX functions, with their callbacks, in TensorFlow programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import tensorflow as tf
+
+from hostcall import _location, _locks
+from hostcall import _tf_private as tf_private
+from hostcall.jax import _jax_private as private
+from hostcall.jax import _programs, _vjps
+
+
+def to_tf(
+    jax_fn: Callable[..., Any],
+    *,
+    polymorphic_shapes: Any = None,
+    polymorphic_constraints: Sequence[str] = (),
+) -> Callable[..., Any]:
+    """A JAX function as a TensorFlow function, eager, in graphs and under `jit_compile=True`.
+
+    What `jax2tf.convert` does, for functions with callbacks, too: `hostcall.jax.call`,
+    `jax.pure_callback`, `io_callback`, `jax.debug.callback` and `jax.debug.print`.
+
+    Args:
+      jax_fn: a function of pytrees of arrays.
+      polymorphic_shapes: names for the sizes that tracing does not know, as in `jax2tf.convert`:
+        for each argument None or a string such as "batch, ..."; one of them for all arguments. It
+        is needed where a `tf.function` is traced with unknown sizes.
+      polymorphic_constraints: what is known of those names, such as "batch >= 2".
+
+    Returns:
+      A function of tensors (or arrays, in pytrees), which returns tensors in the structure that
+      `jax_fn` returns. It is differentiable by TensorFlow as `jax_fn` is by JAX. A function with
+      side effects has one derivative; any other those that JAX has.
+
+      The function is traced for each new structure, dtype and shape of its arguments, of which
+      it holds the programs. 64-bit arguments become 32-bit ones unless `jax_enable_x64` is set.
+
+    Raises:
+      TypeError: when `jax_fn` is not callable.
+      ValueError: when a size of an argument is not known and has no name.
+    """
+    if not callable(jax_fn):
+        raise TypeError(f"hostcall.jax.to_tf wants a function, and not {jax_fn!r}.")
+    converted = _Converted(jax_fn, polymorphic_shapes, polymorphic_constraints)
+
+    # Ours, and JAX's code below it, is not for autograph to convert.
+    @tf_private.do_not_convert
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return converted(*args, **kwargs)
+
+    functools.update_wrapper(call, jax_fn, updated=())
+    # TensorFlow traces through what says that it wraps something.
+    del call.__dict__["__wrapped__"]
+    return call
+
+
+class _Converted:
+    """What `to_tf` returns."""
+
+    def __init__(
+        self, function: Callable[..., Any], shapes: Any, constraints: Sequence[str]
+    ) -> None:
+        self._function = function
+        self._jitted = function if hasattr(function, "trace") else jax.jit(function)
+        self._shapes = shapes
+        self._constraints = constraints
+        self._programs: dict[Any, _vjps.Differentiable] = {}
+        self._lock = _locks.new_lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if private.is_tracing() and tf.executing_eagerly():
+            raise ValueError(
+                f"{self._description}: what hostcall.jax.to_tf returns is called in a JAX "
+                "transformation. In JAX, call the JAX function itself."
+            )
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        converted = [self._convert(leaf) for leaf in leaves]
+        tensors = [tensor for tensor, _ in converted]
+        structs = [jax.ShapeDtypeStruct(tuple(tensor.shape), dtype) for tensor, dtype in converted]
+        key = tree, tuple((struct.shape, str(struct.dtype)) for struct in structs)
+        program = self._programs.get(key)
+        if program is None:
+            program = self._export(tree, structs)
+            with self._lock:
+                program = self._programs.setdefault(key, program)
+        results = program(tensors)
+        return jax.tree.unflatten(program.out_tree, results)
+
+    @property
+    def _description(self) -> str:
+        return _location.of_function(self._function)
+
+    def _convert(self, value: Any) -> tuple[Any, Any]:
+        try:
+            tensor, dtype = private.as_jax_tensor(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"hostcall.jax.to_tf of {self._description}: {value!r} is no tensor that JAX has."
+            ) from error
+        return tf.convert_to_tensor(tensor), dtype
+
+    def _export(self, tree: Any, structs: list[Any]) -> _vjps.Differentiable:
+        args, kwargs = jax.tree.unflatten(tree, structs)
+        if any(struct.shape.count(None) for struct in structs) and self._shapes is None:
+            shapes = ", ".join(str(struct.shape) for struct in structs)
+            raise ValueError(
+                f"hostcall.jax.to_tf of {self._description}: not all sizes of the arguments are "
+                f"known: {shapes}. JAX needs a name for each that is not. If the first one is the "
+                "size of a batch, the same for all arguments, write\n\n"
+                '    hostcall.jax.to_tf(function, polymorphic_shapes="batch, ...")\n\n'
+                'or name them for each argument: polymorphic_shapes=["batch, ...", None].'
+            )
+        symbolic = jax.export.symbolic_args_specs(args, self._shapes, constraints=self._constraints)
+        program = _programs.export(self._jitted, symbolic, kwargs)
+        return _vjps.Differentiable(self._jitted, program, self._description)

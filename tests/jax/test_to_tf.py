@@ -1,0 +1,307 @@
+"""hostcall.jax.to_tf: JAX functions with callbacks in TensorFlow programs."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tensorflow as tf
+from jax.experimental import io_callback
+
+import hostcall.jax
+from tests.helpers import DetailedError, assert_same, jitted, plain, raising
+
+X = np.arange(4, dtype=np.float32)
+
+to_tf = hostcall.jax.to_tf
+
+
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted])
+
+
+@jax.custom_jvp
+def sin(x: Any) -> Any:
+    return jax.pure_callback(lambda v: np.sin(np.asarray(v)), x, x, vmap_method="sequential")
+
+
+@jax.custom_jvp
+def cos(x: Any) -> Any:
+    return hostcall.jax.call(np.cos, x, x, pure=True)
+
+
+sin.defjvps(lambda tangent, result, x: tangent * cos(x))
+cos.defjvps(lambda tangent, result, x: -tangent * sin(x))
+
+
+@jax.custom_vjp
+def tan(x: Any) -> Any:
+    return hostcall.jax.call(np.tan, x, x)
+
+
+tan.defvjp(lambda x: (tan(x), tan(x)), lambda kept, upstream: (upstream * (1 + kept * kept),))
+
+
+def gradient(function: Callable[..., Any], *args: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(args)
+        y = function(*args)
+    return tape.gradient(y, args)
+
+
+@each_mode
+def test_structures_and_results(mode: Any) -> None:
+    def function(x: Any, more: Any, *, scale: Any) -> Any:
+        n = hostcall.jax.call(lambda k: k + np.int32(1), more["k"], more["k"])
+        return {"sin": sin(x) * scale, "rest": (n, [cos(x)])}
+
+    called = mode(lambda x, k: to_tf(function)(x, {"k": k}, scale=2.0))(X, np.int32(3))
+    expected = {"sin": np.sin(X) * 2, "rest": (np.int32(4), [np.cos(X)])}
+    assert_same(called, expected)
+
+
+@each_mode
+def test_all_kinds_of_callbacks(mode: Any, capfd: Any) -> None:
+    log: list[Any] = []
+
+    def note(name: str) -> Callable[..., Any]:
+        return lambda x: log.append((name, float(x)))
+
+    def function(x: Any) -> Any:
+        io_callback(note("io"), None, x[0], ordered=True)
+        y = io_callback(lambda v: np.asarray(v) + 1, x, x)
+        io_callback(note("io"), None, y[0], ordered=True)
+        jax.debug.callback(note("debug"), x[2], ordered=True)
+        jax.debug.print("x is {x}", x=x[3])
+        hostcall.jax.call(note("call"), None, x[1])
+        return y
+
+    program = mode(to_tf(function))
+    for _ in range(2):
+        log.clear()
+        assert_same(program(X), X + 1)
+        assert [entry for entry in log if entry[0] == "io"] == [("io", 0.0), ("io", 1.0)]
+        assert sorted(log)[:2] == [("call", 1.0), ("debug", 2.0)]
+    assert capfd.readouterr().out == "x is 3.0\n" * 2
+
+
+@each_mode
+def test_loops_and_branches(mode: Any) -> None:
+    log: list[int] = []
+
+    def note(i: Any) -> None:
+        io_callback(lambda i: log.append(int(i)), None, i, ordered=True)
+
+    def in_jax(x: Any) -> Any:
+        x = jax.lax.fori_loop(0, 3, lambda i, x: [note(i), sin(x)][1], x)
+        return jax.lax.cond(x[1] > 0, lambda x: [note(10), x][1], lambda x: [note(-1), -x][1], x)
+
+    def program(x: Any) -> Any:
+        x = to_tf(in_jax)(x)
+        for _ in tf.range(2):
+            x = to_tf(sin)(x)
+        return tf.cond(x[1] > 0, lambda: to_tf(cos)(x), lambda: x)
+
+    expected = X
+    for _ in range(5):
+        expected = np.sin(expected)
+    np.testing.assert_allclose(mode(program)(tf.constant(X)), np.cos(expected), rtol=1e-6)
+    assert log == [0, 1, 2, 10]
+
+
+@each_mode
+def test_gradients(mode: Any) -> None:
+    def function(x: Any, n: Any) -> Any:
+        return sin(x) * n, n
+
+    converted = to_tf(function)
+    upstream = mode(lambda x: gradient(lambda x: converted(x, 3)[0], x))(tf.constant(X))
+    np.testing.assert_allclose(upstream[0], 3 * np.cos(X), rtol=1e-6)
+
+
+@each_mode
+def test_second_derivatives(mode: Any) -> None:
+    converted = to_tf(sin)
+    twice = mode(lambda x: gradient(lambda x: gradient(converted, x)[0], x)[0])(tf.constant(X))
+    np.testing.assert_allclose(twice, -np.sin(X), rtol=1e-6, atol=1e-7)
+
+
+@each_mode
+def test_complex_gradients_are_tensorflows(mode: Any) -> None:
+    z = tf.constant([1 + 2j, 3 - 1j], tf.complex64)
+    ours = mode(lambda z: gradient(lambda z: tf.abs(to_tf(lambda z: z * z * 1j)(z)), z)[0])(z)
+    theirs = gradient(lambda z: tf.abs(z * z * 1j), z)[0]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@each_mode
+def test_side_effects_happen_once_with_gradients_too(mode: Any) -> None:
+    log: list[float] = []
+
+    def function(x: Any) -> Any:
+        jax.debug.callback(lambda v: log.append(float(v)), x[1])
+        return tan(x) * 2
+
+    program = mode(lambda x: gradient(to_tf(function), x)[0])
+    np.testing.assert_allclose(program(tf.constant(X)), 2 * (1 + np.tan(X) ** 2), rtol=1e-5)
+    assert log == [1.0]
+
+
+@each_mode
+def test_a_function_without_a_gradient(mode: Any) -> None:
+    def function(x: Any) -> Any:
+        return io_callback(lambda v: np.asarray(v) * 2, x, x)
+
+    assert_same(mode(to_tf(function))(tf.constant(X)), X * 2)
+    with pytest.raises(ValueError, match="JAX has no gradient of it: IO callbacks do not support"):
+        mode(lambda x: gradient(to_tf(function), x))(tf.constant(X))
+
+
+@each_mode
+def test_side_effects_in_loops_happen_once_with_gradients_too(mode: Any) -> None:
+    log: list[int] = []
+
+    def note(i: Any) -> None:
+        log.append(int(i))
+
+    def function(x: Any, tell: Any) -> Any:
+        return jax.lax.fori_loop(0, 3, lambda i, x: [tell(i), jnp.sin(x)][1], x)
+
+    ours = to_tf(lambda x: function(x, lambda i: hostcall.jax.call(note, None, i, ordered=True)))
+    jaxs = to_tf(lambda x: function(x, lambda i: io_callback(note, None, i, ordered=True)))
+    program = mode(lambda x: gradient(ours, x)[0])
+    expected = np.cos(X) * np.cos(np.sin(X)) * np.cos(np.sin(np.sin(X)))
+    np.testing.assert_allclose(program(tf.constant(X)), expected, rtol=1e-5)
+    assert log == [0, 1, 2]
+    # JAX itself leaves these out of the gradient.
+    np.testing.assert_allclose(mode(jaxs)(X), np.sin(np.sin(np.sin(X))), rtol=1e-6)
+    assert log == [0, 1, 2] * 2
+    with pytest.raises(ValueError, match=r"leaves out some calls .* Use hostcall.jax.call"):
+        mode(lambda x: gradient(jaxs, x))(tf.constant(X))
+
+
+def test_the_second_derivative_of_side_effects() -> None:
+    def function(x: Any) -> Any:
+        jax.debug.callback(lambda v: None, x)
+        return jnp.sin(x)
+
+    with pytest.raises(ValueError, match="second derivative is asked for, and it has side effects"):
+        gradient(lambda x: gradient(to_tf(function), x)[0], tf.constant(X))
+
+
+@pytest.mark.parametrize("mode", [plain, jitted])
+def test_a_batch_of_unknown_size(mode: Any) -> None:
+    log: list[Any] = []
+
+    def function(x: Any, w: Any) -> Any:
+        io_callback(lambda v: log.append(v.shape), None, x, ordered=True)
+        return sin(x) @ w, jnp.zeros(x.shape[0])
+
+    converted = to_tf(function, polymorphic_shapes=["batch, ...", None])
+    signature = [tf.TensorSpec([None, 4], tf.float32), tf.TensorSpec([4, 2], tf.float32)]
+    program = tf.function(converted, input_signature=signature, jit_compile=mode is jitted)
+    assert program.get_concrete_function().output_shapes[0].as_list() == [None, 2]
+    w = np.ones([4, 2], np.float32)
+    for size in (3, 5):
+        x = np.stack([X * i for i in range(size)])
+        y, zeros = program(x, w)
+        np.testing.assert_allclose(y, np.sin(x) @ w, rtol=1e-5, atol=1e-6)
+        assert zeros.shape == [size]
+        assert log.pop() == (size, 4)
+
+
+@pytest.mark.parametrize("mode", [plain, jitted])
+def test_gradients_of_a_batch(mode: Any) -> None:
+    for function in (sin, tan):
+        converted = to_tf(function, polymorphic_shapes="batch, ...")
+        program = tf.function(
+            lambda x, converted=converted: gradient(converted, x)[0],
+            input_signature=[tf.TensorSpec([None], tf.float32)],
+            jit_compile=mode is jitted,
+        )
+        expected = np.cos(X) if function is sin else 1 + np.tan(X) ** 2
+        np.testing.assert_allclose(program(X), expected, rtol=1e-5)
+        np.testing.assert_allclose(program(X[:2]), expected[:2], rtol=1e-5)
+
+
+def test_a_size_that_has_no_name() -> None:
+    program = tf.function(to_tf(sin), input_signature=[tf.TensorSpec([None], tf.float32)])
+    with pytest.raises(ValueError, match=r'polymorphic_shapes="batch, \.\.\."'):
+        program(X)
+
+
+@each_mode
+def test_exceptions(mode: Any) -> None:
+    error = DetailedError("the reason")
+    for function in (
+        lambda x: jax.pure_callback(raising(error), x, x),
+        lambda x: io_callback(raising(error), x, x, ordered=True),
+        lambda x: hostcall.jax.call(raising(error), x, x),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="the reason") as caught:
+            mode(to_tf(function))(X)
+        assert hostcall.last_error(caught.value) is error
+
+
+@each_mode
+def test_wrong_results(mode: Any) -> None:
+    def function(x: Any) -> Any:
+        return jax.pure_callback(lambda v: np.zeros(3, np.float32), x, x)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"has shape \(3,\)") as caught:
+        mode(to_tf(function))(X)
+    assert "jax.pure_callback of test_wrong_results" in str(caught.value)
+    assert f"called at {__file__}" in str(caught.value)
+
+
+@each_mode
+def test_results_of_64_bits_are_narrowed_as_in_jax(mode: Any) -> None:
+    def function(x: Any) -> Any:
+        return jax.pure_callback(lambda v: np.float64(v).sum(), x[0], x)
+
+    assert_same(mode(to_tf(function))(X), np.float32(6))
+
+
+def test_arguments() -> None:
+    with pytest.raises(TypeError, match="wants a function, and not 3"):
+        to_tf(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'text' is no tensor that JAX has"):
+        to_tf(sin)("text")
+    with pytest.raises(ValueError, match="In JAX, call the JAX function itself"):
+        jax.jit(to_tf(sin))(X)
+
+
+def test_functions_live_as_long_as_the_programs() -> None:
+    class Doubled:
+        def __call__(self, x: Any) -> Any:
+            return x * np.float32(2)
+
+    function = Doubled()
+    reference = weakref.ref(function)
+    program = jitted(to_tf(lambda x, f=function: hostcall.jax.call(f, x, x)))
+    assert_same(program(X), X * 2)
+    del function
+    jax.clear_caches()
+    gc.collect()
+    assert_same(program(X), X * 2)
+    assert reference() is not None
+    del program
+    jax.clear_caches()
+    gc.collect()
+    assert reference() is None
+
+
+@each_mode
+def test_variables_and_arrays_are_arguments_too(mode: Any) -> None:
+    variable = tf.Variable(X)
+    converted = to_tf(lambda x, y, n: sin(x) + y * n)
+    assert_same(mode(lambda: converted(variable, np.ones(4), 2))(), np.sin(X) + np.float32(2))
