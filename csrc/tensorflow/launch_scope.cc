@@ -203,8 +203,8 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
       return;
     }
     auto lending = std::make_shared<LendingRun>(ctx, lending_device_.get());
-    LaunchKeepingStates(ctx, [lending, done = std::move(done)]() mutable {
-      lending.reset();
+    LaunchKeepingStates(ctx, [lending, done = std::move(done)] {
+      lending->End();
       done();
     });
   }

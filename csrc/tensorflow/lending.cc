@@ -233,7 +233,7 @@ LendingRun::LendingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* dev
   ctx->params()->device = device;
 }
 
-LendingRun::~LendingRun() {
+void LendingRun::End() {
   ctx_->params()->device = device_;
   Memory::Global().RemoveTensors(inputs_);
 }

@@ -18,14 +18,17 @@ namespace hostcall {
 // What a program whose callbacks are lent memory seems to run on: `device` with another allocator.
 std::unique_ptr<tensorflow::Device> MakeLendingDevice(tensorflow::Device* device);
 
-// A run of such a program. As long as this lives, memory can be lent: that of its inputs, and that
-// which is allocated by `device`, a lending one.
+// A run of such a program. Until it ends, memory can be lent: that of its inputs, and that which is
+// allocated by `device`, a lending one.
 class LendingRun {
  public:
   LendingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* device);
-  ~LendingRun();
   LendingRun(const LendingRun&) = delete;
   LendingRun& operator=(const LendingRun&) = delete;
+
+  // To be called before the context is done with. Not by a destructor: whoever is to call it may
+  // have been copied, and a copy may live on for a while.
+  void End();
 
  private:
   tensorflow::OpKernelContext* const ctx_;

@@ -130,15 +130,23 @@ def call(
         if shape in ("rule", "bounded"):
             result = function.rule
         options = {"kind": "eager" if api == "eager_callback" else "numpy"}
+        options |= declared_of(api, args)
         made = hostcall.callback(function, result=result, stateful=api in STATEFUL, **options)
         return tf.nest.flatten(made(*args))
     if shape in ("rule", "bounded"):
-        hostcall.declare(function, result=function.rule)
+        hostcall.declare(function, result=function.rule, **declared_of(api, args))
     if api == "stateless_py_func":
         return tf.nest.flatten(tf.compat.v1.py_func(function, args, dtypes, stateful=False))
     make = {"py_func": tf.compat.v1.py_func, "py_function": tf.py_function,
             "numpy_function": tf.numpy_function}[api]  # fmt: skip
     return tf.nest.flatten(make(function, args, dtypes))
+
+
+def declared_of(api: str, args: Sequence[Any]) -> dict[str, Any]:
+    """What may be declared without a difference: some functions borrow, some are remembered."""
+    if api in EAGER:
+        return {}
+    return {"borrow": len(args) == 2, "memo": api in STATELESS}
 
 
 def python_function(context: Context, name: str, api: str, noted: bool) -> Any:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,3 +178,15 @@ def test_results_outlive_their_program() -> None:
     gc.collect()
     for result in results:
         assert_same(result.numpy(), numbers(LARGE) * 2)
+
+
+def test_nothing_of_a_run_is_used_when_it_has_ended() -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.lending_child"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "MALLOC_PERTURB_": "165"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert child.returncode == 0, child.stderr[-3000:]
