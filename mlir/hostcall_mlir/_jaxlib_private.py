@@ -4,12 +4,18 @@ Tried with jaxlib 0.10.2. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanag
 Python API, which other files import from there.
 """
 
+import ctypes
+
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 # Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
 _stablehlo.register_stablehlo_passes()
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_get_pointer.restype = ctypes.c_void_p
 
 
 def new_context() -> ir.Context:
@@ -24,6 +30,15 @@ def new_context() -> ir.Context:
     chlo.register_dialect(context)
     stablehlo.register_dialect(context)
     return context
+
+
+def address(op: ir.Operation) -> int:
+    """What tells ops apart in sets and as keys, as long as none is erased.
+
+    Their own hash is no use there: it changes with their operands and attributes.
+    """
+    pointer: int = _get_pointer(op._CAPIPtr, b"jaxlib.mlir.ir.Operation._CAPIPtr")
+    return pointer
 
 
 def is_token(type_: ir.Type) -> bool:

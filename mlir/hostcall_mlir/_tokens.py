@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from jaxlib.mlir import ir
 
-from hostcall_mlir._jaxlib_private import is_token
+from hostcall_mlir._jaxlib_private import address, is_token
 
 # Waits for all its tokens, which takes none of them away from an op that comes later.
 _JOIN = "stablehlo.after_all"
@@ -29,7 +29,7 @@ def misuses(ops: Sequence[ir.Operation]) -> Iterator[tuple[ir.Operation, str]]:
     Args:
       ops: all ops of a module, in its order.
     """
-    order = {op: number for number, op in enumerate(ops)}
+    order = {address(op): number for number, op in enumerate(ops)}
     for op in ops:
         values = [*op.results]
         for region in op.regions:
@@ -40,11 +40,11 @@ def misuses(ops: Sequence[ir.Operation]) -> Iterator[tuple[ir.Operation, str]]:
                 yield from _misuses_of(value, order)
 
 
-def _misuses_of(
-    token: ir.Value, order: dict[ir.Operation, int]
-) -> Iterator[tuple[ir.Operation, str]]:
-    users = {use.owner.operation for use in token.uses}
-    ordered = sorted((user for user in users if user.name != _JOIN), key=order.__getitem__)
+def _misuses_of(token: ir.Value, order: dict[int, int]) -> Iterator[tuple[ir.Operation, str]]:
+    users = {
+        address(user): user for use in token.uses if (user := use.owner.operation).name != _JOIN
+    }
+    ordered = [users[key] for key in sorted(users, key=order.__getitem__)]
     taken: list[list[tuple[ir.Operation, ir.Block]]] = []
     for user in ordered:
         path = _path(user, _block_of(token))
