@@ -440,8 +440,9 @@ def own_custom_gradient(op: Any) -> None:
 # Whether tapes do not record on this thread, as while TensorFlow runs a function; how to let them,
 # and to stop them again; whether there are none. All in C: no signal's handler runs in them.
 has_no_tapes = pywrap_tfe.TFE_Py_TapeSetIsEmpty
+tapes_are_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
 recording_functions = (
-    pywrap_tfe.TFE_Py_TapeSetIsStopped,
+    tapes_are_stopped,
     pywrap_tfe.TFE_Py_TapeSetRestartOnThread,
     pywrap_tfe.TFE_Py_TapeSetStopOnThread,
     has_no_tapes,

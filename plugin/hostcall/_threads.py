@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall import _library
+from hostcall import _tf_private as private
 from hostcall._errors import DeadlineExceededError
 
 _runtime = _library.load("_runtime")
@@ -41,6 +42,17 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
             ) from None
 
     return call
+
+
+def apart(function: Callable[..., Any], *args: Any) -> Any:
+    """What `function(*args)` returns, run in eager mode and where its tapes record.
+
+    That is on another thread where this one builds a graph, or where TensorFlow has stopped
+    recording on it, as while it runs a function: a tape would record nothing, silently.
+    """
+    if private.executing_eagerly() and not private.tapes_are_stopped():
+        return function(*args)
+    return _Call(functools.partial(function, *args)).result(None)
 
 
 class _NotDoneError(Exception):

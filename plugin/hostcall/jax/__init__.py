@@ -19,6 +19,7 @@ except ImportError as error:
     ) from error
 
 from hostcall.jax._call import call
+from hostcall.jax._from_tf import from_tf
 from hostcall.jax._to_tf import to_tf
 
-__all__ = ["call", "to_tf"]
+__all__ = ["call", "from_tf", "to_tf"]

@@ -67,7 +67,7 @@ def call(
     called_as = f"{name}, " if name is not None else ""
     called_as += _location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {_location.caller()}"
-    effect = _effect(ordered, pure, title)
+    effect = effect_of(ordered, pure, title)
     check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
@@ -110,7 +110,8 @@ def check_vmap_method(method: str | None, title: str) -> None:
         raise ValueError(f"{title}: vmap_method={method!r} is none of {VMAP_METHODS}.")
 
 
-def _effect(ordered: bool, pure: bool, title: str) -> Any | None:
+def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
+    """The effect of such calls; a ValueError for what contradicts itself."""
     if ordered and pure:
         raise ValueError(
             f"{title}: ordered=True says that each call has an effect, and pure=True that it has "

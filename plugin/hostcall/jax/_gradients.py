@@ -38,6 +38,7 @@ def call(
 
     def backward(kept: Any, upstream: Any) -> Any:
         flat, results = kept
+        flat = list(map(jnp.asarray, flat))  # JAX keeps constants in forms of its own
         inputs = jax.tree.unflatten(function.in_tree, flat)
         real = [_without_float0(u, result) for u, result in zip(upstream, results, strict=True)]
         pack = function.out_tree.unflatten

@@ -19,6 +19,7 @@ from jax._src import debugging as _debugging
 from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 from jax._src import ffi as _ffi
+from jax._src import sharding_impls as _sharding_impls
 from jax._src import source_info_util as _source_info
 from jax._src.export import _export
 from jax._src.interpreters import ad as _ad
@@ -132,6 +133,12 @@ def aval_of(shape: Sequence[Any], dtype: Any) -> Any:
 def is_tracing() -> bool:
     """Whether JAX traces a function on this thread now."""
     return not _core.trace_state_clean()
+
+
+def is_divided_by_xla(context: LoweringContext) -> bool:
+    """Whether the program is for several devices, among which XLA divides its arrays."""
+    axes = context.module_context.axis_context
+    return isinstance(axes, _sharding_impls.ShardingContext) and axes.num_devices > 1
 
 
 def keep_with_executable(context: LoweringContext, value: object) -> None:

@@ -92,6 +92,14 @@ def _abstract(result_avals: Any, effect: Any | None, **_: Any) -> Any:
 
 
 def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> Any:
+    if params["effect"] is not None and private.is_divided_by_xla(context):
+        # XLA knows by the names of JAX's own callbacks that these are for one device alone.
+        raise NotImplementedError(
+            f"{function.description}: the program is for several devices, among which XLA divides "
+            "its arrays, and the call would run on each of them. Say with jax.shard_map what each "
+            "device calls it with; or, if it has no side effects, say pure=True (stateful=False of "
+            "a hostcall.callback)."
+        )
     target, number = function.register()
     private.keep_with_executable(context, target)
     return lower_to(number, context, *operands, **params)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hostcall import _location
+from hostcall import _location, _threads
 from hostcall import _tf_private as tf_private
 from hostcall._callback_spec import Target, register
 from hostcall.jax import _jax_private as private
@@ -121,7 +121,7 @@ def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose results have dtypes that JAX has."""
 
     def call(*arrays: Any) -> list[Any]:
-        return [_canonical(np.asarray(value)) for value in function(*arrays)]
+        return [_canonical(np.asarray(value)) for value in _threads.apart(function, *arrays)]
 
     return call
 

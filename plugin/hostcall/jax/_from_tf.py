@@ -1,0 +1,219 @@
+"""`hostcall.jax.from_tf`: TensorFlow functions in JAX programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tensorflow as tf
+
+from hostcall import _location, _locks, _threads
+from hostcall.jax import _primitive
+from hostcall.jax._call import as_array, check_vmap_method, effect_of, flatten_results
+from hostcall.jax._functions import Function
+
+
+def from_tf(
+    tf_fn: Callable[..., Any],
+    *,
+    result: Any = None,
+    ordered: bool = False,
+    pure: bool = False,
+    vmap_method: str | None = None,
+) -> Callable[..., Any]:
+    """A TensorFlow function as a JAX function.
+
+    A JAX program calls it as it calls a Python function, by `hostcall.jax.call`, and TensorFlow
+    runs it: with its script ops, variables and side effects in the order that they have there, in
+    `jax.jit`, loops, branches and `shard_map`. With `jit_compile=True` of its own it is compiled.
+
+    Args:
+      tf_fn: a `tf.function`, or a function to make one of. It takes and returns pytrees of tensors.
+      result: the results, as in `hostcall.jax.call`, where TensorFlow does not know their shapes.
+      ordered: as in `hostcall.jax.call`: whether calls run in the order of the JAX program.
+      pure: likewise: whether it does nothing but return its results.
+      vmap_method: likewise. All but the sequential ones call it with a dimension more.
+
+    Returns:
+      A function of pytrees of JAX arrays, which JAX can differentiate, any number of times. The
+      gradient is TensorFlow's, by a `tf.GradientTape`, for which `tf_fn` is called once more, side
+      effects included, as by `jax2tf.call_tf`.
+
+    Raises:
+      TypeError: when `tf_fn` is not callable.
+      ValueError: as `hostcall.jax.call`; and when a result's shape is not known.
+    """
+    if not callable(tf_fn):
+        raise TypeError(f"hostcall.jax.from_tf wants a function, and not {tf_fn!r}.")
+    title = str(getattr(tf_fn, "__name__", "") or "a TensorFlow function")
+    check_vmap_method(vmap_method, title)
+    options = _Options(title, effect_of(ordered, pure, title), vmap_method)
+    traced = tf_fn if hasattr(tf_fn, "get_concrete_function") else tf.function(tf_fn)
+    description = _location.of_function(getattr(tf_fn, "python_function", tf_fn))
+    functions: dict[Any, _FlatFunction] = {}
+    lock = _locks.new_lock()
+
+    def call(*args: Any) -> Any:
+        place = f"hostcall.jax.from_tf of {description}, called at {_location.caller()}"
+        leaves, tree = jax.tree.flatten(args)
+        arrays = [as_array(leaf, place) for leaf in leaves]
+        with lock:
+            function = functions.get(tree)
+            if function is None:
+                function = functions[tree] = _FlatFunction(traced, tree)
+        declared = result
+        if callable(declared) and not hasattr(declared, "shape"):
+            structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+            declared = declared(*jax.tree.unflatten(tree, structs))
+        known = None if declared is None else flatten_results(declared, place)[0]
+        called = _call_flat(function, arrays, known, options, place)
+        return jax.tree.unflatten(function.out_tree, called)
+
+    functools.update_wrapper(call, tf_fn, updated=())
+    return call
+
+
+class _Options:
+    """How calls are made."""
+
+    def __init__(self, title: str, effect: Any | None, vmap_method: str | None) -> None:
+        self.title = title
+        self.effect = effect
+        self.vmap_method = vmap_method
+
+
+class _FlatFunction:
+    """A TensorFlow function of flat tensors, which returns flat ones.
+
+    Attributes:
+      traced: the `tf.function`.
+      out_tree: the structure of the results, once it has been traced.
+    """
+
+    def __init__(self, function: Callable[..., Any], tree: Any) -> None:
+        self.out_tree: Any = None
+
+        def flat(*tensors: Any) -> list[Any]:
+            leaves, self.out_tree = jax.tree.flatten(function(*jax.tree.unflatten(tree, tensors)))
+            return [tf.convert_to_tensor(leaf) for leaf in leaves]
+
+        self.traced = tf.function(flat, autograph=False)
+        self._gradients: dict[Any, _FlatFunction] = {}
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """Runs it, on arrays."""
+        return _threads.apart(self._run, arrays)  # type: ignore[no-any-return]
+
+    def _run(self, arrays: Sequence[Any]) -> list[Any]:
+        returned = self.traced(*map(tf.constant, arrays))
+        return [_canonical(tensor.numpy()) for tensor in returned or ()]
+
+    def results(
+        self, arrays: Sequence[Any], place: str, declared: list[Any] | None
+    ) -> list[jax.ShapeDtypeStruct]:
+        """What it returns for such arrays: what is declared, or TensorFlow knows when it traces."""
+        specs = [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
+        outputs = _threads.apart(self.traced.get_concrete_function, *specs).outputs
+        if declared is not None:
+            return self._checked(declared, outputs, place)
+        for output in outputs:
+            if not output.shape.is_fully_defined():
+                raise ValueError(
+                    f"{place}: TensorFlow knows no more of a result's shape than {output.shape}, "
+                    "and JAX needs every size. Call set_shape([...]) on it in the function, or "
+                    "declare the results:\n\n    hostcall.jax.from_tf(function, "
+                    "result=lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))"
+                )
+        return [_struct(output.shape, output.dtype.as_numpy_dtype) for output in outputs]
+
+    def _checked(self, declared: list[Any], outputs: list[Any], place: str) -> list[Any]:
+        of_outputs = [_struct((), output.dtype.as_numpy_dtype).dtype for output in outputs]
+        if [struct.dtype for struct in declared] != of_outputs:
+            raise ValueError(
+                f"{place}: results are declared of the dtypes {[str(s.dtype) for s in declared]}, "
+                f"and the function returns {[str(dtype) for dtype in of_outputs]}."
+            )
+        return declared
+
+    def gradient(self, floats_in: tuple[bool, ...], floats_out: tuple[bool, ...]) -> _FlatFunction:
+        """The function from arguments and upstream gradients to the arguments' gradients.
+
+        Args:
+          floats_in: which of the arguments have gradients.
+          floats_out: which of the results.
+        """
+        key = floats_in, floats_out
+        if key not in self._gradients:
+            count = len(floats_in)
+
+            def gradient(*tensors: Any) -> list[Any]:
+                sources = _chosen(tensors[:count], floats_in)
+                with tf.GradientTape() as tape:
+                    tape.watch(sources)
+                    targets = _chosen(self.traced(*tensors[:count]), floats_out)
+                zero = tf.UnconnectedGradients.ZERO
+                given = tape.gradient(targets, sources, list(tensors[count:]), zero)
+                return [tf.convert_to_tensor(value) for value in given]
+
+            tree = jax.tree.structure((0,) * (count + sum(floats_out)))
+            self._gradients[key] = _FlatFunction(gradient, tree)
+        return self._gradients[key]
+
+
+def _call_flat(
+    function: _FlatFunction,
+    arrays: Sequence[Any],
+    known: list[jax.ShapeDtypeStruct] | None,
+    options: _Options,
+    place: str,
+) -> list[Any]:
+    """The results of a call, which JAX can differentiate."""
+    results = function.results(arrays, place, known)
+    floats_in, floats_out = tuple(map(_is_float, arrays)), tuple(map(_is_float, results))
+    in_tree = jax.tree.structure(tuple(arrays))
+    out_tree = jax.tree.structure(list(results))
+    target = Function(function, in_tree, out_tree, options.title, place)
+
+    def bind(*flat: Any) -> list[Any]:
+        return _primitive.bind(target, flat, results, options.effect, options.vmap_method)
+
+    if not (any(floats_in) and any(floats_out)):
+        return bind(*arrays)
+    called = jax.custom_vjp(bind)
+
+    def backward(flat: Any, upstream: Any) -> tuple[Any, ...]:
+        gradient = function.gradient(floats_in, floats_out)
+        flat = list(map(jnp.asarray, flat))  # JAX keeps constants in forms of its own
+        # TensorFlow's gradients of complex values are the conjugates of JAX's.
+        given = [*flat, *map(jnp.conj, _chosen(upstream, floats_out))]
+        shapes = [_struct(value.shape, value.dtype) for value in _chosen(flat, floats_in)]
+        about = f"the gradient of {place}"
+        gradients = iter(_call_flat(gradient, given, shapes, options, about))
+        return tuple(
+            jnp.conj(next(gradients)) if is_float else np.zeros(value.shape, jax.dtypes.float0)
+            for value, is_float in zip(flat, floats_in, strict=True)
+        )
+
+    called.defvjp(lambda *flat: (called(*flat), flat), backward)
+    returned: list[Any] = called(*arrays)
+    return returned
+
+
+def _chosen(values: Sequence[Any], which: Sequence[bool]) -> list[Any]:
+    return [value for value, is_chosen in zip(values, which, strict=True) if is_chosen]
+
+
+def _is_float(value: Any) -> bool:
+    return bool(jnp.issubdtype(value.dtype, jnp.inexact))
+
+
+def _struct(shape: Any, dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(shape), jax.dtypes.canonicalize_dtype(dtype))
+
+
+def _canonical(array: Any) -> Any:
+    return np.asarray(array).astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
