@@ -56,6 +56,20 @@ def test_documentation_of_a_pass_shows_what_it_does(name: str) -> None:
     assert opt(before, pipeline) == opt(after, "")
 
 
+@pytest.mark.parametrize("name", hostcall_mlir.PASSES)
+def test_documentation_of_a_pass_is_from_its_tests_and_in_the_docs(name: str) -> None:
+    entry = hostcall_mlir.PASSES[name]
+    blocks = re.findall(r"```mlir\n.*?```", str(sys.modules[entry.run.__module__].__doc__), re.S)
+    stem = name.removeprefix("hostcall-")
+    tests = [(TESTS / f"{stem}{end}.mlir").read_text() for end in ("", "-errors")]
+    example = blocks[0].removeprefix("```mlir\n").removesuffix("```")
+    assert any(example in text for text in tests)
+    page = (ROOT / "docs" / "passes.md").read_text()
+    section = page[page.index(f"## `{name}`") :]
+    assert [block for block in blocks if block not in section] == []
+    assert [option for option in entry.options if f"| `{option}` |" not in section] == []
+
+
 def opt(text: str, pipeline: str) -> str:
     """What hostcall-opt prints of a module."""
     done = subprocess.run(

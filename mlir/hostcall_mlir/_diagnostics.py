@@ -37,11 +37,6 @@ class Diagnostic(NamedTuple):
         place = f"{file}:{self.line}:{self.column}" if self.line else file
         return f"{place}: {self.severity}: {self.message}"
 
-    @property
-    def in_source(self) -> bool:
-        """Whether it is about a place in the text that was parsed."""
-        return self.file == _BUFFER
-
 
 class Collector:
     """Collects the diagnostics of a context, in place of MLIR's printing them, while entered."""

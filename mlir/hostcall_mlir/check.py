@@ -145,7 +145,7 @@ def _check_dynamic(
     pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type]
 ) -> Iterator[str]:
     for index, dim in pairs:
-        if not (0 <= index < len(own) and 0 <= dim < ir.ShapedType(own[index]).rank):
+        if not (0 <= index < len(own) and 0 <= dim < _rank(own[index])):
             yield f"dynamic_{side}s names dimension {dim} of {side} {index}, which does not exist"
     if len({*pairs}) < len(pairs):
         yield f"dynamic_{side}s names a dimension twice"
@@ -157,11 +157,20 @@ def _check_narrow(pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type
             yield f"narrow_{side}s names {side} {index}, which does not exist"
         elif code not in _calls.NARROW:
             yield f"narrow_{side}s has element type {code}; it can be {_listed(_calls.NARROW)}"
-        elif str(ir.ShapedType(own[index]).element_type) not in ("i8", "ui8"):
+        elif _element(own[index]) not in ("i8", "ui8"):
             yield (
                 f"narrow_{side}s is about {side} {index}, which has to be of i8 or ui8, "
                 f"not {own[index]}"
             )
+
+
+def _rank(type_: ir.Type) -> int:
+    rank: int = type_.rank if isinstance(type_, ir.RankedTensorType) else 0
+    return rank
+
+
+def _element(type_: ir.Type) -> str:
+    return str(type_.element_type) if isinstance(type_, ir.RankedTensorType) else ""
 
 
 def _pairs(array: ir.DenseI64ArrayAttr | None) -> list[tuple[int, int]]:

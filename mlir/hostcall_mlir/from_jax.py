@@ -153,7 +153,7 @@ def _token_last(items: Sequence[_T], values: Sequence[ir.Value]) -> list[_T]:
 
 
 def _element(type_: ir.Type) -> str:
-    return "" if is_token(type_) else str(ir.ShapedType(type_).element_type)
+    return str(type_.element_type) if isinstance(type_, ir.RankedTensorType) else ""
 
 
 def _narrow_pairs(values: Sequence[ir.Value]) -> list[int]:

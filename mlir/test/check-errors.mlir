@@ -200,3 +200,26 @@ func.func @main(%x: tensor<3xf32>) {
   %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
+
+// -----
+
+// The example of the documentation.
+func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
+  // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
+  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32,
+    backend_config = {callback = "np:sin",
+      dynamic_operands = array<i64>, dynamic_results = array<i64>,
+      narrow_operands = array<i64>, narrow_results = array<i64>}}
+    : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  return %0#0 : tensor<3xf32>
+}
+
+// -----
+
+// Operands that are no arrays have no dimensions and no elements.
+func.func @main(%x: tuple<tensor<i8>>, %n: tensor<i32>) {
+  // expected-error@below {{dynamic_operands names dimension 0 of operand 0, which does not exist}}
+  // expected-error@below {{narrow_operands is about operand 0, which has to be of i8 or ui8, not tuple<tensor<i8>>}}
+  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 21>, narrow_results = array<i64>}} : (tuple<tensor<i8>>, tensor<i32>) -> tensor<3xf32>
+  return
+}
