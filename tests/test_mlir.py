@@ -96,6 +96,15 @@ def test_package_never_imports_tensorflow_or_hostcall() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_without_jaxlib_the_error_says_what_to_install() -> None:
+    code = "import sys; sys.modules['jaxlib'] = None; import hostcall_mlir"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert "ImportError: hostcall_mlir needs the MLIR of jaxlib" in done.stderr
+    assert "pip install 'hostcall[jax]'" in done.stderr
+
+
 def test_help_lists_the_passes_and_their_options() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hostcall_mlir.opt", "--help"],

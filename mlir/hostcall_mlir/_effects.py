@@ -1,4 +1,4 @@
-"""Which ops may be dropped where nobody uses their results."""
+"""Which ops do more than compute their results, and dropping the others where nobody uses those."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from jaxlib.mlir import ir
 
 from hostcall_mlir import _calls
+from hostcall_mlir._jaxlib_private import address
 
 # What does something beside computing its results, or waits for other devices to do the same.
 _EFFECTS = {
@@ -61,24 +62,19 @@ def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str])
     return reached
 
 
-class Effects:
-    """The effects of a module's ops; calls have those of the functions that they call."""
-
-    def __init__(self, module: ir.Module) -> None:
-        bodies = {name: _calls.walk(op)[1:] for name, op in functions(module).items()}
-        impure = [name for name, ops in bodies.items() if any(map(_has_own_effect, ops))]
-        external = [name for name, ops in bodies.items() if not ops]
-        self.bodies: dict[str, list[ir.Operation]] = bodies
-        self._impure = reaching(bodies, [*impure, *external])
-
-    def is_droppable(self, op: ir.Operation) -> bool:
-        """Whether the op may be dropped, regions aside, where nobody uses its results."""
-        return op.name not in _TERMINATORS and self.is_pure(op)
-
-    def is_pure(self, op: ir.Operation) -> bool:
-        """Whether the op, regions aside, does nothing but to compute its results."""
-        callee = callee_of(op)
-        return callee not in self._impure if callee is not None else not _has_own_effect(op)
+def drop_unused(module: ir.Module) -> None:
+    """Drops the ops of all functions that only compute what nobody uses."""
+    bodies = {name: _calls.walk(op)[1:] for name, op in functions(module).items()}
+    own = [name for name, ops in bodies.items() if not ops or any(map(_has_own_effect, ops))]
+    effectful = reaching(bodies, own)
+    for ops in bodies.values():
+        kept: set[int] = set()  # what has effects, or holds an op that has some
+        # Backwards, users come before what they use, and regions before the op that they are of.
+        for op in reversed(ops):
+            if address(op) in kept or _has_own_effect(op) or callee_of(op) in effectful:
+                kept.add(address(op.parent.operation))
+            elif op.name not in _TERMINATORS and not any(_is_used(value) for value in op.results):
+                op.erase()
 
 
 def _has_own_effect(op: ir.Operation) -> bool:
@@ -87,3 +83,7 @@ def _has_own_effect(op: ir.Operation) -> bool:
     if op.name == "stablehlo.custom_call":
         return _calls.has_side_effect(op)
     return op.name.split(".")[0] not in _PURE_DIALECTS or op.name in _EFFECTS
+
+
+def _is_used(value: ir.Value) -> bool:
+    return next(iter(value.uses), None) is not None

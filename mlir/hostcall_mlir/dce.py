@@ -29,25 +29,12 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from hostcall_mlir._effects import Effects
-from hostcall_mlir._jaxlib_private import address
+from hostcall_mlir._effects import drop_unused
 from hostcall_mlir._pass import Options, Pass
 
 
 def _run(module: ir.Module, _options: Options) -> None:
-    effects = Effects(module)
-    for ops in effects.bodies.values():
-        kept: set[int] = set()  # what holds an op that stays and has effects
-        # Backwards, users come before what they use, and regions before the op that they are of.
-        for op in reversed(ops):
-            if address(op) in kept or not effects.is_pure(op):
-                kept.add(address(op.parent.operation))
-            elif effects.is_droppable(op) and not any(_is_used(result) for result in op.results):
-                op.erase()
+    drop_unused(module)
 
 
 PASS = Pass("hostcall-dce", "drop pure calls whose results nobody uses", _run)
-
-
-def _is_used(value: ir.Value) -> bool:
-    return next(iter(value.uses), None) is not None

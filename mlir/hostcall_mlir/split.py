@@ -10,8 +10,9 @@ where XLA cannot call back: a runner compiles the segments, and interprets `@mai
 - `stablehlo.create_token`, `after_all`, `tuple` of tokens and, for a host call with one tuple as
   its result, `get_tuple_element`.
 
-There are as few segments as data and tokens allow, values that no later op uses are not passed, and
-small constants are written again where they are used. Functions that make host calls are inlined.
+There are as few segments as data and tokens allow. What nobody uses is dropped, as by
+`hostcall-dce`, and small constants are written again where they are used. Functions that make host
+calls are inlined.
 
 Before:
 
@@ -72,6 +73,7 @@ def _run(module: ir.Module, options: Options) -> None:
         report(module.operation, f"{PASS.name}: there is no function @{name} with a body")
         raise Failure
     inline_holders(module, entry, PASS.name)
+    _effects.drop_unused(module)
     ops = _calls.walk(entry)
     control = _control(ops, entry)
     blocks = [block for op in [entry, *control] for region in op.regions for block in region]

@@ -235,3 +235,17 @@ func.func private @segment_0(%arg0: tensor<f32>) -> tensor<f32> {
   %0 = stablehlo.sine %arg0 : tensor<f32>
   return %0 : tensor<f32>
 }
+
+// -----
+
+// What nobody uses makes no segment, and is no value that is passed on.
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %0 = stablehlo.custom_call @hostcall(%arg0)
+// CHECK-NEXT: return %0
+// CHECK-NOT: func.func
+func.func @main(%arg0: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.sine %arg0 : tensor<f32>
+  %1 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %2 = stablehlo.add %0, %1 : tensor<f32>
+  return %1 : tensor<f32>
+}
