@@ -89,6 +89,11 @@ def set_callback(op: ir.Operation, callback: int | str) -> None:
     op.attributes["backend_config"] = ir.DictAttr.get(config, op.context)
 
 
+def api_version() -> ir.Attribute:
+    """The attribute of typed FFI calls, in the current context."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4)
+
+
 def make_config(
     callback: int | str, context: ir.Context, arrays: Mapping[str, Sequence[int]]
 ) -> ir.DictAttr:

@@ -73,7 +73,10 @@ def _check(op: ir.Operation, known: set[str] | None) -> Iterator[str]:
     """What is wrong with one call, without its tokens' other uses."""
     version = op.attributes.get("api_version")
     if not isinstance(version, ir.IntegerAttr) or version.value != 4:
-        yield "api_version has to be 4 : i32, that of typed FFI calls"
+        yield (
+            "api_version has to be 4 : i32, that of typed FFI calls; hostcall-from-jax brings "
+            "calls of hostcall.jax into this form"
+        )
         return
     if not isinstance(op.attributes.get("backend_config"), ir.DictAttr):
         yield f"backend_config has to be a dictionary of {_listed(_KEYS)}"

@@ -4,7 +4,8 @@
 on the CPU, custom calls of JAX's with the index of the function in the program's list of callbacks.
 That index, or the number that `callbacks` maps it to, becomes the number of our call. Pure calls stay
 pure. JAX has an ordered call's token first, hostcall last. XLA packs integers of four bits, so that
-these go in and out as 8-bit ones.
+these go in and out as 8-bit ones. Calls that `hostcall.jax` has made are brought into the same form:
+JAX writes the attributes of custom calls in a place of its own.
 
 Programs that JAX lowers for another platform hold other calls, which are an error here.
 
@@ -45,6 +46,9 @@ from hostcall_mlir._pass import Options, Pass, read_map, read_numbers
 _TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
 _FOREIGN = re.compile(r"xla_(ffi|buffer)_(partitioned_)?python_\w+_callback")
 
+# Where JAX writes the attributes of typed FFI calls.
+_ELSEWHERE = "mhlo.backend_config"
+
 # What FFI and hostcall call the element types that go as 8-bit ones.
 _CODES = {type_: code for code, type_ in _calls.NARROW.items()}
 _WIDE = {"i4": "i8", "ui4": "ui8"}
@@ -60,6 +64,9 @@ def _run(module: ir.Module, options: Options) -> None:
     ok = True
     for op in _calls.walk(module):
         target = _calls.target_of(op) or ""
+        if target == _calls.TARGET and _ELSEWHERE in op.attributes:
+            _respell(op)
+            continue
         if target not in _TARGETS and not _FOREIGN.fullmatch(target):
             continue
         if problem := _problem(op, target):
@@ -80,6 +87,13 @@ PASS = Pass(
 )
 
 
+def _respell(op: ir.Operation) -> None:
+    """Brings a call of hostcall's own, as JAX writes it, into the form of `_calls`."""
+    op.attributes["api_version"] = _calls.api_version()
+    op.attributes["backend_config"] = op.attributes[_ELSEWHERE]
+    del op.attributes[_ELSEWHERE]
+
+
 def _problem(op: ir.Operation, target: str) -> str | None:
     if target not in _TARGETS:
         return f"'{target}' is not a call of the CPU's; lower the program with platforms=('cpu',)"
@@ -96,8 +110,7 @@ def _problem(op: ir.Operation, target: str) -> str | None:
 
 
 def _config(op: ir.Operation) -> dict[str, ir.Attribute]:
-    # JAX writes the attributes of typed FFI calls where XLA's own importer looks for them.
-    for name in ("mhlo.backend_config", "backend_config"):
+    for name in (_ELSEWHERE, "backend_config"):
         config = op.attributes.get(name)
         if isinstance(config, ir.DictAttr):
             return {entry.name: entry.attr for entry in config}
@@ -131,7 +144,7 @@ def _attributes(op: ir.Operation, callback: int) -> dict[str, ir.Attribute]:
         "narrow_results": _narrow_pairs(_token_last([*op.results], op.results)),
     }
     kept = {entry: op.attributes[entry] for entry in op.attributes}
-    kept.pop("mhlo.backend_config", None)
+    kept.pop(_ELSEWHERE, None)
     for name, values in (("operand_layouts", op.operands), ("result_layouts", op.results)):
         if name in kept:
             kept[name] = ir.ArrayAttr.get(_token_last([*ir.ArrayAttr(kept[name])], values))
@@ -141,7 +154,7 @@ def _attributes(op: ir.Operation, callback: int) -> dict[str, ir.Attribute]:
         kept["sdy.sharding"] = sdy.TensorShardingPerValueAttr.get(last)
     return kept | {
         "call_target_name": ir.StringAttr.get(_calls.TARGET),
-        "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
+        "api_version": _calls.api_version(),
         "backend_config": _calls.make_config(callback, op.context, arrays),
     }
 

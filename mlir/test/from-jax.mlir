@@ -193,3 +193,29 @@ func.func @main(%arg0: tensor<3xf32>) {
   %0 = stablehlo.custom_call @other(%arg0) : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
+
+// -----
+
+// Calls of hostcall.jax, pure, ordered, and of int4: their attributes go where hostcall has them.
+// CHECK-LABEL: func.func public @main
+// CHECK-NEXT: %0 = stablehlo.custom_call @hostcall(%arg1) {api_version = 4 : i32, backend_config = {callback = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts
+// CHECK-NOT: mhlo.backend_config
+// CHECK: %1:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {{.*}}callback = 2 : i64{{.*}}has_side_effect = true, operand_layouts
+// CHECK: custom_call @hostcall(%4) {{.*}}narrow_operands = array<i64: 0, 21>, narrow_results = array<i64: 0, 21>}
+module @jit_prog attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @maximal_mesh_0 = <[], device_ids=[0]> {stablehlo.mesh = {axes = [], device_ids = dense<0> : tensor<1xi64>}}
+  func.func public @main(%arg0: !stablehlo.token {jax.token = true}, %arg1: tensor<3xf32>) -> (!stablehlo.token {jax.token = true}, tensor<3xf32> {jax.result_info = "result"}) {
+    %0 = stablehlo.custom_call @hostcall(%arg1) {backend_config = "", mhlo.backend_config = {callback = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
+    %1:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {backend_config = "", has_side_effect = true, mhlo.backend_config = {callback = 2 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>, dense<> : tensor<0xindex>], result_layouts = [dense<0> : tensor<1xindex>, dense<> : tensor<0xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>, <@maximal_mesh_0, []>]>} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+    %2 = stablehlo.custom_call @hostcall(%0) {backend_config = "", has_side_effect = true, mhlo.backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
+    %3 = stablehlo.convert %arg1 : (tensor<3xf32>) -> tensor<3xi4>
+    %4 = stablehlo.convert %3 : (tensor<3xi4>) -> tensor<3xi8>
+    %5 = stablehlo.custom_call @hostcall(%4) {backend_config = "", mhlo.backend_config = {callback = 4 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 21>, narrow_results = array<i64: 0, 21>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xi8>) -> tensor<3xi8>
+    %6 = stablehlo.convert %5 : (tensor<3xi8>) -> tensor<3xi4>
+    %7 = stablehlo.add %0, %1#0 : tensor<3xf32>
+    %8 = stablehlo.add %7, %2 : tensor<3xf32>
+    %9 = stablehlo.convert %6 : (tensor<3xi4>) -> tensor<3xf32>
+    %10 = stablehlo.add %8, %9 : tensor<3xf32>
+    return %1#1, %10 : !stablehlo.token, tensor<3xf32>
+  }
+}
