@@ -3,11 +3,14 @@
 import re
 from random import Random
 
+import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
+import hostcall  # noqa: F401
 import hostcall_mlir
 from hostcall_mlir import _calls
 from hostcall_mlir import _jaxlib_private as private
@@ -20,7 +23,7 @@ IN_MAIN = {
     "stablehlo.if",
     "stablehlo.custom_call",
 }
-IN_MAIN |= {"func.return", "stablehlo.return"}
+IN_MAIN |= {"func.return", "stablehlo.get_tuple_element", "stablehlo.return"}
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,6 +57,23 @@ def test_thousands_of_calls_that_wait_for_nothing_are_between_two_segments() -> 
     split = hostcall_mlir.transform(text, "hostcall-split")
     assert len(re.findall(r"func\.func private @segment_", split)) == 2
     check_form(split)
+
+
+def test_program_that_tensorflow_exports_is_split() -> None:
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(3):
+            x = tf.numpy_function(np.sin, [tf.cos(x)], tf.TensorSpec([3], tf.float32))
+        one, other = tf.numpy_function(lambda v: (v, -v), [x], [tf.TensorSpec([3], tf.float32)] * 2)
+        return one + tf.abs(other)
+
+    text = program.experimental_get_compiler_ir(tf.zeros([3]))(stage="stablehlo")
+    split = hostcall_mlir.transform(text, "hostcall-check,hostcall-split,hostcall-check")
+    check_form(split)
+    main, *segments = split.split("func.func private @segment_")
+    assert main.count("custom_call @hostcall") == 2
+    assert sum("stablehlo.cosine" in segment for segment in segments) == 1
+    assert sum("stablehlo.abs" in segment for segment in segments) == 1
 
 
 def check_form(text: str) -> None:

@@ -8,6 +8,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir import _calls, _effects
 from hostcall_mlir._diagnostics import Failure, report
+from hostcall_mlir._jaxlib_private import attribute_of
 
 
 def inline_holders(module: ir.Module, entry: ir.Operation, of: str) -> None:
@@ -70,7 +71,7 @@ def _check(
 def _references(op: ir.Operation) -> set[str]:
     """The symbols that an op's attributes name."""
     found = set()
-    waiting = [op.attributes[name] for name in op.attributes]
+    waiting = [attribute_of(op, name) for name in op.attributes]
     while waiting:
         attribute = waiting.pop()
         if isinstance(attribute, ir.FlatSymbolRefAttr):

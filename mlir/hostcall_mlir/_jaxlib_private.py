@@ -41,6 +41,17 @@ def address(op: ir.Operation) -> int:
     return pointer
 
 
+def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
+    """An attribute of an op, None where it has none, or one for which jaxlib's Python has no class.
+
+    Constants of complex numbers have such a value.
+    """
+    try:
+        return op.attributes.get(name)
+    except TypeError:
+        return None
+
+
 def is_token(type_: ir.Type) -> bool:
     """Whether it is `!stablehlo.token`."""
     return bool(_stablehlo.TokenType.isinstance(type_))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 
 from hostcall_mlir import _calls
-from hostcall_mlir._jaxlib_private import address
+from hostcall_mlir._jaxlib_private import address, attribute_of
 
 # Constants up to this many elements are written again wherever they are used.
 _SMALL = 16
@@ -20,7 +20,7 @@ def is_small_constant(op: ir.Operation) -> bool:
     """
     if op.name != "stablehlo.constant":
         return False
-    value = op.attributes["value"]
+    value = attribute_of(op, "value")
     if not isinstance(value, ir.DenseElementsAttr):
         return False
     return bool(value.is_splat) or len(value) <= _SMALL

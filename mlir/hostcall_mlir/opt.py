@@ -102,7 +102,7 @@ def _transform(piece: bytes, source: str, flags: _Flags) -> str | None:
 def _verify(piece: bytes, source: str, flags: _Flags) -> bool:
     """Whether the diagnostics of a piece are those that it expects; shows where they are not."""
     _, collector = _run_piece(piece, flags)
-    problems = _expected.compare(piece.decode(), collector.diagnostics, source)
+    problems = _expected.compare(piece.decode(errors="replace"), collector.diagnostics, source)
     for problem in problems:
         click.echo(problem, err=True)
     return not problems

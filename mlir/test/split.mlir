@@ -249,3 +249,23 @@ func.func @main(%arg0: tensor<f32>) -> tensor<f32> {
   %2 = stablehlo.add %0, %1 : tensor<f32>
   return %1 : tensor<f32>
 }
+
+// -----
+
+// Constants of which jaxlib's Python cannot see the value are passed.
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %0:3 = call @segment_0()
+// CHECK-NEXT: %1 = stablehlo.custom_call @hostcall(%0#0, %0#1)
+// CHECK-NEXT: %2 = call @segment_1(%0#0, %1)
+// CHECK-NEXT: return %2, %0#2
+func.func @main() -> (tensor<2xcomplex<f32>>, tensor<2xf32>) {
+  %0 = stablehlo.constant dense<[(1.0, 2.0), (3.0, 4.0)]> : tensor<2xcomplex<f32>>
+  %1 = stablehlo.constant dense_resource<blob> : tensor<2xf32>
+  %2 = stablehlo.custom_call @hostcall(%0, %1) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<2xcomplex<f32>>, tensor<2xf32>) -> tensor<2xcomplex<f32>>
+  %3 = stablehlo.add %0, %2 : tensor<2xcomplex<f32>>
+  %4 = stablehlo.negate %1 : tensor<2xf32>
+  return %3, %4 : tensor<2xcomplex<f32>>, tensor<2xf32>
+}
+{-#
+  dialect_resources: { builtin: { blob: "0x040000000000803F00000040" } }
+#-}
