@@ -23,7 +23,7 @@ class KeepScriptOpsOnHost : public tensorflow::GraphOptimizationPass {
       const bool calls =
           node->IsFunctionCall() || node->IsIfNode() || node->IsWhileNode() || node->IsCaseNode();
       const bool reaches =
-          calls ? ReachesScriptOp(node->def(), *options.flib_def) : IsScriptOp(node->type_string());
+          calls ? ReachesScriptOp(node->def(), *options.flib_def) : CallsPython(node->def());
       if (!reaches) continue;
       node->ClearAttr(kXlaCompile);
       node->AddAttr(kXlaCompile, false);

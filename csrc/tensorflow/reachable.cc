@@ -36,6 +36,12 @@ bool IsScriptOp(const std::string& op) {
   return op == "EagerPyFunc" || op == "PyFunc" || op == "PyFuncStateless";
 }
 
+bool CallsPython(const NodeDef& node) {
+  if (IsScriptOp(node.op())) return true;
+  const auto mark = node.attr().find("_hostcall_calls_python");
+  return mark != node.attr().end() && mark->second.b();
+}
+
 Names Callees(const NodeDef& node, const FunctionLibraryDefinition& library) {
   Names callees;
   if (library.Contains(node.op())) callees.insert(node.op());
@@ -47,10 +53,10 @@ Names Callees(const NodeDef& node, const FunctionLibraryDefinition& library) {
 }
 
 bool ReachesScriptOp(const NodeDef& node, const FunctionLibraryDefinition& library) {
-  if (IsScriptOp(node.op())) return true;
+  if (CallsPython(node)) return true;
   const auto has_none = [](const tensorflow::FunctionDef& function) {
     for (const NodeDef& inner : function.node_def()) {
-      if (IsScriptOp(inner.op())) return false;
+      if (CallsPython(inner)) return false;
     }
     return true;
   };

@@ -11,11 +11,14 @@ namespace hostcall {
 
 bool IsScriptOp(const std::string& op);
 
+// True for script ops, and for ops that are marked since programs of JAX's in them call Python.
+bool CallsPython(const tensorflow::NodeDef& node);
+
 // The names of the functions that a node calls: by its op, or by an attribute.
 std::unordered_set<std::string> Callees(const tensorflow::NodeDef& node,
                                         const tensorflow::FunctionLibraryDefinition& library);
 
-// True when a script op can be reached from the node, through any depth of calls.
+// True when an op that calls Python can be reached from the node, through any depth of calls.
 bool ReachesScriptOp(const tensorflow::NodeDef& node,
                      const tensorflow::FunctionLibraryDefinition& library);
 

@@ -94,7 +94,7 @@ class _Orderer:
         previous: Any = None
         for node in program_order(function):
             token = f"{path}{node.name}"
-            if node.op in private.STATEFUL_SCRIPT_OPS:
+            if private.is_ordered(node):
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
             elif node.op in CONTROL_FLOW_OPS and self._node_has_effect(node):
@@ -164,12 +164,12 @@ class _Orderer:
         return any(map(self._has_effect, called_functions(node, self._functions)))
 
     def _has_effect(self, name: str) -> bool:
-        """Whether a stateful script op can be reached from a function."""
+        """Whether an op with side effects can be reached from a function."""
         if name not in self._effects:
             self._effects[name] = False  # what a function that calls itself finds
             function = self._functions.get(name)
             self._effects[name] = function is not None and any(
-                node.op in private.STATEFUL_SCRIPT_OPS or self._node_has_effect(node)
+                private.is_ordered(node) or self._node_has_effect(node)
                 for node in function.node_def
             )
         return self._effects[name]

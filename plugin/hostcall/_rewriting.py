@@ -50,7 +50,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
         if on_device:
             _sequence.run_in_sequence(splitter.functions.values())
         new = private.function_pb2.FunctionDefLibrary(function=splitter.functions.values())
-    elif _holds_script_op(library):
+    elif _calls_python(library):
         new, name = _ordering.order_side_effects(library, entry)
         _mark_lending(library, next(f for f in new.function if f.signature.name == name))
     else:
@@ -109,8 +109,9 @@ def _script_ops(library: Any) -> Iterator[Any]:
         yield from (node for node in function.node_def if node.op in private.SCRIPT_OPS)
 
 
-def _holds_script_op(library: Any) -> bool:
-    return next(_script_ops(library), None) is not None
+def _calls_python(library: Any) -> bool:
+    nodes = (node for function in library.function for node in function.node_def)
+    return any(map(private.calls_python, nodes))
 
 
 def _forward_library(library: Any, entry: str) -> Any:

@@ -82,6 +82,7 @@ STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 _CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _CALLING_OPS = _CALL_OPS | {"While", "If", "Case"}
 _EAGER_GRADIENT = "EagerPyFunc"
+_JAX_PROGRAM = "XlaCallModule"
 _HANDLES = frozenset({_dtypes.resource, _dtypes.variant})
 
 do_not_convert: Callable[[F], F] = _autograph.do_not_convert
@@ -208,12 +209,24 @@ CALLS_PYTHON = "_hostcall_calls_python"
 HAS_TOKEN = "_hostcall_has_token"
 
 
+def calls_python(node: Any) -> bool:
+    """Whether a node is a script op, or one that holds a program of JAX's which calls Python."""
+    return node.op in SCRIPT_OPS or (CALLS_PYTHON in node.attr and node.attr[CALLS_PYTHON].b)
+
+
+def is_ordered(node: Any) -> bool:
+    """Whether it is one, with side effects that happen in the order of the program."""
+    return node.op in STATEFUL_SCRIPT_OPS or (HAS_TOKEN in node.attr and node.attr[HAS_TOKEN].b)
+
+
 @contextlib.contextmanager
 def marked_ops(marks: list[str]) -> Iterator[None]:
     """Puts marks, attributes that are True, onto the ops that are created in the context."""
     if _context.executing_eagerly():
         yield
         return
+    if marks and not _noted:
+        _noted.append(True)
     values = {mark: attr_value_pb2.AttrValue(b=True) for mark in marks}
     with _ops.get_default_graph()._attr_scope(values):
         yield
@@ -258,13 +271,13 @@ def script_ops_of(graph: Any) -> list[Any]:
 
 
 def any_script_op() -> bool:
-    """Whether this process has created any in a graph."""
+    """Whether this process has created any in a graph, or an op that is marked as such."""
     return bool(_noted)
 
 
 def has_effect(op: Any) -> bool:
-    """Whether an op is a stateful script op, or calls functions that hold one."""
-    if op.type in STATEFUL_SCRIPT_OPS:
+    """Whether an op has side effects in Python, or calls functions that hold one which has."""
+    if op.type in STATEFUL_SCRIPT_OPS or (op.type == _JAX_PROGRAM and is_ordered(op.node_def)):
         return True
     if op.type not in _CALLING_OPS:
         return False

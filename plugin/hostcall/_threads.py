@@ -44,15 +44,15 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
     return call
 
 
-def apart(function: Callable[..., Any], *args: Any) -> Any:
-    """What `function(*args)` returns, run in eager mode and where its tapes record.
+def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What `function(*args, **kwargs)` returns, run in eager mode and where its tapes record.
 
     That is on another thread where this one builds a graph, or where TensorFlow has stopped
     recording on it, as while it runs a function: a tape would record nothing, silently.
     """
     if private.executing_eagerly() and not private.tapes_are_stopped():
-        return function(*args)
-    return _Call(functools.partial(function, *args)).result(None)
+        return function(*args, **kwargs)
+    return _Call(functools.partial(function, *args, **kwargs)).result(None)
 
 
 class _NotDoneError(Exception):

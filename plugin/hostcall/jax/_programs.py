@@ -90,6 +90,7 @@ def _lower_call(
     callbacks: Callbacks, context: Any, *operands: Any, function: Function, **params: Any
 ) -> Any:
     target, number = function.register()
+    target.host_function = functools.partial(_threads.apart, target.host_function)
     callbacks.add(target, params["effect"])
     return _primitive.lower_to(number, context, *operands, **params)
 
