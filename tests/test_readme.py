@@ -51,7 +51,8 @@ def expected_outputs(text: str) -> list[str | None]:
 @pytest.mark.parametrize("page", PAGES)
 def test_python_blocks_run_and_print_what_the_page_says(page: str, tmp_path: Path) -> None:
     text = read(page)
-    program = tmp_path / f"{Path(page).stem.replace('-', '_')}.py"
+    # Not by the page's own name, under which a package of that name could not be imported.
+    program = tmp_path / f"page_{Path(page).stem.replace('-', '_')}.py"
     program.write_text(as_program(text), encoding="utf-8")
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
     environment.pop("HOSTCALL_DISABLE", None)
