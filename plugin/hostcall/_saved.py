@@ -13,7 +13,20 @@ _pinned: dict[str, Any] = {}
 
 
 def pin_callbacks(meta_graph: Any) -> None:
-    """Keeps the functions that a written MetaGraphDef refers to."""
+    """Keeps the functions that a written MetaGraphDef refers to.
+
+    Raises:
+      ValueError: when it holds a program of JAX's that calls Python. That names its functions by
+        numbers, which are other functions' in another process.
+    """
+    nodes = private.nodes_of(meta_graph.graph_def)
+    if any(private.CALLS_PYTHON in node.attr for node in nodes):
+        raise ValueError(
+            "hostcall: a SavedModel is written of a function that calls a JAX function with "
+            "callbacks, by hostcall.jax.to_tf. A SavedModel holds no Python code, and nothing "
+            "could call it when it is read back. Save the model without that function, or convert "
+            "a JAX function without callbacks."
+        )
     for token in _tokens(private.nodes_of(meta_graph.graph_def)):
         _pinned[token] = private.token_registry.get(token)
 

@@ -109,3 +109,15 @@ def test_callbacks_that_run_programs_on_many_threads(mode: Any, elements: int) -
             np.testing.assert_allclose(program(x), np.full(elements, 2.0), rtol=1e-3)
 
     in_threads(8, run)
+
+
+def test_a_saved_model_is_refused(tmp_path: Any) -> None:
+    module = tf.Module()
+    module.run = tf.function(by_call([], "saved"), input_signature=[tf.TensorSpec([4], tf.float32)])
+    with pytest.raises(ValueError, match="A SavedModel holds no Python code"):
+        tf.saved_model.save(module, str(tmp_path))
+    module.run = tf.function(
+        to_tf(lambda x: x * 2), input_signature=[tf.TensorSpec([4], tf.float32)]
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path)).run(X), 2 * X)
