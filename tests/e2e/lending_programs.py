@@ -34,6 +34,7 @@ def eager(function: Callable[..., Any]) -> Any:
 WAYS = [jitted, split, plain, eager]
 every_way = pytest.mark.parametrize("way", WAYS)
 every_size = pytest.mark.parametrize("size", SIZES)
+in_programs = pytest.mark.custom_call("between clusters TensorFlow keeps the memory that is lent")
 
 
 def like(x: Any) -> Any:

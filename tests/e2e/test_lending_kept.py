@@ -20,6 +20,7 @@ from tests.e2e.lending_programs import (
     LARGE,
     every_size,
     every_way,
+    in_programs,
     like,
     numbers,
     one,
@@ -148,6 +149,7 @@ def test_the_program_goes_on_after_an_array_was_kept() -> None:
 # Lifetime.
 
 
+@in_programs
 def test_memory_is_given_back() -> None:
     def keeps(x: np.ndarray, out: np.ndarray) -> None:
         out[...] = x
