@@ -3,6 +3,7 @@
 QUESTIONS = (
     "loop",
     "single_call",
+    "bound",
     "size",
     "threads",
     "without_callbacks",
