@@ -160,7 +160,7 @@ class CallbackSpec:
     def lends_memory(self) -> bool:
         """Whether its arrays may lie in the memory of a compiled program."""
         # Nobody waits for a call that overruns its timeout: it may outlast the program.
-        return (self.declaration.borrow or self.declaration.out) and self.timeout is None
+        return self.declaration.lends and self.timeout is None
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """What must be right before a compiled program may call it.

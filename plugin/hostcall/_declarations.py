@@ -56,6 +56,11 @@ class Declaration:
                 "the two away."
             )
 
+    @property
+    def lends(self) -> bool:
+        """Whether the function is lent arrays, of either kind."""
+        return self.borrow or self.out
+
     def renewed(self) -> Declaration:
         """The same for another function, whose results are kept in a table of their own."""
         return dataclasses.replace(self)

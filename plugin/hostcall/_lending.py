@@ -46,12 +46,11 @@ class LentSpec(NumpySpec):
           ResultError: when the size of a result is not known that it should write, when it returns
             something else than `out`, or when something still refers to an array that was lent.
         """
-        lent = [array for array in arrays if isinstance(array, np.ndarray)]
+        lent: list[np.ndarray] = []
         if self.declaration.borrow:
+            lent = [array for array in arrays if isinstance(array, np.ndarray)]
             for array in lent:
                 array.flags.writeable = False
-        else:
-            lent = []
         given: dict[str, Any] = {}
         outs: list[np.ndarray] = []
         if self.declaration.out:

@@ -99,7 +99,7 @@ def call(
         # Nobody but its state would keep the function of an eager call for the gradient.
         pure = declaration.pure and not tf.executing_eagerly()
         spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
-    elif declaration.borrow or declaration.out:
+    elif declaration.lends:
         spec = LentSpec(func, inputs, outputs, rule)
     elif isinstance(func, Native):
         spec = NativeSpec(func, inputs, outputs, rule)
@@ -260,10 +260,7 @@ def py_func_common(
 def _is_ours(func: Any, inp: Any, tout: Any) -> bool:
     declaration = declaration_of(func)
     if declaration is not None and (
-        declaration.timeout is not None
-        or declaration.borrow
-        or declaration.out
-        or declaration.table is not None
+        declaration.timeout is not None or declaration.lends or declaration.table is not None
     ):
         return True
     return _is_structured(inp, tout)
