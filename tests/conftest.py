@@ -1,15 +1,16 @@
 """What all tests share; the settings come before TensorFlow starts, which reads them only once."""
 
+import gc
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
+
+from tests.stress.template import Template
 
 # Two logical CPUs, for the tests that distribute over several devices.
 tf.config.set_logical_device_configuration(
@@ -46,24 +47,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(of_custom_call)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _collect_quickly() -> None:
+    """Python's collector need not look at what is there before the tests of a file.
+
+    It is half a million objects of TensorFlow's and JAX's alone, and many tests collect garbage.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def fresh_python() -> Iterator[Template]:
+    """Runs programs in processes of their own, which have imported TensorFlow and no more."""
+    template = Template("tensorflow", ends_soon=True)
+    yield template
+    template.close()
+
+
 @pytest.fixture
-def run_python() -> Callable[..., str]:
-    """Runs a script in a Python of its own, with environment variables; returns its output."""
+def run_python(fresh_python: Template) -> Callable[..., str]:
+    """Runs a script in a process of its own, with environment variables; returns its output."""
 
     def run(script: str, **variables: str) -> str:
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("HOSTCALL_DISABLE", "TF_XLA_FLAGS")
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        ended = fresh_python.run_program(script, **variables)
+        assert ended.status == 0, ended.said
+        return ended.printed
 
     return run

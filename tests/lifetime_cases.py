@@ -201,9 +201,10 @@ def tables() -> dict[str, int]:
         "states": len(script_ops.tape_cache),
     }
     if "hostcall" in sys.modules:
-        from hostcall import _declarations, _library, _states
+        from hostcall import _declarations, _states
+        from hostcall_runtime import _library
 
-        sizes["runtime"] = _library.load("_runtime").size()
+        sizes["runtime"] = _library.load("hostcall_runtime._runtime").size()
         sizes["numbers without a holder"] = len(_states.holders)
         sizes["declarations"] = len(_declarations._table)
     return sizes

@@ -275,7 +275,7 @@ def test_no_function(no_function: Any) -> None:
 
 @each_mode
 @pytest.mark.parametrize(
-    "result", [[2, 3], lambda x: x.shape, lambda x: [x.shape, x.shape], (None, 3), "text"], ids=str
+    "result", [[2, 3], lambda x: x.shape, lambda x: [x.shape, x.shape], (None, 3), "text"]
 )
 def test_a_result_without_a_dtype(mode: Any, result: Any) -> None:
     called = hostcall.callback(lambda x: x, result=result)

@@ -1,4 +1,4 @@
-"""hostcall._errors: the text that an exception travels as, and the way back from it."""
+"""hostcall_runtime._errors: the text that an exception travels as, and the way back from it."""
 
 import gc
 import re
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hostcall
-from hostcall import _errors
+from hostcall_runtime import _errors
 from tests.helpers import DetailedError
 from tests.threads import in_threads
 

@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _errors, _host_calls, _host_errors
+from hostcall import _host_calls, _host_errors
 from hostcall import _tf_private as private
 from hostcall._split import CLUSTER_ATTR
+from hostcall_runtime import _errors
 from tests.helpers import failure, jitted, plain, raising, stateless_py_func
 
 X = tf.constant([1.0, 2.0])

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _library
 from hostcall._lowering import lower
+from hostcall_runtime import _library
 
-_runtime = _library.load("_runtime")
+_runtime = _library.load("hostcall_runtime._runtime")
 
 INT4 = tf.as_dtype("int4")  # TensorFlow has no public name for it
 FLOAT, INT = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum

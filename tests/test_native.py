@@ -250,7 +250,6 @@ def test_numpy_arrays() -> None:
         ([1.0, 2.0, 3.0], "3 arrays"),
         (1.0, "out holds 1.0"),
     ],
-    ids=str,
 )
 def test_arrays_that_no_result_can_go_to(out: Any, what: str) -> None:
     with pytest.raises(ValueError, match=what):

@@ -151,7 +151,7 @@ def test_other_capsules() -> None:
     np.testing.assert_array_equal(hostcall.native(named, result=same)(X), X + 1)
 
 
-@pytest.mark.parametrize("value", [None, [1], np.zeros(2), 2**70, object()], ids=str)
+@pytest.mark.parametrize("value", [None, [1], np.zeros(2), 2**70, object()])
 def test_attributes_of_other_types(value: Any) -> None:
     with pytest.raises(TypeError, match="the attribute 'eps' is"):
         hostcall.native(capsule("scale"), result=same, attributes={"eps": value})

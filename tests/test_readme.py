@@ -3,13 +3,12 @@
 A ```text block right behind a ```python block is what that one prints.
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.stress.template import Template
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -49,23 +48,16 @@ def expected_outputs(text: str) -> list[str | None]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_python_blocks_run_and_print_what_the_page_says(page: str, tmp_path: Path) -> None:
+def test_python_blocks_run_and_print_what_the_page_says(
+    fresh_python: Template, page: str, tmp_path: Path
+) -> None:
     text = read(page)
     # Not by the page's own name, under which a package of that name could not be imported.
     program = tmp_path / f"page_{Path(page).stem.replace('-', '_')}.py"
     program.write_text(as_program(text), encoding="utf-8")
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    environment.pop("HOSTCALL_DISABLE", None)
-    done = subprocess.run(
-        [sys.executable, program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, f"a block of {page} failed:\n{done.stdout}{done.stderr}"
-    printed = done.stdout.split(f"{_END}\n")
+    ended = fresh_python.run_program(as_program(text), str(program))
+    assert ended.status == 0, f"a block of {page} failed:\n{ended.printed}{ended.said}"
+    printed = ended.printed.split(f"{_END}\n")
     for number, expected in enumerate(expected_outputs(text)):
         if expected is not None:
             assert printed[number] == expected, f"block {number + 1} of {page}"
@@ -94,6 +86,7 @@ def test_architecture_names_every_source_file() -> None:
     text = read("docs/architecture.md")
     modules = [path.name for path in (ROOT / "plugin" / "hostcall").glob("*.py")]
     modules += [path.name for path in (ROOT / "mlir" / "hostcall_mlir").glob("*.py")]
+    modules += [path.name for path in (ROOT / "plugin" / "hostcall_runtime").glob("*.py")]
     sources = [path.name for path in (ROOT / "csrc").rglob("*.cc")]
     headers = [path.name for path in (ROOT / "csrc").rglob("*.h")]
     headers = [name for name in headers if f"{name.removesuffix('.h')}.cc" not in sources]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +14,7 @@ import tensorflow as tf
 import hostcall
 from hostcall import _routes
 from tests.helpers import failure, jitted
+from tests.stress.template import Ended, Template
 
 X = tf.constant([2.0, 1.0, 2.0])
 
@@ -205,25 +203,20 @@ def test_there_are_three_routes(wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"), [("split", "split"), ("custom_call", "custom_call"), ("", "auto")]
 )
-def test_the_environment(value: str, expected: str) -> None:
-    ended = _import_with_route(value)
-    assert (ended.stdout.strip(), ended.returncode) == (expected, 0)
+def test_the_environment(fresh_python: Template, value: str, expected: str) -> None:
+    ended = _import_with_route(fresh_python, value)
+    assert (ended.printed.strip(), ended.status) == (expected, 0)
 
 
-def test_a_wrong_route_in_the_environment() -> None:
-    ended = _import_with_route("quick")
-    assert ended.returncode == 1
-    assert "HOSTCALL_ROUTE='quick' is none of 'auto', 'custom_call', 'split'" in ended.stderr
+def test_a_wrong_route_in_the_environment(fresh_python: Template) -> None:
+    ended = _import_with_route(fresh_python, "quick")
+    assert ended.status == 1
+    assert "HOSTCALL_ROUTE='quick' is none of 'auto', 'custom_call', 'split'" in ended.said
 
 
-def _import_with_route(value: str) -> Any:
-    return subprocess.run(
-        [sys.executable, "-c", "import hostcall._routes as r; print(r.current())"],
-        env={**os.environ, "HOSTCALL_ROUTE": value},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _import_with_route(fresh_python: Template, value: str) -> Ended:
+    code = "import hostcall._routes as r; print(r.current())"
+    return fresh_python.run_program(code, HOSTCALL_ROUTE=value)
 
 
 def test_the_log_says_once_that_a_function_is_split(caplog: pytest.LogCaptureFixture) -> None:

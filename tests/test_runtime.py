@@ -1,4 +1,4 @@
-"""hostcall._runtime: the registry, and the handler without any of TensorFlow's script ops."""
+"""hostcall_runtime: the registry, and the handler without any of TensorFlow's script ops."""
 
 import gc
 import threading
@@ -12,10 +12,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-from hostcall import _build_info, _errors, _library
+from hostcall import _build_info
+from hostcall_runtime import _errors, _library
 from tests.helpers import assert_same
 
-runtime = _library.load("_runtime")
+runtime = _library.load("hostcall_runtime._runtime")
 
 
 class Target:

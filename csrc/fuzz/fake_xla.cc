@@ -80,6 +80,14 @@ XLA_FFI_Error* SetError(XLA_FFI_Future_SetError_Args* args) {
   return nullptr;
 }
 
+XLA_FFI_Error* GetStream(XLA_FFI_Stream_Get_Args* args) {
+  args->stream = args->ctx->stream;
+  if (args->stream != nullptr) return nullptr;
+  auto* error = new XLA_FFI_Error();
+  error->outcome = {XLA_FFI_Error_Code_UNIMPLEMENTED, "there is no GPU stream"};
+  return error;
+}
+
 XLA_FFI_Api MakeApi() {
   XLA_FFI_Api api{};
   api.struct_size = XLA_FFI_Api_STRUCT_SIZE;
@@ -91,6 +99,7 @@ XLA_FFI_Api MakeApi() {
   api.XLA_FFI_Future_Create = &CreateFuture;
   api.XLA_FFI_Future_SetAvailable = &SetAvailable;
   api.XLA_FFI_Future_SetError = &SetError;
+  api.XLA_FFI_Stream_Get = &GetStream;
   return api;
 }
 

@@ -7,6 +7,11 @@
 
 #include "xla/ffi/api/c_api.h"
 
+// What of a program's run a handler can ask for.
+struct XLA_FFI_ExecutionContext {
+  void* stream;  // null on a CPU
+};
+
 namespace hostcall::fuzz {
 
 // How a call ended: a code of absl (0 is success) and its message.

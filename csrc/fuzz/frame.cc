@@ -3,13 +3,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <thread>
+
+#include "device.h"
 
 namespace hostcall::fuzz {
 namespace {
 
 constexpr size_t kAlignment = 16;
-constexpr int kPattern = 0xA5;
+constexpr char kPattern = '\xA5';
 
 // The buffers of one side of a frame. They point to each other, so that none may move.
 template <typename Type>
@@ -95,6 +98,10 @@ XLA_FFI_Error* Enter(const Call& call, XLA_FFI_Future** future) {
   Attributes attributes(call.attributes);
   XLA_FFI_CallFrame frame = EmptyFrame();
   frame.stage = call.stage;
+  std::optional<Launch> launch;
+  if (call.place == Place::kDevice) launch.emplace();
+  XLA_FFI_ExecutionContext context{launch.has_value() ? launch->stream() : nullptr};
+  frame.ctx = &context;
   frame.args = {XLA_FFI_Args_STRUCT_SIZE, nullptr, operands.size(), operands.types(),
                 operands.pointers()};
   frame.rets = {XLA_FFI_Rets_STRUCT_SIZE, nullptr, results.size(), results.types(),
@@ -107,16 +114,30 @@ XLA_FFI_Error* Enter(const Call& call, XLA_FFI_Future** future) {
 
 }  // namespace
 
-Memory::Memory(size_t size) : size_(size) {
+Memory::Memory(size_t size, Place place)
+    : Memory(std::vector<char>(size, kPattern).data(), size, place) {}
+
+Memory::Memory(const void* data, size_t size, Place place) : size_(size), place_(place) {
   if (size == 0) return;
-  void* data = nullptr;
-  if (posix_memalign(&data, kAlignment, size) != 0) throw std::bad_alloc();
-  data_.reset(data, &std::free);
-  std::memset(data, kPattern, size);
+  if (place == Place::kDevice) {
+    data_ = DeviceMemory(data, size);
+    return;
+  }
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kAlignment, size) != 0) throw std::bad_alloc();
+  data_.reset(memory, &std::free);
+  std::memcpy(memory, data, size);
 }
 
-Memory::Memory(const void* data, size_t size) : Memory(size) {
-  if (size > 0) std::memcpy(data_.get(), data, size);
+std::vector<char> Memory::Read() const {
+  std::vector<char> bytes(size_);
+  if (size_ == 0) return bytes;
+  if (place_ == Place::kDevice) {
+    ReadDevice(data(), bytes.data(), size_);
+  } else {
+    std::memcpy(bytes.data(), data(), size_);
+  }
+  return bytes;
 }
 
 Outcome Run(const Call& call) {
@@ -131,18 +152,16 @@ Outcome RunOnForeignThread(const Call& call) {
   return outcome;
 }
 
-Outcome AskVersion(XLA_FFI_Handler* handler, XLA_FFI_Api_Version* version) {
-  XLA_FFI_Metadata metadata{};
-  metadata.struct_size = XLA_FFI_Metadata_STRUCT_SIZE;
+Outcome Ask(XLA_FFI_Handler* handler, XLA_FFI_Metadata* metadata) {
+  metadata->struct_size = XLA_FFI_Metadata_STRUCT_SIZE;
   XLA_FFI_Metadata_Extension extension{};
   extension.extension_base = {XLA_FFI_Metadata_Extension_STRUCT_SIZE, XLA_FFI_Extension_Metadata,
                               nullptr};
-  extension.metadata = &metadata;
+  extension.metadata = metadata;
   XLA_FFI_CallFrame frame = EmptyFrame();
   frame.extension_start = &extension.extension_base;
-  if (XLA_FFI_Error* error = handler(&frame); error != nullptr) return Consume(error);
-  *version = metadata.api_version;
-  return Outcome();
+  XLA_FFI_Error* error = handler(&frame);
+  return error == nullptr ? Outcome() : Consume(error);
 }
 
 }  // namespace hostcall::fuzz

@@ -12,20 +12,26 @@
 
 namespace hostcall::fuzz {
 
+enum class Place { kHost, kDevice };
+
 // Memory of a buffer: of exactly the size said, so that a sanitizer sees the first byte beyond it,
 // with the least alignment that XLA gives, and null where it is empty, as XLA has it. Copies share
 // it.
 class Memory {
  public:
   // Filled with a pattern, by which one sees what nobody wrote.
-  explicit Memory(size_t size);
-  Memory(const void* data, size_t size);
+  explicit Memory(size_t size, Place place = Place::kHost);
+  Memory(const void* data, size_t size, Place place = Place::kHost);
 
   void* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
+  // Its bytes, wherever they are.
+  std::vector<char> Read() const;
+
  private:
   size_t size_;
+  Place place_;
   std::shared_ptr<void> data_;
 };
 
@@ -50,6 +56,7 @@ struct Call {
   std::vector<BufferSpec> results;
   std::vector<AttributeSpec> attributes;  // sorted by name, as XLA has them
   XLA_FFI_ExecutionStage stage = XLA_FFI_ExecutionStage_EXECUTE;
+  Place place = Place::kHost;  // of all buffers
 };
 
 // Calls the handler on this thread and waits for the end. As soon as the handler has returned, the
@@ -59,7 +66,8 @@ Outcome Run(const Call& call);
 // The same on a thread that Python does not know, as XLA's own are.
 Outcome RunOnForeignThread(const Call& call);
 
-// The FFI API version (major, minor) that the handler says it is of, as XLA asks at registration.
-Outcome AskVersion(XLA_FFI_Handler* handler, XLA_FFI_Api_Version* version);
+// What the handler says of itself, as XLA asks at registration: the FFI API version that it is of,
+// and its traits.
+Outcome Ask(XLA_FFI_Handler* handler, XLA_FFI_Metadata* metadata);
 
 }  // namespace hostcall::fuzz

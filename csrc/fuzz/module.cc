@@ -1,5 +1,5 @@
-// The extension module `_frames`: it plays XLA, so that the handler of `hostcall._runtime` can be
-// tested without TensorFlow. It is never installed.
+// The extension module `_frames`: it plays XLA, so that the handlers of `hostcall_runtime._runtime`
+// can be tested without TensorFlow. It is never installed.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "device.h"
 #include "fake_xla.h"
 #include "frame.h"
 #include "lender.h"
@@ -36,25 +37,28 @@ XLA_FFI_Handler* HandlerOf(const nb::capsule& capsule) {
 }
 
 Call MakeCall(const nb::capsule& handler, const Operands& operands, const Results& results,
-              const AttributeSpecs& attributes, int stage = XLA_FFI_ExecutionStage_EXECUTE) {
+              const AttributeSpecs& attributes, int stage = XLA_FFI_ExecutionStage_EXECUTE,
+              Place place = Place::kHost) {
   Call call{};
   call.handler = HandlerOf(handler);
   for (const auto& [dtype, dims, data] : operands) {
-    call.operands.push_back({dtype, dims, Memory(data.data(), data.size())});
+    call.operands.push_back({dtype, dims, Memory(data.data(), data.size(), place)});
   }
   for (const auto& [dtype, dims, size] : results) {
-    call.results.push_back({dtype, dims, Memory(size)});
+    call.results.push_back({dtype, dims, Memory(size, place)});
   }
   for (const auto& [name, dtype, scalar, values] : attributes) {
     call.attributes.push_back({name, dtype, scalar, values});
   }
   call.stage = static_cast<XLA_FFI_ExecutionStage>(stage);
+  call.place = place;
   return call;
 }
 
 nb::tuple RunCall(const nb::capsule& handler, const Operands& operands, const Results& results,
-                  const AttributeSpecs& attributes, bool foreign, int stage) {
-  const Call call = MakeCall(handler, operands, results, attributes, stage);
+                  const AttributeSpecs& attributes, bool foreign, int stage, bool on_device) {
+  const Place place = on_device ? Place::kDevice : Place::kHost;
+  const Call call = MakeCall(handler, operands, results, attributes, stage, place);
   Outcome outcome;
   {
     const Lending lending(call);
@@ -63,10 +67,18 @@ nb::tuple RunCall(const nb::capsule& handler, const Operands& operands, const Re
   }
   nb::list written;
   for (const BufferSpec& result : call.results) {
-    written.append(nb::bytes(result.memory.data(), result.memory.size()));
+    const std::vector<char> bytes = result.memory.Read();
+    written.append(nb::bytes(bytes.data(), bytes.size()));
   }
   return nb::make_tuple(outcome.code, nb::bytes(outcome.message.data(), outcome.message.size()),
                         written);
+}
+
+XLA_FFI_Metadata MetadataOf(const nb::capsule& handler) {
+  XLA_FFI_Metadata metadata{};
+  const Outcome outcome = Ask(HandlerOf(handler), &metadata);
+  if (outcome.code != 0) throw nb::value_error(outcome.message.c_str());
+  return metadata;
 }
 
 // The two below leak their call, which may run until the process is gone.
@@ -98,11 +110,15 @@ NB_MODULE(_frames, m) {
   using namespace hostcall::fuzz;
   m.doc() = "Calls FFI handlers with call frames made by hand.";
   DefineNativeCode(m);
-  m.def("call", &RunCall, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
-        nb::arg("attributes"), nb::arg("foreign"),
-        nb::arg("stage") = static_cast<int>(XLA_FFI_ExecutionStage_EXECUTE),
-        "Calls the handler, on a thread that Python does not know if `foreign`, and returns the "
-        "status code, the message, and the bytes of each result.");
+  DefineDevice(m);
+  m.def(
+      "call", &RunCall, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
+      nb::arg("attributes"), nb::arg("foreign"),
+      nb::arg("stage") = static_cast<int>(XLA_FFI_ExecutionStage_EXECUTE),
+      nb::arg("on_device") = false,
+      "Calls the handler, on a thread that Python does not know if `foreign`, with all buffers in "
+      "the memory of the device if `on_device`, and returns the status code, the message, and "
+      "the bytes of each result.");
   m.def("repeat", &Repeat, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
         nb::arg("attributes"),
         "Starts a foreign thread that makes the call again and again until the process exits.");
@@ -112,12 +128,13 @@ NB_MODULE(_frames, m) {
   m.def(
       "api_version",
       [](const nb::capsule& handler) {
-        XLA_FFI_Api_Version version{};
-        const Outcome outcome = AskVersion(HandlerOf(handler), &version);
-        if (outcome.code != 0) throw nb::value_error(outcome.message.c_str());
+        const XLA_FFI_Api_Version version = MetadataOf(handler).api_version;
         return std::pair(version.major_version, version.minor_version);
       },
       nb::arg("handler"), "The FFI API version (major, minor) that the handler says it is of.");
+  m.def(
+      "traits", [](const nb::capsule& handler) { return MetadataOf(handler).traits; },
+      nb::arg("handler"), "The bits of the traits that the handler says it has.");
   m.def(
       "lender", [] { return nb::capsule(Lender()); },
       "Lends the memory of frames: a pointer to a LenderApi (runtime/lending.h).");

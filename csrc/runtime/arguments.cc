@@ -62,8 +62,8 @@ void Arguments::MakeInputs(const HostCall& call, nb::handle target, Keeper& keep
       PyObject* tensor = ToTensor(operand);
       argument = keeper.Keep(tensor != nullptr ? tensor : ConvertToTensor(operand, target, keeper));
     } else if (convention.borrows && operand.dims.size() > 0) {
-      argument = keeper.Keep(Borrow(operand, convention.lends));
-      if (convention.lends) lent_.push_back(argument);
+      argument = keeper.Keep(Borrow(operand, call.lends()));
+      if (call.lends()) lent_.push_back(argument);
     } else {
       argument = keeper.Keep(ToNumpy(operand));
     }
@@ -76,7 +76,7 @@ void Arguments::MakeOut(const HostCall& call, Keeper& keeper) {
     if (!result.sizes.empty()) {
       throw Failure::InvalidArgument("hostcall: `out` has no room for a result of bounded size.");
     }
-    OutArray made = MakeOutArray(result, call.callback->convention().lends);
+    OutArray made = MakeOutArray(result, call.lends());
     outs_.push_back({keeper.Keep(std::move(made.array)), made.lent});
   }
   out_ = outs_[0].array;

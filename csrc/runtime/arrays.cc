@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "failure.h"
 #include "gil.h"
 #include "lending.h"
 #include "numpy.h"
@@ -125,7 +126,11 @@ OutArray MakeOutArray(const Buffer& result, bool lend) {
 
 int64_t SizeInBytes(const Buffer& buffer) {
   int64_t size = PyDataType_ELSIZE(AsDescr(DtypeOf(buffer.dtype).descr));
-  for (const int64_t dim : buffer.dims) size *= dim;
+  for (const int64_t dim : buffer.dims) {
+    if (dim < 0 || __builtin_mul_overflow(size, dim, &size)) {
+      throw Failure::InvalidArgument("hostcall: malformed custom call.");
+    }
+  }
   return size;
 }
 

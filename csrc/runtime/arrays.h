@@ -48,7 +48,8 @@ struct OutArray {
 };
 OutArray MakeOutArray(const Buffer& result, bool lend);
 
-// How large what is allocated for a buffer is.
+// How large what is allocated for a buffer is. Does not want the GIL. Throws Failure where NumPy
+// has no such dtype, or no memory is so large.
 int64_t SizeInBytes(const Buffer& buffer);
 
 }  // namespace hostcall

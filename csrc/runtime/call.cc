@@ -31,8 +31,10 @@ nb::object FindTarget(const HostCall& call) {
   if (!target.is_valid()) {
     throw Failure(ffi::ErrorCode::kFailedPrecondition,
                   "The Python function of host callback number " + std::to_string(call.id) +
-                      " is gone: the graph that this program was compiled from has been deleted. "
-                      "Keep the tf.function (or the model) for as long as its program runs.");
+                      " is gone: the graph that this program was compiled from has been deleted, "
+                      "or the program is another process's. Keep the tf.function (or the model) "
+                      "for as long as its program runs; from one process to another, programs go "
+                      "by hostcall.export.");
   }
   return target;
 }
@@ -181,7 +183,7 @@ void CallAndStore(const HostCall& call, Keeper& keeper, Stopwatch& watch) {
   try {
     const Arguments arguments(call, target, keeper);
     watch.Lap(&Stats::copying);
-    if (!call.callback->convention().lends) {
+    if (!call.lends()) {
       CallOn(arguments, call, target, keeper, watch);
       return;
     }
@@ -221,6 +223,11 @@ std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
   return Describe(raised, keeper);
 }
 
+const std::string& LabelOf(const HostCall& call) {
+  static const std::string* const gone = new std::string("a host callback that is gone");
+  return call.callback == nullptr ? *gone : call.callback->label();
+}
+
 }  // namespace
 
 KeptCall::KeptCall(HostCall call) : call_(std::move(call)) {
@@ -237,6 +244,7 @@ const TensorApi* GetTensorApi() { return tensor_api; }
 void SetErrorDescriber(nb::object describer) { ErrorDescriber() = std::move(describer); }
 
 std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
+  const Profiled profiled(LabelOf(call));
   if (!PythonIsRunning()) {
     return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
                       "A compiled program called back into Python, but the interpreter is "
@@ -250,6 +258,18 @@ std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
   std::optional<ffi::Error> error = CallWithGil(call, watch);
   if (error.has_value()) watch.Add(&Stats::errors, 1);
   return error;
+}
+
+ffi::Error ToError(const Failure& failure, const HostCall& call) noexcept {
+  if (!PythonIsRunning()) return failure.ToError();
+  GilHold gil;
+  Keeper keeper;
+  try {
+    nb::handle target = keeper.Keep(FindTarget(call));
+    return failure.In(TextOf(target, "description", keeper)).ToError();
+  } catch (const std::exception&) {
+    return failure.ToError();
+  }
 }
 
 }  // namespace hostcall

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "failure.h"
 #include "registry.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -18,8 +19,12 @@ struct HostCall {
   int64_t id = 0;
   std::shared_ptr<Callback> callback;  // null when it is gone
   bool ordered = true;                 // by a token: no other call of the run overlaps it
+  bool in_program_memory = true;       // and not in copies of a device's
   std::vector<Buffer> operands;
   std::vector<Buffer> results;
+
+  // Whether the callback is lent the memory.
+  bool lends() const { return in_program_memory && callback->convention().lends; }
 };
 
 // For a call that goes on when the frame which its shapes lie in is gone: lets it have copies.
@@ -41,5 +46,8 @@ void SetErrorDescriber(nanobind::object describer);
 // Runs the callback on this thread and stores what it returns. Takes the GIL itself; never throws.
 // The results' memory is written only when all of them are as declared.
 std::optional<xla::ffi::Error> RunHostCall(const HostCall& call) noexcept;
+
+// A failure around the call, with the description of the callback. Takes the GIL; never throws.
+xla::ffi::Error ToError(const Failure& failure, const HostCall& call) noexcept;
 
 }  // namespace hostcall

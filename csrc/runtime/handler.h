@@ -1,4 +1,4 @@
-// The typed-FFI handler: where XLA enters the runtime.
+// The typed-FFI handlers: where XLA enters the runtime.
 #pragma once
 
 #include "xla/ffi/api/ffi.h"
@@ -14,3 +14,7 @@
 // Operands: the callback's own, then an int32 true size for each pair of `dynamic_operands`, then
 // perhaps a token. Results: likewise.
 extern "C" XLA_FFI_Error* HostcallHandler(XLA_FFI_CallFrame* frame);
+
+// The same for platform CUDA, with the buffers in the memory of the device (cuda.cc). XLA must not
+// record it in a CUDA graph, which would run without calling it again: it has no traits.
+extern "C" XLA_FFI_Error* HostcallCudaHandler(XLA_FFI_CallFrame* frame);

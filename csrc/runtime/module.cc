@@ -1,4 +1,4 @@
-// The extension module `hostcall._runtime`.
+// The extension module `hostcall_runtime._runtime`.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -10,6 +10,7 @@
 
 #include "arrays.h"
 #include "call.h"
+#include "cuda_driver.h"
 #include "gil.h"
 #include "handler.h"
 #include "lending.h"
@@ -131,6 +132,17 @@ NB_MODULE(_runtime, m) {
         return nb::capsule(reinterpret_cast<void*>(&HostcallHandler), "xla._CUSTOM_CALL_TARGET");
       },
       "The FFI handler, in the capsule that JAX's and our own registration take.");
+  m.def(
+      "cuda_handler",
+      [] {
+        return nb::capsule(reinterpret_cast<void*>(&HostcallCudaHandler),
+                           "xla._CUSTOM_CALL_TARGET");
+      },
+      "The same for programs on NVIDIA GPUs. Making it needs no GPU.");
+  m.def(
+      "load_cuda_driver", &hostcall::CudaDriver::Load, nb::arg("path"),
+      "Has calls on GPUs use the driver in the file `path`, instead of the system's libcuda.so.1, "
+      "which is loaded when it is first needed. Raises RuntimeError where that cannot be loaded.");
   m.def(
       "pool", [] { return nb::capsule(reinterpret_cast<void*>(&hostcall::RunOnPool)); },
       "A pointer to RunOnPool (pool.h), for the modules that are built along with this one.");

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "ids.h"
 #include "stats.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -78,7 +79,7 @@ class NativeTable {
   static std::mutex& Mutex() { return Global().mutex_; }
 
   std::mutex mutex_;
-  int64_t next_id_ = 1;
+  int64_t next_id_ = FirstId();
   std::unordered_map<int64_t, std::shared_ptr<NativeFunction>> functions_;
   std::unordered_map<NativeFunction*, std::shared_ptr<NativeFunction>> kept_;
 };

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ids.h"
 #include "stats.h"
 
 namespace hostcall {
@@ -25,7 +26,8 @@ struct Convention {
   bool borrows = false;
   // It writes its results into arrays that it is given as `out`.
   bool takes_out = false;
-  // Whether arrays may lie in the program's memory: not where a call may outlast the program.
+  // Whether arrays may lie in the program's memory: not where a call may outlast the program. That
+  // of a device is never lent.
   bool lends = false;
 };
 
@@ -98,7 +100,7 @@ class Registry {
   static std::mutex& Mutex() { return Global().mutex_; }
 
   std::mutex mutex_;
-  int64_t next_id_ = 1;
+  int64_t next_id_ = FirstId();
   std::unordered_map<int64_t, std::shared_ptr<Callback>> callbacks_;
   std::unordered_map<std::string, int64_t> ids_;
 };

@@ -1,7 +1,14 @@
-"""Passes over StableHLO programs that call Python functions of the host. Never uses TensorFlow.
+"""StableHLO programs that call Python functions of the host: passes, and running them by JAX.
 
-`hostcall-opt` runs them on the command line, `transform` from Python.
+`hostcall-opt` runs passes on the command line, `transform` from Python. `load` loads a program that
+`hostcall.export` has written. Never uses TensorFlow.
 """
+
+import importlib
+import os
+
+# As JAX does, before jaxlib is loaded: it would write notes on its devices to the terminal.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 try:
     import jaxlib.mlir.ir  # noqa: F401
@@ -11,8 +18,46 @@ except ImportError as error:
         "'hostcall[jax]', or jaxlib alone"
     ) from error
 
+from typing import TYPE_CHECKING, Any
+
 from hostcall_mlir._diagnostics import PassError
 from hostcall_mlir._passes import PASSES
 from hostcall_mlir._pipeline import transform
+from hostcall_mlir._program_error import ProgramError
 
-__all__ = ["PASSES", "PassError", "transform"]
+if TYPE_CHECKING:
+    from hostcall_mlir._load import LoadedProgram, load
+    from hostcall_mlir.program import Program
+    from hostcall_runtime import last_error
+
+__all__ = [
+    "PASSES",
+    "LoadedProgram",
+    "PassError",
+    "Program",
+    "ProgramError",
+    "last_error",
+    "load",
+    "transform",
+]
+
+# What loads more than passes need, which `hostcall-opt` is to start quickly for.
+_ELSEWHERE = {
+    "LoadedProgram": "hostcall_mlir._load",
+    "Program": "hostcall_mlir.program",
+    "last_error": "hostcall_runtime",
+    "load": "hostcall_mlir._load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    try:
+        module = importlib.import_module(_ELSEWHERE[name])
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"hostcall_mlir.{name} needs {error.name}, which is not installed here: pip install "
+            "'hostcall[jax]'"
+        ) from error
+    return getattr(module, name)

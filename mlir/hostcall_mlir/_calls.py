@@ -7,12 +7,12 @@
                         narrow_operands = array<i64>, narrow_results = array<i64>}}
 
 `callback` says which Python function is called: in a process, an i64, its number in the registry
-of that process; in a program that is shipped, a string `module:qualname`, its durable name. The
-arrays are of pairs (operand or result, number): `dynamic_*` name the bounded dimensions, and for
-each pair a true size, tensor<i32>, follows the values; `narrow_*` name the element type (FFI's
-number) that the function sees of a buffer of 8-bit integers. An ordered call takes a token as its
-last operand and returns one as its last result. The results are the op's own, or one tuple of
-them, as TensorFlow has it. A call without `has_side_effect` is pure.
+of that process; in a program that is shipped, a string, its durable name: `module:qualname` or one
+that somebody has chosen. The arrays are of pairs (operand or result, number): `dynamic_*` name the
+bounded dimensions, and for each pair a true size, tensor<i32>, follows the values; `narrow_*` name
+the element type (FFI's number) that the function sees of a buffer of 8-bit integers. An ordered
+call takes a token as its last operand and returns one as its last result. The results are the op's
+own, or one tuple of them, as TensorFlow has it. A call without `has_side_effect` is pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ ARRAYS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_resu
 # The element types that a narrow pair may name: FFI's number to MLIR's type. XLA packs them.
 NARROW = {21: "i4", 22: "ui4"}
 
-_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.([^\W\d]\w*|<locals>|<lambda>))*")
+_QUALIFIED = re.compile(
+    r"[^\W\d]\w*(\.[^\W\d]\w*)*:([^\W\d]\w*|<lambda>)(\.([^\W\d]\w*|<locals>|<lambda>))*"
+)
+# What pipelines and MLIR's text can hold. One function may have several entries: "solver#2".
+_NAME = re.compile(r"""[^\s,=#"'(){}\[\]\\\x00-\x1f]+(#[1-9]\d*)?""")
 
 
 def walk(root: ir.Module | ir.Operation) -> list[ir.Operation]:
@@ -112,8 +116,33 @@ def callback_attribute(callback: int | str, context: ir.Context) -> ir.Attribute
 
 
 def is_name(text: str) -> bool:
-    """Whether it has the form of a durable name, `module:qualname`."""
+    """Whether it has the form of a durable name: `module:qualname`, or what somebody has chosen.
+
+    Either may have a number behind it, as in `solver#2`.
+    """
     return _NAME.fullmatch(text) is not None
+
+
+def is_qualified(text: str) -> bool:
+    """Whether it has the form `module:qualname`, by which a function can be imported."""
+    return _QUALIFIED.fullmatch(text) is not None
+
+
+def restore_arrays(op: ir.Operation) -> None:
+    """Makes arrays of the tensors that a portable artifact has in the place of those of a call."""
+    config = config_of(op)
+    for name in ARRAYS:
+        tensor = config.get(name)
+        if isinstance(tensor, ir.DenseIntElementsAttr) and str(tensor.type.element_type) == "i64":
+            config[name] = ir.DenseI64ArrayAttr.get([*map(int, tensor)], op.context)
+    if config:
+        op.attributes["backend_config"] = ir.DictAttr.get(config, op.context)
+
+
+def pairs(array: ir.Attribute | None) -> list[tuple[int, int]]:
+    """The pairs that one of `ARRAYS` holds."""
+    numbers = [*ir.DenseI64ArrayAttr(array)] if array is not None else []
+    return [*zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def result_types(op: ir.Operation) -> list[ir.Type]:

@@ -5,7 +5,11 @@ Python API, which other files import from there.
 """
 
 import ctypes
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
@@ -55,3 +59,85 @@ def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
 def is_token(type_: ir.Type) -> bool:
     """Whether it is `!stablehlo.token`."""
     return bool(_stablehlo.TokenType.isinstance(type_))
+
+
+def bounds_of(type_: ir.Type) -> dict[int, int]:
+    """The dimensions of a tensor type that have a bound instead of a size, and their bounds."""
+    if not isinstance(type_, ir.RankedTensorType) or type_.has_static_shape:
+        return {}
+    bounds = stablehlo.TypeExtensions(type_.encoding).bounds
+    return {dim: bound for dim, bound in enumerate(bounds) if type_.is_dynamic_dim(dim)}
+
+
+def bounds_attribute(bounds: Mapping[int, int], rank: int) -> ir.Attribute:
+    """What a tensor type of that rank has as its encoding for such bounds."""
+    unknown = ir.ShapedType.get_dynamic_size()
+    return stablehlo.TypeExtensions.get([bounds.get(dim, unknown) for dim in range(rank)])
+
+
+def serialize_artifact(module: ir.Module, version: str) -> bytes:
+    """A module as a portable artifact of a version of StableHLO.
+
+    Raises:
+      ValueError: when it holds what that version does not have.
+    """
+    text = module.operation.get_asm(binary=False, enable_debug_info=False)
+    artifact: bytes = stablehlo.serialize_portable_artifact_str(text, version)
+    return artifact
+
+
+def deserialize_artifact(context: ir.Context, artifact: bytes) -> ir.Module:
+    """The module of a portable artifact. Bytes that somebody has made up may end the process.
+
+    Raises:
+      ValueError: when it is none, or of a newer version of StableHLO; diagnostics say why.
+    """
+    return stablehlo.deserialize_portable_artifact(context, artifact)
+
+
+def bytecode_of(module: ir.Module) -> bytes:
+    """A module as this jaxlib alone reads it, the same for modules that are the same."""
+    code = io.BytesIO()
+    module.operation.write_bytecode(file=code)
+    return code.getvalue()
+
+
+def compile_for(bytecode: bytes, device: Any) -> Any:
+    """What XLA makes of a module for one of JAX's devices; its @main has no tokens and tuples.
+
+    Raises:
+      RuntimeError: when XLA cannot compile it.
+    """
+    # Here, since they take longer to load than a pass to run.
+    from jaxlib import _jax, xla_client
+
+    options = xla_client.CompileOptions()
+    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[device.id]]))
+    return device.client.compile_and_load(bytecode, _jax.DeviceList((device,)), options)
+
+
+def put(array: np.ndarray, device: Any) -> Any:
+    """A JAX array of just the dtype of NumPy's. `jax.device_put` takes ten times as long."""
+    import jax
+    from jaxlib import xla_client
+
+    aval = jax.core.ShapedArray(array.shape, array.dtype)
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    with jax.enable_x64(True):  # or numbers of 64 bits lose half of them, without a word
+        return xla_client.batched_device_put(aval, sharding, [array], [device])
+
+
+def execute(executable: Any, arrays: Sequence[Any], waits: bool) -> list[Any]:
+    """The results of what `compile_for` has made, JAX arrays, for JAX arrays on its device.
+
+    Args:
+      executable: what is run.
+      arrays: of the dtypes and shapes that it takes.
+      waits: whether to return only when the program has ended, and its errors are known.
+    """
+    results = executable.execute_sharded(arrays, with_tokens=waits)
+    token = results.consume_token() if waits else None
+    found = [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+    if token is not None:
+        token.block_until_ready()
+    return found

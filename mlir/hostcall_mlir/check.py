@@ -6,6 +6,7 @@ Reports, each at the op's own place,
   dimension, and sizes that are no tensor<i32>;
 - tokens that are not the last operand and the last result, that two ops take, or that a loop would
   take again in its next round;
+- layouts that are not row-major;
 - functions that are not among the `known` ones, where that option or `file` is given.
 
 The module stays as it is.
@@ -89,6 +90,7 @@ def _check(op: ir.Operation, known: set[str] | None) -> Iterator[str]:
     if "callback" in config:
         yield from _check_callback(config["callback"], known)
     yield from _check_tokens(op)
+    yield from _check_layouts(op)
     operands = [operand.type for operand in op.operands]
     yield from _check_side(config, "operand", operands)
     yield from _check_side(config, "result", _calls.result_types(op))
@@ -107,7 +109,8 @@ def _check_callback(callback: ir.Attribute, known: set[str] | None) -> Iterator[
                 yield f"'{name.value}' is not among the known functions: {_listed(known)}"
         case _:
             yield (
-                f"callback has to be an i64 from 0 on or a string 'module:qualname', not {callback}"
+                "callback has to be an i64 from 0 on or a string such as 'module:qualname', not "
+                f"{callback}"
             )
 
 
@@ -120,6 +123,16 @@ def _check_tokens(op: ir.Operation) -> Iterator[str]:
         yield "a call that takes a token has to return one, and the other way round"
     elif any(operands) and not _calls.has_side_effect(op):
         yield "a call that takes a token has to have has_side_effect = true"
+
+
+def _check_layouts(op: ir.Operation) -> Iterator[str]:
+    """The runtime is told of no layout, and takes what is in memory for row-major."""
+    for name in ("operand_layouts", "result_layouts"):
+        layouts = op.attributes.get(name)
+        for layout in layouts if isinstance(layouts, ir.ArrayAttr) else ():
+            order = [int(dim) for dim in ir.DenseIntElementsAttr(layout)]
+            if order != sorted(order, reverse=True):
+                yield f"{name} has {order}, and Python functions take and return row-major arrays"
 
 
 def _check_side(
@@ -140,8 +153,8 @@ def _check_side(
             "have to be tensor<i32>, the true sizes"
         )
         return
-    yield from _check_dynamic(_pairs(dynamic), side, own)
-    yield from _check_narrow(_pairs(narrow), side, own)
+    yield from _check_dynamic(_calls.pairs(dynamic), side, own)
+    yield from _check_narrow(_calls.pairs(narrow), side, own)
 
 
 def _check_dynamic(
@@ -174,11 +187,6 @@ def _rank(type_: ir.Type) -> int:
 
 def _element(type_: ir.Type) -> str:
     return str(type_.element_type) if isinstance(type_, ir.RankedTensorType) else ""
-
-
-def _pairs(array: ir.DenseI64ArrayAttr | None) -> list[tuple[int, int]]:
-    numbers = [*array] if array is not None else []
-    return [*zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def _listed(names: Iterable[str] | Iterable[int]) -> str:

@@ -36,7 +36,10 @@ def _run(module: ir.Module, options: Options) -> None:
     names = read_numbers(read_map(options, "names", PASS.name), PASS.name)
     for name in names.values():
         if not _calls.is_name(name):
-            raise PassError(f"{PASS.name}: '{name}' is not of the form module:qualname")
+            raise PassError(
+                f"{PASS.name}: '{name}' is no name: module:qualname is one, or a word, with or "
+                "without #2 behind it"
+            )
     ok = True
     for op in _calls.host_calls(module):
         callback = _calls.callback_of(op)

@@ -37,7 +37,7 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // expected-error@below {{callback has to be an i64 from 0 on or a string 'module:qualname', not -1 : i64}}
+  // expected-error@below {{callback has to be an i64 from 0 on or a string such as 'module:qualname', not -1 : i64}}
   %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = -1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
@@ -195,7 +195,7 @@ func.func @main(%i: tensor<i32>, %t: !stablehlo.token) -> !stablehlo.token {
 // Each mistake is reported, not the first alone.
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below 2 {{hostcall-check: }}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "f", color = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "f g", color = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error-re@below {{backend_config lacks {{'callback', .*'narrow_results'}}}}
   %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {}} : (tensor<3xf32>) -> tensor<3xf32>
   return
@@ -221,5 +221,15 @@ func.func @main(%x: tuple<tensor<i8>>, %n: tensor<i32>) {
   // expected-error@below {{dynamic_operands names dimension 0 of operand 0, which does not exist}}
   // expected-error@below {{narrow_operands is about operand 0, which has to be of i8 or ui8, not tuple<tensor<i8>>}}
   %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 21>, narrow_results = array<i64>}} : (tuple<tensor<i8>>, tensor<i32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x3xf32>, %t: !stablehlo.token) {
+  // expected-error@below {{operand_layouts has [0, 1], and Python functions take and return row-major arrays}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts = [dense<[1, 0]> : tensor<2xindex>]} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  // expected-error@below {{result_layouts has [0, 1], and}}
+  %1:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<> : tensor<0xindex>], result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]} : (tensor<2x3xf32>, !stablehlo.token) -> (tensor<2x3xf32>, !stablehlo.token)
   return
 }

@@ -1,7 +1,7 @@
-// RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{names=3=a:f})' --verify-diagnostics
+// RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{names=3=solver#2})' --verify-diagnostics
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{names=x=a:f})' 2>&1 | filecheck %s --check-prefix=NUMBER
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{names=3})' 2>&1 | filecheck %s --check-prefix=FORM
-// RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{names=3=nothing})' 2>&1 | filecheck %s --check-prefix=NAME
+// RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{names=3=no#thing})' 2>&1 | filecheck %s --check-prefix=NAME
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{names=3=a:f,3=a:g})' 2>&1 | filecheck %s --check-prefix=TWICE
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{file=%t.missing})' 2>&1 | filecheck %s --check-prefix=MISSING
 // RUN: echo '[]' > %t.json
@@ -10,7 +10,7 @@
 
 // NUMBER: hostcall-opt: error: hostcall-name: 'x' is not a number
 // FORM: hostcall-opt: error: hostcall-name: '3' of option 'names' is not of the form KEY=VALUE
-// NAME: hostcall-opt: error: hostcall-name: 'nothing' is not of the form module:qualname
+// NAME: hostcall-opt: error: hostcall-name: 'no#thing' is no name: module:qualname is one, or a word, with or without #2 behind it
 // TWICE: hostcall-opt: error: hostcall-name: '3' is mapped to 'a:f' and to 'a:g'
 // MISSING: hostcall-opt: error: hostcall-name: cannot read the JSON file
 // OBJECT: does not hold a JSON object

@@ -5,21 +5,24 @@ With `import hostcall`, `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.
 """
 
 from hostcall import _versions
+from hostcall_runtime import _errors
 
 _versions.check()
+_errors.leave_out_frames_of(__file__)
 
 from hostcall._bind import Bound, bind  # noqa: E402
 from hostcall._callback import Callback, callback  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
 from hostcall._declarations import declare  # noqa: E402
-from hostcall._errors import LoweringError, last_error  # noqa: E402
 from hostcall._explain import explain  # noqa: E402
 from hostcall._explain_facts import Explanation  # noqa: E402
 from hostcall._native import Native, native  # noqa: E402
 from hostcall._rewrite import rewrite, split_pass  # noqa: E402
 from hostcall._routes import configure, scope  # noqa: E402
+from hostcall._shipping import export, load  # noqa: E402
 from hostcall._specs import BoundedSpec  # noqa: E402
 from hostcall._stats import CallbackStats, collect_stats, stats  # noqa: E402
+from hostcall_runtime._errors import LoweringError, last_error  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -39,7 +42,9 @@ __all__ = [
     "disable",
     "enable",
     "explain",
+    "export",
     "last_error",
+    "load",
     "native",
     "rewrite",
     "scope",

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from hostcall import _custom_gradients, _frameworks, _location, _script_ops, _structures
 from hostcall import _tf_private as private
-from hostcall._callback_spec import register
 from hostcall._declarations import (
     Declaration,
     check_takes_tensors,
@@ -22,6 +21,7 @@ from hostcall._declarations import (
     of_native,
 )
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf
+from hostcall_runtime import register
 
 _KINDS = ("numpy", "eager")
 
@@ -57,6 +57,8 @@ class Callback:
         self.kind = kind
         self.stateful = stateful
         self._function = function
+        # By which shipped programs know it, in processes that do not have hostcall's TensorFlow.
+        self.__hostcall_function__ = function
         self._declaration = declaration
         self._grad = grad
         if name is not None:
@@ -98,6 +100,7 @@ class Callback:
             stateful=self.stateful,
             name=_op_name(str(self.name or getattr(self._function, "__name__", ""))),
             declaration=self._declaration,
+            given_name=self.name,
         )
 
     def _call_from_jax(self, args: tuple[Any, ...]) -> Any:
@@ -114,6 +117,7 @@ class Callback:
             return self
         bound = copy.copy(self)
         bound._function = types.MethodType(self._function, instance)
+        bound.__hostcall_function__ = bound._function
         bound._declaration = of_method(bound._function, self._declaration)
         bound.__signature__ = _signature(bound._function, self._declaration.out)
         return bound

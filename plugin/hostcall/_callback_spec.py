@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import weakref
@@ -12,13 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _library, _location, _locks, _memo, _routes, _threads
+from hostcall import _location, _memo, _routes
 from hostcall import _tf_private as private
 from hostcall._declarations import Declaration
 from hostcall._specs import BoundedSpec, Spec, admits
 from hostcall._structures import Inputs, Outputs
-
-_runtime = _library.load("_runtime")
+from hostcall_runtime import Target, _errors, _locks, register, within
 
 Rule = Callable[[Sequence[Spec]], Sequence[Spec | None]]
 
@@ -34,39 +32,7 @@ class Recording(enum.IntEnum):
 
 
 _lock = _locks.new_lock()
-
-
-@dataclasses.dataclass(eq=False)
-class Target:
-    """What the runtime calls."""
-
-    host_function: Callable[..., Any]
-    title: str
-    description: str = ""
-    # For functions of tensors, most of which the runtime makes and reads itself;
-    # here are what makes one of an array, and arrays of what the function has returned.
-    to_tensor: Callable[[Any], Any] | None = None
-    to_arrays: Callable[[Any], Any] | None = None
-
-
-def register(
-    target: Any, name: str, takes_tensors: bool = False, label: str = "", **lending: bool
-) -> int:
-    """The runtime's number for an object, as long as that lives.
-
-    Args:
-      target: a Target.
-      name: of the callback.
-      takes_tensors: whether its function takes and returns EagerTensors.
-      label: what profiles and `hostcall.stats` call it; the name if it is left out.
-      **lending: `borrows`, `takes_out` and `lends`, as registry.h has them; False if left out.
-
-    Raises:
-      ValueError: when a living object has the name.
-    """
-    number: int = _runtime.register(target, name, takes_tensors, label, **lending)
-    weakref.finalize(target, _runtime.unregister, number).atexit = False
-    return number
+_by_number: weakref.WeakValueDictionary[int, CallbackSpec] = weakref.WeakValueDictionary()
 
 
 class CallbackSpec:
@@ -89,6 +55,7 @@ class CallbackSpec:
       timeout: how many seconds a call may take, or None.
       route: "auto", "custom_call" or "split", as asked for when the op was created.
       declaration: what the user has declared of the function.
+      given_name: the name that the user has given it, or None.
       op: a weak reference to the op, where it is in a graph.
     """
 
@@ -116,6 +83,7 @@ class CallbackSpec:
         self.timeout: float | None = None
         self.route = _routes.AUTO
         self.declaration = Declaration()
+        self.given_name: str | None = None
         self.copies_inputs = False
         self.description = f"{self.op_name} of {_location.of_function(function)}"
         self.title = ""
@@ -135,6 +103,7 @@ class CallbackSpec:
         with _lock:  # several threads may compile the same op
             if recording not in self._targets:
                 self._targets[recording] = self._register(recording)
+                _by_number[self._targets[recording][1]] = self
             return self._targets[recording][1]
 
     def _register(self, recording: Recording) -> tuple[Target, int]:
@@ -186,7 +155,7 @@ class CallbackSpec:
         """`function`, held to the timeout if there is one."""
         if self.timeout is None:
             return function
-        return _threads.within(self.timeout, function, self.description)
+        return within(self.timeout, function, self.description)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         """The function that a compiled program calls."""
@@ -214,6 +183,16 @@ def shape_error(spec: CallbackSpec, index: int, actual: Any, expected: Spec) -> 
         f"{index}-th value returned by {spec.title} has shape {tuple(actual)}, but its declared "
         f"shape is {declared}. Correct the function or the declaration: {spec.description}."
     )
+
+
+def spec_of_number(number: int) -> tuple[CallbackSpec | None, Recording]:
+    """The spec that compiled programs call by a number, None where it is no spec's; and how."""
+    spec = _by_number.get(number)
+    if spec is not None:
+        for recording, (_, known) in [*spec._targets.items()]:
+            if known == number:
+                return spec, recording
+    return None, Recording.NO
 
 
 class NumpySpec(CallbackSpec):

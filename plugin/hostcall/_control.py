@@ -3,51 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-import ml_dtypes
-import numpy as np
-
-from hostcall import (
-    _errors,
-    _gradients,
-    _library,
-    _lowering,
-    _rewriting,
-    _saved,
-    _script_ops,
-    _states,
-    _tracing,
-)
+from hostcall import _gradients, _lowering, _rewriting, _saved, _script_ops, _states, _tracing
 from hostcall import _tf_private as private
-
-# FFI element types (xla/ffi/api/c_api.h), their NumPy dtypes, and TensorFlow's names for messages.
-_DTYPES: tuple[tuple[int, object, str], ...] = (
-    (1, np.bool_, "bool"),
-    (21, ml_dtypes.int4, "int4"),
-    (2, np.int8, "int8"),
-    (3, np.int16, "int16"),
-    (4, np.int32, "int32"),
-    (5, np.int64, "int64"),
-    (22, ml_dtypes.uint4, "uint4"),
-    (6, np.uint8, "uint8"),
-    (7, np.uint16, "uint16"),
-    (8, np.uint32, "uint32"),
-    (9, np.uint64, "uint64"),
-    (10, np.float16, "half"),
-    (11, np.float32, "float"),
-    (12, np.float64, "double"),
-    (16, ml_dtypes.bfloat16, "bfloat16"),
-    (15, np.complex64, "complex64"),
-    (18, np.complex128, "complex128"),
-    (19, ml_dtypes.float8_e5m2, "float8_e5m2"),
-    (20, ml_dtypes.float8_e4m3fn, "float8_e4m3fn"),
-    (23, ml_dtypes.float8_e4m3b11fnuz, "float8_e4m3b11fnuz"),
-    (24, ml_dtypes.float8_e5m2fnuz, "float8_e5m2fnuz"),
-    (25, ml_dtypes.float8_e4m3fnuz, "float8_e4m3fnuz"),
-    (28, ml_dtypes.float8_e4m3, "float8_e4m3"),
-    (29, ml_dtypes.float8_e3m4, "float8_e3m4"),
-)
+from hostcall_runtime import _errors, _library, prepared
 
 _installed = False
 _enabled = False
@@ -64,7 +23,7 @@ def enable() -> None:
     _script_ops.install()
     _gradients.install()
     private.add_trace_hook(_tracing.finish)
-    _library.load("_tensorflow").set_enabled(True)
+    _library.load("hostcall._tensorflow").set_enabled(True)
     _enabled = True
 
 
@@ -80,7 +39,7 @@ def disable() -> None:
         return
     _script_ops.uninstall()
     private.remove_trace_hook(_tracing.finish)
-    _library.load("_tensorflow").set_enabled(False)
+    _library.load("hostcall._tensorflow").set_enabled(False)
     _enabled = False
 
 
@@ -94,21 +53,12 @@ def enabled_by_environment() -> bool:
     return os.environ.get("HOSTCALL_DISABLE", "0") in ("", "0")
 
 
-def prepared_runtime() -> Any:
-    """The runtime's module, which knows dtypes and errors; what no framework has a part in."""
-    runtime = _library.load("_runtime")
-    for code, dtype, name in _DTYPES:
-        runtime.set_dtype(code, np.dtype(dtype), name)  # type: ignore[call-overload]
-    runtime.set_error_describer(_errors.describe)
-    return runtime
-
-
 def _install() -> None:
     """Once in a process: what TensorFlow cannot be made to forget."""
     global _installed
     if _installed:
         return
-    runtime, glue = prepared_runtime(), _library.load("_tensorflow")
+    runtime, glue = prepared(), _library.load("hostcall._tensorflow")
     glue.set_hooks(
         _errors.with_interrupts(_lowering.lower),
         _errors.with_interrupts(_lowering.evaluate),

@@ -8,12 +8,14 @@ import platform
 from typing import Any
 
 import hostcall
-from hostcall import _control, _library, _routes, _versions
+from hostcall import _control, _routes, _versions
+from hostcall_runtime import _library
 
 _VARIABLES = ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS", "XLA_FLAGS")
 
 # What registers them is csrc/tensorflow: module.cc, and script_op_kernel.cc.
 _TARGETS = {"hostcall": ["Host"], "hostcall_native": ["Host"]}
+_MODULES = ("hostcall_runtime._runtime", "hostcall._tensorflow")
 _OPS = ["EagerPyFunc", "PyFunc", "PyFuncStateless"]
 _DEVICES = {"XLA_CPU_JIT": "compiles", "XLA_GPU_JIT": "answers with an error that says what to do"}
 
@@ -31,10 +33,10 @@ def report() -> dict[str, Any]:
         "built_against": dataclasses.asdict(built),
         "found": dataclasses.asdict(found),
         "mismatches": _versions.mismatches(built, found),
-        "modules": [_library.load(name).__file__ for name in ("_runtime", "_tensorflow")],
+        "modules": [_library.load(name).__file__ for name in _MODULES],
         "targets": _TARGETS if enabled else {},
         "kernels": dict.fromkeys(_OPS, _DEVICES) if enabled else {},
-        "callbacks": _library.load("_runtime").size(),
+        "callbacks": _library.load("hostcall_runtime._runtime").size(),
         "enabled": enabled,
         "route": _routes.current(),
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _states
+from hostcall import _states
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, Recording, Rule
 from hostcall._structures import Inputs, Outputs
+from hostcall_runtime import _errors
 
 # In the place of the number of a state where none is kept.
 _NO_STATE = np.zeros([], np.int64)

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall import _control, _location
+from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
 from hostcall._explain_bodies import SHAPES
 from hostcall._explain_facts import Explanation
@@ -98,10 +99,8 @@ def _title(function: Any, name: str) -> str:
 def library_of(concrete: Any) -> Any:
     """A FunctionDefLibrary of a function and all that it reaches, shapes included."""
     graph_def = concrete.graph.as_graph_def(add_shapes=True)
-    library = private.function_pb2.FunctionDefLibrary()
-    library.CopyFrom(graph_def.library)
-    function = library.function.add()
-    function.CopyFrom(concrete.function_def)
+    library = defs.library_of(concrete, graph_def)
+    function = library.function[-1]
     shapes = {node.name: node.attr[SHAPES] for node in graph_def.node if SHAPES in node.attr}
     for node in function.node_def:
         if node.name in shapes:

@@ -77,8 +77,8 @@ class Bodies:
         return called(node, self.functions)
 
     def matters(self, node: Any) -> bool:
-        """Whether a node is a script op, or leads to one or to a compiled function."""
-        if node.op in private.SCRIPT_OPS or is_compiled_call(node):
+        """Whether a node calls Python, or leads to one that does or to a compiled function."""
+        if private.calls_python(node) or is_compiled_call(node):
             return True
         return any(self.function_matters(name) for _, name in self.called(node))
 
@@ -90,9 +90,9 @@ class Bodies:
         return self._matters[name]
 
     def has_effect(self, node: Any) -> bool:
-        """Whether a node is a stateful script op, or leads to one."""
-        if node.op in private.SCRIPT_OPS:
-            return node.op in private.STATEFUL_SCRIPT_OPS
+        """Whether a node calls Python in the order of the program, or leads to one that does."""
+        if private.calls_python(node):
+            return private.is_ordered(node)
         return any(self._function_has_effect(name) for _, name in self.called(node))
 
     def _function_has_effect(self, name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _location
+from hostcall import _location, _modules
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._eager_spec import EagerSpec
@@ -40,17 +40,14 @@ def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: An
       locate: finds lines of the user's code.
       **placed: the fields of ScriptOp that say where and how it runs.
     """
+    if node.op not in private.SCRIPT_OPS:
+        return _module_call(node, body, function, locate, **placed)
     # Where a function was split already, its ops have tokens made of those of the callbacks.
     token = node.attr["token"].s.decode().removesuffix(HOST_SUFFIX)
     spec = private.token_registry.get(token)
     kind, callback, defined_at, called_at = _names(node, spec)
     file, line = parse_location(called_at or locate(function, node.name))
-    inputs = [value for value in node.input if not value.startswith("^")]
-    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
-    operands = [
-        value_of(tf.TensorSpec(body.shape_of(value), dtype))
-        for value, dtype in zip(inputs, dtypes, strict=True)
-    ]
+    operands = _operands(node, body)
     results = _results(node, spec)
     return ScriptOp(
         node=node.name,
@@ -65,6 +62,33 @@ def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: An
         results=tuple(results),
         bytes_copied=_bytes_copied(spec, placed["route"], operands, results),
         memo=isinstance(spec, CallbackSpec) and spec.declaration.table is not None,
+        **placed,
+    )
+
+
+def _module_call(node: Any, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
+    """The facts on a program that calls Python, as far as its op tells them."""
+    module = _modules.module_of(node)
+    results = [
+        tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(dtype))
+        for shape, dtype in zip(
+            node.attr["Sout"].list.shape, node.attr["Tout"].list.type, strict=True
+        )
+    ]
+    file, line = parse_location(locate(function, node.name))
+    called = list(dict.fromkeys(target.title for target in module.targets)) if module else []
+    return ScriptOp(
+        node=node.name,
+        function=function,
+        kind=module.kind if module else node.op,
+        callback=f"{module.name}, which calls {', '.join(called)}" if module else "",
+        defined_at=module.defined_at if module else "",
+        file=file,
+        line=line,
+        stateful=private.is_ordered(node),
+        operands=tuple(_operands(node, body)),
+        results=tuple(map(value_of, results)),
+        bytes_copied=None,
         **placed,
     )
 
@@ -85,6 +109,15 @@ def _names(node: Any, spec: Any) -> tuple[str, str, str, str]:
     users = spec._func if isinstance(spec, private.EagerFunc) else spec
     described = _location.of_function(private.unwrapped(users))
     return (kind, *_location.split_description(f"{kind} of {described}")[1:])
+
+
+def _operands(node: Any, body: Body) -> list[Value]:
+    inputs = [value for value in node.input if not value.startswith("^")]
+    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
+    return [
+        value_of(tf.TensorSpec(body.shape_of(value), dtype))
+        for value, dtype in zip(inputs, dtypes, strict=True)
+    ]
 
 
 def _results(node: Any, spec: Any) -> list[Value]:

@@ -19,6 +19,7 @@ from hostcall._explain_split import Place, SplitWalk, joined
 
 _NOT_COMPILED = "the function is not compiled"
 _LEADS_ON = "TensorFlow runs it on the host"
+_MODULE = "it is a program of its own, compiled along with the function"
 _CALLS_COMPILED = "it calls a compiled function"
 
 
@@ -72,8 +73,9 @@ class Walk:
 
     def compiled_node(self, node: Any, place: Place, cluster: str) -> None:
         """The script ops that a node of a compiled function is, or leads to."""
-        if node.op in private.SCRIPT_OPS:
-            reason = _routing.choose(node).reason
+        if private.calls_python(node):
+            is_script_op = node.op in private.SCRIPT_OPS
+            reason = _routing.choose(node).reason if is_script_op else _MODULE
             self.script_op(node, place, "custom_call", reason, cluster=cluster)
         elif self.bodies.matters(node):
             for role, callee in self.bodies.called(node):
@@ -94,7 +96,7 @@ class Walk:
         route, reason = ("split", why) if why else ("plain", _NOT_COMPILED)
         steps: list[Step] = []
         for node, at in self.in_order(place):
-            if node.op in private.SCRIPT_OPS:
+            if private.calls_python(node):
                 steps.append(self.script_op(node, at, route, reason, edges[node.name]))
             elif self.bodies.matters(node):
                 compiled = is_compiled_call(node)

@@ -1,4 +1,4 @@
-"""Reading FunctionDefs: what nodes wait for, which types their values have, whom they call."""
+"""FunctionDefs: what nodes wait for, which types their values have, whom they call."""
 
 from __future__ import annotations
 
@@ -16,6 +16,31 @@ CONTROL_FLOW_OPS = frozenset(
 
 # The loops and branches of TensorFlow 1, whose nodes only work together.
 FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+
+
+def library_of(concrete: Any, graph_def: Any) -> Any:
+    """A FunctionDefLibrary of a concrete function, its last entry, and all that it reaches.
+
+    Args:
+      concrete: the function.
+      graph_def: that of its graph.
+    """
+    library = private.function_pb2.FunctionDefLibrary()
+    library.CopyFrom(graph_def.library)
+    library.function.add().CopyFrom(concrete.function_def)
+    return library
+
+
+def call_node(name: str, signature: Any, inputs: Iterable[str], stateful: bool) -> Any:
+    """A node that calls the function of a signature; `stateful` says by which op."""
+    op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
+    node = private.node_def_pb2.NodeDef(name=name, op=op, input=inputs)
+    node.attr["f"].func.name = signature.name
+    node.attr["Tin"].list.type.extend(arg.type for arg in signature.input_arg)
+    node.attr["Tout"].list.type.extend(arg.type for arg in signature.output_arg)
+    for attribute in ("config", "config_proto", "executor_type"):
+        node.attr[attribute].s = b""
+    return node
 
 
 def callees(node: Any) -> list[Any]:

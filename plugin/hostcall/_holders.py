@@ -17,8 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _locks
 from hostcall import _tf_private as private
+from hostcall_runtime import _locks
 
 
 class _FunctionCall:

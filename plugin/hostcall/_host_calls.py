@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _errors, _host_errors, _library, _lowering, _shapes, _states, _stats
+from hostcall import _host_errors, _lowering, _shapes, _states, _stats
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
 from hostcall._lending import LentSpec
 from hostcall._specs import Spec, admits
 from hostcall._split import CLUSTER_ATTR
+from hostcall_runtime import _errors, _library
 
 # As TensorFlow's C++ calls them; the others have the same name everywhere.
 _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
@@ -134,7 +135,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         super().__init__(spec, node)
         self._function = spec.host_function(Recording.NO)
         self._arrays = [_array_dtype(dtype) for dtype in spec.outputs.dtypes]
-        self._lent_inputs = _library.load("_tensorflow").lent_inputs
+        self._lent_inputs = _library.load("hostcall._tensorflow").lent_inputs
 
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
         try:

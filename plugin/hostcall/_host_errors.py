@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 
-from hostcall import _errors
+from hostcall_runtime import _errors
 
 _numbers = itertools.count(1)
 

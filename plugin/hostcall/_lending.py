@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from hostcall import _shapes
 from hostcall._callback_spec import NumpySpec, Recording
-from hostcall._errors import ResultError
 from hostcall._specs import BoundedSpec, Spec
+from hostcall_runtime._errors import ResultError
 
 
 class LentSpec(NumpySpec):

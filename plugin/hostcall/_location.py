@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ _DESCRIPTION = re.compile(
 
 
 def caller() -> str:
-    """`file:line` of the innermost frame that is not hostcall's or TensorFlow's."""
+    """`file:line` of the innermost frame that is not hostcall's, TensorFlow's or JAX's."""
     return _innermost(private.stack())
 
 
@@ -40,8 +41,15 @@ def of_op(op: Any) -> str:
 
 def _innermost(stack: Iterator[tuple[str, int]]) -> str:
     # Asking TensorFlow for a frame takes time: no more of them than are needed.
-    frame = next((frame for frame in stack if not frame[0].startswith(_INTERNAL)), None)
+    internal = (*_INTERNAL, *_directory_of_jax())
+    frame = next((frame for frame in stack if not frame[0].startswith(internal)), None)
     return "{}:{}".format(*frame) if frame is not None else ""
+
+
+def _directory_of_jax() -> tuple[str, ...]:
+    """The directory of JAX's sources, where it is loaded: jax2tf creates ops for `to_tf`."""
+    file = getattr(sys.modules.get("jax"), "__file__", None)
+    return (os.path.dirname(file) + os.sep,) if file else ()
 
 
 def of_function(function: Callable[..., Any]) -> str:

@@ -12,11 +12,11 @@ from hostcall import _tf_private as private
 from hostcall._adoption import adopt
 from hostcall._callback_spec import CallbackSpec, Recording
 from hostcall._eager_spec import EagerSpec
-from hostcall._errors import LoweringError
 from hostcall._native_spec import NativeSpec
 from hostcall._ordering import RECORD_ATTR
 from hostcall._specs import BoundedSpec, Spec
 from hostcall._structures import Inputs, Outputs
+from hostcall_runtime._errors import LoweringError
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hostcall import _library
 from hostcall._specs import Spec
+from hostcall_runtime import _library
 
-_runtime = _library.load("_runtime")
+_runtime = _library.load("hostcall_runtime._runtime")
 
 CONVENTION = (
     "A native function takes a pointer for each input, then a pointer for each result, then "

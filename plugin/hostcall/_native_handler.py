@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _library, _routes
+from hostcall import _routes
 from hostcall import _tf_private as private
 from hostcall._specs import Spec
+from hostcall_runtime import _library
 
-_runtime = _library.load("_runtime")
+_runtime = _library.load("hostcall_runtime._runtime")
 
 # FFI element types (xla/ffi/api/c_api.h) of scalars, by the names of their dtypes; a text has none.
 _CODES = {
@@ -122,7 +123,7 @@ def read(function: Any, name: str | None, attributes: Mapping[str, Any]) -> FfiH
     if type(function).__name__ != "PyCapsule":
         return None
     try:
-        described = _library.load("_tensorflow").describe_handler(function)
+        described = _library.load("hostcall._tensorflow").describe_handler(function)
     except TypeError as error:
         raise TypeError(
             f"hostcall.native: the capsule is named {str(error)!r}. One with a handler of XLA's "

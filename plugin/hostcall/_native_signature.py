@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hostcall import _library
 from hostcall._native_c import CONVENTION, CFunction, Pointer
+from hostcall_runtime import _library
 
-_MOST: int = _library.load("_runtime").MAX_NATIVE_ARGUMENTS
+_MOST: int = _library.load("hostcall_runtime._runtime").MAX_NATIVE_ARGUMENTS
 
 # Attributes of the classes of ctypes functions, and of those that np.ctypeslib.ndpointer makes.
 _FUNCTION_WANTS_GIL = 4

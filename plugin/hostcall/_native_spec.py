@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _library
 from hostcall._callback_spec import NumpySpec, Recording
-from hostcall._errors import LoweringError
 from hostcall._native import Native
 from hostcall._specs import Spec
+from hostcall_runtime import _library
+from hostcall_runtime._errors import LoweringError
 
-_runtime = _library.load("_runtime")
+_runtime = _library.load("hostcall_runtime._runtime")
 
 
 class NativeSpec(NumpySpec):

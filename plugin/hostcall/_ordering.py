@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hostcall import _conditions
 from hostcall import _tf_private as private
 from hostcall._function_defs import (
     CALL_OPS,
@@ -65,6 +66,11 @@ class _Orderer:
     def entry(self, name: str) -> str:
         """The name of the ordered copy of the whole program."""
         self._entry = f"{name}__hostcall"
+        known = self._functions
+        self._functions = _conditions.carry(known, self._has_effect, self._entry)
+        for new in self._functions:
+            if new not in known and not self._has_effect(new):  # else it is copied when called
+                self._copy(new, new)
         function = self._copy(name, self._entry)
         self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
         function.attr[_KEEPS_STATES].b = self._keeps_states

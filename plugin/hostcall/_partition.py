@@ -253,16 +253,7 @@ class _Partition:
 
     def _call(self, number: int, cluster: Any, inputs: list[str]) -> Any:
         signature = cluster.signature
-        node = private.node_def_pb2.NodeDef(
-            name=self._call_names[number],
-            op="StatefulPartitionedCall" if signature.is_stateful else "PartitionedCall",
-            input=inputs,
-        )
-        node.attr["f"].func.name = signature.name
-        node.attr["Tin"].list.type.extend(arg.type for arg in signature.input_arg)
-        node.attr["Tout"].list.type.extend(arg.type for arg in signature.output_arg)
-        for name in ("config", "config_proto", "executor_type"):
-            node.attr[name].s = b""
+        node = defs.call_node(self._call_names[number], signature, inputs, signature.is_stateful)
         # TensorFlow compiles a call for this attribute of the node, and not of the function.
         node.attr[MUST_COMPILE].b = True
         return node

@@ -9,14 +9,15 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall import _function_defs as defs
-from hostcall import _host_calls, _library, _rewriting, _routes, _routing
+from hostcall import _host_calls, _rewriting, _routes, _routing
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._defaults import with_defaults
-from hostcall._errors import LoweringError
 from hostcall._explain_bodies import is_compiled, is_compiled_call
 from hostcall._partition import MUST_COMPILE
 from hostcall._split import CLUSTER_ATTR
+from hostcall_runtime import _library
+from hostcall_runtime._errors import LoweringError
 
 _CANNOT = """\
 hostcall.rewrite: route="custom_call" keeps compiled functions whole, and these calls of Python \
@@ -178,7 +179,7 @@ class _Rewriter:
 
     def _mark(self, library: Any, names: set[str]) -> None:
         """Marks functions of a library to be split around all that XLA lacks."""
-        glue = _library.load("_tensorflow")
+        glue = _library.load("hostcall._tensorflow")
         nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
         for node in nodes:
             compiles = node.op in self._functions or private.has_xla_kernel(glue, node)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hostcall import _function_defs as defs
-from hostcall import _host_calls, _library, _ordering, _routes, _routing, _sequence, _shapes
+from hostcall import _host_calls, _ordering, _routes, _routing, _sequence, _shapes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._split import SUFFIX, Splitter
+from hostcall_runtime import _library
 
 _log = logging.getLogger("hostcall")
 _told: set[str] = set()
@@ -43,7 +44,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
     split = not splitter.is_cluster(entry) and splitter.must_split(entry)
     if split:
         # Its gradient has to be split, too, whatever ops it holds.
-        _library.load("_tensorflow").set_any_is_marked()
+        _library.load("hostcall._tensorflow").set_any_is_marked()
         _tell_of_shapes(library)
         name = splitter.split(entry)
         _host_calls.redirect(splitter.functions.values())
@@ -84,7 +85,7 @@ def _new_splitter(
       everything: whether every op without an XLA kernel is a reason to split.
       gradient: whether the function is the gradient of one that is split.
     """
-    glue = _library.load("_tensorflow")
+    glue = _library.load("hostcall._tensorflow")
 
     def has_kernel(node: Any) -> bool:
         return private.has_xla_kernel(glue, node)

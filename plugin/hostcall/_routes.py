@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from hostcall import _library
 from hostcall import _tf_private as private
+from hostcall_runtime import _library
 
 AUTO, CUSTOM_CALL, SPLIT = "auto", "custom_call", "split"
 ROUTES = (AUTO, CUSTOM_CALL, SPLIT)
@@ -92,7 +92,7 @@ def mark_uncompilable(func_graph: Any) -> None:
     """
     if current() != SPLIT:
         return
-    glue = _library.load("_tensorflow")
+    glue = _library.load("hostcall._tensorflow")
     for op in func_graph.get_operations():
         if not private.has_xla_kernel(glue, op.node_def):
             mark(op, SPLIT)

@@ -11,9 +11,9 @@ import tensorflow as tf
 from hostcall import _lowering, _routes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
-from hostcall._errors import LoweringError
 from hostcall._specs import BoundedSpec, merge
 from hostcall._tracing import SHAPES_ATTR
+from hostcall_runtime._errors import LoweringError
 
 # Values that cannot enter an XLA program, or leave it.
 HOST_DTYPES = frozenset({tf.string.as_datatype_enum, tf.variant.as_datatype_enum})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from hostcall import _modules
 from hostcall import _tf_private as private
 
 # A SavedModel names its Python functions by token and may be read back any time: they have to live
@@ -16,16 +17,17 @@ def pin_callbacks(meta_graph: Any) -> None:
     """Keeps the functions that a written MetaGraphDef refers to.
 
     Raises:
-      ValueError: when it holds a program of JAX's that calls Python. That names its functions by
-        numbers, which are other functions' in another process.
+      ValueError: when it holds a program of StableHLO that calls Python. That names its
+        functions by numbers, which are other functions' in another process.
     """
     nodes = private.nodes_of(meta_graph.graph_def)
     if any(private.CALLS_PYTHON in node.attr for node in nodes):
         raise ValueError(
             "hostcall: a SavedModel is written of a function that calls a JAX function with "
-            "callbacks, by hostcall.jax.to_tf. A SavedModel holds no Python code, and nothing "
-            "could call it when it is read back. Save the model without that function, or convert "
-            "a JAX function without callbacks."
+            "callbacks, by hostcall.jax.to_tf, or a shipped program, by hostcall.load. A "
+            "SavedModel holds no Python code, and nothing could call it when it is read back. Save "
+            "the model without that function: a shipped program has files of its own, and can be "
+            "loaded beside the SavedModel."
         )
     for token in _tokens(private.nodes_of(meta_graph.graph_def)):
         _pinned[token] = private.token_registry.get(token)
@@ -33,6 +35,8 @@ def pin_callbacks(meta_graph: Any) -> None:
 
 def own_callbacks(nodes: Iterable[Any]) -> None:
     """Lets the default graph own the functions that nodes refer to which are copied into it."""
+    nodes = list(nodes)
+    _modules.own_modules(nodes)
     for token in _tokens(nodes):
         private.own(private.token_registry.get(token))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _errors, _location, _routes, _shapes, _states, _structures
+from hostcall import _location, _routes, _shapes, _states, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, NumpySpec
 from hostcall._declarations import Declaration, check_takes_tensors, declaration_of
@@ -19,6 +19,7 @@ from hostcall._lending import LentSpec
 from hostcall._native import Native
 from hostcall._native_spec import NativeSpec
 from hostcall._specs import Spec, merge, static_shape
+from hostcall_runtime import _errors
 
 _stock: dict[str, Callable[..., Any]] = {}
 
@@ -73,6 +74,7 @@ def call(
     stateful: bool,
     name: str | None,
     declaration: Declaration | None = None,
+    given_name: str | None = None,
 ) -> Any:
     """Creates the op (or, executing eagerly, runs it) and returns its results, packed.
 
@@ -84,6 +86,7 @@ def call(
       stateful: whether it has side effects.
       name: of the op.
       declaration: what a `hostcall.callback` says of itself; None for the stock ops.
+      given_name: the name that it has been given, by which shipped programs know it.
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
@@ -109,6 +112,7 @@ def call(
         spec.op_name = "hostcall.callback"
         spec.copies_inputs = True
     spec.declaration = declaration
+    spec.given_name = given_name
     spec.timeout = declaration.timeout
     spec.route = declaration.route or _routes.current()
     return _emit(spec, stateful, name)

@@ -14,10 +14,10 @@ from hostcall import _routes
 from hostcall._callback_spec import CallbackSpec, Rule
 from hostcall._declarations import TRACE, Declaration, declaration_of
 from hostcall._eager_spec import EagerSpec
-from hostcall._errors import LoweringError
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._structures import Inputs, Outputs
 from hostcall._tracing import SHAPES_ATTR, final_shapes
+from hostcall_runtime._errors import LoweringError
 
 # To ask these runs the function.
 _tracing_rules: weakref.WeakSet[Rule] = weakref.WeakSet()

@@ -12,9 +12,9 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hostcall import _library
 from hostcall import _tf_private as private
 from hostcall._holders import Holders
+from hostcall_runtime import _library
 
 
 @dataclasses.dataclass(eq=False)
@@ -78,7 +78,7 @@ def _keep(state: State, see_to_its_end: Callable[[int], None]) -> int:
 
 def _glue() -> Any:
     # Not loaded at import: that registers kernels, which HOSTCALL_DISABLE=1 forbids.
-    return _library.load("_tensorflow")
+    return _library.load("hostcall._tensorflow")
 
 
 def drop(number: int) -> None:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall import _library, _locks
+from hostcall_runtime import _library, _locks
 
-_runtime = _library.load("_runtime")
+_runtime = _library.load("hostcall_runtime._runtime")
 
 _NANOSECOND = 1e-9
 

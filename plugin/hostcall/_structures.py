@@ -18,18 +18,22 @@ class Inputs:
 
     Attributes:
       count: the number of arguments.
+      size: the number of the op's inputs.
       flat: the tensors, in the order of the op's inputs.
-      nested: whether an argument is a structure of tensors, or a composite tensor.
+      composite: whether there is a composite tensor in an argument.
+      nested: whether an argument is one, or a structure of tensors.
     """
 
     def __init__(self, arguments: list[Any], expand_composites: bool) -> None:
         self._expand = expand_composites
         self.count = len(arguments)
         self.flat: list[Any] = nest.flatten(arguments, expand_composites=expand_composites)
+        self.size = len(self.flat)
         # Of types rather than tensors, so that whoever keeps this does not keep a graph's tensors.
         self._structure = nest.map_structure(_type_of, arguments)
-        self.nested = len(self.flat) != len(arguments) or any(
-            nest.is_nested(argument) or _is_composite(argument) for argument in self._structure
+        self.composite = any(map(_is_composite, nest.flatten(self._structure)))
+        self.nested = (
+            self.composite or self.size != self.count or any(map(nest.is_nested, self._structure))
         )
 
     @property
@@ -143,6 +147,7 @@ class Outputs:
     """The results of one call.
 
     Attributes:
+      composite: whether there is a composite tensor among them.
       dtypes: the dtypes of the op's outputs, a list.
       specs: for each of them the TensorSpec or BoundedSpec that `Tout` holds, or None.
     """
@@ -159,14 +164,14 @@ class Outputs:
             and not any(nest.is_nested(item) for item in structure)
         )
         components = [_components(leaf) for leaf in self._leaves]
-        self._composite = any(_is_composite(leaf) for leaf in self._leaves)
+        self.composite = any(_is_composite(leaf) for leaf in self._leaves)
         self.dtypes: list[tf.DType] = [dtype for parts in components for dtype, _ in parts]
         self.specs: list[Spec | None] = [spec for parts in components for _, spec in parts]
 
     @property
     def trivial(self) -> bool:
         """True where what the function returns are the op's outputs as they are."""
-        return self._plain and not self._composite
+        return self._plain and not self.composite
 
     @property
     def form(self) -> Hashable:
@@ -180,7 +185,7 @@ class Outputs:
           ValueError, TypeError: when the structure is another one.
         """
         values = self._values(returned)
-        if not self._composite:
+        if not self.composite:
             return values
         if len(values) != len(self._leaves):
             raise ValueError(
@@ -194,7 +199,7 @@ class Outputs:
 
     def pack(self, tensors: Sequence[Any]) -> Any:
         """What the call returns to the user, from the op's outputs."""
-        if self._plain and not self._composite:
+        if self._plain and not self.composite:
             return tensors[0] if self._alone else self._sequence(tensors)
         remaining = iter(tensors)
         leaves = [

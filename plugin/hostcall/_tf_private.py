@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops as gen_xla_ops
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.framework import function_pb2 as function_pb2
 from tensorflow.core.framework import node_def_pb2 as node_def_pb2
@@ -120,13 +121,18 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def without_autograph(function: Any) -> Any:
+    """`function`, or what it calls where it is autograph's wrapper around the user's function."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_filename != _autograph.__file__:
+        return function
+    return inspect.getclosurevars(function).nonlocals.get("func", function)
+
+
 def unwrapped(function: Any) -> Any:
     """The user's function behind the wrapper that keeps autograph out of it."""
-    function = inspect.unwrap(function)
-    if getattr(function, "__module__", None) == _autograph.__name__:
-        # Around what is no function (a ufunc, say) the wrapper says nothing of what it wraps.
-        return inspect.getclosurevars(function).nonlocals.get("func", function)
-    return function
+    # Around what is no function (a ufunc, say) the wrapper says nothing of what it wraps.
+    return without_autograph(inspect.unwrap(function))
 
 
 def as_array(tensor: Any) -> Any:
@@ -220,14 +226,17 @@ def is_ordered(node: Any) -> bool:
 
 
 @contextlib.contextmanager
-def marked_ops(marks: list[str]) -> Iterator[None]:
-    """Puts marks, attributes that are True, onto the ops that are created in the context."""
+def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
+    """Puts marks, attributes and their values, onto the ops that are created in the context."""
     if _context.executing_eagerly():
         yield
         return
     if marks and not _noted:
         _noted.append(True)
-    values = {mark: attr_value_pb2.AttrValue(b=True) for mark in marks}
+    values = {
+        mark: attr_value_pb2.AttrValue(**{"b" if isinstance(value, bool) else "s": value})
+        for mark, value in marks.items()
+    }
     with _ops.get_default_graph()._attr_scope(values):
         yield
 
@@ -739,20 +748,89 @@ def on_copied(hook: Callable[[Iterator[Any]], None]) -> None:
     @functools.wraps(load)
     def load_and_tell(graph_def: Any, *args: Any, **kwargs: Any) -> Any:
         loaded = load(graph_def, *args, **kwargs)
-        if token_registry.size():
+        if token_registry.size() or any_script_op():
             hook(nodes_of(graph_def))
         return loaded
 
     @functools.wraps(lift)
     def lift_and_tell(tensors: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
         lifted = lift(tensors, graph, *args, **kwargs)
-        ops = [op for op in lifted.values() if getattr(op, "type", None) in SCRIPT_OPS]
+        kinds = {*SCRIPT_OPS, "XlaCallModule"}
+        ops = [op for op in lifted.values() if getattr(op, "type", None) in kinds]
         with graph.as_default():
             hook(op.node_def for op in ops)
         return lifted
 
     _importer._import_graph_def_internal = load_and_tell
     _lift_to_graph.lift_to_graph = lift_and_tell
+
+
+def stablehlo_of(concrete: Any, functions: list[Any], name: str) -> str:
+    """The StableHLO that TensorFlow makes of a concrete function, as text.
+
+    Args:
+      concrete: whose arguments and captures it is compiled for.
+      functions: FunctionDefs that the context lacks but for this call.
+      name: the function that is compiled, which takes what `concrete` takes.
+
+    Raises:
+      ValueError, tf.errors.OpError: when XLA cannot compile it.
+    """
+    context = _context.context()
+    context.ensure_initialized()
+    new = [function for function in functions if not context.has_function(function.signature.name)]
+    for function in new:
+        context.add_function_def(function)
+    try:
+        arguments = _nest.flatten(concrete.structured_input_signature, expand_composites=True)
+        text: bytes = context.get_compiler_ir(
+            device_name="/job:localhost/replica:0/task:0/device:CPU:0",
+            platform_name=None,
+            function_name=name,
+            flat_args=[a for a in arguments if isinstance(a, _tensor.TensorSpec)],
+            captured_inputs=concrete.captured_inputs,
+            stage="stablehlo",
+        )
+    finally:
+        for function in new:
+            context.remove_function(function.signature.name)
+    return text.decode()
+
+
+def refuse_gradient_of_modules() -> None:
+    """Says, where TensorFlow knows no gradient of XlaCallModule, what to do about it."""
+    with contextlib.suppress(LookupError):
+        _ops.gradient_registry.lookup("XlaCallModule")
+        return
+
+    @_ops.RegisterGradient("XlaCallModule")  # type: ignore[untyped-decorator]
+    def refuse(*_: Any) -> Any:
+        raise LookupError(
+            "hostcall: a gradient is asked for through a program that has none, by TensorFlow's op "
+            "XlaCallModule; hostcall.load makes such ops of shipped programs. Export a function "
+            "that computes the gradient, too; or, where none is needed, put tf.stop_gradient "
+            "around the arguments."
+        )
+
+
+def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
+    """The results of a StableHLO program that calls Python, an op of TensorFlow's.
+
+    Args:
+      tensors: its arguments.
+      module: a portable artifact.
+      results: their TensorSpecs.
+    """
+    called = gen_xla_ops.xla_call_module(
+        tensors,
+        version=9,  # from which on a token may be among the arguments and results
+        module=module,
+        Sout=[spec.shape for spec in results],
+        Tout=[spec.dtype for spec in results],
+        platforms=["CPU"],
+        disabled_checks=["custom_call:hostcall"],
+    )
+    return list(called) if isinstance(called, list | tuple) else []
 
 
 def function_of_context(name: str) -> Any:

@@ -1,47 +1,13 @@
-"""Callbacks that have to run on a thread of their own."""
+"""Callbacks that have to run where TensorFlow executes eagerly."""
 
 from __future__ import annotations
 
 import functools
-import sys
-import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
-from hostcall import _library
 from hostcall import _tf_private as private
-from hostcall._errors import DeadlineExceededError
-
-_runtime = _library.load("_runtime")
-
-
-def within(seconds: float, function: Callable[..., Any], description: str) -> Callable[..., Any]:
-    """`function`, which fails when it has not returned after so many seconds.
-
-    Python cannot end a thread: a call that overruns goes on, and what it returns is thrown away. It
-    does not keep the process alive.
-
-    Args:
-      seconds: how long a call may take.
-      function: the function.
-      description: what to call it in the error.
-
-    Returns:
-      A function that raises DeadlineExceededError, with the stack that the late call has then.
-    """
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        started = _Call(functools.partial(function, *args, **kwargs))
-        try:
-            return started.result(seconds)
-        except _NotDoneError:
-            raise DeadlineExceededError(
-                f"{description} has not returned within its timeout of {seconds} s. It still runs, "
-                f"and what it returns will be thrown away. This is where it was:\n{started.stack()}"
-            ) from None
-
-    return call
+from hostcall_runtime._threads import Call
 
 
 def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -52,44 +18,4 @@ def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     if private.executing_eagerly() and not private.tapes_are_stopped():
         return function(*args, **kwargs)
-    return _Call(functools.partial(function, *args, **kwargs)).result(None)
-
-
-class _NotDoneError(Exception):
-    pass
-
-
-class _Call:
-    """A call on another thread."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-        self._done = threading.Event()
-        self._returned: Any = None
-        self._raised: BaseException | None = None
-        self._thread = 0
-        # The pool's threads do not keep the process alive. A new thread for each call would cost
-        # more than most calls, and memory that TensorFlow keeps of every thread that it has seen.
-        _runtime.call_on_pool(self._work)
-
-    def result(self, timeout: float | None) -> Any:
-        """What the call returns or raises; _NotDoneError when the time is over."""
-        if not self._done.wait(timeout):
-            raise _NotDoneError
-        if self._raised is not None:
-            raise self._raised
-        return self._returned
-
-    def stack(self) -> str:
-        """Where the call is now."""
-        frame = None if self._done.is_set() else sys._current_frames().get(self._thread)
-        return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)"
-
-    def _work(self) -> None:
-        self._thread = threading.get_ident()
-        try:
-            self._returned = self._function()
-        except BaseException as error:
-            self._raised = error
-        finally:
-            self._done.set()
+    return Call(functools.partial(function, *args, **kwargs)).result(None)

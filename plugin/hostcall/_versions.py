@@ -10,10 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-REBUILD = """\
-    pip install --force-reinstall --no-cache-dir 'hostcall[cpu]'
-    pip install --force-reinstall --no-cache-dir 'hostcall[gpu]'    # with an NVIDIA GPU
-    make clean venv                                                 # in a checkout of hostcall"""
+from hostcall_runtime._library import REBUILD
 
 _NO_TENSORFLOW = """\
 hostcall extends TensorFlow, and this Python has no TensorFlow. Two packages provide it, so hostcall

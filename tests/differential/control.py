@@ -46,19 +46,23 @@ def switch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
     return [tf.switch_case(index, [lambda body=body: body()[0] for body in bodies])]
 
 
-def while_loop(context: Context, bounded: bool, args: Any, bodies: Any) -> list[Any]:
+def while_loop(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
+    """A loop; a second block is run by its condition, for what it does alone."""
+    bounded, known = param
     start, count = args
+    count = 2 if known else tf.clip_by_value(count, 0, MOST_ITERATIONS)
+
+    def condition(i: Any, y: Any) -> Any:
+        for block in bodies[1:]:
+            block(y, i)
+        return i < count
 
     def body(i: Any, y: Any) -> Any:
         return i + 1, like(bodies[0](y, i)[0], start)
 
     limit = MOST_ITERATIONS if bounded else None
-    count = tf.clip_by_value(count, 0, MOST_ITERATIONS)
-    return [
-        tf.while_loop(
-            lambda i, _: i < count, body, (tf.constant(0), start), maximum_iterations=limit
-        )[1]
-    ]
+    loop = tf.while_loop(condition, body, (tf.constant(0), start), maximum_iterations=limit)
+    return [loop[1]]
 
 
 def for_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:

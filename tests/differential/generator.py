@@ -102,19 +102,24 @@ class Drawing:
         return Statement(name, (index,), None, tuple(bodies)), [result]
 
     def _while_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        return self._loop("while_loop", self.gradient or self.one_of([True, False]), types, depth)
+        # The second: whether XLA knows how often it runs.
+        param = self.gradient or self.one_of([True, False]), self.one_of([False, True])
+        conditions = 0 if self.gradient else self.one_of([0, 1])
+        return self._loop("while_loop", param, types, depth, conditions)
 
     def _for_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
         return self._loop("for_loop", None, types, depth)
 
     def _loop(
-        self, name: str, param: Any, types: list[Type], depth: int
+        self, name: str, param: Any, types: list[Type], depth: int, conditions: int = 0
     ) -> tuple[Statement, list[Type]]:
         start = self._value(types)
         count = self._value(types, "i")
         result = types[start]
-        body, _ = self._body([*types, result, Type("i", ())], depth, result.__eq__)
-        return Statement(name, (start, count), param, (body,)), [result]
+        inside = [*types, result, Type("i", ())]
+        body, _ = self._body(inside, depth, result.__eq__)
+        more = [self._body(inside, depth, lambda _: True)[0] for _ in range(conditions)]
+        return Statement(name, (start, count), param, (body, *more)), [result]
 
     def _array(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
         types = [*types, Type("i", ())]

@@ -98,7 +98,7 @@ def test_the_gradient_of_a_loop_that_needs_nothing_of_what_the_loop_has_kept() -
     """It takes the loop's list nevertheless, and no compiled program can."""
     note = Statement(op="affine", args=(2,), param=("numpy_function", "nothing", True))
     body = Block(statements=(note,), results=(0,))
-    loop = Statement(op="while_loop", args=(0, 1), param=True, blocks=(body,))
+    loop = Statement(op="while_loop", args=(0, 1), param=(True, False), blocks=(body,))
     program = Program(
         body=Block(statements=(loop,), results=(2,)),
         inputs=(((), 0), ((1, 2), 3)),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
+from hostcall_runtime import _prepared
 from tests.helpers import NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
 
 FOUR_BITS = [np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)]
@@ -71,7 +71,7 @@ def checked_inside(tensor: tf.Tensor, expected: np.ndarray) -> tf.Tensor:
 
 def test_every_dtype_of_the_runtime_is_tested() -> None:
     in_tensorflow = set()
-    for _, dtype, _ in hostcall._control._DTYPES:
+    for _, dtype, _ in _prepared.DTYPES:
         try:
             tf.as_dtype(dtype)
         except TypeError:

@@ -1,9 +1,7 @@
 """What has no gradient: None or zeros, as in a process with stock TensorFlow, or an error."""
 
 import json
-import os
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import hostcall
 import tests.gradients as g
 from tests.e2e import gradient_none_programs as programs
 from tests.helpers import jitted, plain
+from tests.stress.template import Template
 
 
 class Callbacks:
@@ -39,12 +38,11 @@ OTHERS = [name for name in programs.PROGRAMS if name not in STRINGS]
 
 
 @pytest.fixture(scope="module")
-def stock() -> Any:
-    environment = {name: os.environ[name] for name in os.environ if name != "HOSTCALL_DISABLE"}
-    command = [sys.executable, programs.__file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def stock(fresh_python: Template) -> Any:
+    file = programs.__file__
+    ended = fresh_python.run_program(Path(file).read_text(), file)
+    assert ended.status == 0, ended.said
+    return json.loads(ended.printed.splitlines()[-1])
 
 
 def outcomes(mode: Any, ops: Any, name: str) -> Any:

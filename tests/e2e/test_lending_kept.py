@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _library
+from hostcall_runtime import _library
 from tests.e2e.lending_programs import (
     LARGE,
     every_size,
@@ -155,7 +155,7 @@ def test_memory_is_given_back() -> None:
         out[...] = x
         kept.append((x, out))
 
-    lent_memory = _library.load("_tensorflow").lent_memory
+    lent_memory = _library.load("hostcall._tensorflow").lent_memory
     kept: list[Any] = []
     run = jitted(one(keeps, out=True))
     gc.collect()

@@ -215,7 +215,6 @@ def test_every_layout_arrives_right(build: Any, op: Any) -> None:
         (X, FLOAT, (2,)),
         (memoryview(b"ab"), tf.uint8, (2,)),
     ],
-    ids=str,
 )
 def test_lists_and_scalars_are_results(
     build: Any, op: Any, value: Any, dtype: Any, shape: Any

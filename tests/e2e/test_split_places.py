@@ -8,12 +8,11 @@ from typing import Any
 
 import keras
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tests.e2e import split_children
 from tests.helpers import assert_same, jitted, plain, to_numpy
-from tests.stress.processes import run_alone
+from tests.stress.template import Template
 from tests.threads import in_threads
 
 X = tf.constant([3.0, 1.0, 2.0, 2.0])
@@ -93,8 +92,13 @@ def test_a_saved_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.run(X), np.unique(X * 3.0) + 1.0)
 
 
-def test_under_a_mirrored_strategy() -> None:
-    run_alone(split_children.run_replicas, limit=120.0)
+def run_child(fresh_python: Template, child: Any, **variables: str) -> None:
+    code = f"from tests.e2e import split_children; split_children.{child.__name__}()"
+    fresh_python.run_program(code, **variables).assert_well()
+
+
+def test_under_a_mirrored_strategy(fresh_python: Template) -> None:
+    run_child(fresh_python, split_children.run_replicas)
 
 
 def compiled_modules(folder: Path) -> list[str]:
@@ -103,9 +107,8 @@ def compiled_modules(folder: Path) -> list[str]:
     return sorted(match[2] for match in {(m[1], m[2]): m for m in found if m}.values())
 
 
-def compile_counts(child: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={folder}")
-    run_alone(child, limit=120.0)
+def compile_counts(fresh_python: Template, child: Any, folder: Path) -> dict[str, int]:
+    run_child(fresh_python, child, XLA_FLAGS=f"--xla_dump_to={folder}")
     counts: dict[str, int] = {}
     for name in compiled_modules(folder):
         cluster = re.search(r"cluster_\d+", name)
@@ -114,23 +117,21 @@ def compile_counts(child: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     return counts
 
 
-def test_clusters_are_compiled_once_for_each_shape(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clusters_are_compiled_once_for_each_shape(fresh_python: Template, tmp_path: Path) -> None:
     """Inputs of shapes 4, 4, 6, 4, and results of 3, 3, 4, 3 elements; other values each time."""
-    counts = compile_counts(split_children.run_shapes, tmp_path, monkeypatch)
+    counts = compile_counts(fresh_python, split_children.run_shapes, tmp_path)
     assert counts == {"cluster_0": 2, "cluster_1": 2}
 
 
 def test_loops_without_host_nodes_are_compiled_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_python: Template, tmp_path: Path
 ) -> None:
-    counts = compile_counts(split_children.run_loop, tmp_path, monkeypatch)
+    counts = compile_counts(fresh_python, split_children.run_loop, tmp_path)
     assert counts == {"cluster_0": 1, "cluster_1": 1}
     programs = [file.read_text() for file in tmp_path.glob("*before_optimizations.txt")]
     assert sum(" while(" in program for program in programs) == 2
 
 
-def test_independent_chains_share_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = compile_counts(split_children.run_chains, tmp_path, monkeypatch)
+def test_independent_chains_share_clusters(fresh_python: Template, tmp_path: Path) -> None:
+    counts = compile_counts(fresh_python, split_children.run_chains, tmp_path)
     assert counts == {"cluster_0": 1, "cluster_1": 1, "cluster_2": 1}

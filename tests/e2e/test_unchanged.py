@@ -1,58 +1,46 @@
 """What works without hostcall works with it, and the same: against stock in other processes."""
 
 import json
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.stress.template import Template
 
 SCRIPT = Path(__file__).with_name("unchanged_run.py")
 PROGRAMS = list(runpy.run_path(str(SCRIPT.with_name("unchanged_programs.py")))["PROGRAMS"])
 
 AUTO_CLUSTERING = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 
-# (environment variables, arguments of the script)
-MODES: dict[str, tuple[dict[str, str], list[str]]] = {
-    "stock": ({"WITH_HOSTCALL": "0"}, []),
-    "disabled": ({"WITH_HOSTCALL": "1", "HOSTCALL_DISABLE": "1"}, []),
-    "enabled": ({"WITH_HOSTCALL": "1"}, []),
-    "auto-clustering by flag": ({"WITH_HOSTCALL": "1", "TF_XLA_FLAGS": AUTO_CLUSTERING}, []),
-    "auto-clustering by option": (
-        {"WITH_HOSTCALL": "1", "TF_XLA_FLAGS": "--tf_xla_cpu_global_jit"},
-        ["set_jit"],
-    ),
+# Environment variables.
+MODES: dict[str, dict[str, str]] = {
+    "stock": {"WITH_HOSTCALL": "0"},
+    "disabled": {"WITH_HOSTCALL": "1", "HOSTCALL_DISABLE": "1"},
+    "enabled": {"WITH_HOSTCALL": "1"},
+    "auto-clustering by flag": {"WITH_HOSTCALL": "1", "TF_XLA_FLAGS": AUTO_CLUSTERING},
+    "auto-clustering by option": {
+        "WITH_HOSTCALL": "1",
+        "TF_XLA_FLAGS": "--tf_xla_cpu_global_jit",
+        "SET_JIT": "1",
+    },
 }
 
 
-def _environment(**changes: str) -> dict[str, str]:
-    inherited = {
-        k: v for k, v in os.environ.items() if k not in ("HOSTCALL_DISABLE", "TF_XLA_FLAGS")
-    }
-    return {**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **changes}
-
-
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """For each mode the outcome of each program; the processes run side by side."""
-    processes = {
-        mode: subprocess.Popen(
-            [sys.executable, str(SCRIPT), *arguments],
-            env=_environment(**variables, SCRATCH=str(tmp_path_factory.mktemp("models"))),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for mode, (variables, arguments) in MODES.items()
-    }
+def outcomes(
+    fresh_python: Template, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """For each mode the outcome of each program."""
     results = {}
-    for mode, process in processes.items():
-        output, errors = process.communicate()
-        assert process.returncode == 0, f"{mode}:\n{errors}"
-        results[mode] = json.loads(output.splitlines()[-1])
+    for mode, variables in MODES.items():
+        scratch = str(tmp_path_factory.mktemp("models"))
+        ended = fresh_python.run_program(
+            SCRIPT.read_text(), str(SCRIPT), **variables, SCRATCH=scratch
+        )
+        assert ended.status == 0, f"{mode}:\n{ended.said}"
+        results[mode] = json.loads(ended.printed.splitlines()[-1])
     return results
 
 

@@ -34,6 +34,6 @@ def outcome_of(function: Callable[[], Any]) -> Any:
 if __name__ == "__main__":
     if os.environ.get("WITH_HOSTCALL") == "1":
         import hostcall  # noqa: F401
-    if "set_jit" in sys.argv:
+    if os.environ.get("SET_JIT") == "1":
         tf.config.optimizer.set_jit(True)
     json.dump({name: outcome_of(function) for name, function in PROGRAMS.items()}, sys.stdout)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hostcall.jax
+from hostcall_runtime import _library
 from tests.helpers import assert_same
 from tests.jax.helpers import X, each_mode, struct
 
@@ -247,7 +248,7 @@ def test_eager_calls_of_one_line_share_a_program() -> None:
     counts = []
     for i in range(4):
         values.append(call(twice, X, X + i))
-        counts.append(hostcall._library.load("_runtime").size())
+        counts.append(_library.load("hostcall_runtime._runtime").size())
     assert len(set(counts)) == 1
     np.testing.assert_array_equal(values[3], 2 * (X + 3))
 

@@ -112,7 +112,10 @@ def test_functions_without_a_hash_work_too() -> None:
     np.testing.assert_array_equal(call(functools.partial(np.multiply, X), X, X), X * X)
 
 
-def test_elsewhere_than_on_cpus() -> None:
+@pytest.mark.parametrize("platforms", [("tpu",), ("rocm",), ("cpu", "tpu")], ids=str)
+def test_elsewhere_than_on_cpus_and_nvidia_gpus(platforms: tuple[str, ...]) -> None:
     traced = jax.jit(lambda x: call(np.sin, x, x)).trace(jnp.zeros(4))
-    with pytest.raises(NotImplementedError, match="callbacks run on CPUs"):
-        traced.lower(lowering_platforms=("cuda",))
+    with pytest.raises(
+        NotImplementedError, match=f"for {platforms[-1]}, and only programs for CPUs"
+    ):
+        traced.lower(lowering_platforms=platforms)

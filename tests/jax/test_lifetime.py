@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 import hostcall.jax
-from hostcall import _library
+from hostcall_runtime import _library
 from tests.jax.helpers import X
 
-runtime = _library.load("_runtime")
+runtime = _library.load("hostcall_runtime._runtime")
 
 
 class Doubled:

@@ -22,7 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "mutations"
-INSTALLED = Path(sysconfig.get_path("platlib")) / "hostcall"
+INSTALLED = Path(sysconfig.get_path("platlib"))
+# The parts of csrc/ that are installed, and in which package.
+PACKAGES = {"runtime": "hostcall_runtime", "tensorflow": "hostcall"}
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 # For a test that hangs, where hanging is what the mend prevents.
@@ -75,9 +77,9 @@ def copy_sources() -> None:
         if changed and (ROOT / file).is_file():  # the others keep their times, for ninja
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / file, target)
-    for module in ("_runtime", "_tensorflow"):
-        shutil.copy(INSTALLED / f"{module}{SUFFIX}", TREE / "plugin" / "hostcall")
-    shutil.copy(INSTALLED / "_build_info.py", TREE / "plugin" / "hostcall")
+    for part, package in PACKAGES.items():
+        shutil.copy(INSTALLED / package / f"_{part}{SUFFIX}", TREE / "plugin" / package)
+    shutil.copy(INSTALLED / "hostcall" / "_build_info.py", TREE / "plugin" / "hostcall")
     # What an editable installation imports when Python starts, and would find the originals by.
     shim = TREE / "shim"
     shim.mkdir(exist_ok=True)
@@ -94,14 +96,14 @@ def build() -> None:
     options.append("-DSKBUILD_STATE=editable")
     subprocess.check_call([tool, "-S", str(TREE), "-B", directory, *options])
     subprocess.check_call([tool, "--build", directory, "--", "--quiet"])
-    for part in ("runtime", "tensorflow"):
+    for part, package in PACKAGES.items():
         module = TREE / "out" / "csrc" / part / f"_{part}{SUFFIX}"
-        shutil.copy(module, TREE / "plugin" / "hostcall")
+        shutil.copy(module, TREE / "plugin" / package)
 
 
 def run(tests: list[str], native: bool) -> int | str:
     """Pytest's exit status, or what ended it."""
-    paths = [str(TREE / "shim"), str(TREE / "plugin"), str(TREE)]
+    paths = [str(TREE / "shim"), str(TREE / "plugin"), str(TREE / "mlir"), str(TREE)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     originals = sorted((ROOT / "build").glob("cp*"))
     environment["HOSTCALL_BUILD"] = str(TREE / "out" if native else originals[-1])

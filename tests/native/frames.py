@@ -6,8 +6,9 @@ modules are used then instead of the installed ones.
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import dataclasses
+import functools
 import importlib.machinery
 import importlib.util
 import math
@@ -18,12 +19,11 @@ import sys
 import sysconfig
 import traceback
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,47 +64,38 @@ def _module_file(build: Path, part: str) -> Path:
     return build / "csrc" / (part + sysconfig.get_config_var("EXT_SUFFIX"))
 
 
-def _dtypes() -> list[tuple[int, np.dtype[Any], str]]:
-    """The table that hostcall gives to the runtime, read from its source: importing it would load
-    TensorFlow.
-    """
-    tree = ast.parse((ROOT / "plugin" / "hostcall" / "_control.py").read_text())
-    (table,) = (
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_DTYPES"
-    )
-    assert table is not None
-    rows = eval(ast.unparse(table), {"np": np, "ml_dtypes": ml_dtypes})
-    return [(code, np.dtype(dtype), name) for code, dtype, name in rows]
-
-
 def _describe(error: BaseException) -> tuple[int, str]:
-    """What `hostcall._errors.describe` does, in short."""
+    """What `hostcall_runtime` does, but without keeping the exception."""
     text = "\n".join(traceback.format_exception(error))
     return 3 if isinstance(error, ValueError | TypeError) else 2, text
 
 
 def _load_runtime() -> ModuleType:
-    if "HOSTCALL_BUILD" not in os.environ:
-        from hostcall._library import load
+    if "HOSTCALL_BUILD" in os.environ:
+        _load_file("hostcall_runtime._runtime", _module_file(BUILD, "runtime/_runtime"))
+    from hostcall_runtime import prepared
 
-        return load("_runtime")
-    loaded = "hostcall._runtime" in sys.modules
-    module = _load_file("hostcall._runtime", _module_file(BUILD, "runtime/_runtime"))
-    if not loaded:
-        for code, dtype, name in _dtypes():
-            module.set_dtype(code, dtype, name)
+    module = prepared()
+    if "HOSTCALL_BUILD" in os.environ:
         module.set_error_describer(_describe)
     return module
+
+
+def _dtypes() -> dict[int, np.dtype[Any]]:
+    from hostcall_runtime._prepared import DTYPES
+
+    return {code: np.dtype(dtype) for code, dtype, _ in DTYPES}
 
 
 BUILD = _find_build()
 runtime = _load_runtime()
 native = _load_file("_frames", _module_file(BUILD, "fuzz/_frames"))
 handler = runtime.handler()
+# Of a GPU that there is not. Whoever follows an address of its memory crashes, and it copies only
+# while somebody waits.
+DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"
 
-DTYPES = {code: dtype for code, dtype, _ in _dtypes()}
+DTYPES = _dtypes()
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
@@ -175,7 +166,8 @@ def call(
     token: bool = False,
     stage: int = 3,
     attributes: Sequence[Attribute] | None = None,
-    entry: Any = handler,
+    entry: Any = None,
+    on_device: bool = False,
     **pairs: Sequence[int],
 ) -> Outcome:
     """Calls the handler.
@@ -187,15 +179,31 @@ def call(
       token: whether an operand and a result of that type come last.
       stage: XLA's execution stage.
       attributes: all of them, where others are wanted than the right ones.
-      entry: the handler, in its capsule.
+      entry: the handler, in its capsule, where it is not one of callbacks.
+      on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
       pairs: dynamic_operands, dynamic_results, narrow_operands, narrow_results.
     """
+    if entry is None:
+        entry = runtime.cuda_handler() if on_device else handler
     if attributes is None:
         attributes = _attributes(target, pairs)
     last = [TOKEN_BUFFER] if token else []
     frame = _frame([*operands, *last], [*results, *last], attributes)
-    code, message, data = native.call(entry, *frame, foreign, stage)
+    code, message, data = native.call(entry, *frame, foreign, stage, on_device)
     return Outcome(code, message.decode(), data[: len(results)], list(results))
+
+
+call_on_gpu = functools.partial(call, on_device=True)
+
+
+@contextlib.contextmanager
+def fake_gpu() -> Iterator[None]:
+    """Has DRIVER be the driver, and looks at the end whether something is left on its device."""
+    runtime.load_cuda_driver(str(DRIVER))
+    yield
+    native.fail_cuda("", count=0)
+    left = native.abandoned_copies(), native.device_allocations(), native.live_objects()
+    assert left == (0, 0, 0), left
 
 
 def repeat(target: Target, results: Sequence[Buffer] = ()) -> None:

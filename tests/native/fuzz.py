@@ -17,7 +17,7 @@ import time
 import traceback
 import warnings
 
-from tests.native.frames import native
+from tests.native.frames import DRIVER, native, runtime
 from tests.native.random_frames import Fuzzer
 
 
@@ -44,6 +44,7 @@ def main(seconds: float, threads: int = 8, seed: int | None = None) -> int:
     """Runs the fuzzer, prints what it did, and returns the exit status."""
     seed = random.SystemRandom().randrange(10**9) if seed is None else seed
     sys.setswitchinterval(1e-4)
+    runtime.load_cuda_driver(str(DRIVER))
     # NumPy's about random numbers that do not fit the element type of a random pair.
     warnings.simplefilter("ignore", RuntimeWarning)
     print(f"{threads} threads for {seconds:g} s, seeds from {seed} on", flush=True)

@@ -49,6 +49,7 @@ class Frame:
     attributes: list[Attribute] | None = None
     token: bool = False
     foreign: bool = False
+    on_device: bool = False
     fails: bool | None = False
     partly_written: bool = False
 
@@ -57,6 +58,7 @@ class Frame:
         return (
             f"operands {sides[0]}, results {sides[1]}, pairs {self.pairs}, "
             f"attributes {self.attributes}, token {self.token}, foreign {self.foreign}, "
+            f"on device {self.on_device}, "
             f"returned {[(one.dtype.name, one.shape) for one in self.values]}"
         )
 
@@ -81,6 +83,7 @@ class Fuzzer:
             frame.results,
             foreign=frame.foreign,
             token=frame.token,
+            on_device=frame.on_device,
             attributes=frame.attributes,
             **frame.pairs,
         )
@@ -103,7 +106,8 @@ class Fuzzer:
     def a_frame(self) -> Frame:
         """A well-formed frame, with the results that its callback is to return."""
         rng = self.rng
-        frame = Frame(token=rng.random() < 0.3, foreign=rng.random() < 0.5)
+        token, foreign, on_device = (rng.random() < share for share in (0.3, 0.5, 0.3))
+        frame = Frame(token=token, foreign=foreign, on_device=on_device)
         frame.operands = [Buffer.of(self.an_array()) for _ in range(rng.choice([0, 1, 1, 2, 4]))]
         frame.values = [self.an_array() for _ in range(rng.choice([0, 1, 1, 2, 4]))]
         frame.results = [Buffer.of(value) for value in frame.values]

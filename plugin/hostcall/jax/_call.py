@@ -76,7 +76,7 @@ def call(
     if callable(declared) and not _is_leaf(declared):
         declared = declared(*jax.tree.unflatten(in_tree, structs))
     results, out_tree = flatten_results(declared, place)
-    function = Function(hashable(fn), in_tree, out_tree, title, place)
+    function = Function(hashable(fn), in_tree, out_tree, title, place, given_name=name)
     called = _primitive.bind(function, arrays, results, effect, vmap_method)
     return jax.tree.unflatten(out_tree, called)
 
@@ -95,6 +95,11 @@ def flatten_results(declared: Any, place: str) -> tuple[list[jax.ShapeDtypeStruc
             raise TypeError(
                 f"a result is declared as {leaf!r}, and not as a jax.ShapeDtypeStruct(shape, "
                 f"dtype): {place}."
+            )
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+            raise TypeError(
+                f"{place}: a result is declared as {leaf.dtype}, which NumPy does not have. For a "
+                "random key, return what jax.random.wrap_key_data takes."
             )
         results.append(jax.ShapeDtypeStruct(tuple(leaf.shape), leaf.dtype))
         try:

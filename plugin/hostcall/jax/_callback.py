@@ -62,6 +62,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         declared.table,
         declared.borrow,
         declared.out,
+        parts.name,
     )
 
     def bind(flat: Any) -> list[Any]:

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _location, _locks, _threads
+from hostcall import _location, _threads
 from hostcall.jax import _primitive
 from hostcall.jax._call import as_array, check_vmap_method, effect_of, flatten_results
 from hostcall.jax._functions import Function
+from hostcall_runtime import _locks
 
 
 def from_tf(

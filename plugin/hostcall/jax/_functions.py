@@ -6,13 +6,16 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from hostcall import _memo, _threads
-from hostcall._callback_spec import Target, register
-from hostcall._errors import ResultError
+from hostcall import _memo
+from hostcall_runtime import Target, register, within
+from hostcall_runtime._errors import ResultError
+
+if TYPE_CHECKING:
+    from hostcall._exported_sources import Source
 
 _numbers = itertools.count(1)
 
@@ -35,6 +38,7 @@ class Function:
       table: the results that are kept, or None.
       borrow: whether the function only reads its arguments, and only during the call.
       out: whether it writes its results into arrays that it is given as `out`.
+      given_name: the name that the user has given it, or None.
     """
 
     function: Callable[..., Any]
@@ -46,20 +50,36 @@ class Function:
     table: _memo.Table | None = None
     borrow: bool = False
     out: bool = False
+    given_name: str | None = None
 
     def register(self) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its number."""
-        target = Target(self._host_function(), self.title, self.description)
+        target = Target(self._host_function(), self.title, self.description, origin=self)
         name = f"{self.title}/jax {next(_numbers)}"
         number = register(
             target, name, label=self.description, borrows=self.borrow, takes_out=self.out
         )
         return target, number
 
+    def source(self) -> Source:
+        """What `hostcall.export` has to know of it."""
+        from hostcall._exported_sources import Source  # which wants TensorFlow
+
+        return Source(
+            self.function,
+            self.given_name,
+            self.description,
+            _structure_of(self.in_tree, f"an argument of {self.description}"),
+            _structure_of(self.out_tree, f"a result of {self.description}"),
+            borrow=self.borrow,
+            out=self.out,
+            timeout=self.timeout,
+        )
+
     def _host_function(self) -> Callable[..., Any]:
         call = self.function if self._is_flat() else self._call_structured
         if self.timeout is not None:
-            call = _threads.within(self.timeout, call, self.description)
+            call = within(self.timeout, call, self.description)
         if self.table is not None:
             call = self.table.remembering(call, self._form())
         return call
@@ -90,6 +110,18 @@ class Function:
             f"{self.title} returned a result of the structure {tree}, and {self.out_tree} is "
             f"declared. Correct the function or the declaration: {self.description}."
         )
+
+
+def _structure_of(tree: Any, what: str) -> Any:
+    """A pytree's structure in the terms of a shipped program."""
+    from hostcall._exported_sources import NotShippableError
+    from hostcall_mlir import _structure
+
+    numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
+    try:
+        return _structure.structure_of_numbers(numbers, what)
+    except _structure.StructureError as error:
+        raise NotShippableError(str(error)) from error
 
 
 def _is_plain_sequence(returned: Any, leaves: list[Any], tree: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -25,7 +25,14 @@ from jax._src.export import _export
 from jax._src.interpreters import ad as _ad
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
+from jax._src.interpreters import partial_eval as _partial_eval
+from jax._src.lax import lax as _lax
+from jax._src.lax import slicing as _slicing
+from jax._src.lax import windowed_reductions as _windowed
+from jax._src.lax.control_flow import conditionals as _conditionals
+from jax._src.lax.control_flow import loops as _loops
 from jax._src.lib.mlir import ir as _ir
+from jax._src.lib.mlir.dialects import hlo as _hlo
 
 # Nothing that mypy could check against.
 LoweringContext = Any
@@ -37,6 +44,9 @@ class CallEffect(_effects.Effect):  # type: ignore[misc]
     def __str__(self) -> str:
         return "HostCall"
 
+    def __repr__(self) -> str:  # in JAX's messages
+        return "HostCall (a hostcall.jax.call that does not say pure=True)"
+
 
 class OrderedCallEffect(_effects.Effect):  # type: ignore[misc]
     """Of a call that has to run, once, after all such calls that stand before it."""
@@ -44,6 +54,15 @@ class OrderedCallEffect(_effects.Effect):  # type: ignore[misc]
     def __str__(self) -> str:
         return "OrderedHostCall"
 
+    def __repr__(self) -> str:  # in JAX's messages
+        return "OrderedHostCall (a hostcall.jax.call that does not say pure=True)"
+
+
+# Those whose functions, which the user may give them, become part of their machine code.
+_REDUCING = (
+    *(_lax.reduce_p, _windowed.reduce_window_p, _windowed.select_and_scatter_p),
+    _slicing.scatter_p,
+)
 
 UNORDERED = CallEffect()
 ORDERED = OrderedCallEffect()
@@ -105,13 +124,140 @@ def batched_as_pure_callback(primitive: Any, args: Any, dims: Any, **params: Any
     return _ffi.ffi_batching_rule(primitive, args, dims, **params)
 
 
-def define_lowering(
-    primitive: Any, rule: Callable[..., Any], elsewhere: Callable[..., Any]
-) -> None:
-    """Sets how a primitive is lowered for CPUs, and what is done on all other platforms."""
+def guard_batched_conditions(primitive: Any, refuse: Callable[..., None]) -> None:
+    """Has calls with effects refused where `jax.vmap` would run them for too many elements.
+
+    Where a condition differs from element to element, all branches run for all elements, and a loop
+    runs for all of them until the last one has ended. JAX refuses io_callback there, by its name.
+
+    Args:
+      primitive: of the calls.
+      refuse: called with what stands around a call, and the call's parameters.
+    """
+    batch_cond = _batching.fancy_primitive_batchers[_conditionals.cond_p]
+    batch_while = _batching.fancy_primitive_batchers[_loops.while_p]
+
+    def cond(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+        found = _effectful(primitive, params["branches"])
+        # A branch for each platform is chosen when the program is compiled.
+        if found is not None and dims[0] is not None and "branches_platforms" not in params:
+            refuse("branch", **found)
+        return batch_cond(axis, args, dims, **params)
+
+    def loop(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+        found = _effectful(primitive, (params["cond_jaxpr"], params["body_jaxpr"]))
+        if found is not None and _is_condition_batched(axis, dims, **params):
+            refuse("loop", **found)
+        return batch_while(axis, args, dims, **params)
+
+    _batching.fancy_primitive_batchers[_conditionals.cond_p] = cond
+    _batching.fancy_primitive_batchers[_loops.while_p] = loop
+
+
+def keep_conditions(primitive: Any) -> None:
+    """Has calls in the condition of a loop run where XLA knows without it when the loop ends, too.
+
+    XLA then leaves out the condition, side effects or not. What comes of it is carried through the
+    loop instead, which JAX does with ordered effects only.
+
+    Args:
+      primitive: of the calls.
+    """
+    entry = _mlir._lowerings[_loops.while_p]
+
+    def lower(context: LoweringContext, *args: Any, **params: Any) -> Any:
+        condition = params["cond_jaxpr"]
+        is_kept = _effects.ordered_effects.filter_in(condition.effects)
+        if is_kept or _effectful(primitive, [condition]) is None:
+            return entry.rule(context, *args, **params)
+        carrying = functools.partial(_loop_that_carries_its_condition, **params)
+        return _mlir.lower_fun(carrying)(context, *args)
+
+    _mlir.register_lowering(_loops.while_p, lower, inline=entry.inline)
+
+
+def _loop_that_carries_its_condition(
+    *args: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int
+) -> list[Any]:
+    """The results of a loop, by one more that has nothing to compute in its condition."""
+    first = cond_nconsts + body_nconsts
+    of_cond, of_body, start = args[:cond_nconsts], args[cond_nconsts:first], args[first:]
+
+    def goes_on(carry: Sequence[Any]) -> Any:
+        return _core.jaxpr_as_fun(cond_jaxpr)(*of_cond, *carry)[0]
+
+    def body(carried: Any) -> Any:
+        carry = _core.jaxpr_as_fun(body_jaxpr)(*of_body, *carried[1])
+        return goes_on(carry), carry
+
+    carried = (goes_on(start), list(start))
+    return list(jax.lax.while_loop(lambda carried: carried[0], body, carried)[1])
+
+
+def keep_in_derivatives(primitive: Any, refuse: Callable[..., None]) -> None:
+    """Has calls with effects run as often beside a derivative of a loop as without one.
+
+    What nothing of a turn goes into, JAX takes out of a `scan` that it linearizes, and calls once
+    for all turns. A `while_loop` it runs once more.
+
+    Args:
+      primitive: of the calls.
+      refuse: called with the parameters of a call that would run once more.
+    """
+    hoist = _loops._scan_known_hoisting
+    partially = _partial_eval.custom_partial_eval_rules[_loops.while_p]
+
+    def hoist_no_calls(known: Any, consts: Any, residuals: int) -> Any:
+        if _effectful(primitive, [known]) is None:
+            return hoist(known, consts, residuals)
+        return known, consts, [False] * residuals, []
+
+    def loop(trace: Any, *tracers: Any, **params: Any) -> Any:
+        found = _effectful(primitive, (params["cond_jaxpr"], params["body_jaxpr"]))
+        if found is not None and len({tracer.is_known() for tracer in tracers}) > 1:
+            refuse(**found)
+        return partially(trace, *tracers, **params)
+
+    _loops._scan_known_hoisting = hoist_no_calls
+    _partial_eval.custom_partial_eval_rules[_loops.while_p] = loop
+
+
+def _effectful(primitive: Any, jaxprs: Iterable[Any]) -> dict[str, Any] | None:
+    """The parameters of the first call with an effect in the programs."""
+    equations = (e for e in _equations(jaxprs) if e.primitive is primitive)
+    return next((dict(e.params) for e in equations if e.params["effect"] is not None), None)
+
+
+def _equations(jaxprs: Iterable[Any]) -> Iterator[Any]:
+    """Those of the programs and of all in them."""
+    for jaxpr in jaxprs:
+        for equation in jaxpr.eqns:
+            yield equation
+            yield from _equations(_core.jaxprs_in_params(equation.params))
+
+
+def _is_condition_batched(
+    axis: Any, dims: Any, cond_nconsts: int, cond_jaxpr: Any, body_nconsts: int, body_jaxpr: Any
+) -> bool:
+    """Whether elements of a batch may leave a loop at different times."""
+    batched = [dim is not None for dim in dims]
+    first = cond_nconsts + body_nconsts
+    of_cond, of_body, carry = batched[:cond_nconsts], batched[cond_nconsts:first], batched[first:]
+    for _ in carry:  # what one turn makes a batch of is one in the next turn
+        _, carry = _batching.batch_jaxpr(body_jaxpr, axis, of_body + carry, instantiate=carry)
+    _, (condition,) = _batching.batch_jaxpr(cond_jaxpr, axis, of_cond + carry, instantiate=False)
+    return bool(condition)
+
+
+def define_lowering(primitive: Any, rule: Callable[..., Any]) -> None:
+    """Sets how a primitive is lowered, on all platforms alike."""
     # Not cached: two calls must not become one function, of which each has to know its own place.
-    _mlir.register_lowering(primitive, rule, platform="cpu", cacheable=False)
-    _mlir.register_lowering(primitive, elsewhere, cacheable=False)
+    _mlir.register_lowering(primitive, rule, cacheable=False)
+
+
+def platforms_of(context: LoweringContext) -> tuple[str, ...]:
+    """What the program is for, or the part of it that is being lowered."""
+    return tuple(_mlir._platforms_for_eqn(context))
 
 
 def check_dtype(dtype: Any) -> None:
@@ -150,10 +296,17 @@ def keep_with_executable(context: LoweringContext, value: object) -> None:
     context.module_context.add_host_callback(lambda: value)
 
 
+def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
+    """An MLIR value as one of `aval`, of another dtype."""
+    return _hlo.convert(_mlir.aval_to_ir_type(context.module_context, aval), value)
+
+
 def emit_call(
     context: LoweringContext,
     target: str,
     operands: Sequence[Any],
+    avals_in: Sequence[Any],
+    avals_out: Sequence[Any],
     attributes: dict[str, int | Sequence[int]],
     effect: Any | None,
     sharding: Any = None,
@@ -161,26 +314,26 @@ def emit_call(
     """Emits a custom call of the typed FFI, and returns its results.
 
     Args:
-      context: of the lowering; its `avals_out` are those of the results.
+      context: of the lowering.
       target: the name that the handler is registered under.
       operands: MLIR values.
+      avals_in: what they are.
+      avals_out: what the results are.
       attributes: ints and lists of ints; both become 64-bit ones.
       effect: None where the call may be dropped. An ordered one adds a token, the last operand and
         the last result.
       sharding: as `jax.pure_callback` takes it.
     """
     place = _callback._callback_op_sharding(
-        context.module_context.axis_context, sharding, context.avals_out
+        context.module_context.axis_context, sharding, avals_out
     )
     ordered = effect is not None and is_ordered(effect)
-    inner = context
+    tokens = [_core.abstract_token] if ordered else []
     if ordered:
         operands = [*operands, context.tokens_in.get(effect)]
-        inner = dataclasses.replace(
-            context,
-            avals_in=[*context.avals_in, _core.abstract_token],
-            avals_out=[*context.avals_out, _core.abstract_token],
-        )
+    inner = dataclasses.replace(
+        context, avals_in=[*avals_in, *tokens], avals_out=[*avals_out, *tokens]
+    )
     lower = _ffi.build_ffi_lowering_function(
         target,
         has_side_effect=effect is not None,
@@ -192,8 +345,7 @@ def emit_call(
     results = list(op.results)
     if ordered:
         token = results.pop()
-        tokens = context.tokens_in.update_tokens(_mlir.TokenSet({effect: token}))
-        context.set_tokens_out(tokens)
+        context.set_tokens_out(context.tokens_in.update_tokens(_mlir.TokenSet({effect: token})))
     return results
 
 
@@ -265,6 +417,33 @@ JAX_CALLBACKS: dict[Any, Callable[..., JaxCallback]] = {
     _debugging.debug_callback_p: _debug,
     _debugging.debug_print_p: _print,
 }
+
+
+def guard_reducers(primitives: Iterable[Any], refuse: Callable[..., None]) -> None:
+    """Has callbacks refused in functions that arrays are reduced by, where XLA ends the process.
+
+    Args:
+      primitives: of the callbacks.
+      refuse: called with the name of the reduction, the callback's primitive and its parameters.
+    """
+    for reducing in _REDUCING:
+        entry = _mlir._lowerings[reducing]
+        guarded = functools.partial(_lower_guarded, entry.rule, reducing, primitives, refuse)
+        _mlir.register_lowering(reducing, guarded, inline=entry.inline)
+
+
+def _lower_guarded(
+    rule: Callable[..., Any],
+    reducing: Any,
+    primitives: Iterable[Any],
+    refuse: Callable[..., None],
+    *args: Any,
+    **params: Any,
+) -> Any:
+    for equation in _equations(_core.jaxprs_in_params(params)):
+        if equation.primitive in primitives:
+            refuse(reducing.name, equation.primitive, **equation.params)
+    return rule(*args, **params)
 
 
 def line_of(context: LoweringContext) -> str:

@@ -7,23 +7,23 @@ from typing import Any
 
 import jax
 
-from hostcall import _control
 from hostcall.jax import _jax_private as private
+from hostcall.jax import _packed
 from hostcall.jax._functions import Function
+from hostcall_runtime import prepared
 
 TARGET = "hostcall"
 
-# FFI element types that XLA packs, two in a byte: they are passed in a wider one.
-NARROW = {"int4": (21, "int8"), "uint4": (22, "uint8")}
+_PLATFORMS = ("cpu", "cuda")
 
 _NO_DERIVATIVE = (
     "hostcall.jax.call: JAX knows no derivative of a Python function. Give it one: wrap the call "
     "with jax.custom_jvp or jax.custom_vjp, or use a hostcall.callback that has a grad=."
 )
 
-jax.ffi.register_ffi_target(
-    TARGET, _control.prepared_runtime().handler(), platform="cpu", api_version=1
-)
+jax.ffi.register_ffi_target(TARGET, prepared().handler(), platform="cpu", api_version=1)
+# Needs no GPU: JAX keeps it until there is one.
+jax.ffi.register_ffi_target(TARGET, prepared().cuda_handler(), platform="CUDA", api_version=1)
 
 call_p = private.new_primitive("hostcall", _NO_DERIVATIVE)
 
@@ -44,27 +44,11 @@ def bind(
       effect: None for a pure function, else one of those in `_jax_private`.
       vmap_method: as in `jax.pure_callback`.
     """
-    narrow_args = [str(arg.dtype) for arg in args]
-    narrow_results = [str(result.dtype) for result in results]
-    wide = [arg.astype(_wide(arg.dtype)) for arg in args]
-    called = call_p.bind(
-        *wide,
-        function=function,
-        result_avals=tuple(private.aval_of(r.shape, _wide(r.dtype)) for r in results),
-        narrow_operands=_narrow_pairs(narrow_args),
-        narrow_results=_narrow_pairs(narrow_results),
-        effect=effect,
-        vmap_method=vmap_method,
+    avals = tuple(private.aval_of(result.shape, result.dtype) for result in results)
+    called: list[Any] = call_p.bind(
+        *args, function=function, result_avals=avals, effect=effect, vmap_method=vmap_method
     )
-    return [value.astype(r.dtype) for value, r in zip(called, results, strict=True)]
-
-
-def _wide(dtype: Any) -> Any:
-    return NARROW.get(str(dtype), (0, dtype))[1]
-
-
-def _narrow_pairs(names: Sequence[str]) -> tuple[int, ...]:
-    return tuple(n for i, name in enumerate(names) if name in NARROW for n in (i, NARROW[name][0]))
+    return called
 
 
 def emit(
@@ -72,8 +56,6 @@ def emit(
     operands: Sequence[Any],
     number: int,
     effect: Any | None,
-    narrow_operands: Sequence[int] = (),
-    narrow_results: Sequence[int] = (),
     sharding: Any = None,
 ) -> Sequence[Any]:
     """The custom call of one callback; csrc/runtime/handler.h says what its attributes mean."""
@@ -81,10 +63,15 @@ def emit(
         "callback": number,
         "dynamic_operands": (),
         "dynamic_results": (),
-        "narrow_operands": narrow_operands,
-        "narrow_results": narrow_results,
+        "narrow_operands": _packed.pairs(context.avals_in),
+        "narrow_results": _packed.pairs(context.avals_out),
     }
-    return private.emit_call(context, TARGET, operands, attributes, effect, sharding)
+    avals_in, avals_out = _packed.wide(context.avals_in), _packed.wide(context.avals_out)
+    wide = _packed.converted(context, operands, context.avals_in, avals_in)
+    called = private.emit_call(
+        context, TARGET, wide, avals_in, avals_out, attributes, effect, sharding
+    )
+    return _packed.converted(context, called, avals_out, context.avals_out)
 
 
 def _abstract(result_avals: Any, effect: Any | None, **_: Any) -> Any:
@@ -92,6 +79,7 @@ def _abstract(result_avals: Any, effect: Any | None, **_: Any) -> Any:
 
 
 def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> Any:
+    _check_platforms(private.platforms_of(context), function)
     if params["effect"] is not None and private.is_divided_by_xla(context):
         # XLA knows by the names of JAX's own callbacks that these are for one device alone.
         raise NotImplementedError(
@@ -102,22 +90,17 @@ def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> A
         )
     target, number = function.register()
     private.keep_with_executable(context, target)
-    return lower_to(number, context, *operands, **params)
+    return emit(context, operands, number, params["effect"])
 
 
-def lower_to(number: int, context: Any, *operands: Any, **params: Any) -> Any:
-    """Lowers a call to one of the runtime's callback with this number, whoever keeps that."""
-    narrow = params["narrow_operands"], params["narrow_results"]
-    return emit(context, operands, number, params["effect"], *narrow)
-
-
-def _lower_elsewhere(context: Any, *_: Any, function: Function, **__: Any) -> Any:
-    platforms = ", ".join(context.module_context.platforms)
-    raise NotImplementedError(
-        f"hostcall.jax.call: {function.description} is called in a program for {platforms}, and "
-        "callbacks run on CPUs. Run the program there, with jax.jit under "
-        'jax.default_device(jax.devices("cpu")[0]), or use jax.pure_callback.'
-    )
+def _check_platforms(platforms: Sequence[str], function: Function) -> None:
+    elsewhere = [platform for platform in platforms if platform not in _PLATFORMS]
+    if elsewhere:
+        raise NotImplementedError(
+            f"{function.description}: the program is for {', '.join(elsewhere)}, and only programs "
+            "for CPUs and NVIDIA GPUs can make such calls. Run it there, with jax.jit under "
+            'jax.default_device(jax.devices("cpu")[0]) say, or use jax.pure_callback.'
+        )
 
 
 def _batch(args: Any, dims: Any, **params: Any) -> Any:
@@ -138,6 +121,41 @@ def _batch(args: Any, dims: Any, **params: Any) -> Any:
     return private.batched_as_pure_callback(call_p, args, dims, **params)
 
 
+def _refuse_reducers(reducing: str, primitive: Any, **params: Any) -> None:
+    if primitive is call_p:
+        place = params["function"].description
+    else:
+        place = private.JAX_CALLBACKS[primitive](**params).kind
+    raise NotImplementedError(
+        f"{place}: it is called in a function that is given to jax.lax.{reducing}, of which XLA "
+        "makes machine code that calls no Python. Call the function with the whole array, or with "
+        "one element after the other in jax.lax.scan."
+    )
+
+
+def _refuse_batched(construct: str, function: Function, **_: Any) -> None:
+    raise NotImplementedError(
+        f"jax.vmap of a {construct} with {function.description}: the condition may differ from "
+        "element to element, and jax.vmap lets all elements go all ways, so that the call would "
+        "run for elements that it is not meant for. Use jax.lax.map or jax.lax.scan instead of "
+        "vmap; or, if the function has no side effects, say pure=True (stateful=False of a "
+        "hostcall.callback)."
+    )
+
+
+def _refuse_linearized(function: Function, **_: Any) -> None:
+    raise NotImplementedError(
+        f"jax.linearize or jax.grad of a jax.lax.while_loop with {function.description}: JAX would "
+        "run the loop once more for the derivative, and make the call once more. Use jax.jvp or "
+        "jax.jacfwd, or jax.lax.fori_loop with a known number of turns; or, if the function has no "
+        "side effects, say pure=True (stateful=False of a hostcall.callback)."
+    )
+
+
 private.define_abstract(call_p, _abstract)
 private.define_batching(call_p, _batch)
-private.define_lowering(call_p, _lower, _lower_elsewhere)
+private.define_lowering(call_p, _lower)
+private.guard_batched_conditions(call_p, _refuse_batched)
+private.keep_conditions(call_p)
+private.keep_in_derivatives(call_p, _refuse_linearized)
+private.guard_reducers((call_p, *private.JAX_CALLBACKS), _refuse_reducers)

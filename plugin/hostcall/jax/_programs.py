@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from hostcall import _location, _threads
-from hostcall import _tf_private as tf_private
-from hostcall._callback_spec import Target, register
+from hostcall._modules import Module
 from hostcall.jax import _jax_private as private
 from hostcall.jax import _primitive
 from hostcall.jax._functions import Function
+from hostcall_runtime import Target, register
 
 _numbers = itertools.count(1)
 
@@ -45,11 +45,13 @@ class Program:
 
     Attributes:
       exported: the `jax.export.Exported`.
-      callbacks: those in it. They must live as long as the program can run.
+      callbacks: those in it.
+      module: what TensorFlow knows of it; the graphs that call it own it, and so its callbacks.
     """
 
     exported: Any
     callbacks: Callbacks
+    module: Module
 
     @property
     def has_effects(self) -> bool:
@@ -71,28 +73,31 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
         for primitive, read in private.JAX_CALLBACKS.items()
     }
     rules[_primitive.call_p] = functools.partial(_lower_call, callbacks)
-    return Program(private.export(jitted, rules, _primitive.TARGET)(*args, **kwargs), callbacks)
+    exported = private.export(jitted, rules, _primitive.TARGET)(*args, **kwargs)
+    _, name, defined_at, _ = _location.split_description(f"f of {_location.of_function(jitted)}")
+    has_token = private.has_ordered_effects(exported)
+    module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
+    return Program(exported, callbacks, module)
 
 
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
     """The results of a program for flat tensors: those of an op, in a graph."""
-    tf_private.own(program)
-    marks = []
-    if program.callbacks.targets:
-        marks.append(tf_private.CALLS_PYTHON)
-        if private.has_ordered_effects(program.exported):
-            marks.append(tf_private.HAS_TOKEN)
-    with tf_private.marked_ops(marks):
+    with program.module.called():
         return private.run_in_tensorflow(program.exported, tensors)
 
 
 def _lower_call(
-    callbacks: Callbacks, context: Any, *operands: Any, function: Function, **params: Any
+    callbacks: Callbacks,
+    context: Any,
+    *operands: Any,
+    function: Function,
+    effect: Any | None,
+    **_: Any,
 ) -> Any:
     target, number = function.register()
     target.host_function = functools.partial(_threads.apart, target.host_function)
-    callbacks.add(target, params["effect"])
-    return _primitive.lower_to(number, context, *operands, **params)
+    callbacks.add(target, effect)
+    return _primitive.emit(context, operands, number, effect)
 
 
 def _lower_jax_callback(
@@ -106,16 +111,10 @@ def _lower_jax_callback(
     name = callback.user_function
     name = name if isinstance(name, str) else _location.of_function(name)
     place = f"{callback.kind} of {name}, called at {private.line_of(context)}"
-    for aval in [*context.avals_in, *context.avals_out]:
-        if str(aval.dtype) in _primitive.NARROW:
-            raise NotImplementedError(
-                f"{place}: an array of it is {aval.dtype}, which XLA packs, two in a byte. Use "
-                "hostcall.jax.call, which unpacks it, or astype."
-            )
     target = Target(_as_host_function(callback.function), callback.kind, place)
     number = register(target, f"{callback.kind}/{next(_numbers)}", label=place)
     callbacks.add(target, callback.effect)
-    return _primitive.emit(context, operands, number, callback.effect, sharding=callback.sharding)
+    return _primitive.emit(context, operands, number, callback.effect, callback.sharding)
 
 
 def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import tensorflow as tf
 
-from hostcall import _location, _locks
+from hostcall import _location
 from hostcall import _tf_private as tf_private
 from hostcall.jax import _jax_private as private
 from hostcall.jax import _programs, _vjps
+from hostcall_runtime import _locks
 
 
 def to_tf(

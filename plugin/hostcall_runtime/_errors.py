@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from hostcall import _locks
+from hostcall_runtime import _locks
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 _KEPT = 16
 
 # Frames above the user's function: ours, and those of the wrapper that keeps autograph out.
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_own_directories = [os.path.dirname(os.path.abspath(__file__)) + os.sep]
 _WRAPPER = os.path.join("autograph", "impl", "api.py")
 _MARK = re.compile(r"\[hostcall error (\d+)\b")
 
@@ -157,6 +157,11 @@ def describe(exception: BaseException) -> tuple[int, str]:
     return code, f"{text}\n\t [[{{{{node hostcall}}}}]]"
 
 
+def leave_out_frames_of(file: str) -> None:
+    """From now on tracebacks do not show frames of the package whose `__init__.py` `file` is."""
+    _own_directories.append(os.path.dirname(os.path.abspath(file)) + os.sep)
+
+
 def _mark_of(exception: BaseException) -> str:
     number = remember(exception)
     return f"[hostcall error {number}: hostcall.last_error(e) returns the exception itself]"
@@ -169,4 +174,4 @@ def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _is_own(filename: str) -> bool:
-    return filename.startswith(_PACKAGE) or filename.endswith(_WRAPPER)
+    return filename.startswith(tuple(_own_directories)) or filename.endswith(_WRAPPER)

@@ -6,7 +6,10 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 
-from hostcall._versions import REBUILD
+REBUILD = """\
+    pip install --force-reinstall --no-cache-dir 'hostcall[cpu]'
+    pip install --force-reinstall --no-cache-dir 'hostcall[gpu]'    # with an NVIDIA GPU
+    make clean venv                                                 # in a checkout of hostcall"""
 
 _NOT_FOUND = """\
 hostcall's extension module {name} was not found. Most likely Python found hostcall in a source tree
@@ -37,7 +40,7 @@ def load(name: str) -> ModuleType:
     """Load one of the extension modules.
 
     Args:
-        name: The module's name within hostcall: `_runtime` or `_tensorflow`.
+        name: `hostcall_runtime._runtime` or `hostcall._tensorflow`.
 
     Returns:
         The module, the same one at every call.
@@ -48,7 +51,7 @@ def load(name: str) -> ModuleType:
             Either way it ends with the commands that build the module.
     """
     try:
-        return importlib.import_module(f"hostcall.{name}")
+        return importlib.import_module(name)
     except ImportError as error:
         raise _explained(name, error) from error
 
@@ -57,14 +60,15 @@ def candidates(name: str) -> list[Path]:
     """List the files that an extension module could be in.
 
     Args:
-        name: The module's name within hostcall.
+        name: As `load` takes it.
 
     Returns:
         The files in the order tried. An editable install has two directories to look in: that of
         the Python sources and that of the built modules.
     """
-    directories = map(Path, sys.modules["hostcall"].__path__)
-    return [path / f"{name}{suffix}" for path in directories for suffix in EXTENSION_SUFFIXES]
+    package, _, module = name.rpartition(".")
+    directories = map(Path, sys.modules[package].__path__)
+    return [path / f"{module}{suffix}" for path in directories for suffix in EXTENSION_SUFFIXES]
 
 
 def _explained(name: str, error: ImportError) -> ImportError:
@@ -72,11 +76,11 @@ def _explained(name: str, error: ImportError) -> ImportError:
     found = [path for path in tried if path.is_file()]
     if found:
         message = _NOT_LOADED.format(name=name, path=found[0], reason=error, rebuild=REBUILD)
-        return ImportError(message, name=f"hostcall.{name}", path=str(found[0]))
+        return ImportError(message, name=name, path=str(found[0]))
     message = _NOT_FOUND.format(
         name=name,
         python="{}.{}".format(*sys.version_info),
         paths="\n".join(f"    {path}" for path in tried),
         rebuild=REBUILD,
     )
-    return ImportError(message, name=f"hostcall.{name}")
+    return ImportError(message, name=name)

@@ -1,0 +1,214 @@
+#include "fake_cuda.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+enum Code {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kInvalidContext = 201,
+  kIllegalAddress = 700,
+};
+
+// What CUDA knows as a context; zero is none.
+enum Context : uintptr_t { kNone, kDevice, kOther };
+
+// No address of the host's has such bits.
+constexpr uint64_t kFirstAddress = uint64_t{0x0CDA} << 48;
+constexpr uint64_t kGap = 4096;
+
+using Bytes = std::vector<unsigned char>;
+using Queue = std::deque<std::function<void()>>;
+
+struct Failing {
+  std::string function;
+  int first = 0;
+  int count = 0;
+  int code = 0;
+};
+
+struct Device {
+  std::mutex mutex;
+  uint64_t next = kFirstAddress;
+  std::map<uint64_t, std::unique_ptr<Bytes>> memory;
+  std::map<void*, std::unique_ptr<Queue>> streams;
+  Failing failing;
+};
+
+Device& TheDevice() {
+  static auto* device = new Device();
+  return *device;
+}
+
+thread_local Context current = kNone;
+
+[[noreturn]] void Misuse(const char* what) {
+  std::fprintf(stderr, "fake CUDA: %s\n", what);
+  std::abort();
+}
+
+// Others would wait for the GIL while this thread waits for the device.
+void ExpectNoGil() {
+  using Check = int();
+  static auto* const check = reinterpret_cast<Check*>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  if (check != nullptr && check() != 0) Misuse("called with the GIL");
+}
+
+// Where an address lies. The first piece of memory that begins after it comes after its own.
+unsigned char* Follow(uint64_t address, size_t size) {
+  auto& memory = TheDevice().memory;
+  auto found = memory.upper_bound(address);
+  if (found == memory.begin()) Misuse("an address that is not the device's");
+  --found;
+  const uint64_t offset = address - found->first;
+  if (offset + size > found->second->size()) Misuse("a copy beyond the end of a buffer");
+  return found->second->data() + offset;
+}
+
+// The code that a call of the function is to fail with.
+int Fails(const char* function) {
+  Failing& failing = TheDevice().failing;
+  if (failing.function != function) return kSuccess;
+  if (--failing.first > 0 || failing.count == 0) return kSuccess;
+  --failing.count;
+  return failing.code;
+}
+
+template <typename Work>
+int Enqueue(const char* function, void* stream, size_t size, const void* host, Work work) {
+  ExpectNoGil();
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (const int code = Fails(function); code != kSuccess) return code;
+  if (current != kDevice) return kInvalidContext;
+  if (host == nullptr || size == 0) Misuse("a copy of nothing");
+  const auto found = device.streams.find(stream);
+  if (found == device.streams.end()) Misuse("a stream that there is not");
+  found->second->push_back(std::move(work));
+  return kSuccess;
+}
+
+const std::map<int, std::pair<const char*, const char*>>& Errors() {
+  static const auto* errors = new std::map<int, std::pair<const char*, const char*>>{
+      {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
+      {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
+      {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
+  };
+  return *errors;
+}
+
+}  // namespace
+
+uint64_t fake_cuda_allocate(const void* data, size_t size) {
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  const uint64_t address = device.next;
+  device.next += (size + 2 * kGap) / kGap * kGap;
+  device.memory[address] = std::make_unique<Bytes>(bytes, bytes + size);
+  return address;
+}
+
+void fake_cuda_release(uint64_t address) {
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (device.memory.erase(address) != 1) Misuse("memory is released twice");
+}
+
+void fake_cuda_read(uint64_t address, void* to, size_t size) {
+  std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  std::memcpy(to, Follow(address, size), size);
+}
+
+size_t fake_cuda_allocations() {
+  std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  return TheDevice().memory.size();
+}
+
+void* fake_cuda_create_stream() {
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  auto queue = std::make_unique<Queue>();
+  void* stream = queue.get();
+  device.streams[stream] = std::move(queue);
+  return stream;
+}
+
+size_t fake_cuda_destroy_stream(void* stream) {
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  const size_t left = device.streams.at(stream)->size();
+  device.streams.erase(stream);
+  return left;
+}
+
+void fake_cuda_activate(bool other) { current = other ? kOther : kDevice; }
+
+bool fake_cuda_is_active() { return current == kDevice; }
+
+void fake_cuda_fail(const char* function, int first, int count, int code) {
+  std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  TheDevice().failing = {function, first, count, code};
+}
+
+extern "C" {
+
+int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t size, void* stream) {
+  return Enqueue("cuMemcpyDtoHAsync_v2", stream, size, to,
+                 [=] { std::memcpy(to, Follow(from, size), size); });
+}
+
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t size, void* stream) {
+  return Enqueue("cuMemcpyHtoDAsync_v2", stream, size, from,
+                 [=] { std::memcpy(Follow(to, size), from, size); });
+}
+
+int cuStreamSynchronize(void* stream) {
+  ExpectNoGil();
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (const int code = Fails("cuStreamSynchronize"); code != kSuccess) return code;
+  const auto found = device.streams.find(stream);
+  if (found == device.streams.end()) Misuse("a stream that there is not");
+  for (const auto& work : *found->second) work();
+  found->second->clear();
+  return kSuccess;
+}
+
+int cuCtxGetCurrent(uintptr_t* context) {
+  std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  *context = current;
+  return Fails("cuCtxGetCurrent");
+}
+
+int cuCtxSetCurrent(uintptr_t context) {
+  std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  current = static_cast<Context>(context);
+  return Fails("cuCtxSetCurrent");
+}
+
+int cuGetErrorName(int code, const char** name) {
+  const auto found = Errors().find(code);
+  *name = found == Errors().end() ? nullptr : found->second.first;
+  return *name == nullptr ? kInvalidValue : kSuccess;
+}
+
+int cuGetErrorString(int code, const char** text) {
+  const auto found = Errors().find(code);
+  *text = found == Errors().end() ? nullptr : found->second.second;
+  return *text == nullptr ? kInvalidValue : kSuccess;
+}
+}

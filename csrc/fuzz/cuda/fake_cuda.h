@@ -1,0 +1,34 @@
+// A CUDA driver without a GPU, in which misuse ends the process. It has the functions of the real
+// one that the runtime uses; those below are the tests' own.
+//
+// A device's memory is the host's, but an address of it is a mere number: whoever follows one
+// crashes. What a stream is given is put off until somebody waits for the stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+// Memory of the device, filled with `data`. `release` must be called once for each.
+uint64_t fake_cuda_allocate(const void* data, size_t size);
+void fake_cuda_release(uint64_t address);
+
+// What lies in it now, whatever streams have been given.
+void fake_cuda_read(uint64_t address, void* to, size_t size);
+
+// How many pieces of memory there are.
+size_t fake_cuda_allocations();
+
+// A new stream. `destroy` forgets what it has not done, and says how much that was.
+void* fake_cuda_create_stream();
+size_t fake_cuda_destroy_stream(void* stream);
+
+// Makes the context of the device, or another one, current on this thread; or says whether the
+// first of them is.
+void fake_cuda_activate(bool other);
+bool fake_cuda_is_active();
+
+// Lets calls of the function fail with the code: those from the `first`-th on, `count` of them.
+void fake_cuda_fail(const char* function, int first, int count, int code);
+}

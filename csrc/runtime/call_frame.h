@@ -1,0 +1,44 @@
+// What a call frame of XLA's says, as a HostCall.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "call.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace hostcall {
+
+using Pairs = xla::ffi::Span<const int64_t>;
+
+// The attributes of the custom call but `callback`; handler.h tells of them.
+struct Attributes {
+  Pairs dynamic_operands;
+  Pairs dynamic_results;
+  Pairs narrow_operands;
+  Pairs narrow_results;
+};
+
+// What a handler takes: its function gets these after what `binding` has already.
+template <typename Binding>
+auto BindFrame(Binding binding) {
+  return std::move(binding)
+      .RemainingArgs()
+      .RemainingRets()
+      .template Attr<int64_t>("callback")
+      .template Attr<Pairs>("dynamic_operands")
+      .template Attr<Pairs>("dynamic_results")
+      .template Attr<Pairs>("narrow_operands")
+      .template Attr<Pairs>("narrow_results");
+}
+
+// The call with all buffers of the frame but the tokens. The true sizes are still among them: no
+// buffer has been read, as the memory may be a device's.
+HostCall ReadFrame(const xla::ffi::RemainingArgs& args, const xla::ffi::RemainingRets& rets,
+                   int64_t callback);
+
+// Makes of the call what the attributes say. Reads the true sizes of operands, which must lie in
+// the host's memory by now. Throws Failure.
+void ReadAttributes(HostCall& call, const Attributes& attributes);
+
+}  // namespace hostcall

@@ -1,0 +1,133 @@
+#include "cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+#include <utility>
+
+#include "failure.h"
+#include "fork.h"
+
+namespace ffi = xla::ffi;
+
+namespace hostcall {
+namespace {
+
+struct Chosen {
+  // What XLA loads, which has made it ready for use (cuInit) by the time that it calls anybody.
+  std::string path = "libcuda.so.1";
+  std::shared_ptr<const CudaDriver> driver;  // null until it is loaded
+};
+
+// Both are leaked on purpose: XLA's threads may still call while the process exits.
+std::mutex& Mutex() {
+  static std::mutex* mutex = [] {
+    HoldAcrossFork<&Mutex>();
+    return new std::mutex();
+  }();
+  return *mutex;
+}
+
+Chosen& Guarded() {
+  static auto* chosen = new Chosen();
+  return *chosen;
+}
+
+Failure Unusable(const std::string& path, const std::string& why) {
+  return Failure(ffi::ErrorCode::kFailedPrecondition,
+                 "hostcall: a program on a GPU calls Python, and its arrays are copied by NVIDIA's "
+                 "driver, but " +
+                     path + " " + why +
+                     " Install the driver of the GPU, or run the program on the CPU.");
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Drivers pass addresses of a device as numbers, and XLA as pointers that nobody may follow.
+auto ToAddress(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+}  // namespace
+
+std::shared_ptr<const CudaDriver> CudaDriver::Get() {
+  std::lock_guard<std::mutex> lock(Mutex());
+  Chosen& chosen = Guarded();
+  if (chosen.driver == nullptr) chosen.driver = std::make_shared<const CudaDriver>(chosen.path);
+  return chosen.driver;
+}
+
+void CudaDriver::Load(const std::string& path) {
+  {
+    std::lock_guard<std::mutex> lock(Mutex());
+    Guarded() = {path, nullptr};
+  }
+  Get();
+}
+
+CudaDriver::CudaDriver(const std::string& path)
+    : library_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  if (library_ == nullptr) {
+    const char* error = dlerror();
+    throw Unusable(path, "cannot be loaded: " + std::string(error ? error : "unknown error") + ".");
+  }
+  std::vector<std::string> missing;
+  Find(copy_to_host_, "cuMemcpyDtoHAsync_v2", missing);
+  Find(copy_to_device_, "cuMemcpyHtoDAsync_v2", missing);
+  Find(synchronize_, "cuStreamSynchronize", missing);
+  Find(get_context_, "cuCtxGetCurrent", missing);
+  Find(set_context_, "cuCtxSetCurrent", missing);
+  Find(error_name_, "cuGetErrorName", missing);
+  Find(error_text_, "cuGetErrorString", missing);
+  if (!missing.empty())
+    throw Unusable(path, "is no such driver: it lacks " + Listed(missing) + ".");
+}
+
+void CudaDriver::CopyToHost(void* to, const void* from, size_t size, CudaStream stream) const {
+  Check(copy_to_host_(to, ToAddress(from), size, stream), "copying operands to the host");
+}
+
+void CudaDriver::CopyToDevice(void* to, const void* from, size_t size, CudaStream stream) const {
+  Check(copy_to_device_(ToAddress(to), from, size, stream), "copying results to the device");
+}
+
+void CudaDriver::Wait(CudaStream stream) const {
+  Check(synchronize_(stream), "waiting for the device");
+}
+
+CudaContext CudaDriver::CurrentContext() const {
+  CudaContext context = nullptr;
+  Check(get_context_(&context), "asking for the context of the thread");
+  return context;
+}
+
+void CudaDriver::SetCurrentContext(CudaContext context) const {
+  Check(set_context_(context), "giving the thread its context back");
+}
+
+void CudaDriver::Close::operator()(void* library) const { dlclose(library); }
+
+template <typename Function>
+void CudaDriver::Find(Function*& function, const char* name,
+                      std::vector<std::string>& missing) const {
+  function = reinterpret_cast<Function*>(dlsym(library_.get(), name));
+  if (function == nullptr) missing.push_back(name);
+}
+
+void CudaDriver::Check(Result result, const char* doing) const {
+  if (result == 0) return;
+  const char* name = nullptr;
+  const char* text = nullptr;
+  // Of codes that the driver does not know, too, it says nothing.
+  if (error_name_(result, &name) != 0 || name == nullptr) name = "an error without a name";
+  if (error_text_(result, &text) != 0 || text == nullptr) text = "no description";
+  throw Failure(ffi::ErrorCode::kInternal,
+                "hostcall: " + std::string(doing) + " for a host callback failed with " + name +
+                    " (" + std::to_string(result) + "): " + text +
+                    ". CUDA reports what goes wrong on a device late: what the program has run "
+                    "there before the callback may be the cause.");
+}
+
+}  // namespace hostcall

@@ -1,0 +1,67 @@
+// NVIDIA's driver. hostcall is built without CUDA, and loads it when a program on a GPU first
+// calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+// The types of the driver, as its binary interface has them.
+struct CUstream_st;
+struct CUctx_st;
+
+namespace hostcall {
+
+using CudaStream = CUstream_st*;
+using CudaContext = CUctx_st*;
+
+// The functions that are used of it. All of them want the context of the stream to be current, as
+// it is on the thread that XLA calls handlers on, and throw Failure.
+class CudaDriver {
+ public:
+  // The driver of the path given last, at first that of the system.
+  static std::shared_ptr<const CudaDriver> Get();
+
+  // Has calls that come after this use another one. Where it cannot be loaded, they fail, too.
+  static void Load(const std::string& path);
+
+  explicit CudaDriver(const std::string& path);
+
+  // To be waited for: the host's memory is read or written until then.
+  void CopyToHost(void* to, const void* from, size_t size, CudaStream stream) const;
+  void CopyToDevice(void* to, const void* from, size_t size, CudaStream stream) const;
+
+  // Waits until all that the stream was given is done. Not with the GIL: it may take long.
+  void Wait(CudaStream stream) const;
+
+  // The same where nobody can be told of failures.
+  void Drain(CudaStream stream) const noexcept { (void)synchronize_(stream); }
+
+  // The context that is current on this thread.
+  CudaContext CurrentContext() const;
+  void SetCurrentContext(CudaContext context) const;
+
+ private:
+  using Result = int;
+  using Address = unsigned long long;
+  struct Close {
+    void operator()(void* library) const;
+  };
+
+  template <typename Function>
+  void Find(Function*& function, const char* name, std::vector<std::string>& missing) const;
+  void Check(Result result, const char* doing) const;
+
+  std::unique_ptr<void, Close> library_;
+  Result (*copy_to_host_)(void*, Address, size_t, CudaStream);
+  Result (*copy_to_device_)(Address, const void*, size_t, CudaStream);
+  Result (*synchronize_)(CudaStream);
+  Result (*get_context_)(CudaContext*);
+  Result (*set_context_)(CudaContext);
+  Result (*error_name_)(Result, const char**);
+  Result (*error_text_)(Result, const char**);
+};
+
+}  // namespace hostcall

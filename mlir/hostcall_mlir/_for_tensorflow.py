@@ -1,0 +1,84 @@
+"""Shipped programs for TensorFlow's op XlaCallModule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from jaxlib.mlir import ir
+
+from hostcall_mlir import _calls, _effects, _values
+from hostcall_mlir import _jaxlib_private as private
+from hostcall_mlir._portable import artifact_of, set_type
+from hostcall_mlir._program_error import ProgramError
+
+_BOUNDED = """\
+the program has arrays whose sizes are known only when it runs (of hostcall.BoundedSpec), and
+TensorFlow's op for such programs, XlaCallModule, refuses these. Run it by hostcall_mlir.load; or
+export a function that returns arrays of the largest size, and the true size as one more result."""
+
+
+def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tuple[bytes, bool]:
+    """A shipped program as an artifact for TensorFlow's XlaCallModule, and whether it has a token.
+
+    TensorFlow threads tokens through programs whose first argument and result are one.
+
+    Args:
+      module: the program; changed in place.
+      numbers: of the callbacks in this process, by their names.
+      version: of StableHLO, for the artifact.
+
+    Raises:
+      ProgramError: when there are arrays of bounded size in it.
+    """
+    if any(private.bounds_of(value.type) for op in _calls.walk(module) for value in op.results):
+        raise ProgramError(_BOUNDED)
+    with module.context, ir.Location.unknown():
+        for call in _calls.host_calls(module):
+            name = _calls.callback_of(call)
+            assert isinstance(name, str)
+            _calls.set_callback(call, numbers[name])
+        has_token = _take_token(_effects.functions(module)["main"])
+        module.operation.verify()
+    return artifact_of(module, version), has_token
+
+
+def _take_token(main: ir.Operation) -> bool:
+    """Has @main take its first token as an argument and return the last one, if it has any."""
+    block = main.regions[0].blocks[0]
+    *ops, returning = (op.operation for op in block)
+    created = [op for op in ops if op.name == "stablehlo.create_token"]
+    if not created:
+        return False
+    token = created[0].results[0].type
+    argument = block.add_argument(token, ir.Location.unknown())
+    erased = {private.address(op) for op in created}
+    ops = [op for op in ops if private.address(op) not in erased]
+    for op in created:
+        op.results[0].replace_all_uses_with(argument)
+        op.erase()
+    with ir.InsertionPoint(returning):
+        last = [token for op in ops for token in _last_tokens(op)]
+        joined = ir.Operation.create("stablehlo.after_all", [token], [argument, *last])
+        values = [*returning.operands, joined.results[0]]
+        ir.Operation.create("func.return", [], values)
+    returning.erase()
+    inputs = [value.type for value in block.arguments]
+    set_type(main, inputs, [value.type for value in values])
+    return True
+
+
+def _last_tokens(op: ir.Operation) -> Iterator[ir.Value]:
+    """The tokens among an op's results that no op takes."""
+    for result in op.results:
+        if private.is_token(result.type):
+            if not [*result.uses]:
+                yield result
+        elif _calls.is_host_call(op) and isinstance(result.type, ir.TupleType):
+            last = ir.TupleType(result.type).num_types - 1
+            taken = {
+                ir.IntegerAttr(use.owner.operation.attributes["index"]).value for use in result.uses
+            }
+            if last >= 0 and last not in taken:
+                element = ir.TupleType(result.type).get_type(last)
+                if private.is_token(element):
+                    yield _values.element(result, last)

@@ -1,0 +1,17 @@
+"""The error of programs that are shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class ProgramError(ValueError):
+    """A shipped program that cannot be loaded: its files or its functions are not as they should.
+
+    The text says what is wrong, where, and what to do about it.
+    """
+
+
+def listed(problems: Iterable[str]) -> str:
+    """Problems as the lines of a list."""
+    return "\n".join(f"  - {problem}" for problem in problems)

@@ -1,0 +1,226 @@
+"""Structures: how arguments and results lie in tuples, lists, dicts and namedtuples.
+
+In a manifest a structure is JSON: a number for a leaf, null for None, and `{"tuple": [...]}`,
+`{"list": [...]}`, `{"dict": {...}}` or `{"namedtuple": "module:Name", "items": [...]}`. The numbers
+say which of a flat list of values a leaf is.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+# `int | None | dict[str, Any]`; what a dict holds, `problem_of` checks.
+Structure = int | None | dict[str, Any]
+
+Classes = Mapping[str, type]
+
+
+class StructureError(ValueError):
+    """A value is not of the structure that it should be of; the text says where."""
+
+
+def problem_of(structure: Structure, count: int) -> str | None:
+    """What is wrong with a structure of `count` values, None where all is right."""
+    try:
+        leaves = [*leaves_of(structure)]
+    except (TypeError, AttributeError, KeyError, ValueError, RecursionError):
+        return f"{reprlib.repr(structure)} is no structure"
+    if sorted(leaves) != [*range(count)]:
+        return f"the leaves are {leaves}, and have to be the numbers of {count} values"
+    return None
+
+
+def leaves_of(structure: Structure) -> Iterator[int]:
+    """The numbers of the leaves, in the order of the structure."""
+    if structure is None:
+        return
+    if type(structure) is int:
+        yield structure
+        return
+    for item in _parts(structure)[1]:
+        yield from leaves_of(item)
+
+
+def namedtuples_of(structure: Structure) -> Iterator[str]:
+    """The names, `module:Name`, of all namedtuples in a structure."""
+    if isinstance(structure, dict):
+        if "namedtuple" in structure:
+            yield structure["namedtuple"]
+        for item in _parts(structure)[1]:
+            yield from namedtuples_of(item)
+
+
+def structure_of(value: Any, leaves: list[Any]) -> Structure:
+    """The structure of a Python value, whose leaves are added to `leaves`.
+
+    Raises:
+      StructureError: for a dict whose keys are not strings.
+    """
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise StructureError(f"a dict in a structure has keys that are not strings: {[*value]}")
+        return {"dict": {key: structure_of(item, leaves) for key, item in value.items()}}
+    if not isinstance(value, list | tuple):
+        leaves.append(value)
+        return len(leaves) - 1
+    items = [structure_of(item, leaves) for item in value]
+    if hasattr(value, "_fields"):
+        kind = type(value)
+        return {"namedtuple": f"{kind.__module__}:{kind.__qualname__}", "items": items}
+    return {"list" if isinstance(value, list) else "tuple": items}
+
+
+def structure_of_numbers(value: Any, what: str) -> Structure:
+    """The structure of a Python value in which the number of each leaf stands in its place.
+
+    Args:
+      value: the value.
+      what: what it is, for errors: "a result of predict".
+
+    Raises:
+      StructureError: when there is something else in it than numbers, and structures of them.
+    """
+    leaves: list[Any] = []
+    structure = structure_of(value, leaves)
+    for leaf in leaves:
+        if not isinstance(leaf, int):
+            raise StructureError(
+                f"{what} is in a {type(leaf).__name__}, and programs have tuples, lists, dicts and "
+                "namedtuples. Use one of these."
+            )
+    return renumbered(structure, leaves)
+
+
+def renumbered(structure: Structure, numbers: Sequence[int]) -> Structure:
+    """The structure with the number `numbers[i]` for each leaf `i`."""
+    if structure is None:
+        return None
+    if isinstance(structure, int):
+        return numbers[structure]
+    if "dict" in structure:
+        return {"dict": {k: renumbered(item, numbers) for k, item in structure["dict"].items()}}
+    return {
+        kind: items if isinstance(items, str) else [renumbered(item, numbers) for item in items]
+        for kind, items in structure.items()
+    }
+
+
+def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> Any:  # noqa: B006
+    """The Python value of a structure.
+
+    Args:
+      structure: the structure.
+      flat: the values that its leaves number.
+      classes: the namedtuples by their names.
+    """
+    if structure is None:
+        return None
+    if isinstance(structure, int):
+        return flat[structure]
+    if "dict" in structure:
+        return {key: pack(item, flat, classes) for key, item in structure["dict"].items()}
+    kind, items = _parts(structure)
+    packed = [pack(item, flat, classes) for item in items]
+    if kind == "namedtuple":
+        return classes[structure["namedtuple"]](*packed)
+    return packed if kind == "list" else tuple(packed)
+
+
+def flatten(structure: Structure, value: Any, who: str) -> list[Any]:
+    """The values that the leaves of a structure number, out of a Python value.
+
+    Where a tuple, a list or a namedtuple is expected, any of the three does: which one somebody
+    writes is a matter of habit.
+
+    Args:
+      structure: the structure.
+      value: the value.
+      who: whose it is, for errors: "the arguments of predict".
+
+    Raises:
+      StructureError: when the value is of another structure.
+    """
+    found: dict[int, Any] = {}
+    _collect(
+        structure, value, found, "", lambda where, text: _mismatch(structure, who, where, text)
+    )
+    return [found[number] for number in sorted(found)]
+
+
+def show(structure: Structure) -> str:
+    """A structure for messages, `*` for each leaf: `(*, {'x': *})`."""
+    if structure is None:
+        return "None"
+    if isinstance(structure, int):
+        return "*"
+    kind, items = _parts(structure)
+    if kind == "dict":
+        parts = zip(structure["dict"], map(show, items), strict=True)
+        return "{" + ", ".join(f"{key!r}: {item}" for key, item in parts) + "}"
+    inner = ", ".join(map(show, items))
+    if kind == "list":
+        return f"[{inner}]"
+    name = structure["namedtuple"].rpartition(":")[2] if kind == "namedtuple" else ""
+    return f"{name}({inner},)" if kind == "tuple" and len(items) == 1 else f"{name}({inner})"
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's type with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _parts(structure: Any) -> tuple[str, list[Any]]:
+    """The kind of a structure and its items; raises some error for what is none."""
+    keys = {*structure}
+    if keys == {"dict"}:
+        return "dict", [*structure["dict"].values()]
+    if keys == {"namedtuple", "items"} and isinstance(structure["namedtuple"], str):
+        kind, items = "namedtuple", structure["items"]
+    else:
+        ((kind, items),) = structure.items()
+    if kind not in ("tuple", "list", "namedtuple") or not isinstance(items, list):
+        raise ValueError(kind)
+    return kind, items
+
+
+def _collect(
+    structure: Structure,
+    value: Any,
+    found: dict[int, Any],
+    where: str,
+    mismatch: Callable[[str, str], StructureError],
+) -> None:
+    if structure is None:
+        if value is not None:
+            raise mismatch(where, f"{type_name(value)} where None is expected")
+        return
+    if isinstance(structure, int):
+        found[structure] = value
+        return
+    kind, items = _parts(structure)
+    if kind == "dict":
+        keys = [*structure["dict"]]
+        if not isinstance(value, Mapping) or {*value} != {*keys}:
+            is_dict = isinstance(value, Mapping)
+            has = f"a dict of the keys {[*value]}" if is_dict else type_name(value)
+            raise mismatch(where, f"{has} where a dict of the keys {keys} is expected")
+        pairs = [(repr(key), value[key]) for key in keys]
+    else:
+        if not isinstance(value, list | tuple) or len(value) != len(items):
+            length = f" of {len(value)}" if isinstance(value, list | tuple) else ""
+            raise mismatch(
+                where, f"{type_name(value)}{length} where a {kind} of {len(items)} is expected"
+            )
+        pairs = [(str(index), item) for index, item in enumerate(value)]
+    for item, (key, inner) in zip(items, pairs, strict=True):
+        _collect(item, inner, found, f"{where}[{key}]", mismatch)
+
+
+def _mismatch(structure: Structure, who: str, where: str, text: str) -> StructureError:
+    place = f" at {where}" if where else ""
+    return StructureError(f"{who} should be {show(structure)}, and there is {text}{place}.")

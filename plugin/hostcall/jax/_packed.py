@@ -1,0 +1,50 @@
+"""Dtypes of less than a byte. XLA packs them, so that calls take and return them in wider ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hostcall.jax import _jax_private as private
+from hostcall_runtime import prepared
+
+# What the runtime knows each dtype by, and the dtype of the buffer, which holds the same numbers.
+# XLA's own numbers for the last three stay unknown to the runtime: a buffer that is packed would be
+# read beyond its end.
+_PACKED = {
+    "int4": (21, "int8"),
+    "uint4": (22, "uint8"),
+    "int2": (126, "int8"),
+    "uint2": (127, "uint8"),
+    "float4_e2m1fn": (132, "float8_e4m3fn"),
+}
+
+for _name in ("int2", "uint2", "float4_e2m1fn"):
+    prepared().set_dtype(_PACKED[_name][0], np.dtype(getattr(ml_dtypes, _name)), _name)
+
+
+def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
+    """The attribute `narrow_operands` or `narrow_results`: index and number, one after another."""
+    names = [str(aval.dtype) for aval in avals]
+    return tuple(
+        n for i, name in enumerate(names) if name in _PACKED for n in (i, _PACKED[name][0])
+    )
+
+
+def wide(avals: Sequence[Any]) -> list[Any]:
+    """What stands for arrays in the call."""
+    dtypes = [_PACKED.get(str(aval.dtype), (0, aval.dtype))[1] for aval in avals]
+    return [private.aval_of(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)]
+
+
+def converted(
+    context: Any, values: Sequence[Any], old: Sequence[Any], new: Sequence[Any]
+) -> list[Any]:
+    """MLIR values of `old` as those of `new`."""
+    return [
+        value if aval.dtype == other.dtype else private.convert(context, value, other)
+        for value, aval, other in zip(values, old, new, strict=True)
+    ]

@@ -1,0 +1,54 @@
+"""The runtime's extension module, and what it has to be told once."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hostcall_runtime import _errors, _library
+
+# FFI element types (xla/ffi/api/c_api.h), their NumPy dtypes, and TensorFlow's names for messages.
+DTYPES: tuple[tuple[int, object, str], ...] = (
+    (1, np.bool_, "bool"),
+    (21, ml_dtypes.int4, "int4"),
+    (2, np.int8, "int8"),
+    (3, np.int16, "int16"),
+    (4, np.int32, "int32"),
+    (5, np.int64, "int64"),
+    (22, ml_dtypes.uint4, "uint4"),
+    (6, np.uint8, "uint8"),
+    (7, np.uint16, "uint16"),
+    (8, np.uint32, "uint32"),
+    (9, np.uint64, "uint64"),
+    (10, np.float16, "half"),
+    (11, np.float32, "float"),
+    (12, np.float64, "double"),
+    (16, ml_dtypes.bfloat16, "bfloat16"),
+    (15, np.complex64, "complex64"),
+    (18, np.complex128, "complex128"),
+    (19, ml_dtypes.float8_e5m2, "float8_e5m2"),
+    (20, ml_dtypes.float8_e4m3fn, "float8_e4m3fn"),
+    (23, ml_dtypes.float8_e4m3b11fnuz, "float8_e4m3b11fnuz"),
+    (24, ml_dtypes.float8_e5m2fnuz, "float8_e5m2fnuz"),
+    (25, ml_dtypes.float8_e4m3fnuz, "float8_e4m3fnuz"),
+    (28, ml_dtypes.float8_e4m3, "float8_e4m3"),
+    (29, ml_dtypes.float8_e3m4, "float8_e3m4"),
+    (33, ml_dtypes.float8_e8m0fnu, "float8_e8m0fnu"),  # which TensorFlow does not have
+)
+
+
+@functools.cache
+def prepared() -> Any:
+    """The module `_runtime`, which knows dtypes and errors from here on.
+
+    Raises:
+      ImportError: when it cannot be loaded, with the reason and the remedy.
+    """
+    runtime = _library.load("hostcall_runtime._runtime")
+    for code, dtype, name in DTYPES:
+        runtime.set_dtype(code, np.dtype(dtype), name)  # type: ignore[call-overload]
+    runtime.set_error_describer(_errors.describe)
+    return runtime
