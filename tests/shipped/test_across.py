@@ -1,0 +1,68 @@
+"""Programs exported here compute the same in a process that has no TensorFlow, whole and split."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import jitted, to_numpy
+from tests.shipped import exported, user_code
+from tests.shipped.exported import F3, X
+
+ROOT = Path(__file__).parents[2]
+
+bounded = hostcall.callback(
+    user_code.unique, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype, [0])
+)
+lent = hostcall.callback(user_code.negated, result=lambda x: x, out=True, borrow=True)
+narrow = hostcall.callback(user_code.half_of_int4, result=lambda x: x, stateful=False)
+
+
+def int4_inside(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(narrow(tf.cast(x, "int4")), tf.int32)
+
+
+PROGRAMS = exported.PROGRAMS | {
+    "bounded": (lambda x: (bounded(tf.cos(x)), tf.reduce_sum(bounded(x))), (F3,), (X * X[::-1],)),
+    "lent": (lambda x: lent(x) * 2.0, (F3,), (X,)),
+    "int4": (int4_inside, (F3,), (X * 3,)),
+    "doubles": (
+        exported.several_dtypes,
+        (tf.TensorSpec([2], tf.float64), tf.TensorSpec([], tf.int64)),
+        (np.array([np.pi, 1e300]), np.array(2**40)),
+    ),
+}
+
+
+def save(folder: Path, name: str) -> Path:
+    """The program and what it has to compute, in a directory."""
+    function, specs, arguments = PROGRAMS[name]
+    compiled = jitted(function)
+    hostcall.export(compiled, *specs).save(folder / name / "program")
+    user_code.seen.clear()
+    returned = tf.nest.flatten(to_numpy(compiled(*arguments)))
+    results = [value for value in returned if value.dtype != object]  # None has no array
+    arrays = {f"in_{number}": value for number, value in enumerate(arguments)}
+    arrays |= {f"out_{number}": value for number, value in enumerate(results)}
+    np.savez(folder / name / "expected.npz", seen=np.array(user_code.seen), **arrays)
+    return folder / name
+
+
+def test_the_same_without_tensorflow(tmp_path: Path) -> None:
+    folders = [str(save(tmp_path, name)) for name in PROGRAMS]
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.shipped.across", *folders],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.split() == [
+        word for name in PROGRAMS for word in (name, "whole", name, "split")
+    ]

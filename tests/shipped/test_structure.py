@@ -1,0 +1,135 @@
+"""hostcall_mlir._structure: values of Python's, and the flat lists that programs have."""
+
+import collections
+import reprlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostcall_mlir import _structure
+from hostcall_mlir._structure import StructureError, flatten, pack, problem_of, show, structure_of
+
+Pair = collections.namedtuple("Pair", ["one", "other"])
+CLASSES = {f"{Pair.__module__}:Pair": Pair}
+
+values = st.recursive(
+    st.none() | st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        | st.tuples(inner, inner).map(lambda pair: Pair(*pair))
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(values)
+def test_value_comes_back_from_its_structure_and_leaves(value: Any) -> None:
+    leaves: list[Any] = []
+    structure = structure_of(value, leaves)
+    assert problem_of(structure, len(leaves)) is None
+    packed = pack(structure, leaves, CLASSES)
+    assert packed == value
+    assert type(packed) is type(value)
+    assert flatten(structure, value, "it") == leaves
+
+
+def test_leaves_are_where_their_numbers_say() -> None:
+    structure = {"tuple": [1, {"dict": {"b": 0, "a": None}}]}
+    assert pack(structure, ["zero", "one"]) == ("one", {"b": "zero", "a": None})
+    assert flatten(structure, ("one", {"a": None, "b": "zero"}), "it") == ["zero", "one"]
+    assert [*_structure.leaves_of(structure)] == [1, 0]
+
+
+def test_leaves_are_numbered_anew() -> None:
+    structure = {"list": [0, {"dict": {"a": 1}}, {"namedtuple": "m:P", "items": [2]}, None]}
+    assert _structure.renumbered(structure, [5, 6, 7]) == {
+        "list": [5, {"dict": {"a": 6}}, {"namedtuple": "m:P", "items": [7]}, None]
+    }
+
+
+@pytest.mark.parametrize("value", [(1, 2), [1, 2], Pair(1, 2)])
+@pytest.mark.parametrize(
+    "structure", [{"tuple": [0, 1]}, {"list": [0, 1]}, {"namedtuple": "m:P", "items": [0, 1]}]
+)
+def test_any_sequence_does_for_any_other(structure: Any, value: Any) -> None:
+    assert flatten(structure, value, "it") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("structure", "text"),
+    [
+        (0, "*"),
+        (None, "None"),
+        ({"tuple": [0]}, "(*,)"),
+        ({"tuple": [0, {"list": []}]}, "(*, [])"),
+        ({"dict": {"a": 0, "b": None}}, "{'a': *, 'b': None}"),
+        ({"namedtuple": "pkg.mod:Pair", "items": [0, 1]}, "Pair(*, *)"),
+    ],
+)
+def test_structure_is_shown_as_python_has_it(structure: Any, text: str) -> None:
+    assert show(structure) == text
+
+
+@pytest.mark.parametrize(
+    ("structure", "value", "text"),
+    [
+        ({"tuple": [0, 1]}, (1,), "it should be (*, *), and there is a tuple of 1 where a tuple"),
+        ({"tuple": [0, 1]}, 5, "there is an int where a tuple of 2 is expected."),
+        ({"dict": {"a": 0}}, {"b": 1}, "a dict of the keys ['b'] where a dict of the keys ['a']"),
+        ({"dict": {"a": 0}}, [1], "a list where a dict of the keys ['a'] is expected."),
+        (None, 5, "it should be None, and there is an int where None is expected."),
+        ({"list": [{"tuple": [0]}]}, [5], "an int where a tuple of 1 is expected at [0]."),
+        ({"tuple": [{"dict": {"a": {"list": [0]}}}]}, ({"a": 1},), "is expected at [0]['a']."),
+    ],
+)
+def test_another_structure_is_an_error_that_says_where(
+    structure: Any, value: Any, text: str
+) -> None:
+    with pytest.raises(StructureError) as raised:
+        flatten(structure, value, "it")
+    assert text in str(raised.value)
+
+
+def test_dict_with_other_keys_than_strings_has_no_structure() -> None:
+    with pytest.raises(StructureError, match="keys that are not strings"):
+        structure_of({1: 2}, [])
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [
+        True,
+        1.5,
+        "tuple",
+        [0],
+        {},
+        {"tuple": 0},
+        {"tuple": [0], "list": [0]},
+        {"set": [0]},
+        {"dict": [0]},
+        {"namedtuple": "m:P"},
+        {"namedtuple": 5, "items": [0]},
+        {"tuple": [{"tuple": ["x"]}]},
+    ],
+)
+def test_what_is_no_structure_is_told(structure: Any) -> None:
+    assert problem_of(structure, 1) == f"{reprlib.repr(structure)} is no structure"
+
+
+@pytest.mark.parametrize("structure", [{"tuple": []}, {"tuple": [0, 0]}, {"tuple": [1]}, 1, None])
+def test_leaves_that_do_not_number_the_values_are_told(structure: Any) -> None:
+    problem = problem_of(structure, 1)
+    assert problem is not None
+    assert problem.endswith("and have to be the numbers of 1 values")
+
+
+def test_structure_deeper_than_python_goes_is_told() -> None:
+    structure: Any = 0
+    for _ in range(3000):
+        structure = {"tuple": [structure]}
+    assert "is no structure" in str(problem_of(structure, 1))

@@ -1,0 +1,67 @@
+"""Python functions that exported programs call by their names; without TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+seen: list[float] = []
+
+
+class Pair(NamedTuple):
+    """Two values."""
+
+    first: Any
+    second: Any
+
+
+def sine(x: np.ndarray) -> np.ndarray:
+    """An array for an array."""
+    return np.sin(x)
+
+
+def note(x: np.ndarray) -> None:
+    """An effect that the tests can see."""
+    seen.append(float(np.sum(x)))
+
+
+def two(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two results."""
+    return x + y, x * y
+
+
+def structured(pair: Any, table: dict[str, Any]) -> dict[str, Any]:
+    """Structures in and out."""
+    return {"z": pair.first - pair.second, "a": [table["b"] + table["a"], (table["a"],)]}
+
+
+def pairs(x: np.ndarray) -> Pair:
+    """A namedtuple out."""
+    return Pair(x + np.float32(1), x * np.float32(2))
+
+
+def unique(x: np.ndarray) -> np.ndarray:
+    """A result whose size only the call tells."""
+    return np.unique(x)
+
+
+def negated(x: np.ndarray, *, out: np.ndarray) -> None:
+    """A result that is written into an array that is given."""
+    np.negative(x, out=out)
+
+
+def half(x: np.ndarray) -> np.ndarray:
+    """One more function of an array."""
+    return x * np.float32(0.5)
+
+
+def half_of_int4(x: np.ndarray) -> np.ndarray:
+    """Integers of four bits."""
+    assert x.dtype.name == "int4", x.dtype
+    return (x.astype(np.int8) // 2).astype(x.dtype)
+
+
+def second(table: dict[str, Any]) -> np.ndarray:
+    """One value out of a structure."""
+    return table["pair"].second + table["more"][0]
