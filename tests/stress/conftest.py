@@ -9,6 +9,6 @@ from tests.stress.template import Template
 
 @pytest.fixture(scope="session")
 def template() -> Iterator[Template]:
-    template = Template()
+    template = Template("hostcall", "keras")
     yield template
     template.close()

@@ -129,5 +129,9 @@ def _call(function: Callable[..., Any], args: Any, limit: float) -> str:
 
 
 def _environment() -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name != "HOSTCALL_DISABLE"}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("HOSTCALL_DISABLE", "TF_XLA_FLAGS")
+    }
     return {**inherited, "TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from hostcall import _errors, _library, _states
+from hostcall import _states
+from hostcall_runtime import _errors, _library
 
 
 def like(x: Any) -> tf.TensorSpec:
@@ -108,4 +109,4 @@ def registered() -> int:
     _errors._exceptions.clear()
     for _ in range(3):  # TensorFlow takes functions apart when it finalizes them
         gc.collect()
-    return _library.load("_runtime").size()
+    return _library.load("hostcall_runtime._runtime").size()

@@ -1,13 +1,14 @@
-"""A process that has imported TensorFlow and hostcall, and forks for each function to run.
+"""A process that has imported TensorFlow, and forks for each function or program to run.
 
-The child ends by itself, as any Python process does. It costs a second, where a new process would
-take four. TensorFlow may be forked as long as it has run nothing.
+The child ends by itself, as any Python process does. A new process would take four seconds more to
+import the same. TensorFlow may be forked as long as it has run nothing.
 """
 
 from __future__ import annotations
 
 import atexit
 import dataclasses
+import gc
 import importlib
 import json
 import os
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from typing import Any
 from tests.stress import child, processes
 
 _ROOT = Path(__file__).resolve().parents[2]
-_SCRIPT = "from tests.stress import template; template.serve()"
+_SCRIPT = "from tests.stress import template; template.serve({}, {})"
 
 # Beyond the limit for the function: for what comes after Python's own end, where nothing else can
 # tell that the process hangs.
@@ -53,12 +55,18 @@ class Ended:
 
 
 class Template:
-    """The process that forks."""
+    """The process that forks.
 
-    def __init__(self) -> None:
+    Args:
+      modules: what it imports before.
+      ends_soon: leaves these modules out of Python's clearing up when a child ends, which takes a
+        second; not for tests that are about the end.
+    """
+
+    def __init__(self, *modules: str, ends_soon: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SCRIPT],
+            [sys.executable, "-c", _SCRIPT.format(modules, ends_soon)],
             cwd=_ROOT,
             env=processes._environment(),
             stdin=subprocess.PIPE,
@@ -76,15 +84,32 @@ class Template:
         printed, said = (Path(file).read_text() for file in files)
         return Ended(int(status), printed, processes._BANNER.sub("", said))
 
+    def run_program(self, code: str, file: str = "<string>", **variables: str) -> Ended:
+        """Has a child run a program as Python does, with environment variables of its own."""
+        return self.run(run_as_main, code, file, variables, limit=300.0)
+
     def close(self) -> None:
         self._process.communicate()
         self._folder.cleanup()
 
 
-def serve() -> None:
+def run_as_main(code: str, file: str, variables: dict[str, str]) -> None:
+    os.environ.update(variables)
+    main = types.ModuleType("__main__")
+    main.__file__ = file
+    sys.modules["__main__"] = main
+    sys.argv = [file]
+    sys.path.insert(0, os.path.dirname(file))
+    exec(compile(code, file, "exec"), main.__dict__)
+
+
+def serve(modules: tuple[str, ...], ends_soon: bool) -> None:
     atexit.register(lambda: [handler() for handler in last_handlers])
-    for module in ("hostcall", "keras"):
+    for module in modules:
         importlib.import_module(module)
+    if ends_soon:
+        gc.collect()
+        gc.freeze()
     for line in sys.stdin:
         call = json.loads(line)
         child_id = os.fork()

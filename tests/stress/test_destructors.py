@@ -3,13 +3,13 @@
 import pytest
 
 from tests.stress import destructor_cases as cases
-from tests.stress.processes import run_alone
+from tests.stress.template import Template
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["plain", "jitted"])
-def test_exceptions_that_fail_when_forgotten(jit: bool) -> None:
-    run_alone(cases.exceptions_that_fail_when_forgotten, jit)
+def test_exceptions_that_fail_when_forgotten(template: Template, jit: bool) -> None:
+    template.run(cases.exceptions_that_fail_when_forgotten, jit).assert_well()
 
 
-def test_garbage_that_differentiates() -> None:
-    run_alone(cases.garbage_that_differentiates, limit=60.0)
+def test_garbage_that_differentiates(template: Template) -> None:
+    template.run(cases.garbage_that_differentiates, limit=60.0).assert_well()

@@ -1,5 +1,6 @@
 """Whatever a callback does, and whoever calls it at once: right results, and no hang."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -9,10 +10,28 @@ from tests.stress.processes import Worker
 
 ONE_THREAD = "import tensorflow as tf; tf.config.threading.set_inter_op_parallelism_threads(1)"
 
+AXES = (cases.ACTIONS, cases.KINDS, cases.SIZES)
 
-@pytest.fixture(scope="module", params=["", ONE_THREAD], ids=["default", "one inter-op thread"])
-def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    worker = Worker(request.param)
+
+# Each two of these meet in some case, though not in all that have them.
+PAIRS = [
+    (action, kind, size, cases.CALLERS[sum(numbers) % len(cases.CALLERS)])
+    for numbers, (action, kind, size) in zip(
+        itertools.product(*map(range, map(len, AXES))), itertools.product(*AXES), strict=True
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[Worker]:
+    worker = Worker(ONE_THREAD)
     yield worker
     worker.close()
 
@@ -25,7 +44,18 @@ def test_a_callback_may(worker: Worker, action: str, kind: str, size: str, calle
     worker.run(cases.run_case, action, kind, size, callers)
 
 
+@pytest.mark.parametrize(("action", "kind", "size", "callers"), PAIRS)
+def test_with_one_inter_op_thread(
+    one_thread: Worker, action: str, kind: str, size: str, callers: str
+) -> None:
+    one_thread.run(cases.run_case, action, kind, size, callers)
+
+
+@pytest.mark.parametrize("inter_op", ["worker", "one_thread"])
 @pytest.mark.parametrize("callers", [1, 4])
 @pytest.mark.parametrize("action", cases.ACTIONS)
-def test_inside_plain_functions(worker: Worker, action: str, callers: int) -> None:
+def test_inside_plain_functions(
+    request: pytest.FixtureRequest, action: str, callers: int, inter_op: str
+) -> None:
+    worker = request.getfixturevalue(inter_op)
     worker.run(cases.run_inside_plain_functions, action, callers)
