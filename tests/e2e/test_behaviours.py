@@ -1,0 +1,176 @@
+"""What JAX tests of its callbacks and no other file does of script ops in compiled functions."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
+
+import hostcall  # noqa: F401 - what is tested
+from tests.helpers import OPS, jitted
+from tests.threads import PATIENCE, in_threads
+
+X = np.arange(4, dtype=np.float32)
+
+each_op = pytest.mark.parametrize("op", OPS)
+
+
+def shaped(op: Any, function: Any, x: Any) -> Any:
+    return tf.ensure_shape(op(function, [x], x.dtype), x.shape)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+@pytest.mark.parametrize("result_is_used", [True, False])
+def test_loops_whose_length_xla_knows(same_order: Any, turns: int, result_is_used: bool) -> None:
+    def program(journal: Any, x: tf.Tensor) -> Any:
+        def body(i: tf.Tensor, y: tf.Tensor) -> Any:
+            journal.say("turn")
+            return i + 1, journal.numpy("value", y)
+
+        _, y = tf.while_loop(lambda i, _: i < turns, body, [0, x])
+        return y if result_is_used else x
+
+    assert same_order(program, tf.constant(1.0)) == ["turn", "value"] * turns
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_same_call_in_both_branches(same_order: Any, taken: bool, is_known: bool) -> None:
+    def program(journal: Any, condition: tf.Tensor, x: tf.Tensor) -> Any:
+        def branch() -> Any:
+            journal.say("both")
+            return journal.numpy("value", x)
+
+        if is_known:
+            condition = tf.constant(taken)
+        tf.cond(condition, branch, branch)  # nobody uses it
+        return tf.cond(condition, branch, branch)
+
+    called = same_order(program, tf.constant(taken), tf.constant(1.0))
+    assert called == ["both", "value"] * 2
+
+
+def test_vectorized_branches_call_for_those_that_take_them() -> None:
+    calls: list[float] = []
+
+    def tenfold(v: Any) -> Any:
+        calls.append(float(v))
+        return v * np.float32(10)
+
+    def row(x: Any) -> Any:
+        return tf.cond(x > 1, lambda: shaped(tf.numpy_function, tenfold, x), lambda: x)
+
+    program = jitted(lambda x: tf.vectorized_map(row, x))
+    np.testing.assert_array_equal(program(X), [0, 1, 20, 30])
+    assert calls == [2, 3]
+
+
+@each_op
+def test_a_program_that_is_dropped_while_it_runs(op: Any) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    results: list[Any] = []
+
+    def slow(v: Any) -> Any:
+        started.set()
+        assert go_on.wait(PATIENCE)
+        return v + np.float32(1)
+
+    def run() -> None:
+        results.append(jitted(lambda x: shaped(op, slow, x))(tf.constant(X)))
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    assert started.wait(PATIENCE)
+    gc.collect()
+    go_on.set()
+    caller.join()
+    np.testing.assert_array_equal(results[0], X + 1)
+
+
+@pytest.mark.parametrize("op", OPS[:3])
+def test_arguments_and_results_die_with_the_call(op: Any) -> None:
+    alive: list[Any] = []
+
+    def noted(v: Any) -> Any:
+        result = v + np.float32(1)
+        alive.extend([weakref.ref(v), weakref.ref(result)])
+        return result
+
+    program = jitted(lambda x: shaped(op, noted, x))
+    for _ in range(3):
+        np.testing.assert_array_equal(program(tf.constant(X)), X + 1)
+    gc.collect()
+    assert len(alive) == 6
+    assert [reference() for reference in alive] == [None] * 6
+
+
+def test_a_program_is_traced_once() -> None:
+    traces: list[int] = []
+
+    def function(x: Any) -> Any:
+        traces.append(1)
+        return shaped(tf.numpy_function, np.negative, x)
+
+    program = jitted(function)
+    for i in range(3):
+        np.testing.assert_array_equal(program(tf.constant(X + i)), -X - i)
+    assert len(traces) == 1
+
+
+def test_each_thread_compiles_its_own() -> None:
+    def run(number: int) -> None:
+        for _ in range(2):
+            program = jitted(
+                lambda x: shaped(tf.numpy_function, lambda v: v + np.float32(number), x)
+            )
+            np.testing.assert_array_equal(program(tf.constant(X)), X + number)
+
+    in_threads(4, run)
+
+
+@each_op
+def test_functions_that_run_eagerly(op: Any) -> None:
+    tf.config.run_functions_eagerly(True)
+    try:
+        program = jitted(lambda x: shaped(op, lambda v: v + np.float32(1), x))
+        np.testing.assert_array_equal(program(tf.constant(X)), X + 1)
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+@each_op
+def test_calls_while_a_function_is_traced(op: Any) -> None:
+    calls: list[int] = []
+
+    def noted(v: Any) -> Any:
+        calls.append(1)
+        return v + np.float32(1)
+
+    @jitted
+    def program(x: Any) -> Any:
+        with tf.init_scope():
+            constant = op(noted, [tf.constant(X)], tf.float32)
+        return x * constant
+
+    for _ in range(2):
+        np.testing.assert_array_equal(program(tf.constant(X)), X * (X + 1))
+    assert calls == [1]
+
+
+@each_op
+def test_functions_that_arrays_are_reduced_by(op: Any) -> None:
+    # XLA itself would end the process; TensorFlow refuses before.
+    def add(a: Any, b: Any) -> Any:
+        return tf.ensure_shape(op(lambda a, b: a + b, [a, b], tf.float32), [])
+
+    scalar = tf.TensorSpec([], tf.float32)
+    reducer = tf.function(add).get_concrete_function(scalar, scalar)
+    program = jitted(lambda x: xla.reduce(x, tf.constant(0.0), [0], reducer))
+    with pytest.raises(tf.errors.OpError, match="unsupported op for export to XLA"):
+        program(tf.constant(X))

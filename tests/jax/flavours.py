@@ -1,0 +1,33 @@
+"""The ways of calling a Python function from a JAX program that keep the same promises."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import pytest
+import tensorflow as tf
+
+import hostcall.jax
+
+call = hostcall.jax.call
+
+
+def by_object(function: Any, result: Any, *args: Any) -> Any:
+    """By an object of `hostcall.callback`, which TensorFlow could call, too."""
+    specs = jax.tree.map(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), result)
+    return hostcall.callback(function, result=specs)(*args)
+
+
+FLAVOURS = {
+    "unordered": call,
+    "ordered": functools.partial(call, ordered=True),
+    "pure": functools.partial(call, pure=True),
+    "callback": by_object,
+}
+
+each_flavour = pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+each_effect = pytest.mark.parametrize(
+    "flavour", [FLAVOURS["unordered"], FLAVOURS["ordered"]], ids=["unordered", "ordered"]
+)

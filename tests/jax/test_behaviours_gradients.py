@@ -1,0 +1,233 @@
+"""What JAX's own callbacks promise where programs are differentiated or traced, held by ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import hostcall.jax
+from tests.jax.flavours import each_effect, each_flavour
+from tests.jax.helpers import X, each_mode, struct
+
+call = hostcall.jax.call
+
+
+def pure(function: Any, x: Any) -> Any:
+    return call(function, x, x, pure=True, vmap_method="broadcast_all")
+
+
+@jax.custom_vjp
+def sin(x: Any) -> Any:
+    return pure(np.sin, x)
+
+
+sin.defvjp(lambda x: (sin(x), x), lambda x, upstream: (upstream * pure(np.cos, x),))
+
+
+@each_flavour
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda f: jax.jvp(f, (X,), (X,)),
+        lambda f: jax.linearize(f, X),
+        lambda f: jax.vjp(f, X)[1](X),
+        lambda f: jax.linear_transpose(f, X)(X),
+        lambda f: jax.jit(jax.jacrev(f))(X),
+    ],
+    ids=["jvp", "linearize", "vjp", "transpose", "jacobian"],
+)
+def test_there_is_no_derivative(flavour: Any, differentiate: Any) -> None:
+    with pytest.raises(ValueError, match="JAX knows no derivative of a Python function"):
+        differentiate(lambda x: flavour(np.sin, x, x))
+
+
+@each_mode
+@each_flavour
+def test_calls_that_no_derivative_goes_through(mode: Any, flavour: Any) -> None:
+    def program(x: Any) -> Any:
+        of_constant = flavour(lambda v: v + np.float32(1), struct([]), lax.stop_gradient(x))
+        of_integer = flavour(lambda v: v, struct([], np.int32), x.astype(jnp.int32))
+        return x * of_constant * of_integer
+
+    assert float(mode(jax.grad(program))(2.5)) == 7
+
+
+@each_mode
+def test_a_gradient_of_the_users_in_other_transformations(mode: Any) -> None:
+    cos, sines = np.cos(X), np.sin(X)
+    np.testing.assert_allclose(mode(jax.vmap(jax.grad(sin)))(X), cos, rtol=1e-6)
+    np.testing.assert_allclose(mode(jax.jacrev(sin))(X), np.diag(cos), rtol=1e-6)
+    twice = jax.grad(lambda x: lax.scan(lambda c, _: (sin(c), None), x, length=2)[0].sum())
+    np.testing.assert_allclose(mode(twice)(X), np.cos(sines) * cos, rtol=1e-6)
+    branch = jax.grad(lambda x: lax.cond(x[0] < 1, sin, jnp.cos, x).sum())
+    np.testing.assert_allclose(mode(branch)(X), cos, rtol=1e-6)
+
+
+def test_calls_in_a_derivative_of_the_users() -> None:
+    log: list[Any] = []
+
+    def tell(*values: Any) -> None:
+        call(lambda *v: log.append(tuple(map(float, v))), None, *values, ordered=True)
+
+    @jax.custom_jvp
+    def told(x: Any) -> Any:
+        tell(x)
+        return x
+
+    @told.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        tell(*primals, *tangents)
+        return primals[0], tangents[0]
+
+    @jax.custom_vjp
+    def backwards(x: Any) -> Any:
+        return x
+
+    backwards.defvjp(lambda x: (x, None), lambda _, upstream: [tell(upstream), (upstream,)][1])
+
+    jax.jit(told)(2.0)
+    jax.jvp(jax.jit(told), (2.0,), (3.0,))
+    jax.jit(jax.grad(lambda x: backwards(x) ** 2))(4.0)
+    jax.effects_barrier()
+    assert log == [(2,), (2, 3), (8,)]
+
+
+@each_mode
+def test_rematerialization_repeats_pure_calls(mode: Any) -> None:
+    program = jax.checkpoint(lambda x: sin(sin(x)))
+    expected = np.cos(np.sin(1)) * np.cos(1)
+    np.testing.assert_allclose(mode(jax.grad(program))(1.0), expected, rtol=1e-6)
+
+
+@each_effect
+def test_rematerialization_of_effects(flavour: Any) -> None:
+    log: list[float] = []
+
+    @jax.checkpoint
+    def program(x: Any, y: Any) -> Any:
+        flavour(lambda v: log.append(float(v)), None, y)
+        return jnp.sin(x)
+
+    jax.jit(program)(1.0, 2.0).block_until_ready()
+    jax.effects_barrier()
+    assert log == [2]
+    with pytest.raises(
+        NotImplementedError, match=r"Effects not supported in partial-eval .* pure=True"
+    ):
+        jax.grad(program)(1.0, 2.0)
+
+
+@each_effect
+def test_forward_derivatives_of_loops_repeat_nothing(flavour: Any) -> None:
+    log: list[int] = []
+
+    def tell(i: Any) -> None:
+        flavour(lambda v: log.append(int(v)), None, i)
+
+    def program(x: Any) -> Any:
+        below = lambda carry: [tell(carry[0]), carry[0] < 2][1]  # noqa: E731
+        body = lambda carry: [tell(10 + carry[0]), (carry[0] + 1, jnp.sin(carry[1]))][1]  # noqa: E731
+        return lax.while_loop(below, body, (0, x))[1]
+
+    for derivative in (lambda x: jax.jvp(program, (x,), (x,)), jax.jit(jax.jacfwd(program))):
+        derivative(1.0)
+        jax.effects_barrier()
+        assert sorted(log) == [0, 1, 2, 10, 11]
+        log.clear()
+
+
+@each_effect
+def test_derivatives_of_loops_take_no_call_out_of_them(flavour: Any) -> None:
+    log: list[int] = []
+
+    def turn(x: Any) -> Any:
+        flavour(lambda: log.append(1), None)  # nothing of the turn goes in
+        return jnp.sin(x)
+
+    loops = [
+        lambda x: lax.fori_loop(0, 3, lambda _, x: turn(x), x),
+        lambda x: lax.scan(lambda c, _: (turn(c), x), x, length=3)[0],
+        lambda x: lax.map(
+            lambda row: lax.cond(x > 9, jnp.cos, turn, row), jnp.stack([x] * 3)
+        ).sum(),
+    ]
+    for loop in loops:
+        for derivative in (
+            *(jax.grad(loop), jax.jit(jax.grad(loop)), jax.jacrev(loop), jax.jit(jax.jacfwd(loop))),
+            lambda x, f=loop: jax.linearize(f, x)[1](x),
+        ):
+            derivative(1.0)
+            jax.effects_barrier()
+            assert len(log) == 3
+            log.clear()
+
+
+@each_mode
+@each_effect
+def test_a_derivative_that_runs_a_loop_once_more(mode: Any, flavour: Any) -> None:
+    def program(x: Any) -> Any:
+        body = lambda c: [flavour(lambda: None, None), (c[0] + 1, jnp.sin(c[1]))][1]  # noqa: E731
+        return lax.while_loop(lambda c: c[0] < 2, body, (0, x))[1]
+
+    with pytest.raises(NotImplementedError, match=r"jax\.linearize .* jax\.jacfwd"):
+        mode(lambda x: jax.linearize(program, x)[1](x))(1.0)
+    with pytest.raises(NotImplementedError, match=r"jax\.grad of a jax\.lax\.while_loop"):
+        mode(jax.grad(program))(1.0)
+    # Where no derivative goes through, it runs once as all else.
+    beside = jax.grad(lambda x: x * program(lax.stop_gradient(x)))
+    np.testing.assert_allclose(mode(beside)(1.0), np.sin(np.sin(1)), rtol=1e-6)
+
+
+@each_effect
+def test_effects_are_shown_by_what_is_traced(flavour: Any) -> None:
+    jaxpr = jax.make_jaxpr(lambda x: flavour(np.sin, x, x))(X)
+    assert [str(effect).removeprefix("Ordered") for effect in jaxpr.effects] == ["HostCall"]
+    assert not jax.make_jaxpr(lambda x: call(np.sin, x, x, pure=True))(X).effects
+
+
+@each_flavour
+def test_tracing_alone_calls_nothing(flavour: Any) -> None:
+    log: list[Any] = []
+    program = jax.jit(lambda x: flavour(log.append, struct([2], np.int32), x))
+    assert jax.eval_shape(program, X).shape == (2,)
+    jax.make_jaxpr(program)(X)
+    program.lower(X).compile()
+    assert log == []
+
+
+def test_evaluating_what_was_traced() -> None:
+    batched = jax.vmap(lambda x: call(lambda v: v * 2, x, x, vmap_method="sequential"))
+    jaxpr = jax.make_jaxpr(batched)(X)
+    np.testing.assert_array_equal(jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, X)[0], 2 * X)
+
+
+def test_calls_while_a_program_is_traced() -> None:
+    @jax.jit
+    def program(x: Any) -> Any:
+        with jax.ensure_compile_time_eval():
+            constant = call(lambda v: v + 1, X, X)
+        assert isinstance(constant, jax.Array)
+        return x * constant
+
+    np.testing.assert_array_equal(program(X), X * (X + 1))
+
+
+@each_flavour
+def test_without_jit(flavour: Any) -> None:
+    def step(carry: Any, x: Any) -> Any:
+        return flavour(lambda c, v: c + v, carry, carry, x), None
+
+    with jax.disable_jit():
+        assert float(lax.scan(step, jnp.float32(0), X)[0]) == 6
+
+
+@each_flavour
+def test_no_tracer_is_left(flavour: Any) -> None:
+    with jax.checking_leaks():
+        step = lambda c, _: (flavour(lambda v: v + np.float32(1), c, c), None)  # noqa: E731
+        np.testing.assert_array_equal(jax.jit(lambda x: lax.scan(step, x, length=2)[0])(X), X + 2)

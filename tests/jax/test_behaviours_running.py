@@ -1,0 +1,227 @@
+"""What JAX's own callbacks promise of runs, threads and what lives how long, held by ours."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import hostcall
+import hostcall.jax
+from tests.helpers import DetailedError
+from tests.jax.flavours import each_effect, each_flavour
+from tests.jax.helpers import X, each_mode, failure, struct
+from tests.threads import PATIENCE, in_threads
+
+call = hostcall.jax.call
+
+# So large that XLA divides the work among the threads that callbacks run on, too.
+LARGE = jnp.ones([300, 300])
+
+
+@each_flavour
+def test_callbacks_that_compute_with_jax(flavour: Any) -> None:
+    inner = jax.jit(lambda x: jnp.tanh(x @ x).sum() + jnp.linalg.svd(x[:20, :20])[1].sum())
+
+    def computed(x: Any) -> Any:
+        return np.asarray(inner(jnp.asarray(x)))
+
+    program = jax.jit(lambda x: sum(flavour(computed, struct([]), x * i) for i in range(3)))
+    expected = sum(float(inner(LARGE * i)) for i in range(3))
+    results = [program(LARGE) for _ in range(4)]  # all under way at once
+    np.testing.assert_allclose([float(y) for y in results], [expected] * 4, rtol=1e-5)
+
+
+def test_eager_calls_that_wait_for_jax() -> None:
+    total = jnp.zeros_like(LARGE)
+    for _ in range(5):
+        total = total + call(lambda x: jax.block_until_ready(jnp.asarray(x) @ x), LARGE, LARGE)
+    assert float(total[0, 0]) == 5 * 300
+
+
+@each_effect
+def test_a_loop_whose_callbacks_wait_for_jax(flavour: Any) -> None:
+    inner = jax.jit(lambda x: x @ x)
+
+    def wait(x: Any) -> None:
+        np.asarray(inner(x))
+
+    def program(x: Any) -> Any:
+        turn = lambda _, x: [flavour(wait, None, x), x @ x / 300][1]  # noqa: E731
+        return lax.fori_loop(0, 5, turn, x)
+
+    for result in [program(LARGE) for _ in range(3)]:
+        np.testing.assert_array_equal(result, LARGE)
+
+
+@each_flavour
+def test_callbacks_that_run_programs_with_callbacks(flavour: Any) -> None:
+    inner = jax.jit(lambda x: flavour(lambda v: v + np.float32(1), x, x))
+    program = jax.jit(lambda x: flavour(lambda v: np.asarray(inner(v)) * 2, x, x))
+    np.testing.assert_array_equal(program(X), 2 * X + 2)
+
+
+def test_callbacks_that_put_arrays_on_devices_and_wait_for_effects() -> None:
+    def moved(v: Any) -> Any:
+        jax.effects_barrier()
+        return jax.device_put(v, jax.devices()[0]) + 1
+
+    np.testing.assert_array_equal(jax.jit(lambda x: call(moved, x, x))(X), X + 1)
+
+
+def test_many_threads_run_one_program() -> None:
+    program = jax.jit(
+        lambda x: (
+            call(lambda v: v * 2, x, x)
+            + call(lambda v: v * 3, x, x, ordered=True)
+            + call(lambda v: v * 4, x, x, pure=True)
+        )
+    )
+
+    def run(number: int) -> None:
+        for _ in range(10):
+            np.testing.assert_array_equal(program(X + number), 9 * (X + number))
+
+    in_threads(8, run)
+
+
+def test_each_thread_compiles_its_own() -> None:
+    def run(number: int) -> None:
+        for _ in range(3):
+            program = jax.jit(lambda x: call(lambda v: v + number, x, x))
+            np.testing.assert_array_equal(program(X), X + number)
+
+    in_threads(4, run)
+
+
+@each_effect
+def test_the_barrier_waits_for_effects(flavour: Any) -> None:
+    go_on = threading.Event()
+    log: list[float] = []
+
+    def slow(x: Any) -> None:
+        assert go_on.wait(PATIENCE)
+        log.append(float(x))
+
+    program = jax.jit(lambda x: [flavour(slow, None, x), x + 1][1])
+    # A thread of its own: XLA may run so small a program on the thread that calls it.
+    caller = threading.Thread(target=lambda: [program(2.0), jax.effects_barrier()])
+    caller.start()
+    assert log == []
+    go_on.set()
+    caller.join()
+    assert log == [2]
+
+
+@each_effect
+def test_donated_arguments(flavour: Any) -> None:
+    seen: list[Any] = []
+    program = jax.jit(
+        lambda x, y: [flavour(lambda v: seen.append(v.tolist()), None, x), x + y][1],
+        donate_argnums=0,
+    )
+    np.testing.assert_array_equal(program(X + 0, X), 2 * X)
+    jax.effects_barrier()
+    assert seen == [X.tolist()]
+
+
+@each_flavour
+def test_a_function_that_nobody_holds_during_the_run(flavour: Any) -> None:
+    class Adding:
+        def run(self, x: Any) -> Any:
+            return lax.fori_loop(0, 10, lambda _, y: flavour(self.add, y, y), x)
+
+        def add(self, y: Any) -> Any:
+            gc.collect()
+            return y + np.float32(1)
+
+    np.testing.assert_array_equal(jax.jit(Adding().run)(X), X + 10)
+
+
+def test_a_program_that_is_dropped_while_it_runs() -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(v: Any) -> Any:
+        started.set()
+        assert go_on.wait(PATIENCE)
+        return v + 1
+
+    results: list[Any] = []
+
+    def run() -> None:
+        results.append(jax.jit(lambda x: call(slow, x, x))(X))
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    assert started.wait(PATIENCE)
+    jax.clear_caches()
+    gc.collect()
+    go_on.set()
+    caller.join()
+    np.testing.assert_array_equal(results[0], X + 1)
+
+
+@each_mode
+@each_flavour
+def test_arguments_and_results_die_with_the_call(mode: Any, flavour: Any) -> None:
+    alive: list[Any] = []
+
+    def noted(v: Any) -> Any:
+        result = v + np.float32(1)
+        alive.extend([weakref.ref(v), weakref.ref(result)])
+        return result
+
+    program = mode(lambda x: flavour(noted, x, x))
+    for _ in range(3):
+        program(X).block_until_ready()
+    gc.collect()
+    assert len(alive) == 6
+    assert [reference() for reference in alive] == [None] * 6
+
+
+def test_a_program_is_traced_and_compiled_once() -> None:
+    traces: list[int] = []
+
+    def function(x: Any) -> Any:
+        traces.append(1)
+        return call(np.negative, x, x)
+
+    program = jax.jit(function)
+    for i in range(3):
+        np.testing.assert_array_equal(program(X + i), -X - i)
+    assert len(traces) == 1
+
+
+@each_flavour
+def test_a_program_works_after_it_has_failed(flavour: Any) -> None:
+    def sometimes(x: Any) -> Any:
+        if x[0] < 0:
+            raise DetailedError("the reason")
+        return x
+
+    program = jax.jit(lambda x: flavour(sometimes, x, x))
+    try:
+        assert "DetailedError: the reason" in str(failure(program, X - 1))
+    finally:
+        jax.clear_caches()  # of what JAX keeps of a failed program's tokens
+    np.testing.assert_array_equal(program(X), X)
+
+
+def test_the_error_is_that_of_the_call_that_failed() -> None:
+    program = jax.jit(lambda x: call(lambda v: [][1], x, x) + call(lambda v: v, x, x))
+    assert isinstance(hostcall.last_error(failure(program, X)), IndexError)
+
+
+@each_flavour
+def test_programs_with_calls_are_not_for_other_processes(flavour: Any) -> None:
+    program = jax.jit(lambda x: flavour(np.sin, x, x))
+    for checks in ([], [jax.export.DisabledSafetyCheck.custom_call("hostcall")]):
+        with pytest.raises(NotImplementedError, match="host_callbacks"):
+            jax.export.export(program, disabled_checks=checks)(X)
