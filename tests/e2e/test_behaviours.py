@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import weakref
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 import hostcall  # noqa: F401 - what is tested
+from tests.fate import Fate
 from tests.helpers import OPS, jitted
 from tests.threads import PATIENCE, in_threads
 
@@ -95,19 +95,19 @@ def test_a_program_that_is_dropped_while_it_runs(op: Any) -> None:
 
 @pytest.mark.parametrize("op", OPS[:3])
 def test_arguments_and_results_die_with_the_call(op: Any) -> None:
-    alive: list[Any] = []
+    fates: list[Fate] = []
 
     def noted(v: Any) -> Any:
         result = v + np.float32(1)
-        alive.extend([weakref.ref(v), weakref.ref(result)])
+        fates.extend([Fate(v), Fate(result)])
         return result
 
     program = jitted(lambda x: shaped(op, noted, x))
     for _ in range(3):
         np.testing.assert_array_equal(program(tf.constant(X)), X + 1)
-    gc.collect()
-    assert len(alive) == 6
-    assert [reference() for reference in alive] == [None] * 6
+    assert len(fates) == 6
+    for fate in fates:
+        fate.assert_goes()
 
 
 def test_a_program_is_traced_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import weakref
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ from jax import lax
 
 import hostcall
 import hostcall.jax
+from tests.fate import Fate
 from tests.helpers import DetailedError
 from tests.jax.flavours import each_effect, each_flavour
 from tests.jax.helpers import X, each_mode, failure, struct
@@ -171,19 +171,19 @@ def test_a_program_that_is_dropped_while_it_runs() -> None:
 @each_mode
 @each_flavour
 def test_arguments_and_results_die_with_the_call(mode: Any, flavour: Any) -> None:
-    alive: list[Any] = []
+    fates: list[Fate] = []
 
     def noted(v: Any) -> Any:
         result = v + np.float32(1)
-        alive.extend([weakref.ref(v), weakref.ref(result)])
+        fates.extend([Fate(v), Fate(result)])
         return result
 
     program = mode(lambda x: flavour(noted, x, x))
     for _ in range(3):
         program(X).block_until_ready()
-    gc.collect()
-    assert len(alive) == 6
-    assert [reference() for reference in alive] == [None] * 6
+    assert len(fates) == 6
+    for fate in fates:
+        fate.assert_goes()
 
 
 def test_a_program_is_traced_and_compiled_once() -> None:

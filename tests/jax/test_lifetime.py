@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 
 import hostcall.jax
 from hostcall_runtime import _library
+from tests.fate import Fate
 from tests.jax.helpers import X
 
 runtime = _library.load("hostcall_runtime._runtime")
@@ -23,7 +23,7 @@ class Doubled:
 
 def test_a_compiled_program_keeps_its_function() -> None:
     function = Doubled()
-    reference = weakref.ref(function)
+    fate = Fate(function)
     program = jax.jit(lambda x, f=function: hostcall.jax.call(f, x, x)).lower(X).compile()
     del function
     jax.clear_caches()
@@ -31,19 +31,17 @@ def test_a_compiled_program_keeps_its_function() -> None:
     np.testing.assert_array_equal(program(X), 2 * X)
     np.testing.assert_array_equal(program(X), 2 * X)
     del program
-    gc.collect()
-    assert reference() is None
+    fate.assert_goes()
 
 
 def test_a_function_goes_with_its_jitted_function() -> None:
     size = runtime.size()
     function = Doubled()
-    reference = weakref.ref(function)
+    fate = Fate(function)
     program = jax.jit(lambda x, f=function: hostcall.jax.call(f, x, x, pure=True))
     for _ in range(3):
         np.testing.assert_array_equal(program(X), 2 * X)
     del function, program
     jax.clear_caches()
-    gc.collect()
-    assert reference() is None
+    fate.assert_goes()
     assert runtime.size() <= size

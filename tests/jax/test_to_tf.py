@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import tensorflow as tf
 from jax.experimental import io_callback
 
 import hostcall.jax
+from tests.fate import Fate
 from tests.helpers import DetailedError, assert_same, jitted, plain, raising
 
 X = np.arange(4, dtype=np.float32)
@@ -286,18 +286,17 @@ def test_functions_live_as_long_as_the_programs() -> None:
             return x * np.float32(2)
 
     function = Doubled()
-    reference = weakref.ref(function)
+    fate = Fate(function)
     program = jitted(to_tf(lambda x, f=function: hostcall.jax.call(f, x, x)))
     assert_same(program(X), X * 2)
     del function
     jax.clear_caches()
     gc.collect()
     assert_same(program(X), X * 2)
-    assert reference() is not None
+    assert fate.lives()
     del program
     jax.clear_caches()
-    gc.collect()
-    assert reference() is None
+    fate.assert_goes()
 
 
 @each_mode

@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 import hostcall_mlir
 from hostcall_runtime import prepared
+from tests.fate import Fate
 from tests.shipped.programs import F3, FUNCTIONS, TRIPLE, load, make, with_call
 
 ERRORS = {
@@ -77,7 +77,7 @@ def test_callbacks_live_as_long_as_the_program(tmp_path: Path, split: bool) -> N
             return x
 
     function = Function()
-    seen = weakref.ref(function)
+    fate = Fate(function)
     gc.collect()
     before = prepared().size()
     program: Any = load(
@@ -87,8 +87,7 @@ def test_callbacks_live_as_long_as_the_program(tmp_path: Path, split: bool) -> N
     gc.collect()
     np.testing.assert_array_equal(program.call(F3), F3)
     del program
-    gc.collect()
-    assert seen() is None
+    fate.assert_goes()
     assert prepared().size() == before
 
 
