@@ -1,6 +1,9 @@
 """Runs thousands of random programs in all ways, and shows the smallest ones that differ.
 
-    python -m tests.differential [COUNT] [--seed FIRST]
+    python -m tests.differential [COUNT] [--seed FIRST] [--shipped]
+
+With --shipped they are exported, loaded in all ways and compared with the compiled functions; what
+cannot be shipped for a reason that the guide tells is counted as refused.
 
 The programs run in rounds, each with a seed and a process of its own, so that a crash and a hang
 are found as well. `python -m tests.differential ROUND --seed SEED` repeats one round.
@@ -25,12 +28,12 @@ ROUND = 100
 SECONDS_A_ROUND = 1500.0
 
 
-def one_round(seed: int, count: int, journal: Path) -> dict[str, Any]:
+def one_round(seed: int, count: int, journal: Path, shipped: bool) -> dict[str, Any]:
     """What `run_round` returns; a crash or a hang is a failure like others."""
     worker = Worker()
     try:
         result: dict[str, Any] = worker.run(
-            run_round, seed, count, str(journal), limit=SECONDS_A_ROUND
+            run_round, seed, count, str(journal), shipped, limit=SECONDS_A_ROUND
         )
         worker.close()
     except AssertionError as error:
@@ -44,6 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", nargs="?", type=int, default=2000, help="how many programs")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
+    parser.add_argument("--shipped", action="store_true", help="export and load them")
     arguments = parser.parse_args()
     first = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
     totals: collections.Counter[str] = collections.Counter()
@@ -51,7 +55,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for i, begin in enumerate(range(0, arguments.count, ROUND)):
             seed, count = first + i, min(ROUND, arguments.count - begin)
-            result = one_round(seed, count, Path(folder) / "program")
+            result = one_round(seed, count, Path(folder) / "program", arguments.shipped)
             totals.update(result["counts"])
             print(
                 f"seed {seed}: {count} programs,",
@@ -60,7 +64,8 @@ def main() -> int:
             if result["failure"]:
                 failed.append(seed)
                 print(result["failure"])
-                print(f"again: python -m tests.differential {count} --seed {seed}")
+                option = " --shipped" if arguments.shipped else ""
+                print(f"again: python -m tests.differential {count} --seed {seed}{option}")
             sys.stdout.flush()
     print(", ".join(f"{name}: {number}" for name, number in sorted(totals.items())))
     print(f"failed rounds: {failed}" if failed else "all agree")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,13 @@ class PlannedStopError(PlannedError, StopIteration):
     """TensorFlow makes an OutOfRangeError of it."""
 
 
+class Home:
+    """Where the functions lie that programs find by their names."""
+
+
+_numbers = itertools.count(1)
+
+
 @dataclasses.dataclass
 class Context:
     """What one way of running a program works on; each has its own.
@@ -119,25 +127,45 @@ class Context:
         a callback: nothing tells the shape of a result, or it is a string.
       has_callbacks: whether the program has a script op.
       keep: what has to live as long as the program.
+      ships: whether the program is exported: Python functions get names, and note all calls.
+      functions: those with names, by their names.
     """
 
+    VARIABLES = ("vector", "counter", "python_variable")
+
     jit: bool
+    ships: bool = False
     has_callbacks: bool = False
     journal: list[Any] = dataclasses.field(default_factory=list)
     flags: set[str] = dataclasses.field(default_factory=set)
     keep: list[Any] = dataclasses.field(default_factory=list)
+    functions: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def vector(self) -> tf.Variable:
-        return tf.Variable(np.zeros(3), dtype=tf.float64)
+        return tf.Variable(np.zeros(3), dtype=tf.float64, name="vector")
 
     @functools.cached_property
     def counter(self) -> tf.Variable:
-        return tf.Variable(0)
+        return tf.Variable(0, name="counter")
 
     @functools.cached_property
     def python_variable(self) -> tf.Variable:
         return tf.Variable(0.0, dtype=tf.float64)
+
+    def name(self, function: Any) -> str:
+        """Puts a function where programs find it by the name that is returned."""
+        name = f"function_{next(_numbers)}"
+        setattr(Home, name, function)
+        function.__module__, function.__qualname__ = __name__, f"{Home.__name__}.{name}"
+        self.functions[f"{__name__}:{function.__qualname__}"] = function
+        return f"{__name__}:{function.__qualname__}"
+
+    def forget(self) -> None:
+        """Takes away the functions that have names."""
+        for function in self.functions.values():
+            delattr(Home, function.__qualname__.rpartition(".")[2])
+        self.functions.clear()
 
     def reset(self) -> None:
         """Starts anew; creates the variables, too, which tracing must not."""
@@ -148,4 +176,4 @@ class Context:
 
     def variables(self) -> list[np.ndarray]:
         """The values of all variables."""
-        return [v.numpy() for v in (self.vector, self.counter, self.python_variable)]
+        return [getattr(self, name).numpy() for name in self.VARIABLES]

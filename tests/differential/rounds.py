@@ -12,20 +12,23 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.differential.generator import programs
 from tests.differential.program import Program
 from tests.differential.running import check, keep_quiet
+from tests.differential.shipping import check_shipped
 
 
-def run_round(number: int, count: int, journal: str) -> dict[str, Any]:
+def run_round(number: int, count: int, journal: str, shipped: bool = False) -> dict[str, Any]:
     """Runs `count` programs, those of the seed `number`.
 
     Args:
       number: the seed.
       count: how many programs.
       journal: a file for the program that runs, should the process end with it.
+      shipped: whether they are exported and loaded, and else compiled by all routes.
 
     Returns:
       How many of the programs did what, and what is wrong with the smallest that fails.
     """
     keep_quiet()
+    run_ways = check_shipped if shipped else check
     counts: collections.Counter[str] = collections.Counter()
 
     @seed(number)
@@ -38,10 +41,10 @@ def run_round(number: int, count: int, journal: str) -> dict[str, Any]:
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs())
+    @given(programs(whole=shipped))
     def run(program: Program) -> None:
         Path(journal).write_text(repr(program))
-        events = check(program)
+        events = run_ways(program)
         counts.update({"programs": 1, **dict.fromkeys(events, 1)})
 
     try:

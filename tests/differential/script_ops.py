@@ -120,18 +120,31 @@ def params_of(behaviour: Behaviour, shapes: Sequence[str]) -> tuple[Any, ...]:
     ))  # fmt: skip
 
 
+def is_whole(name: str, param: Any) -> bool:
+    """Whether XLA knows, with this parameter, the shapes of what the function `name` returns."""
+    if name in BEHAVIOURS:
+        behaviour = BEHAVIOURS[name]
+        texts = any(pattern[0] == "s" for pattern in (*behaviour.takes, *behaviour.gives))
+        return param[1] in ("set_shape", "rule", "bounded") and not texts
+    if name in ("entries", "python_variable", "fail_above"):
+        return param if isinstance(param, bool) else param[-1]
+    return True
+
+
 def call(
     context: Context, api: str, function: Any, args: Sequence[Any], dtypes: list[Any], shape: str
 ) -> list[Any]:
     """Calls Python; the shapes of the results are unknown unless a rule is declared."""
     context.has_callbacks = True
+    name = context.name(function) if context.ships else None
     if api.endswith("callback"):
         result: Any = [tf.TensorSpec(None, dtype) for dtype in dtypes]
         if shape in ("rule", "bounded"):
             result = function.rule
-        options = {"kind": "eager" if api == "eager_callback" else "numpy"}
+        options: dict[str, Any] = {"kind": "eager" if api == "eager_callback" else "numpy"}
         options |= declared_of(api, args)
-        made = hostcall.callback(function, result=result, stateful=api in STATEFUL, **options)
+        options |= {"name": name, "stateful": api in STATEFUL}
+        made = hostcall.callback(function, result=result, **options)
         return tf.nest.flatten(made(*args))
     if shape in ("rule", "bounded"):
         hostcall.declare(function, result=function.rule, **declared_of(api, args))
@@ -156,7 +169,7 @@ def python_function(context: Context, name: str, api: str, noted: bool) -> Any:
     work = behaviour.eager if eager else behaviour.function
 
     def function(*args: Any) -> Any:
-        if noted:
+        if noted or (context.ships and api in STATEFUL):
             context.journal.append((name, *[np.asarray(x).tolist() for x in args]))
         if not eager:
             args = tuple(x if isinstance(x, bytes) else np.asarray(x) for x in args)
