@@ -69,7 +69,7 @@ def finish(
       module: as `parse` gives it.
       name: of the program.
       constants: values for some of the inputs, which are inputs no more.
-      with_states: the numbers of the callbacks whose last result is not their function's: it is the
+      with_states: the numbers of the callbacks whose last value is not their function's: it is the
         number of what a gradient would need, and nothing needs it.
 
     Returns:
@@ -89,7 +89,7 @@ def finish(
             module.operation.verify()
             for call in _calls.host_calls(module):
                 if _calls.callback_of(call) in with_states:
-                    _without_last_result(call)
+                    _without_state(call)
             _pipeline.run(module, _PASSES)
         except (Failure, ir.MLIRError) as error:
             raise PassError(collector.show("the program")) from error
@@ -205,10 +205,14 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
     return found
 
 
-def _without_last_result(call: ir.Operation) -> None:
-    """A call, as TensorFlow has it with one tuple, without the last result that is no token."""
+def _without_state(call: ir.Operation) -> None:
+    """A call, as TensorFlow has it with one tuple, without the last of its values.
+
+    Behind the values are true sizes, and a token where the call is ordered.
+    """
     types = _calls.result_types(call)
-    last = max(i for i, type_ in enumerate(types) if not private.is_token(type_))
+    sizes = len(_calls.pairs(_calls.config_of(call).get("dynamic_results")))
+    last = len(types) - sum(map(private.is_token, types)) - sizes - 1
     kept = [type_ for i, type_ in enumerate(types) if i != last]
     with ir.InsertionPoint(call), call.location:
         new = ir.Operation.create(
