@@ -121,3 +121,23 @@ def test_a_saved_model_is_refused(tmp_path: Any) -> None:
     )
     tf.saved_model.save(module, str(tmp_path))
     np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path)).run(X), 2 * X)
+
+
+@each_mode
+def test_a_gradient_that_needs_nothing_of_an_argument_but_its_size(mode: Any) -> None:
+    log: list[int] = []
+
+    def program(x: Any) -> Any:
+        hostcall.jax.call(lambda v: log.append(len(v)), None, jax.lax.stop_gradient(x))
+        return x.sum() * 2
+
+    converted = to_tf(program, polymorphic_shapes="batch")
+
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = converted(x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(mode(gradient)(tf.constant(X)), [2, 2, 2, 2])
+    assert log == [4]

@@ -138,7 +138,7 @@ class _Split:
     def forward(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The results, and what the gradient needs."""
         returned = _programs.run(self._forward, tensors)
-        return returned[: self._count], returned[self._count :]
+        return returned[: self._count], [*returned[self._count :], *self._sized(tensors)]
 
     def backward(self, tensors: Sequence[Any]) -> list[Any]:
         """The gradients of the arguments that have any.
@@ -162,13 +162,24 @@ class _Split:
 
     def _export_backward(self) -> _programs.Program:
         residuals = self._forward.exported.out_avals[self._count :]
+        sized = self._sized(self._whole.exported.in_avals)
         cotangents = [aval for aval in self._whole.exported.out_avals if _is_float(aval)]
 
         def backward(*flat: Any) -> list[Any]:
             pull_back = jax.tree.unflatten(self._tree, flat[: len(residuals)])
-            return _conjugated(pull_back(_conjugated(flat[len(residuals) :])))
+            return _conjugated(pull_back(_conjugated(flat[len(residuals) + len(sized) :])))
 
-        return _programs.export(jax.jit(backward), _structs([*residuals, *cotangents]), {})
+        avals = [*residuals, *sized, *cotangents]
+        return _programs.export(jax.jit(backward), _structs(avals), {})
+
+    def _sized(self, of_arguments: Sequence[Any]) -> list[Any]:
+        """Those of the arguments that have sizes with names, which only arguments tell."""
+        avals = self._whole.exported.in_avals
+        return [
+            value
+            for value, aval in zip(of_arguments, avals, strict=True)
+            if not all(isinstance(size, int) for size in aval.shape)
+        ]
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise ValueError(
