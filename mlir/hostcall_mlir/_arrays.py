@@ -80,7 +80,10 @@ def _to_numpy(value: Any, spec: Spec, what: str) -> np.ndarray:
     except ValueError as error:
         raise TypeError(f"{what} is no array: {error}") from error
     if array.dtype.kind in "OSUT":
-        raise TypeError(f"{what} is {type_name(value)}, which is no array of numbers")
+        found = type_name(value)
+        if isinstance(value, np.ndarray):
+            found = f"an array of dtype {array.dtype}"
+        raise TypeError(f"{what} is {found}, which is no array of numbers")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
@@ -98,4 +101,6 @@ def _differs(value: Any, spec: Spec, what: str) -> str:
     wanted = f"np.asarray(x, np.{spec.dtype})"
     if hasattr(jax.numpy, spec.dtype) and not hasattr(np, spec.dtype):
         wanted = f"np.asarray(x, jax.numpy.{spec.dtype})"
-    return f"{text}Pass {wanted}: NumPy has 64-bit numbers where JAX, by default, has not."
+    if {spec.dtype, value.dtype.name} & {"int64", "uint64", "float64", "complex128"}:
+        return f"{text}Pass {wanted}: NumPy has 64-bit numbers where JAX, by default, has not."
+    return f"{text}Pass {wanted}, or export it for arrays of that dtype."

@@ -12,6 +12,10 @@ from typing import Any
 from hostcall_mlir import _structure
 from hostcall_mlir._manifest import Callback, Manifest
 from hostcall_mlir._program_error import ProgramError, listed
+from hostcall_runtime._errors import leave_out_frames_of
+
+# Tracebacks of functions of the user's are to begin with these.
+leave_out_frames_of(__file__)
 
 Function = Callable[..., Any]
 
@@ -61,7 +65,12 @@ def find(
 
     Raises:
       ProgramError: when some cannot be found, or will not do; the text lists all of them.
+      TypeError: when `given` is no dict.
     """
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"callbacks is {given!r}, and has to be a dict from the names of callbacks to functions"
+        )
     problems: list[str] = []
     functions: dict[str, Function] = {}
     for callback in manifest.callbacks:
@@ -115,6 +124,21 @@ def host_function(callback: Callback, function: Function, classes: Mapping[str, 
     return call
 
 
+def noting(description: str, function: Function) -> Function:
+    """The function, whose exceptions say which call they come from."""
+
+    def call(*arrays: Any, **lent: Any) -> Any:
+        try:
+            return function(*arrays, **lent)
+        except Exception as error:
+            note = f"In {description}."
+            if note not in getattr(error, "__notes__", ()):  # one that is raised again
+                error.add_note(note)
+            raise
+
+    return call
+
+
 def _flatten(callback: Callback, returned: Any) -> list[Any]:
     from hostcall_runtime import ResultError
 
@@ -135,15 +159,14 @@ def _is_flat(results: _structure.Structure) -> bool:
 def _find_function(
     callback: Callback, given: Mapping[str, Function], imports: bool, tensors: bool
 ) -> Function:
-    found = given.get(callback.name, given.get(_unnumbered(callback.name)))
-    function = _import_function(callback, imports, tensors) if found is None else found
+    name = callback.name if callback.name in given else _unnumbered(callback.name)
+    is_given = name in given
+    function = given[name] if is_given else _import_function(callback, imports, tensors)
     function = getattr(function, _MARK, function)
     if not callable(function):
         raise _NotFoundError(f"{_structure.type_name(function)} is there, which cannot be called")
-    if found is None:
-        _check_signature(callback, function)
-    else:
-        _check_arguments(callback, function)
+    check = _check_arguments if is_given else _check_signature
+    check(callback, function)
     return function
 
 

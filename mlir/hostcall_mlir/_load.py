@@ -61,7 +61,7 @@ def load(
     Raises:
       ProgramError: when the files are not as they should be, functions are missing, or XLA cannot
         compile the program; the text lists what is wrong and says what to do.
-      TypeError: when `device` is none of JAX's.
+      TypeError: when `device` is none of JAX's, or `callbacks` is no dict.
     """
     if device is not None and not isinstance(device, jax.Device):
         raise TypeError(f"device is {device!r}, and has to be one of jax.devices()")
@@ -107,8 +107,7 @@ class LoadedProgram:
         self.variables = dict(zip(self.variables, self._read_variables(), strict=True))
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{e.name}: {_signature.show(e.spec)}" for e in self._arguments)
-        return f"<LoadedProgram {self.manifest.function}({inputs})>"
+        return f"<LoadedProgram {_signature.title_of(self.manifest)}>"
 
     def call(self, *args: Any) -> Any:
         """Runs the program, and returns when it has ended.
@@ -153,9 +152,14 @@ class LoadedProgram:
         """The values of all variables at one time."""
         with self._lock:
             values = {**self.variables}
-        if missing := [entry.name for entry in self._variables if entry.name not in values]:
+        names = [entry.name for entry in self._variables]
+        if missing := [name for name in names if name not in values]:
             raise ValueError(
                 f"variables of {self.manifest.function} have no values any more: {missing}"
+            )
+        if unknown := [name for name in values if name not in names]:
+            raise ValueError(
+                f"{self.manifest.function} has no variables {unknown}: it has {names or 'none'}"
             )
         return [self._read(values[entry.name], entry) for entry in self._variables]
 

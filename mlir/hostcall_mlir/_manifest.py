@@ -166,6 +166,15 @@ def read(data: bytes, reader: str) -> Manifest:
         ) from error
 
 
+def is_manifest(data: bytes) -> bool:
+    """Whether a file is a manifest, of whichever format, and not another program's JSON."""
+    try:
+        fields = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(fields, dict) and {"format", "made_by", "program"} <= fields.keys()
+
+
 def _check_format(fields: Any, reader: str) -> None:
     found = fields.get("format") if isinstance(fields, dict) else None
     if type(found) is not int:

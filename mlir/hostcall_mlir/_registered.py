@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 from jaxlib.mlir import ir
@@ -14,12 +13,8 @@ import hostcall_runtime
 from hostcall_mlir import _calls, _functions
 from hostcall_mlir._functions import Function
 from hostcall_mlir._manifest import Callback, Manifest
-from hostcall_runtime._errors import leave_out_frames_of
 
 _programs = itertools.count(1)
-
-# Of functions of the user's, tracebacks are to begin with these.
-leave_out_frames_of(__file__)
 
 
 @functools.cache
@@ -81,19 +76,6 @@ def _target(
     description = f"callback {callback.name} of a shipped program{place}"
     if callback.timeout is not None:
         function = hostcall_runtime.within(callback.timeout, function, description)
-    return hostcall_runtime.Target(_noting(description, function), callback.name, description)
-
-
-def _noting(description: str, function: Function) -> Function:
-    """The function, whose exceptions say which call they come from."""
-
-    def call(*arrays: Any, **lent: Any) -> Any:
-        try:
-            return function(*arrays, **lent)
-        except Exception as error:
-            note = f"In {description}."
-            if note not in getattr(error, "__notes__", ()):  # one that is raised again
-                error.add_note(note)
-            raise
-
-    return call
+    return hostcall_runtime.Target(
+        _functions.noting(description, function), callback.name, description
+    )

@@ -75,6 +75,12 @@ def show(spec: Spec) -> str:
     return f"{spec.dtype}[{', '.join(sizes)}]"
 
 
+def title_of(manifest: Manifest) -> str:
+    """The function and its arguments, for people: `predict(x: float32[32, 3])`."""
+    entries = manifest.inputs_of("argument")
+    return f"{manifest.function}({', '.join(f'{e.name}: {show(e.spec)}' for e in entries)})"
+
+
 def _differing_calls(module: ir.Module, manifest: Manifest) -> Iterator[str]:
     listed = {callback.name: [*callback.calls] for callback in manifest.callbacks}
     found: dict[str, list[Call | None]] = {}

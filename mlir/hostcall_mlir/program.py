@@ -8,8 +8,9 @@ import hashlib
 import importlib.metadata
 import io
 import os
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,14 +42,19 @@ class Program:
     manifest: Manifest
     variables: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<Program {_signature.title_of(self.manifest)}>"
+
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the program into a directory, which is made where there is none.
 
-        A program that lies there is replaced; other files are left alone.
+        A program that lies there is replaced, once all files of this one have been written; other
+        files are left alone.
 
         Raises:
           ProgramError: when the manifest contradicts itself or the variables.
-          OSError: when a file cannot be written.
+          FileExistsError: when files of these names lie there that are no program's.
+          OSError: when a file cannot be written; what was there before is still there.
         """
         problems = [*_consistency.problems_of(self.manifest, saved=False)]
         problems = problems or _problems_of_variables(self.variables, self.manifest)
@@ -59,8 +65,19 @@ class Program:
             )
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
-        # Until all is there, nothing is.
-        (folder / _manifest.FILE).unlink(missing_ok=True)
+        names = [self.manifest.program.path, _TEXT, _VARIABLES]
+        _check_replaceable(folder, [_manifest.FILE, *names])
+        with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as new:
+            self._write(Path(new))
+            # Where the manifest is, all is there.
+            for name in (_manifest.FILE, *names):
+                (folder / name).unlink(missing_ok=True)
+            for name in (*names, _manifest.FILE):
+                if (Path(new) / name).exists():
+                    os.replace(Path(new) / name, folder / name)
+
+    def _write(self, folder: Path) -> None:
+        """Writes all files into an empty directory."""
         program = _write(folder, self.manifest.program.path, self.artifact)
         _write(folder, _TEXT, self.text.encode())
         variables = None
@@ -149,6 +166,19 @@ def _read_file(folder: Path, name: str) -> bytes:
         ) from None
     except (OSError, RuntimeError) as error:  # the latter for links in a circle
         raise ProgramError(f"{name} cannot be read: {error}") from error
+
+
+def _check_replaceable(folder: Path, names: Sequence[str]) -> None:
+    """Raises a FileExistsError where files of these names are there that are no program's."""
+    manifest = folder / _manifest.FILE
+    if manifest.is_file() and _manifest.is_manifest(manifest.read_bytes()):
+        return
+    found = [name for name in names if os.path.lexists(folder / name)]
+    if found:
+        raise FileExistsError(
+            f"{folder}: {', '.join(found)} would be replaced, and no program lies there, so that "
+            "this is somebody else's. Save into another directory, or remove it."
+        )
 
 
 def _write(folder: Path, name: str, data: bytes) -> File:

@@ -38,6 +38,7 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
     traced, name, place = exported.trace(function, specs)
     arguments = exported.argument_structure(traced, place)
     exported.check_sizes(traced, place)
+    exported.check_dtypes(traced, place)
     captured = exported.captured_by(traced, place)
     module = _parse(_compile(traced, place), captured, place)
     updates = _portable.take_updates(module)

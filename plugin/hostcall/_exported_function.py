@@ -14,6 +14,8 @@ from hostcall import _tf_private as private
 from hostcall_mlir import _structure
 from hostcall_mlir._manifest import Input, Output, Spec
 
+_LOOPS_OF_KERAS = frozenset({"fit", "evaluate", "predict"})
+
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
@@ -41,12 +43,12 @@ def trace(function: Any, specs: Sequence[Any]) -> tuple[Any, str, str]:
     """The concrete function for arguments like `specs`, its name, and how messages call it.
 
     Raises:
+      TypeError: when `function` is no function of TensorFlow's.
       ValueError: when there are specs for a function that has been traced already.
     """
     if not isinstance(function, private.ConcreteFunction):
-        if not hasattr(function, "get_concrete_function"):
-            function = tf.function(function)
-        traced = function.get_concrete_function(*specs)
+        _check_function(function)
+        traced = _traced_for(function, specs)
     elif specs:
         raise ValueError(
             "hostcall.export: a concrete function is for the dtypes and shapes that it was traced "
@@ -60,19 +62,74 @@ def trace(function: Any, specs: Sequence[Any]) -> tuple[Any, str, str]:
     return traced, str(name), place
 
 
+def _check_function(function: Any) -> None:
+    if hasattr(function, "trace") and hasattr(function, "lower"):
+        raise TypeError(
+            f"hostcall.export: {function!r} is a function of JAX's. Export what TensorFlow has of "
+            "it: hostcall.export(hostcall.jax.to_tf(function), ...)."
+        )
+    if getattr(function, "__name__", "") in _LOOPS_OF_KERAS and _is_of_keras(function):
+        raise TypeError(
+            f"hostcall.export: {function.__name__} of a Keras model is a loop in Python over "
+            "batches. Export what it runs for one: the model, hostcall.export(model, ...), which "
+            "gives predictions, or a tf.function of yours."
+        )
+    if not callable(function) and not hasattr(function, "get_concrete_function"):
+        raise TypeError(
+            f"hostcall.export wants a tf.function or a function to make one of, and not "
+            f"{function!r}."
+        )
+
+
+def _is_of_keras(method: Any) -> bool:
+    classes = type(getattr(method, "__self__", None)).__mro__
+    return any(kind.__module__.startswith("keras.") for kind in classes)
+
+
+def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
+    """The concrete function for just these specs."""
+    if not hasattr(function, "get_concrete_function"):
+        function = tf.function(function)
+    traced = function.get_concrete_function(*specs)
+    is_wider = specs and _unknown_sizes(traced)  # of another call, or by the input signature
+    if is_wider and isinstance(function, tf.types.experimental.PolymorphicFunction):
+        again = tf.function(function.python_function, autograph=private.uses_autograph(function))
+        traced = again.get_concrete_function(*specs)
+    return traced
+
+
 def check_sizes(traced: Any, place: str) -> None:
     """Checks that all sizes of the arguments are known.
 
     Raises:
       ValueError: when one is not.
     """
-    for leaf in arguments_of(traced):
-        if not leaf.shape.is_fully_defined():
+    for leaf in _unknown_sizes(traced):
+        raise ValueError(
+            f"{place}: argument '{leaf.name}' has the shape {leaf.shape}, and a program is "
+            "compiled for sizes that are known. Export it with the size that it is to run "
+            "with, as hostcall.export(function, tf.TensorSpec([32, 3], tf.float32))."
+        )
+
+
+def check_dtypes(traced: Any, place: str) -> None:
+    """Checks that XLA has the dtypes of all arguments and results.
+
+    Raises:
+      ValueError: when it has not.
+    """
+    arguments = [(f"argument '{leaf.name}'", leaf.dtype) for leaf in arguments_of(traced)]
+    results = [(f"result {i}", result.dtype) for i, result in enumerate(traced.outputs)]
+    for what, dtype in arguments + results:
+        if dtype in (tf.string, tf.resource, tf.variant):
             raise ValueError(
-                f"{place}: argument '{leaf.name}' has the shape {leaf.shape}, and a program is "
-                "compiled for sizes that are known. Export it with the size that it is to run "
-                "with, as hostcall.export(function, tf.TensorSpec([32, 3], tf.float32))."
+                f"{place}: {what} is of dtype {dtype.name}, which compiled programs do not have. "
+                "Export what is between such tensors: a function of numbers."
             )
+
+
+def _unknown_sizes(traced: Any) -> list[tf.TensorSpec]:
+    return [leaf for leaf in arguments_of(traced) if not leaf.shape.is_fully_defined()]
 
 
 def arguments_of(traced: Any) -> list[tf.TensorSpec]:

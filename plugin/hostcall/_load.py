@@ -15,7 +15,7 @@ from hostcall import _tf_private as private
 from hostcall import _threads
 from hostcall._export import STABLEHLO
 from hostcall._modules import Module
-from hostcall_mlir import _for_tensorflow, _functions, _structure
+from hostcall_mlir import _for_tensorflow, _functions, _signature, _structure
 from hostcall_mlir import program as programs
 from hostcall_mlir._dtypes import dtype_of
 from hostcall_mlir._manifest import Callback, Manifest, Spec
@@ -59,6 +59,9 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         }
         specs = [_tensor_spec(entry.spec) for entry in self.manifest.inputs_of("argument")]
         self._flat = tf.function(self._run, input_signature=specs)
+
+    def __repr__(self) -> str:
+        return f"<LoadedFunction {_signature.title_of(self.manifest)}>"
 
     @private.do_not_convert
     def __call__(self, *args: Any) -> Any:
@@ -114,11 +117,12 @@ def _register(
         dtypes = [tf.as_dtype(dtype_of(spec.dtype)) for spec in callback.calls[0].results]
         call = functools.partial(_call_with_tensors, call, dtypes)
         call = functools.partial(_threads.apart, call)
-    if callback.timeout is not None:
-        call = within(callback.timeout, call, f"callback {callback.name} of a shipped program")
     places = dict.fromkeys(call.location for call in callback.calls if call.location)
     where = f", called at {', '.join(places)}" if places else ""
-    target = Target(call, callback.name, f"callback {callback.name} of a shipped program{where}")
+    description = f"callback {callback.name} of a shipped program{where}"
+    if callback.timeout is not None:
+        call = within(callback.timeout, call, description)
+    target = Target(_functions.noting(description, call), callback.name, description)
     name = f"{callback.name}/loaded {next(_numbers)}"
     lending = {"borrows": callback.borrow, "takes_out": callback.out}
     return target, register(target, name, label=target.description, **lending)
@@ -142,8 +146,12 @@ def _tensor_spec(spec: Spec) -> tf.TensorSpec:
 
 def _as_tensor(value: Any, spec: Spec, what: str) -> Any:
     expected = _tensor_spec(spec)
+    # TensorFlow would cast arrays to a dtype that is only a hint, and wrap integers around.
+    hint = None if hasattr(value, "dtype") else expected.dtype
+    if hint is not None and hint.is_integer:
+        _check_integers(value, hint, what)
     try:
-        tensor = tf.convert_to_tensor(value, dtype_hint=expected.dtype)
+        tensor = tf.convert_to_tensor(value, dtype_hint=hint)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what} is {value!r}, which is no tensor: {error}") from error
     if tensor.dtype != expected.dtype or not tensor.shape.is_compatible_with(expected.shape):
@@ -153,3 +161,9 @@ def _as_tensor(value: Any, spec: Spec, what: str) -> Any:
             "for what you have."
         )
     return tensor
+
+
+def _check_integers(value: Any, dtype: tf.DType, what: str) -> None:
+    for number in tf.nest.flatten(value):
+        if isinstance(number, int) and not dtype.min <= number <= dtype.max:
+            raise ValueError(f"{what} has {number}, which {dtype.name} does not hold.")

@@ -10,11 +10,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hostcall import _tf_private as private
+
 if TYPE_CHECKING:
     from hostcall._load import LoadedFunction
     from hostcall_mlir import Program
 
 
+@private.do_not_convert
 def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
     """Compiles a function to a program that can be shipped, the Python functions in it by name.
 
@@ -28,7 +31,8 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
       function: a `tf.function` or what becomes one: a Python function of tensors, a Keras model;
         or what `get_concrete_function` returns, without specs.
       *specs: what `get_concrete_function` takes: for each argument a `tf.TensorSpec` of known
-        shape, or a structure of them. What is no spec is fixed in the program.
+        shape, a tensor or array like those to come, or a structure of these. What is none of them,
+        such as `training=False` given as `False`, is fixed in the program.
       variables: what becomes of the values of `tf.Variable`s. `"constants"` writes those that they
         have now into the program, which may then assign none; as `"inputs"` they are saved beside
         it, and whoever loads it can set them, and sees what it assigns.
@@ -40,6 +44,7 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
 
     Raises:
       ImportError: when JAX, whose MLIR this needs, is not installed.
+      TypeError: when `function` is no function, or one of JAX's.
       ValueError: when a callback has no name by which another process finds it (one error that
         lists all of them, and says how to give one), when the size of an argument is not known,
         when the function assigns variables that are to be constants, or when something in it
@@ -49,6 +54,7 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
     return program
 
 
+@private.do_not_convert
 def load(
     directory: str | os.PathLike[str],
     *,
@@ -79,6 +85,7 @@ def load(
       hostcall_mlir.ProgramError: when a file is missing, damaged or of a newer format, or functions
         are missing or take other parameters than when the program was exported; the message lists
         all of these. A ValueError.
+      TypeError: when `callbacks` is no dict.
     """
     loaded: LoadedFunction = _module("_load").load(directory, callbacks or {}, imports)
     return loaded

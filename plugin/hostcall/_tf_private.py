@@ -135,6 +135,11 @@ def unwrapped(function: Any) -> Any:
     return without_autograph(inspect.unwrap(function))
 
 
+def uses_autograph(function: Any) -> bool:
+    """What a tf.function was given as `autograph`."""
+    return bool(function._autograph)
+
+
 def as_array(tensor: Any) -> Any:
     """The array of an EagerTensor, over the tensor's own memory: for reading."""
     return tensor._numpy()

@@ -8,6 +8,9 @@ import sys
 import types
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import keras
 import numba
 import numpy as np
 import pytest
@@ -112,8 +115,34 @@ def test_a_table() -> None:
 
 def test_what_xla_does_not_compile() -> None:
     with pytest.raises(ValueError, match="XLA cannot compile it") as caught:
+        hostcall.export(lambda x: tf.unique_with_counts(x)[2], F3)
+    assert "Unique" in str(caught.value)
+
+
+def test_strings() -> None:
+    with pytest.raises(ValueError, match=r"as_string.*: result 0 is of dtype string, which"):
         hostcall.export(tf.strings.as_string, F3)
-    assert "AsString" in str(caught.value)
+    with pytest.raises(ValueError, match="argument 'input' is of dtype string, which"):
+        hostcall.export(tf.strings.length, tf.TensorSpec([3], tf.string))
+
+
+@pytest.mark.parametrize("what", [None, 3, "predict"])
+def test_what_is_no_function(what: Any) -> None:
+    with pytest.raises(TypeError, match=f"wants a tf.function .* and not {what!r}"):
+        hostcall.export(what, F3)
+
+
+def test_a_function_of_jax() -> None:
+    with pytest.raises(TypeError, match=r"hostcall.export\(hostcall.jax.to_tf\(function\), ...\)"):
+        hostcall.export(jax.jit(jnp.sin), F3)
+
+
+@pytest.mark.parametrize("name", ["fit", "evaluate", "predict"])
+def test_loops_of_keras(name: str) -> None:
+    model = keras.Sequential([keras.layers.Rescaling(2.0)])
+    with pytest.raises(TypeError, match=f"{name} of a Keras model is a loop in Python") as caught:
+        hostcall.export(getattr(model, name), F3)
+    assert "hostcall.export(model, ...)" in str(caught.value)
 
 
 def test_a_shape_that_nothing_tells() -> None:

@@ -33,6 +33,14 @@ def test_variables_are_read_and_assigned(tmp_path: Path, split: bool) -> None:
     assert program.variables["w"].dtype == np.int64
 
 
+def test_variable_that_there_is_not_is_told(tmp_path: Path, split: bool) -> None:
+    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
+    program = load(made, tmp_path, split=split)
+    program.variables["V"] = np.float32(100)
+    with pytest.raises(ValueError, match=r"predict has no variables \['V'\]: it has \['v', 'w'\]"):
+        program.call(np.float32(1))
+
+
 def test_failing_call_assigns_nothing_and_leaves_the_program_sound(
     tmp_path: Path, split: bool
 ) -> None:

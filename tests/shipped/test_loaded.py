@@ -39,6 +39,10 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ((X[:2], 3), "argument 'x' is float32(2,), and the program was exported for float32(3,)"),
         ((X, "three"), "argument 'n' is string(), and the program was exported for int32()"),
         ((object(), 3), "which is no tensor"),
+        ((X.astype(np.float64), 3), "argument 'x' is float64(3,), and the program was exported"),
+        ((X, np.int64(3)), "argument 'n' is int64(), and the program was exported for int32()"),
+        ((X, np.float32(1.5)), "argument 'n' is float32(), and the program was exported for"),
+        ((X, 1 << 40), "argument 'n' has 1099511627776, which int32 does not hold"),
     ],
 )
 def test_other_arguments(folder: Path, arguments: tuple[object, ...], says: str) -> None:
@@ -61,6 +65,9 @@ def test_an_exception_comes_back(folder: Path) -> None:
         with pytest.raises(tf.errors.OpError, match="no such wave") as caught:
             mode(loaded)(X, 1)
         assert isinstance(hostcall.last_error(caught.value), KeyError)
+        of_shipped = r"In callback tests.shipped.user_code:sine of a shipped program, called at "
+        assert re.search(of_shipped + r"\S*exported.py:\d+\.", str(caught.value))
+        assert "hostcall_mlir" not in str(caught.value)
 
 
 def test_functions_that_are_missing_are_listed(
