@@ -44,3 +44,8 @@ def name_of(element: object) -> str | None:
 def dtype_of(name: str) -> np.dtype:
     """The dtype of a name in `DTYPES`."""
     return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+def is_of_numpy(dtype: np.dtype) -> bool:
+    """Whether NumPy itself has the dtype, and files of arrays can tell it."""
+    return dtype.isbuiltin != 2  # for those of others; their kinds do not tell

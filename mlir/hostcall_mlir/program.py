@@ -18,7 +18,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from hostcall_mlir import _artifact, _consistency, _manifest, _signature
-from hostcall_mlir._dtypes import dtype_of
+from hostcall_mlir._dtypes import dtype_of, is_of_numpy
 from hostcall_mlir._manifest import File, Manifest
 from hostcall_mlir._program_error import ProgramError, listed
 
@@ -196,7 +196,7 @@ def _to_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     with zipfile.ZipFile(data, "w") as archive:
         for name, array in arrays.items():
             # Files know only NumPy's own dtypes; the manifest has the others.
-            plain = array if array.dtype.kind != "V" else array.view(f"u{array.dtype.itemsize}")
+            plain = array if is_of_numpy(array.dtype) else array.view(f"u{array.dtype.itemsize}")
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, np.asanyarray(plain), allow_pickle=False)
     return data.getvalue()
@@ -212,7 +212,7 @@ def _read_arrays(data: bytes, manifest: Manifest) -> dict[str, np.ndarray]:
         raise ProgramError(f"the file of the variables is no .npz of arrays: {error}") from error
     for name, array in arrays.items():
         dtype = dtypes.get(name)
-        if dtype is not None and dtype.kind == "V" and array.dtype == f"u{dtype.itemsize}":
+        if dtype is not None and not is_of_numpy(dtype) and array.dtype == f"u{dtype.itemsize}":
             arrays[name] = array.view(dtype)
     return arrays
 

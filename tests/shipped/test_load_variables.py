@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from hostcall_mlir import _dtypes
 from tests.shipped.programs import FUNCTIONS, call, load, make, with_call
 
 COUNTER = f"""
@@ -31,6 +32,17 @@ def test_variables_are_read_and_assigned(tmp_path: Path, split: bool) -> None:
     assert program.variables["v"] == 102
     np.testing.assert_array_equal(program.variables["w"], [0, 1])
     assert program.variables["w"].dtype == np.int64
+
+
+@pytest.mark.parametrize("name", sorted(_dtypes.DTYPES))
+def test_variables_of_every_dtype(name: str, tmp_path: Path) -> None:
+    type_ = f"tensor<2x{_dtypes.DTYPES[name]}>"
+    value = np.array([1, 2]).astype(_dtypes.dtype_of(name))
+    text = f"func.func public @main(%v: {type_}) -> {type_} {{ return %v : {type_} }}"
+    program = load(make(text, variables={"v": value}), tmp_path)
+    for result in (program.variables["v"], program.call()):
+        assert result.dtype == value.dtype
+        np.testing.assert_array_equal(np.asarray(result), value)
 
 
 def test_variable_that_there_is_not_is_told(tmp_path: Path, split: bool) -> None:
