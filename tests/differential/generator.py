@@ -83,7 +83,9 @@ class Drawing:
         return Statement(name, args, param), results
 
     def form(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        forms = [name for name in FORMS if not (self.gradient and name in _NOT_DIFFERENTIATED)]
+        left_out = _NOT_DIFFERENTIATED if self.gradient else set()
+        left_out |= {"growing_loop"} if self.whole else set()  # XLA compiles some of them
+        forms = [name for name in FORMS if name not in left_out]
         return getattr(self, f"_{self.one_of(forms)}")(types, depth)
 
     def _value(self, types: list[Type], *kinds: str) -> int:
