@@ -150,6 +150,10 @@ def test_exceptions(mode: Any) -> None:
 
 
 def test_arguments() -> None:
+    with pytest.raises(TypeError, match=r"is a function of JAX's\. Call it itself"):
+        from_tf(jax.jit(jnp.sin))
+    with pytest.raises(TypeError, match="a result is of dtype object, and JAX has arrays of numb"):
+        from_tf(tf.strings.as_string)(X)
     with pytest.raises(TypeError, match="wants a function, and not 3"):
         from_tf(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="vmap_method='all' is none of"):

@@ -278,6 +278,11 @@ def test_arguments() -> None:
         to_tf(sin)("text")
     with pytest.raises(ValueError, match="In JAX, call the JAX function itself"):
         jax.jit(to_tf(sin))(X)
+    with pytest.raises(TypeError, match=r"is a tf\.function\. Call it itself in TensorFlow"):
+        to_tf(tf.function(tf.sin))
+    program = tf.function(to_tf(sin), input_signature=[tf.TensorSpec(None, tf.float32)])
+    with pytest.raises(ValueError, match="not even the number of dimensions of an argument"):
+        program(X)
 
 
 def test_functions_live_as_long_as_the_programs() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import tensorflow as tf
 
 from hostcall import _location
 from hostcall.jax import _jax_private as private
 from hostcall.jax import _primitive
 from hostcall.jax._functions import Function, hashable
+from hostcall.jax._results import flatten_results, is_leaf
 
 VMAP_METHODS = (
     "sequential",
@@ -41,7 +43,8 @@ def call(
       fn: takes NumPy arrays (NumPy scalars for rank 0), writable and its own, in the structure of
         `args`, and returns arrays of the declared dtypes in the structure of `result`.
       result: the results: a pytree of `jax.ShapeDtypeStruct`, or of anything else with `shape` and
-        `dtype`; or a function from the arguments' ShapeDtypeStructs to one. None for no result.
+        `dtype`, such as an array or a `tf.TensorSpec`; or a function from the arguments'
+        ShapeDtypeStructs to one. None for no result.
       *args: pytrees of arrays.
       name: what messages, profiles and `hostcall.stats` call it; the function's own name if it is
         left out.
@@ -55,7 +58,8 @@ def call(
       A pytree of JAX arrays as `result` says.
 
     Raises:
-      TypeError: when `fn` is not callable, or a result has no shape or dtype.
+      TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
+        dtype that JAX has not.
       ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, or a dtype of 64 bits
         while `jax_enable_x64` is off; when the call is differentiated.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
@@ -73,40 +77,12 @@ def call(
     arrays = [as_array(leaf, place) for leaf in leaves]
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     declared = result
-    if callable(declared) and not _is_leaf(declared):
+    if callable(declared) and not is_leaf(declared):
         declared = declared(*jax.tree.unflatten(in_tree, structs))
     results, out_tree = flatten_results(declared, place)
     function = Function(hashable(fn), in_tree, out_tree, title, place, given_name=name)
     called = _primitive.bind(function, arrays, results, effect, vmap_method)
     return jax.tree.unflatten(out_tree, called)
-
-
-def flatten_results(declared: Any, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
-    """The leaves of a declared result, checked, and its structure.
-
-    Args:
-      declared: a pytree.
-      place: what is called, and where, for messages.
-    """
-    leaves, tree = jax.tree.flatten(declared, is_leaf=_is_leaf)
-    results = []
-    for leaf in leaves:
-        if not _is_leaf(leaf):
-            raise TypeError(
-                f"a result is declared as {leaf!r}, and not as a jax.ShapeDtypeStruct(shape, "
-                f"dtype): {place}."
-            )
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-            raise TypeError(
-                f"{place}: a result is declared as {leaf.dtype}, which NumPy does not have. For a "
-                "random key, return what jax.random.wrap_key_data takes."
-            )
-        results.append(jax.ShapeDtypeStruct(tuple(leaf.shape), leaf.dtype))
-        try:
-            private.check_dtype(leaf.dtype)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from None
-    return results, tree
 
 
 def check_vmap_method(method: str | None, title: str) -> None:
@@ -127,12 +103,14 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
     return private.ORDERED if ordered else private.UNORDERED
 
 
-def _is_leaf(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
 def as_array(value: Any, place: str) -> Any:
     """An argument as JAX's array; raises a TypeError for what is none, or has no NumPy dtype."""
+    if tf.is_symbolic_tensor(value):
+        raise TypeError(
+            f"{place}: {value!r} is a tensor of a tf.function, which JAX cannot compute with. In "
+            "TensorFlow call what is TensorFlow's, or a hostcall.callback, or take the whole JAX "
+            "function across with hostcall.jax.to_tf."
+        )
     try:
         array = jnp.asarray(value)
     except TypeError as error:

@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from hostcall import _callback, _location
 from hostcall._declarations import Declaration
-from hostcall._specs import BoundedSpec, is_leaf
+from hostcall._specs import is_leaf
 from hostcall.jax import _gradients, _primitive
 from hostcall.jax import _jax_private as private
-from hostcall.jax._call import as_array, flatten_results
+from hostcall.jax._call import as_array
 from hostcall.jax._functions import Function, hashable
+from hostcall.jax._results import flatten_results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         )
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
-    results, out_tree = flatten_results(_declared(parts, arrays, in_tree, place), place)
+    results, out_tree = flatten_results(_declared(parts, arrays, in_tree), place)
     declared = parts.declaration
     function = Function(
         hashable(parts.function),
@@ -76,32 +77,15 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
     return jax.tree.unflatten(out_tree, called)
 
 
-def _declared(parts: Parts, arrays: list[Any], in_tree: Any, place: str) -> Any:
-    """The declared result in JAX's terms."""
+def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
+    """The declared result, a structure of specs."""
     result = parts.declaration.result
     if callable(result) and not is_leaf(result):
         specs = [_as_tensor_spec(array) for array in arrays]
         result = result(*jax.tree.unflatten(in_tree, specs))
-    specs, tree = jax.tree.flatten(_callback.result_leaves(result), is_leaf=is_leaf)
-    return jax.tree.unflatten(tree, [_as_struct(spec, place) for spec in specs])
+    return _callback.result_leaves(result)
 
 
 def _as_tensor_spec(array: Any) -> tf.TensorSpec:
     sizes = [size if isinstance(size, int) else None for size in array.shape]
     return tf.TensorSpec(sizes, tf.as_dtype(array.dtype))
-
-
-def _as_struct(spec: Any, place: str) -> jax.ShapeDtypeStruct:
-    if isinstance(spec, BoundedSpec):
-        raise ValueError(
-            f"{place}: a result is declared as the BoundedSpec {spec}, and JAX has no arrays whose "
-            "size only the call tells. Return an array of the largest size, and the true size as "
-            "one more result."
-        )
-    if not spec.shape.is_fully_defined():
-        raise ValueError(
-            f"{place}: a result is declared with the shape {spec.shape}, and JAX needs every size. "
-            "Declare it as a function of the arguments: result=lambda x: tf.TensorSpec(x.shape, "
-            "x.dtype)."
-        )
-    return jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype)

@@ -12,9 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _location, _threads
+from hostcall.jax import _jax_private as private
 from hostcall.jax import _primitive
-from hostcall.jax._call import as_array, check_vmap_method, effect_of, flatten_results
+from hostcall.jax._call import as_array, check_vmap_method, effect_of
 from hostcall.jax._functions import Function
+from hostcall.jax._results import check_numbers, flatten_results, is_leaf
 from hostcall_runtime import _locks
 
 
@@ -45,11 +47,13 @@ def from_tf(
       effects included, as by `jax2tf.call_tf`.
 
     Raises:
-      TypeError: when `tf_fn` is not callable.
+      TypeError: when `tf_fn` is not callable, or a function of JAX's; as `hostcall.jax.call`.
       ValueError: as `hostcall.jax.call`; and when a result's shape is not known.
     """
     if not callable(tf_fn):
         raise TypeError(f"hostcall.jax.from_tf wants a function, and not {tf_fn!r}.")
+    if private.is_jitted(tf_fn):
+        raise TypeError(f"hostcall.jax.from_tf: {tf_fn!r} is a function of JAX's. Call it itself.")
     title = str(getattr(tf_fn, "__name__", "") or "a TensorFlow function")
     check_vmap_method(vmap_method, title)
     options = _Options(title, effect_of(ordered, pure, title), vmap_method)
@@ -67,7 +71,7 @@ def from_tf(
             if function is None:
                 function = functions[tree] = _FlatFunction(traced, tree)
         declared = result
-        if callable(declared) and not hasattr(declared, "shape"):
+        if callable(declared) and not is_leaf(declared):
             structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
             declared = declared(*jax.tree.unflatten(tree, structs))
         known = None if declared is None else flatten_results(declared, place)[0]
@@ -122,6 +126,7 @@ class _FlatFunction:
         if declared is not None:
             return self._checked(declared, outputs, place)
         for output in outputs:
+            check_numbers(output.dtype.as_numpy_dtype, place)
             if not output.shape.is_fully_defined():
                 raise ValueError(
                     f"{place}: TensorFlow knows no more of a result's shape than {output.shape}, "

@@ -276,6 +276,11 @@ def aval_of(shape: Sequence[Any], dtype: Any) -> Any:
     return _core.ShapedArray(shape, dtype)
 
 
+def is_jitted(function: Any) -> bool:
+    """Whether a function is one that `jax.jit` has made."""
+    return hasattr(function, "trace") and hasattr(function, "lower")
+
+
 def is_tracing() -> bool:
     """Whether JAX traces a function on this thread now."""
     return not _core.trace_state_clean()

@@ -43,11 +43,17 @@ def to_tf(
       it holds the programs. 64-bit arguments become 32-bit ones unless `jax_enable_x64` is set.
 
     Raises:
-      TypeError: when `jax_fn` is not callable.
+      TypeError: when `jax_fn` is not callable, or a tf.function; when what is returned gets an
+        argument that is no tensor JAX has.
       ValueError: when a size of an argument is not known and has no name.
     """
     if not callable(jax_fn):
         raise TypeError(f"hostcall.jax.to_tf wants a function, and not {jax_fn!r}.")
+    if isinstance(jax_fn, tf.types.experimental.PolymorphicFunction):
+        raise TypeError(
+            f"hostcall.jax.to_tf: {jax_fn!r} is a tf.function. Call it itself in TensorFlow, and "
+            "in JAX what hostcall.jax.from_tf makes of it."
+        )
     converted = _Converted(jax_fn, polymorphic_shapes, polymorphic_constraints)
 
     # Ours, and JAX's code below it, is not for autograph to convert.
@@ -68,7 +74,7 @@ class _Converted:
         self, function: Callable[..., Any], shapes: Any, constraints: Sequence[str]
     ) -> None:
         self._function = function
-        self._jitted = function if hasattr(function, "trace") else jax.jit(function)
+        self._jitted = function if private.is_jitted(function) else jax.jit(function)
         self._shapes = shapes
         self._constraints = constraints
         self._programs: dict[Any, _vjps.Differentiable] = {}
@@ -83,6 +89,11 @@ class _Converted:
         leaves, tree = jax.tree.flatten((args, kwargs))
         converted = [self._convert(leaf) for leaf in leaves]
         tensors = [tensor for tensor, _ in converted]
+        if any(tensor.shape.rank is None for tensor in tensors):
+            raise ValueError(
+                f"hostcall.jax.to_tf of {self._description}: not even the number of dimensions of "
+                "an argument is known. Call tf.ensure_shape(argument, [None, ...]) on it before."
+            )
         structs = [jax.ShapeDtypeStruct(tuple(tensor.shape), dtype) for tensor, dtype in converted]
         key = tree, tuple((struct.shape, str(struct.dtype)) for struct in structs)
         program = self._programs.get(key)

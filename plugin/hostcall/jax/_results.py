@@ -1,0 +1,82 @@
+"""What calls are declared to return, in JAX's terms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tensorflow as tf
+
+from hostcall._specs import BoundedSpec
+from hostcall.jax import _jax_private as private
+
+
+def flatten_results(declared: Any, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
+    """The leaves of a declared result, checked, and its structure.
+
+    Args:
+      declared: a pytree.
+      place: what is called, and where, for messages.
+    """
+    leaves, tree = jax.tree.flatten(declared, is_leaf=is_leaf)
+    return [_as_struct(leaf, place) for leaf in leaves], tree
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether a value declares one array."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
+    if not is_leaf(leaf):
+        raise TypeError(
+            f"a result is declared as {leaf!r}, and not as a jax.ShapeDtypeStruct(shape, "
+            f"dtype): {place}."
+        )
+    if isinstance(leaf, BoundedSpec):
+        raise ValueError(
+            f"{place}: a result is declared as the BoundedSpec {leaf}, and JAX has no arrays whose "
+            "size only the call tells. Return an array of the largest size, and the true size as "
+            "one more result."
+        )
+    dtype = leaf.dtype.as_numpy_dtype if isinstance(leaf.dtype, tf.DType) else leaf.dtype
+    check_numbers(dtype, place)
+    try:
+        private.check_dtype(dtype)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    return jax.ShapeDtypeStruct(_sizes(leaf.shape, place), dtype)
+
+
+def check_numbers(dtype: Any, place: str) -> None:
+    """Raises a TypeError for a dtype of what is no number, such as strings."""
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
+        raise TypeError(
+            f"{place}: a result is declared as {dtype}, which NumPy does not have. For a "
+            "random key, return what jax.random.wrap_key_data takes."
+        )
+    if np.dtype(dtype).kind in "OSUTmM":
+        raise TypeError(
+            f"{place}: a result is of dtype {np.dtype(dtype)}, and JAX has arrays of numbers alone."
+        )
+
+
+def _sizes(shape: Any, place: str) -> tuple[Any, ...]:
+    """The sizes of a shape, which may be symbolic."""
+    if isinstance(shape, tf.TensorShape):
+        shape = shape.as_list() if shape.rank is not None else None
+    if shape is None or any(size is None for size in shape):
+        known = "<unknown>" if shape is None else tuple(shape)
+        raise ValueError(
+            f"{place}: a result is declared with the shape {known}, and JAX needs every size. "
+            "Declare it as a function of the arguments: result=lambda x: tf.TensorSpec(x.shape, "
+            "x.dtype) or, for hostcall.jax.call, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)."
+        )
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise ValueError(
+            f"{place}: a result is declared with the shape {tuple(shape)}, of which a size is "
+            "negative."
+        )
+    return tuple(shape)
