@@ -57,14 +57,16 @@ def main() -> int:
             seed, count = first + i, min(ROUND, arguments.count - begin)
             result = one_round(seed, count, Path(folder) / "program", arguments.shipped)
             totals.update(result["counts"])
+            refused = result["counts"].get("refused", 0)
             print(
                 f"seed {seed}: {count} programs,",
+                *([f"{refused} of them refused,"] if arguments.shipped else []),
                 "FAILED" if result["failure"] else "as they should",
             )
             if result["failure"]:
                 failed.append(seed)
                 print(result["failure"])
-                option = " --shipped" if arguments.shipped else ""
+                option = " --shipped" * arguments.shipped
                 print(f"again: python -m tests.differential {count} --seed {seed}{option}")
             sys.stdout.flush()
     print(", ".join(f"{name}: {number}" for name, number in sorted(totals.items())))

@@ -1,21 +1,36 @@
-"""Random programs come to the same in plain graph mode and compiled, whatever the route."""
+"""Random programs come to the same in plain graph mode, compiled by any route, and loaded."""
+
+from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 
 from tests.differential.generator import programs
 from tests.differential.program import Program
 from tests.differential.running import check
+from tests.differential.shipping import check_shipped
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+def the_same_each_time(count: int) -> Any:
+    """Settings for that many programs."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@the_same_each_time(40)
 @given(programs())
 def test_all_routes_agree_with_plain_graph_mode(program: Program) -> None:
     for text in check(program):
+        event(text)
+
+
+@the_same_each_time(6)
+@given(programs(whole=True))
+def test_all_loads_agree_with_the_compiled_function(program: Program) -> None:
+    for text in check_shipped(program):
         event(text)
