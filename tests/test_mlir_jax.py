@@ -58,7 +58,7 @@ def in_a_branch(f: Triple, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("program", [pure, in_a_loop, in_a_branch])
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int4, jnp.uint4, jnp.complex64])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int2, jnp.uint4, jnp.complex64])
 def test_program_computes_the_same(program: Callable[[Triple, Any], Any], dtype: Any) -> None:
     x = jnp.array([[1, 0, 1]], dtype)
     f = Triple(x)

@@ -10,7 +10,7 @@
 of that process; in a program that is shipped, a string, its durable name: `module:qualname` or one
 that somebody has chosen. The arrays are of pairs (operand or result, number): `dynamic_*` name the
 bounded dimensions, and for each pair a true size, tensor<i32>, follows the values; `narrow_*` name
-the element type (FFI's number) that the function sees of a buffer of 8-bit integers. An ordered
+the element type (FFI's number) that the function sees of a buffer of an 8-bit type. An ordered
 call takes a token as its last operand and returns one as its last result. The results are the op's
 own, or one tuple of them, as TensorFlow has it. A call without `has_side_effect` is pure.
 """
@@ -24,8 +24,12 @@ from jaxlib.mlir import ir
 
 TARGET = "hostcall"
 ARRAYS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results")
-# The element types that a narrow pair may name: FFI's number to MLIR's type. XLA packs them.
-NARROW = {21: "i4", 22: "ui4"}
+# The element types that a narrow pair may name: FFI's number to MLIR's type. XLA packs them. The
+# last three numbers are ours: the runtime is not to know XLA's (26, 27, 32), or it would read
+# buffers that are packed beyond their ends.
+NARROW = {21: "i4", 22: "ui4", 126: "i2", 127: "ui2", 132: "f4E2M1FN"}
+# The element types of the buffers, which hold the same numbers.
+WIDE = {"i4": "i8", "ui4": "ui8", "i2": "i8", "ui2": "ui8", "f4E2M1FN": "f8E4M3FN"}
 
 _QUALIFIED = re.compile(
     r"[^\W\d]\w*(\.[^\W\d]\w*)*:([^\W\d]\w*|<lambda>)(\.([^\W\d]\w*|<locals>|<lambda>))*"

@@ -8,11 +8,13 @@ import numpy as np
 # NumPy's or ml_dtypes' name to MLIR's element type, for all that the runtime has.
 DTYPES = {
     "bool": "i1",
+    "int2": "i2",
     "int4": "i4",
     "int8": "i8",
     "int16": "i16",
     "int32": "i32",
     "int64": "i64",
+    "uint2": "ui2",
     "uint4": "ui4",
     "uint8": "ui8",
     "uint16": "ui16",
@@ -24,6 +26,7 @@ DTYPES = {
     "float64": "f64",
     "complex64": "complex<f32>",
     "complex128": "complex<f64>",
+    "float4_e2m1fn": "f4E2M1FN",
     "float8_e3m4": "f8E3M4",
     "float8_e4m3": "f8E4M3",
     "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",

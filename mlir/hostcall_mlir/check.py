@@ -6,6 +6,7 @@ Reports, each at the op's own place,
   dimension, and sizes that are no tensor<i32>;
 - tokens that are not the last operand and the last result, that two ops take, or that a loop would
   take again in its next round;
+- numbers of less than a byte that are not passed as wider ones;
 - layouts that are not row-major;
 - functions that are not among the `known` ones, where that option or `file` is given.
 
@@ -153,8 +154,19 @@ def _check_side(
             "have to be tensor<i32>, the true sizes"
         )
         return
+    yield from _check_packed(side, own)
     yield from _check_dynamic(_calls.pairs(dynamic), side, own)
     yield from _check_narrow(_calls.pairs(narrow), side, own)
+
+
+def _check_packed(side: str, own: Sequence[ir.Type]) -> Iterator[str]:
+    """XLA packs small numbers, of which the runtime takes each for a byte of its own."""
+    for index, type_ in enumerate(own):
+        if wide := _calls.WIDE.get(_element(type_)):
+            yield (
+                f"{side} {index} is {type_}, which XLA packs; the call takes and returns {wide}, "
+                f"converted by stablehlo.convert and named in narrow_{side}s"
+            )
 
 
 def _check_dynamic(
@@ -171,12 +183,16 @@ def _check_narrow(pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type
     for index, code in pairs:
         if not 0 <= index < len(own):
             yield f"narrow_{side}s names {side} {index}, which does not exist"
-        elif code not in _calls.NARROW:
+            continue
+        if code not in _calls.NARROW:
             yield f"narrow_{side}s has element type {code}; it can be {_listed(_calls.NARROW)}"
-        elif _element(own[index]) not in ("i8", "ui8"):
+            continue
+        wide = _calls.WIDE[_calls.NARROW[code]]
+        allowed = ["i8", "ui8"] if wide in ("i8", "ui8") else [wide]
+        if _element(own[index]) not in allowed:
             yield (
-                f"narrow_{side}s is about {side} {index}, which has to be of i8 or ui8, "
-                f"not {own[index]}"
+                f"narrow_{side}s is about {side} {index}, which has to be of "
+                f"{' or '.join(allowed)}, not {own[index]}"
             )
 
 

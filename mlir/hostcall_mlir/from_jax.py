@@ -3,9 +3,9 @@
 `jax.pure_callback`, `jax.experimental.io_callback`, `jax.debug.callback` and `jax.debug.print` become,
 on the CPU, custom calls of JAX's with the index of the function in the program's list of callbacks.
 That index, or the number that `callbacks` maps it to, becomes the number of our call. Pure calls stay
-pure. JAX has an ordered call's token first, hostcall last. XLA packs integers of four bits, so that
-these go in and out as 8-bit ones. Calls that `hostcall.jax` has made are brought into the same form:
-JAX writes the attributes of custom calls in a place of its own.
+pure. JAX has an ordered call's token first, hostcall last. XLA packs numbers of less than a byte, so
+that these go in and out as 8-bit ones. Calls that `hostcall.jax` has made are brought into the same
+form: JAX writes the attributes of custom calls in a place of its own.
 
 Programs that JAX lowers for another platform hold other calls, which are an error here.
 
@@ -51,7 +51,6 @@ _ELSEWHERE = "mhlo.backend_config"
 
 # What FFI and hostcall call the element types that go as 8-bit ones.
 _CODES = {type_: code for code, type_ in _calls.NARROW.items()}
-_WIDE = {"i4": "i8", "ui4": "ui8"}
 
 _T = TypeVar("_T")
 
@@ -102,10 +101,6 @@ def _problem(op: ir.Operation, target: str) -> str | None:
     tokens = [[is_token(value.type) for value in side] for side in (op.operands, op.results)]
     if any(any(side[1:]) for side in tokens) or any(tokens[0]) != any(tokens[1]):
         return f"'{target}' with a token that is not its first operand and its first result"
-    for value in [*op.operands, *op.results]:
-        element = _element(value.type)
-        if re.fullmatch(r"u?i[2-7]", element) and element not in _CODES:
-            return f"values of {element} cannot be passed to a function; convert them to i8 before"
     return None
 
 
@@ -175,7 +170,7 @@ def _narrow_pairs(values: Sequence[ir.Value]) -> list[int]:
 
 
 def _wide(type_: ir.Type) -> ir.Type:
-    element = _WIDE.get(_element(type_))
+    element = _calls.WIDE.get(_element(type_))
     if element is None:
         return type_
     tensor = ir.RankedTensorType(type_)

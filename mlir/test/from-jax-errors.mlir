@@ -19,11 +19,3 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
   stablehlo.custom_call @xla_ffi_python_cpu_callback(%t) {backend_config = "", mhlo.backend_config = {index = 0 : ui64}} : (!stablehlo.token) -> ()
   return
 }
-
-// -----
-
-func.func @main(%x: tensor<3xi2>) {
-  // expected-error@below {{values of i2 cannot be passed to a function; convert them to i8 before}}
-  stablehlo.custom_call @xla_ffi_python_cpu_callback(%x) {backend_config = "", mhlo.backend_config = {index = 0 : ui64}} : (tensor<3xi2>) -> ()
-  return
-}

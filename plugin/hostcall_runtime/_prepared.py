@@ -36,7 +36,13 @@ DTYPES: tuple[tuple[int, object, str], ...] = (
     (25, ml_dtypes.float8_e4m3fnuz, "float8_e4m3fnuz"),
     (28, ml_dtypes.float8_e4m3, "float8_e4m3"),
     (29, ml_dtypes.float8_e3m4, "float8_e3m4"),
-    (33, ml_dtypes.float8_e8m0fnu, "float8_e8m0fnu"),  # which TensorFlow does not have
+    # Those below TensorFlow does not have, or compiles nothing of.
+    (33, ml_dtypes.float8_e8m0fnu, "float8_e8m0fnu"),
+    # Calls have these in wider buffers. The numbers are ours: with XLA's own a packed buffer would
+    # be read beyond its end.
+    (126, ml_dtypes.int2, "int2"),
+    (127, ml_dtypes.uint2, "uint2"),
+    (132, ml_dtypes.float4_e2m1fn, "float4_e2m1fn"),
 )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
-import hostcall
+import hostcall.jax
 from tests.helpers import jitted, to_numpy
 from tests.shipped import exported, user_code
 from tests.shipped.exported import F3, X
@@ -27,10 +29,24 @@ def int4_inside(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(narrow(tf.cast(x, "int4")), tf.int32)
 
 
+def less_than_a_byte(x: Any) -> Any:
+    """Numbers that only JAX has, in a call and beside it."""
+    for dtype in (jnp.int2, jnp.uint2, jnp.int4, jnp.uint4, jnp.float4_e2m1fn):
+        small = jnp.abs(x).astype(dtype)
+        called = hostcall.jax.call(user_code.flipped, small, small)
+        x = x + called.astype(x.dtype) * 2 + small.astype(x.dtype)
+    return x
+
+
 PROGRAMS = exported.PROGRAMS | {
     "bounded": (lambda x: (bounded(tf.cos(x)), tf.reduce_sum(bounded(x))), (F3,), (X * X[::-1],)),
     "lent": (lambda x: lent(x) * 2.0, (F3,), (X,)),
     "int4": (int4_inside, (F3,), (X * 3,)),
+    "less_than_a_byte": (
+        hostcall.jax.to_tf(less_than_a_byte),
+        (F3,),
+        (np.array([0, 1, -1], np.float32),),
+    ),
     "doubles": (
         exported.several_dtypes,
         (tf.TensorSpec([2], tf.float64), tf.TensorSpec([], tf.int64)),

@@ -62,6 +62,12 @@ def half_of_int4(x: np.ndarray) -> np.ndarray:
     return (x.astype(np.int8) // 2).astype(x.dtype)
 
 
+def flipped(x: np.ndarray) -> np.ndarray:
+    """Numbers of any dtype in the other order."""
+    note(x.astype(np.float32))
+    return x[::-1]
+
+
 def second(table: dict[str, Any]) -> np.ndarray:
     """One value out of a structure."""
     return table["pair"].second + table["more"][0]

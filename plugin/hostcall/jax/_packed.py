@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
 from hostcall.jax import _jax_private as private
-from hostcall_runtime import prepared
 
 # What the runtime knows each dtype by, and the dtype of the buffer, which holds the same numbers.
-# XLA's own numbers for the last three stay unknown to the runtime: a buffer that is packed would be
-# read beyond its end.
 _PACKED = {
     "int4": (21, "int8"),
     "uint4": (22, "uint8"),
@@ -21,9 +15,6 @@ _PACKED = {
     "uint2": (127, "uint8"),
     "float4_e2m1fn": (132, "float8_e4m3fn"),
 }
-
-for _name in ("int2", "uint2", "float4_e2m1fn"):
-    prepared().set_dtype(_PACKED[_name][0], np.dtype(getattr(ml_dtypes, _name)), _name)
 
 
 def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
