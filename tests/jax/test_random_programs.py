@@ -1,0 +1,42 @@
+"""Random programs: values, calls and their order are those of the same program in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall.jax
+from tests.helpers import jitted
+from tests.jax.helpers import eagerly
+from tests.jax.random_programs import InJax, InPython, Program
+
+INPUTS = [np.array(x, np.float32) for x in ([1, 5, 2], [7, 0, 4])]
+
+
+def in_tensorflow(function: Callable[..., Any]) -> Callable[..., Any]:
+    program = jitted(hostcall.jax.to_tf(function))
+    return lambda x: program(tf.constant(x)).numpy()
+
+
+def check(seed: int, size: int, mode: Any) -> None:
+    """Runs one program in a mode twice, for two inputs."""
+    program = Program(seed, size)
+    compiled = mode(lambda x: program.run(InJax(), x))
+    for x in INPUTS:
+        expected, calls = program.run(InPython(), x), program.calls()
+        result = np.asarray(compiled(jnp.asarray(x)))
+        jax.effects_barrier()
+        assert program.calls() == calls
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("mode", [jax.jit, in_tensorflow, eagerly])
+@pytest.mark.parametrize("seed", [0, 3, 4, 5, 6])  # which have all kinds of statements
+def test_a_random_program_does_what_it_does_in_python(seed: int, mode: Any) -> None:
+    check(seed, 10, mode)
