@@ -265,6 +265,14 @@ def test_wrong_arguments_are_named(recorded: bool) -> None:
             bound(X)
 
 
+@pytest.mark.parametrize("value", [1 << 40, -(1 << 31) - 1, [1 << 40]])
+def test_integers_that_do_not_fit_are_refused(value: Any) -> None:
+    shape = [len(value)] if isinstance(value, list) else []
+    bound = hostcall.bind(lambda n: n, tf.TensorSpec(shape, tf.int32))
+    with pytest.raises(TypeError, match=r"no tensor of int32.* int32 does not hold"):
+        bound(value)
+
+
 def test_what_cannot_be_bound_is_refused() -> None:
     concrete = tf.function(program).get_concrete_function(SPEC)
     with pytest.raises(TypeError, match="which is no function"):

@@ -273,6 +273,12 @@ def test_no_function(no_function: Any) -> None:
         hostcall.callback(result=[])(no_function)
 
 
+def test_options_of_another_type() -> None:
+    for options in ({"name": 3}, {"grad": 3}):
+        with pytest.raises(TypeError, match=r"hostcall\.callback: (name|grad)=3 is no"):
+            hostcall.callback(len, result=[], **options)
+
+
 @each_mode
 @pytest.mark.parametrize(
     "result", [[2, 3], lambda x: x.shape, lambda x: [x.shape, x.shape], (None, 3), "text"]

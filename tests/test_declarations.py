@@ -63,8 +63,8 @@ def test_what_is_not_callable_is_a_type_error(function: Any) -> None:
         hostcall.declare(result=SPEC)(function)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, 0.0])
-def test_a_timeout_is_positive(timeout: float) -> None:
+@pytest.mark.parametrize("timeout", [0, -1, 0.0, float("nan"), "1"])
+def test_a_timeout_is_positive(timeout: Any) -> None:
     with pytest.raises(ValueError, match="not a positive time"):
         hostcall.declare(len, timeout=timeout)
     with pytest.raises(ValueError, match="not a positive time"):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from hostcall import _states
 from hostcall import _tf_private as private
+from hostcall._specs import check_integers
 
 # What TensorFlow gives the dtype that is wanted; everything else has one of its own.
 _PYTHON_VALUES = (bool, int, float, complex, str, bytes, list, tuple)
@@ -146,6 +147,8 @@ class Bound:
                 return private.to_eager_tensor(value, None)
             # NumPy's float64 is a float of Python's, too, but has a dtype.
             is_python = isinstance(value, _PYTHON_VALUES) and not isinstance(value, np.generic)
+            if is_python:
+                check_integers(value, spec.dtype)
             return tf.convert_to_tensor(value, spec.dtype if is_python else None)
         except (TypeError, ValueError) as error:
             raise TypeError(

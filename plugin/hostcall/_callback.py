@@ -192,13 +192,20 @@ def callback(
       A `Callback`, or a decorator that makes one.
 
     Raises:
-      TypeError: when `function` is not callable.
+      TypeError: when `function` or `grad` is not callable, or `name` is no string.
       ValueError: for an unknown `kind`, a stateless eager callback or one that is lent arrays or
         has a `memo`, a stateful one with a `memo`, a `name` that is taken, a `timeout` that is not
         positive, a `memo` that is no positive number, or one with `out`.
     """
     if kind not in _KINDS:
         raise ValueError(f"hostcall.callback: kind={kind!r} is none of {_KINDS}.")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"hostcall.callback: name={name!r} is no string.")
+    if grad is not None and not callable(grad):
+        raise TypeError(
+            f"hostcall.callback: grad={grad!r} is no function. It is called as grad(inputs, "
+            "results, upstream), and returns a gradient for each argument."
+        )
     if kind == "eager" and not stateful:
         raise ValueError(
             "hostcall.callback: an eager callback records its gradient, which is a side effect. "

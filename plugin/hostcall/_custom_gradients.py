@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from hostcall import _location
 from hostcall import _tf_private as private
 from hostcall._structures import Inputs, Outputs
 
@@ -37,6 +39,7 @@ def call(
             arguments = tuple(inputs.pack(tensors))
             given = grad(arguments, outputs.pack(results), outputs.pack(dy))
             gradients = inputs.flatten_gradients(given)
+            _check(gradients, tensors, grad)
             if variables is None:
                 return gradients
             # A callback that runs eagerly may read variables: they have no gradient through it.
@@ -50,3 +53,19 @@ def call(
     if results and not tf.executing_eagerly():
         private.own_custom_gradient(results[0].op)
     return outputs.pack(results)
+
+
+def _check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., Any]) -> None:
+    """Checks gradients against what they are of: TensorFlow would pass on whatever they are."""
+    for number, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
+        differentiable = tensor.dtype.is_floating or tensor.dtype.is_complex
+        if not differentiable or not isinstance(gradient, tf.Tensor | np.ndarray):
+            continue
+        dtype, shape = tf.as_dtype(gradient.dtype), tf.TensorShape(gradient.shape)
+        if dtype != tensor.dtype or not shape.is_compatible_with(tensor.shape):
+            raise ValueError(
+                f"hostcall: grad, {_location.of_function(grad)}, returned a gradient of "
+                f"{dtype.name}{shape} for input {number}, which is "
+                f"{tensor.dtype.name}{tensor.shape}. A gradient has the dtype and the shape of "
+                "what it is of."
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import numbers
 import types
 import weakref
 from collections.abc import Callable
@@ -46,8 +47,12 @@ class Declaration:
     def __post_init__(self) -> None:
         if self.route is not None:
             _routes.checked(self.route)
-        if self.timeout is not None and self.timeout <= 0:
-            raise ValueError(f"hostcall: timeout={self.timeout} is not a positive time in seconds.")
+        if self.timeout is not None:
+            is_time = isinstance(self.timeout, numbers.Real) and self.timeout > 0
+            if not is_time:
+                raise ValueError(
+                    f"hostcall: timeout={self.timeout!r} is not a positive time in seconds."
+                )
         object.__setattr__(self, "table", _memo.table_for(self.memo))
         if self.out and self.table is not None:
             raise ValueError(

@@ -15,6 +15,7 @@ from hostcall import _tf_private as private
 from hostcall import _threads
 from hostcall._export import STABLEHLO
 from hostcall._modules import Module
+from hostcall._specs import check_integers
 from hostcall_mlir import _for_tensorflow, _functions, _signature, _structure
 from hostcall_mlir import program as programs
 from hostcall_mlir._dtypes import dtype_of
@@ -148,12 +149,14 @@ def _as_tensor(value: Any, spec: Spec, what: str) -> Any:
     expected = _tensor_spec(spec)
     # TensorFlow would cast arrays to a dtype that is only a hint, and wrap integers around.
     hint = None if hasattr(value, "dtype") else expected.dtype
-    if hint is not None and hint.is_integer:
-        _check_integers(value, hint, what)
     try:
+        if hint is not None:
+            check_integers(value, hint)
         tensor = tf.convert_to_tensor(value, dtype_hint=hint)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} is {value!r}, which is no tensor: {error}") from error
+        raise ValueError(
+            f"{what} is {value!r}, of which no {expected.dtype.name} tensor can be made: {error}"
+        ) from error
     if tensor.dtype != expected.dtype or not tensor.shape.is_compatible_with(expected.shape):
         raise ValueError(
             f"{what} is {tensor.dtype.name}{tensor.shape}, and the program was exported for "
@@ -161,9 +164,3 @@ def _as_tensor(value: Any, spec: Spec, what: str) -> Any:
             "for what you have."
         )
     return tensor
-
-
-def _check_integers(value: Any, dtype: tf.DType, what: str) -> None:
-    for number in tf.nest.flatten(value):
-        if isinstance(number, int) and not dtype.min <= number <= dtype.max:
-            raise ValueError(f"{what} has {number}, which {dtype.name} does not hold.")

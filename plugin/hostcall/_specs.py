@@ -72,6 +72,17 @@ def is_leaf(value: Any) -> bool:
     return isinstance(value, tf.TensorSpec | BoundedSpec | tf.TensorShape | tf.Tensor)
 
 
+def check_integers(value: Any, dtype: tf.DType) -> None:
+    """Raises a ValueError for integers of Python's in a value that a dtype does not hold.
+
+    TensorFlow would take their lower bits, without a word.
+    """
+    if dtype.is_integer:
+        for number in (value,) if isinstance(value, int) else tf.nest.flatten(value):
+            if isinstance(number, int) and not dtype.min <= number <= dtype.max:
+                raise ValueError(f"{dtype.name} does not hold {number}")
+
+
 def as_spec(value: Any, dtype: tf.DType | None) -> Spec:
     """One result of a declaration as a spec.
 
@@ -88,8 +99,9 @@ def as_spec(value: Any, dtype: tf.DType | None) -> Spec:
         return tf.TensorSpec(value.shape, value.dtype)
     if dtype is None:
         raise TypeError(
-            f"hostcall: a result must say its dtype: write tf.TensorSpec({value}, tf.float32), "
-            f"and not {value!r}."
+            f"hostcall: a result must say its dtype, and {value!r} does not. Write "
+            "tf.TensorSpec([3], tf.float32), for one, or result=[] where the function returns "
+            "nothing."
         )
     try:
         return tf.TensorSpec(value, dtype)

@@ -240,6 +240,29 @@ def test_another_number_of_gradients_is_an_error(given: Any) -> None:
         slope_of(call, g.values(4))
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (tf.zeros([7]), r"float32\(7,\) for input 0, which is float32\(4,\)"),
+        (tf.zeros([4], tf.float64), r"float64\(4,\) for input 0, which is float32\(4,\)"),
+        (np.zeros([4]), r"float64\(4,\) for input 0, which is float32\(4,\)"),
+    ],
+    ids=["shape", "dtype", "array"],
+)
+@pytest.mark.parametrize("mode", [jitted, tf.function, lambda function: function])
+def test_a_gradient_of_another_shape_or_dtype_is_an_error(mode: Any, given: Any, text: str) -> None:
+    called = hostcall.callback(np.sin, result=like, grad=lambda *_: given)
+
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = called(x)
+        return tape.gradient(y, x)
+
+    with pytest.raises(ValueError, match=f"test_gradient_given.py:.*{text}"):
+        mode(program)(tf.ones([4]))
+
+
 def test_what_grad_raises_comes_out() -> None:
     def failing(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
         raise ValueError("no gradient here")

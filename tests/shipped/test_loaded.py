@@ -38,11 +38,14 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ((tf.cast(X, tf.float64), 3), "argument 'x' is float64(3,), and the program was exported"),
         ((X[:2], 3), "argument 'x' is float32(2,), and the program was exported for float32(3,)"),
         ((X, "three"), "argument 'n' is string(), and the program was exported for int32()"),
-        ((object(), 3), "which is no tensor"),
+        ((object(), 3), "of which no float32 tensor can be made"),
         ((X.astype(np.float64), 3), "argument 'x' is float64(3,), and the program was exported"),
         ((X, np.int64(3)), "argument 'n' is int64(), and the program was exported for int32()"),
         ((X, np.float32(1.5)), "argument 'n' is float32(), and the program was exported for"),
-        ((X, 1 << 40), "argument 'n' has 1099511627776, which int32 does not hold"),
+        (
+            (X, 1 << 40),
+            "argument 'n' is 1099511627776, of which no int32 tensor can",
+        ),
     ],
 )
 def test_other_arguments(folder: Path, arguments: tuple[object, ...], says: str) -> None:
