@@ -20,7 +20,8 @@ export a function that returns arrays of the largest size, and the true size as 
 def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tuple[bytes, bool]:
     """A shipped program as an artifact for TensorFlow's XlaCallModule, and whether it has a token.
 
-    TensorFlow threads tokens through programs whose first argument and result are one.
+    TensorFlow threads tokens through programs whose first argument and result are one. Integers of
+    four bits are arguments and results of eight bits: XLA packs them, and TensorFlow does not.
 
     Args:
       module: the program; changed in place.
@@ -37,9 +38,37 @@ def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tupl
             name = _calls.callback_of(call)
             assert isinstance(name, str)
             _calls.set_callback(call, numbers[name])
+        _widen(_effects.functions(module)["main"])
         has_token = _take_token(_effects.functions(module)["main"])
         module.operation.verify()
     return artifact_of(module, version), has_token
+
+
+def _widen(main: ir.Operation) -> None:
+    """Has integers of four bits go in and out of @main as integers of eight."""
+    block = main.regions[0].blocks[0]
+    with ir.InsertionPoint.at_block_begin(block):
+        for argument in block.arguments:
+            if (wide := _wide_type(argument.type)) is not None:
+                narrow = argument.type
+                argument.set_type(wide)
+                value = _values.converted(argument, narrow)
+                argument.replace_all_uses_except(value, value.owner.operation)
+    returning = [*block][-1].operation
+    with ir.InsertionPoint(returning):
+        for number, value in enumerate(returning.operands):
+            if (wide := _wide_type(value.type)) is not None:
+                returning.operands[number] = _values.converted(value, wide)
+    types = ([value.type for value in values] for values in (block.arguments, returning.operands))
+    set_type(main, *types)
+
+
+def _wide_type(type_: ir.Type) -> ir.Type | None:
+    """The type with eight bits for one with four, else None."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return None
+    wide = {"i4": "i8", "ui4": "ui8"}.get(str(type_.element_type))
+    return None if wide is None else ir.RankedTensorType.get(type_.shape, ir.Type.parse(wide))
 
 
 def _take_token(main: ir.Operation) -> bool:

@@ -22,12 +22,17 @@ def constant(value: np.ndarray, type_: ir.Type) -> ir.Value:
         # MLIR keeps such numbers in bytes, and takes no array of them.
         wide, stored = ("i8", np.int8) if element.is_signless else ("ui8", np.uint8)
         wide_type = ir.RankedTensorType.get(value.shape, ir.Type.parse(wide))
-        return _create("convert", type_, [constant(value.astype(stored), wide_type)], {})
+        return converted(constant(value.astype(stored), wide_type), type_)
     if value.dtype.kind == "V":  # of ml_dtypes, which Python's buffers know nothing of
         value = value.view({1: np.uint8, 2: np.uint16}[value.dtype.itemsize])
     data = np.ascontiguousarray(value)
     attribute = ir.DenseElementsAttr.get(data, type=element, shape=value.shape)
     return _create("constant", type_, [], {"value": attribute})
+
+
+def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
+    """A value with another element type."""
+    return _create("convert", type_, [value], {})
 
 
 def true_size(value: ir.Value, dim: int) -> ir.Value:

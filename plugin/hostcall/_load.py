@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from hostcall import _narrow, _threads
 from hostcall import _tf_private as private
-from hostcall import _threads
 from hostcall._export import STABLEHLO
 from hostcall._modules import Module
 from hostcall._specs import check_integers
@@ -85,14 +85,16 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         """The flat results; assigns the variables."""
         outputs = self.manifest.outputs
         state = [variable.read_value() for variable in self._variables.values()]
+        specs = [_tensor_spec(output.spec) for output in outputs]
         with self._module.called():
             values = private.call_module(
-                [*tensors, *state],
+                [tf.cast(tensor, _narrow.wide(tensor.dtype)) for tensor in (*tensors, *state)],
                 self._artifact,
-                [_tensor_spec(output.spec) for output in outputs],
+                [tf.TensorSpec(spec.shape, _narrow.wide(spec.dtype)) for spec in specs],
             )
         results = []
-        for output, value in zip(outputs, values, strict=True):
+        for output, spec, wide in zip(outputs, specs, values, strict=True):
+            value = tf.cast(wide, spec.dtype)
             if output.kind == "variable":
                 self._variables[output.name].assign(value)
             else:  # there are no sizes, since there are no arrays of bounded size

@@ -1,4 +1,4 @@
-"""Integers of four bits between clusters.
+"""Integers of four bits between clusters, and around programs that are loaded.
 
 XLA packs two of them in a byte. TensorFlow does not know that when it hands values to a compiled
 program or takes them from it, and would mistake them. So they go in and out as integers of eight.
@@ -16,6 +16,11 @@ _WIDE = {
     tf.as_dtype(narrow).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
     for narrow, wide in (("int4", "int8"), ("uint4", "uint8"))
 }
+
+
+def wide(dtype: tf.DType) -> tf.DType:
+    """The dtype in which values of another go in and out."""
+    return tf.as_dtype(_WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
 
 
 def widen(host: Any, clusters: list[Any]) -> None:

@@ -70,6 +70,22 @@ def test_every_dtype(tmp_path: Path) -> None:
             assert_same(returned.numpy(), array)
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
+def test_integers_of_four_bits(dtype: Any, tmp_path: Path) -> None:
+    """Not compiled once more: TensorFlow itself mistakes what goes in and out there."""
+    arrays = [np.array(a, np.int8).astype(dtype) for a in ([1, -2, 7], 5, [])]
+    variable = tf.Variable(arrays[0], name="v")
+    specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
+
+    def function(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        return [tf.identity(variable), *exported.several_dtypes(*tensors)]
+
+    loaded = ship(tmp_path, function, *specs, variables="inputs")
+    for mode in (eager, plain):
+        for returned, array in zip(mode(loaded)(*arrays), [arrays[0], *arrays], strict=True):
+            assert_same(returned.numpy(), array)
+
+
 def test_constants_of_every_dtype(tmp_path: Path) -> None:
     dtypes = [np.bool_, np.int8, np.uint16, np.int64, np.float16, ml_dtypes.bfloat16, np.complex64]
     arrays = [np.array([[1, 0, 2]], dtype) for dtype in dtypes] + [np.zeros([2, 0], np.float32)]
