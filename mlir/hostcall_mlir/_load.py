@@ -52,15 +52,19 @@ def load(
 
     Args:
       directory: where the program is.
-      callbacks: functions to call, by the names of callbacks; they go before what is imported.
+      callbacks: functions of NumPy arrays to call, by the names of callbacks (that of "f" is for
+        "f#2", too, where "f#2" itself is not there); they go before what is imported.
       imports: whether others are imported.
       split: whether the program is compiled in parts, with the host calls between them. So it runs
         on devices whose programs cannot call back; and on others, more slowly.
       device: the one to run on; JAX's default device if it is left out.
 
+    Returns:
+      A `LoadedProgram`, compiled, whose `call` runs it.
+
     Raises:
       ProgramError: when the files are not as they should be, functions are missing, or XLA cannot
-        compile the program; the text lists what is wrong and says what to do.
+        compile the program; the text lists what is wrong and says what to do. A ValueError.
       TypeError: when `device` is none of JAX's, or `callbacks` is no dict.
     """
     if device is not None and not isinstance(device, jax.Device):
@@ -122,7 +126,9 @@ class LoadedProgram:
 
         Raises:
           TypeError: when the arguments are of another structure.
-          ValueError: when an array is of another dtype or shape.
+          ValueError: when an array is of another dtype or shape, or `variables` lacks one or has
+            one that the program does not.
+          KeyboardInterrupt: for Ctrl-C in a callback.
           jax.errors.JaxRuntimeError: when a callback fails; what it has raised is the cause, and
             what `hostcall_mlir.last_error` returns.
         """

@@ -65,6 +65,10 @@ class Bound:
     Attributes:
       concrete_function: the `ConcreteFunction` that it runs.
       input_specs: a tuple with a `tf.TensorSpec` for each argument, or a structure of them.
+
+    Raises:
+      TypeError: when called with another number or structure of arguments, or another dtype.
+      ValueError: when called with an array of another shape.
     """
 
     def __init__(self, fn: Any, concrete_function: Any, input_specs: tuple[Any, ...]) -> None:

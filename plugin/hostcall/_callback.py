@@ -179,8 +179,9 @@ def callback(
       grad: the gradient, `grad(inputs, results, upstream)`: TensorFlow code, or a `Callback` of its
         own. `inputs` is the tuple of the arguments, `results` what the call returned, `upstream`
         the gradients of the results, in the same structure. It returns one gradient for each
-        argument (a lone one for a lone argument), shaped like the argument; None where there is
-        none. With it a "numpy" callback is differentiable.
+        argument (a lone one for a lone argument), of its shape and dtype; None where there is
+        none. Another shape or dtype is a ValueError where the gradient is asked for. With it a
+        "numpy" callback is differentiable.
       pure: as in `hostcall.declare`, for an "eager" callback.
       timeout: as in `hostcall.declare`.
       borrow: as in `hostcall.declare`, for a "numpy" callback.
