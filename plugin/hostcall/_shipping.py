@@ -77,9 +77,10 @@ def load(
 
     Returns:
       A `tf.Module` that is called like the exported function, with tensors or arrays of just its
-      dtypes and shapes, or Python values, in the structure of its arguments: eagerly, in a `tf.function`, with `jit_compile=True` or without. It has `manifest`,
-      `text` and, where variables are inputs, `variables`, and no gradient. What its functions raise
-      comes as from any callback; `hostcall.last_error` returns it.
+      dtypes and shapes, or Python values, in the structure of its arguments: eagerly, in a
+      `tf.function`, with `jit_compile=True` or without. It has `manifest`, `text` and, where
+      variables are inputs, `variables`, and no gradient. What its functions raise comes as from any
+      callback; `hostcall.last_error` returns it.
 
     Raises:
       ImportError: when JAX, whose MLIR this needs, is not installed.
