@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
+import hostcall.jax
 from tests.helpers import jitted
 from tests.shipped import exported, user_code
 from tests.shipped.exported import F3
@@ -225,3 +225,15 @@ def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, package: str) ->
     for call in (lambda: hostcall.export(exported.straight, F3), lambda: hostcall.load("program")):
         with pytest.raises(ImportError, match=r"pip install 'hostcall\[jax\]'"):
             call()
+
+
+def test_a_jax_function_is_called_by_its_name() -> None:
+    def of_jax(x: Any) -> Any:
+        return hostcall.jax.call(lambda v: v, x, x)
+
+    converted = hostcall.jax.to_tf(of_jax)
+    for function in (converted, jitted(converted)):
+        with pytest.raises(ValueError, match=r"hostcall\.export of .*of_jax .*test_export_errors"):
+            hostcall.export(function, F3)
+    program = hostcall.export(hostcall.jax.to_tf(jnp.sin), F3)
+    assert program.manifest.function == "sin"

@@ -56,12 +56,12 @@ def to_tf(
         )
     converted = _Converted(jax_fn, polymorphic_shapes, polymorphic_constraints)
 
-    # Ours, and JAX's code below it, is not for autograph to convert.
-    @tf_private.do_not_convert
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         return converted(*args, **kwargs)
 
-    functools.update_wrapper(call, jax_fn, updated=())
+    functools.update_wrapper(run, jax_fn, updated=())
+    # Ours, and JAX's code below it, is not for autograph to convert.
+    call = tf_private.do_not_convert(run)
     # TensorFlow traces through what says that it wraps something.
     del call.__dict__["__wrapped__"]
     return call
