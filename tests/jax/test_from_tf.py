@@ -169,6 +169,27 @@ def test_there_and_back() -> None:
     np.testing.assert_allclose(back(np.asarray(X)), np.sin(X), rtol=1e-6)
 
 
+def in_a_branch(x: Any) -> Any:
+    return tf.cond(x[0] > 9, lambda: x, lambda: sin(sin(x)))
+
+
+def in_a_loop(x: Any) -> Any:
+    return tf.while_loop(lambda i, _: i < 2, lambda i, x: (i + 1, sin(x)), [0, x])[1]
+
+
+@each_mode
+@pytest.mark.parametrize("function", [in_a_branch, in_a_loop])
+def test_calls_after_a_gradient(mode: Any, function: Any) -> None:
+    # TensorFlow adds to what the function returns what its gradient needs.
+    called = from_tf(tf.function(function))
+    slope = mode(jax.grad(lambda x: called(x).sum()))(X)
+    np.testing.assert_allclose(slope, np.cos(np.sin(X)) * np.cos(X), rtol=1e-6)
+    for like in (X, X[:2]):
+        np.testing.assert_allclose(mode(lambda x: called(x))(like), np.sin(np.sin(like)), rtol=1e-6)
+        mode(jax.grad(lambda x: called(x).sum()))(like)
+    np.testing.assert_allclose(mode(lambda x: called(x))(like), np.sin(np.sin(like)), rtol=1e-6)
+
+
 def test_shard_map_over_two_devices() -> None:
     code = """
 import jax, numpy as np, tensorflow as tf, hostcall.jax
