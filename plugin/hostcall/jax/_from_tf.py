@@ -123,7 +123,8 @@ class _FlatFunction:
         """What it returns for such arrays: what is declared, or TensorFlow knows when it traces."""
         specs = [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
         traced = _threads.apart(self.traced.get_concrete_function, *specs)
-        outputs = traced.structured_outputs or ()  # `outputs` grow by what gradients need
+        # `outputs` grow by what gradients need.
+        outputs = list(traced.structured_outputs or ())
         if declared is not None:
             return self._checked(declared, outputs, place)
         for output in outputs:
