@@ -119,7 +119,7 @@ def check_dtypes(traced: Any, place: str) -> None:
       ValueError: when it has not.
     """
     arguments = [(f"argument '{leaf.name}'", leaf.dtype) for leaf in arguments_of(traced)]
-    results = [(f"result {i}", result.dtype) for i, result in enumerate(traced.outputs)]
+    results = [(f"result {i}", result.dtype) for i, result in enumerate(_results_of(traced))]
     for what, dtype in arguments + results:
         if dtype in (tf.string, tf.resource, tf.variant):
             raise ValueError(
@@ -170,11 +170,11 @@ def outputs(
       sizes: for each output behind these, the output that has the dimension, and the dimension.
       captured: what the function captures.
     """
-    found = []
+    found, results = [], _results_of(traced)
     for number, spec in enumerate(types):
         bounded = tuple(dim for of, dim in sizes if of == number)
-        if number < len(traced.outputs):
-            name = traced.outputs[number].op.name
+        if number < len(results):
+            name = results[number].op.name
             found.append(Output("result", name, Spec(spec.dtype, spec.shape, bounded)))
         elif number in updates:
             found.append(Output("variable", captured.names[updates[number]], spec))
@@ -182,6 +182,12 @@ def outputs(
             of, dim = sizes[number - len(types) + len(sizes)]
             found.append(Output("size", f"size of dimension {dim}", spec, of, dim))
     return tuple(found)
+
+
+def _results_of(traced: Any) -> list[tf.Tensor]:
+    """What the function returns, without what TensorFlow appends for the gradients of branches."""
+    leaves = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
+    return list(traced.outputs[: sum(tf.is_tensor(leaf) for leaf in leaves)])
 
 
 def _spec_of(value: Any) -> Spec:
