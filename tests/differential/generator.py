@@ -67,7 +67,9 @@ class Drawing:
         return Block(tuple(statements), results), [types[i] for i in results]
 
     def statement(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        kind = self.one_of(["op", "script op", "op", "script op", "form"])
+        # Calls in the conditions of loops, which are compiled in their own way, are rare otherwise.
+        kinds = ["form", "script op"] if self.whole else ["op", "script op"]
+        kind = self.one_of(["op", "script op", *kinds, "form"])
         if kind == "form" and depth < DEEPEST:
             return self.form(types, depth)
         among = {n for n in OPS if (n in _SCRIPT_OPS) == (kind == "script op")}
