@@ -20,6 +20,7 @@
 #include "registry.h"
 #include "stats.h"
 #include "tensors.h"
+#include "thread_stack.h"
 
 namespace nb = nanobind;
 using hostcall::Registry;
@@ -149,6 +150,9 @@ NB_MODULE(_runtime, m) {
   m.def("call_on_pool", &CallOnPool, nb::arg("function"),
         "Calls a function without arguments on a thread of the pool, at once. Raises RuntimeError "
         "when no thread can be started.");
+  m.def("stack_of", &hostcall::StackOf, nb::arg("thread"),
+        "The frames of the thread with that identifier, and the lines that it has come to in them, "
+        "the innermost first: what traceback.StackSummary.extract takes.");
   m.def(
       "ffi_api_version", [] { return std::pair(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
       "The FFI API version (major, minor) that the handler was built with.");

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -70,8 +69,12 @@ class Call:
 
     def stack(self) -> str:
         """Where the call is now."""
-        frame = None if self._done.is_set() else sys._current_frames().get(self._thread)
-        return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)"
+        stack = [] if self._done.is_set() else _runtime.stack_of(self._thread)
+        summary = traceback.StackSummary.extract(iter(stack))
+        summary.reverse()
+        return "".join(summary.format()) or (
+            "(it has ended)" if self._thread else "(it has not begun)"
+        )
 
     def _work(self) -> None:
         self._thread = threading.get_ident()

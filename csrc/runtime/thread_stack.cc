@@ -1,0 +1,44 @@
+#include "thread_stack.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+// No collection on any thread for as long as it lives, under the GIL.
+class WithoutCollections {
+ public:
+  WithoutCollections() : was_on_(PyGC_Disable()) {}
+  ~WithoutCollections() {
+    if (was_on_) PyGC_Enable();
+  }
+  WithoutCollections(const WithoutCollections&) = delete;
+  WithoutCollections& operator=(const WithoutCollections&) = delete;
+
+ private:
+  int was_on_;
+};
+
+}  // namespace
+
+// Python makes the objects of frames when they are asked for. Up to 3.11 that may collect garbage,
+// and sys._current_frames does it under a lock that a collected threading.local takes, too: the
+// process hangs. A finalizer may also release the GIL, and the thread leave the frame meanwhile.
+// In C++, since between two lines of Python another thread may run, and see the collector off.
+nb::list StackOf(unsigned long thread) {
+  nb::list stack;
+  nb::object ask = nb::module_::import_("sys").attr("_current_frames");
+  nb::object frames;
+  const WithoutCollections off;
+  frames = ask();
+  nb::object frame = frames.attr("get")(thread);
+  while (!frame.is_none()) {
+    auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
+    stack.append(nb::make_tuple(frame, PyFrame_GetLineNumber(raw)));
+    auto* back = reinterpret_cast<PyObject*>(PyFrame_GetBack(raw));
+    frame = back == nullptr ? nb::none() : nb::steal(back);
+  }
+  return stack;
+}
+
+}  // namespace hostcall
