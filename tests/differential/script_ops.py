@@ -120,17 +120,6 @@ def params_of(behaviour: Behaviour, shapes: Sequence[str]) -> tuple[Any, ...]:
     ))  # fmt: skip
 
 
-def is_whole(name: str, param: Any) -> bool:
-    """Whether XLA knows, with this parameter, the shapes of what the function `name` returns."""
-    if name in BEHAVIOURS:
-        behaviour = BEHAVIOURS[name]
-        texts = any(pattern[0] == "s" for pattern in (*behaviour.takes, *behaviour.gives))
-        return param[1] in ("set_shape", "rule", "bounded") and not texts
-    if name in ("entries", "python_variable", "fail_above"):
-        return param if isinstance(param, bool) else param[-1]
-    return True
-
-
 def call(
     context: Context, api: str, function: Any, args: Sequence[Any], dtypes: list[Any], shape: str
 ) -> list[Any]:
