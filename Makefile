@@ -86,8 +86,9 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (60)
 	@$(ASAN) $(BIN)/python -m tests.native.fuzz $(FUZZ_SECONDS)
 
-differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes
+differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, and shipped
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --shipped
 
 mutations: $(BUILT)  ## Undo one mend after another, and see its tests fail
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.mutations
