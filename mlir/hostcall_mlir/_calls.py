@@ -27,7 +27,7 @@ ARRAYS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_resu
 # The element types that a narrow pair may name: FFI's number to MLIR's type. XLA packs them. The
 # last three numbers are ours: the runtime is not to know XLA's (26, 27, 32), or it would read
 # buffers that are packed beyond their ends.
-NARROW = {21: "i4", 22: "ui4", 126: "i2", 127: "ui2", 132: "f4E2M1FN"}
+NARROW = {21: "i4", 22: "ui4", 60: "i2", 61: "ui2", 62: "f4E2M1FN"}
 # The element types of the buffers, which hold the same numbers.
 WIDE = {"i4": "i8", "ui4": "ui8", "i2": "i8", "ui2": "ui8", "f4E2M1FN": "f8E4M3FN"}
 

@@ -242,7 +242,7 @@ func.func @main(%x: tensor<3xi4>, %y: tensor<3xi8>) {
   // expected-error@below {{result 0 is tensor<3xf4E2M1FN>, which XLA packs; the call takes and returns f8E4M3FN}}
   %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xi4>) -> tensor<3xf4E2M1FN>
   // expected-error@below {{narrow_operands is about operand 0, which has to be of f8E4M3FN, not tensor<3xi8>}}
-  // expected-error@below {{narrow_results has element type 26; it can be '21', '22', '126', '127', '132'}}
-  %1 = stablehlo.custom_call @hostcall(%y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 132>, narrow_results = array<i64: 0, 26>}} : (tensor<3xi8>) -> tensor<3xi8>
+  // expected-error@below {{narrow_results has element type 26; it can be '21', '22', '60', '61', '62'}}
+  %1 = stablehlo.custom_call @hostcall(%y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 62>, narrow_results = array<i64: 0, 26>}} : (tensor<3xi8>) -> tensor<3xi8>
   return
 }

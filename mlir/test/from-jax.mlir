@@ -167,7 +167,7 @@ module @jit__lambda attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
 // Numbers of two bits, and floats of four.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[X:.*]] = stablehlo.convert %arg0 : (tensor<3xi2>) -> tensor<3xi8>
-// CHECK: %[[Y:.*]] = stablehlo.custom_call @hostcall(%[[X]]) {{.*}}narrow_operands = array<i64: 0, 126>, narrow_results = array<i64: 0, 132>}{{.*}} : (tensor<3xi8>) -> tensor<3xf8E4M3FN>
+// CHECK: %[[Y:.*]] = stablehlo.custom_call @hostcall(%[[X]]) {{.*}}narrow_operands = array<i64: 0, 60>, narrow_results = array<i64: 0, 62>}{{.*}} : (tensor<3xi8>) -> tensor<3xf8E4M3FN>
 // CHECK: stablehlo.convert %[[Y]] : (tensor<3xf8E4M3FN>) -> tensor<3xf4E2M1FN>
 func.func @main(%arg0: tensor<3xi2>) -> tensor<3xf4E2M1FN> {
   %0 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%arg0) {backend_config = "", mhlo.backend_config = {index = 0 : ui64}} : (tensor<3xi2>) -> tensor<3xf4E2M1FN>

@@ -72,7 +72,7 @@ def checked_inside(tensor: tf.Tensor, expected: np.ndarray) -> tf.Tensor:
 def test_every_dtype_of_the_runtime_is_tested() -> None:
     in_tensorflow = set()
     for number, dtype, _ in _prepared.DTYPES:
-        if number > 100:  # ours, for JAX's: TensorFlow compiles nothing of these
+        if number >= 60:  # ours, for JAX's: TensorFlow compiles nothing of these
             continue
         try:
             tf.as_dtype(dtype)

@@ -11,9 +11,9 @@ from hostcall.jax import _jax_private as private
 _PACKED = {
     "int4": (21, "int8"),
     "uint4": (22, "uint8"),
-    "int2": (126, "int8"),
-    "uint2": (127, "uint8"),
-    "float4_e2m1fn": (132, "float8_e4m3fn"),
+    "int2": (60, "int8"),
+    "uint2": (61, "uint8"),
+    "float4_e2m1fn": (62, "float8_e4m3fn"),
 }
 
 
