@@ -155,3 +155,8 @@ def result_types(op: ir.Operation) -> list[ir.Type]:
     if len(types) == 1 and isinstance(types[0], ir.TupleType):
         return [types[0].get_type(i) for i in range(types[0].num_types)]
     return types
+
+
+def element_of(type_: ir.Type) -> str:
+    """The element type of a tensor's type, as MLIR writes it; nothing for other types."""
+    return str(type_.element_type) if isinstance(type_, ir.RankedTensorType) else ""

@@ -65,10 +65,10 @@ def _widen(main: ir.Operation) -> None:
 
 def _wide_type(type_: ir.Type) -> ir.Type | None:
     """The type with eight bits for one with four, else None."""
-    if not isinstance(type_, ir.RankedTensorType):
+    element = _calls.element_of(type_)
+    if element not in ("i4", "ui4"):
         return None
-    wide = {"i4": "i8", "ui4": "ui8"}.get(str(type_.element_type))
-    return None if wide is None else ir.RankedTensorType.get(type_.shape, ir.Type.parse(wide))
+    return ir.RankedTensorType.get(type_.shape, ir.Type.parse(_calls.WIDE[element]))
 
 
 def _take_token(main: ir.Operation) -> bool:

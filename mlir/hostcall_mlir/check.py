@@ -162,7 +162,7 @@ def _check_side(
 def _check_packed(side: str, own: Sequence[ir.Type]) -> Iterator[str]:
     """XLA packs small numbers, of which the runtime takes each for a byte of its own."""
     for index, type_ in enumerate(own):
-        if wide := _calls.WIDE.get(_element(type_)):
+        if wide := _calls.WIDE.get(_calls.element_of(type_)):
             yield (
                 f"{side} {index} is {type_}, which XLA packs; the call takes and returns {wide}, "
                 f"converted by stablehlo.convert and named in narrow_{side}s"
@@ -189,7 +189,7 @@ def _check_narrow(pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type
             continue
         wide = _calls.WIDE[_calls.NARROW[code]]
         allowed = ["i8", "ui8"] if wide in ("i8", "ui8") else [wide]
-        if _element(own[index]) not in allowed:
+        if _calls.element_of(own[index]) not in allowed:
             yield (
                 f"narrow_{side}s is about {side} {index}, which has to be of "
                 f"{' or '.join(allowed)}, not {own[index]}"
@@ -199,10 +199,6 @@ def _check_narrow(pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type
 def _rank(type_: ir.Type) -> int:
     rank: int = type_.rank if isinstance(type_, ir.RankedTensorType) else 0
     return rank
-
-
-def _element(type_: ir.Type) -> str:
-    return str(type_.element_type) if isinstance(type_, ir.RankedTensorType) else ""
 
 
 def _listed(names: Iterable[str] | Iterable[int]) -> str:

@@ -37,7 +37,7 @@ from typing import TypeVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from hostcall_mlir import _calls
+from hostcall_mlir import _calls, _values
 from hostcall_mlir._diagnostics import Failure, PassError, report
 from hostcall_mlir._jaxlib_private import is_token
 from hostcall_mlir._pass import Options, Pass, read_map, read_numbers
@@ -160,17 +160,13 @@ def _token_last(items: Sequence[_T], values: Sequence[ir.Value]) -> list[_T]:
     return [*items[1:], items[0]] if len(values) and is_token(values[0].type) else items
 
 
-def _element(type_: ir.Type) -> str:
-    return str(type_.element_type) if isinstance(type_, ir.RankedTensorType) else ""
-
-
 def _narrow_pairs(values: Sequence[ir.Value]) -> list[int]:
-    codes = [_CODES.get(_element(value.type)) for value in values]
+    codes = [_CODES.get(_calls.element_of(value.type)) for value in values]
     return [n for i, code in enumerate(codes) if code is not None for n in (i, code)]
 
 
 def _wide(type_: ir.Type) -> ir.Type:
-    element = _calls.WIDE.get(_element(type_))
+    element = _calls.WIDE.get(_calls.element_of(type_))
     if element is None:
         return type_
     tensor = ir.RankedTensorType(type_)
@@ -178,6 +174,4 @@ def _wide(type_: ir.Type) -> ir.Type:
 
 
 def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
-    if value.type == type_:
-        return value
-    return ir.Operation.create("stablehlo.convert", [type_], [value]).result
+    return value if value.type == type_ else _values.converted(value, type_)

@@ -6,28 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from hostcall.jax import _jax_private as private
+from hostcall_runtime._prepared import DTYPES
 
-# What the runtime knows each dtype by, and the dtype of the buffer, which holds the same numbers.
-_PACKED = {
-    "int4": (21, "int8"),
-    "uint4": (22, "uint8"),
-    "int2": (60, "int8"),
-    "uint2": (61, "uint8"),
-    "float4_e2m1fn": (62, "float8_e4m3fn"),
+# The dtype of the buffer for each, which holds the same numbers.
+_WIDE = {
+    "int4": "int8",
+    "uint4": "uint8",
+    "int2": "int8",
+    "uint2": "uint8",
+    "float4_e2m1fn": "float8_e4m3fn",
 }
+
+# What the runtime knows dtypes by.
+_CODES = {name: code for code, _, name in DTYPES}
 
 
 def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
     """The attribute `narrow_operands` or `narrow_results`: index and number, one after another."""
     names = [str(aval.dtype) for aval in avals]
-    return tuple(
-        n for i, name in enumerate(names) if name in _PACKED for n in (i, _PACKED[name][0])
-    )
+    return tuple(n for i, name in enumerate(names) if name in _WIDE for n in (i, _CODES[name]))
 
 
 def wide(avals: Sequence[Any]) -> list[Any]:
     """What stands for arrays in the call."""
-    dtypes = [_PACKED.get(str(aval.dtype), (0, aval.dtype))[1] for aval in avals]
+    dtypes = [_WIDE.get(str(aval.dtype), aval.dtype) for aval in avals]
     return [private.aval_of(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)]
 
 
