@@ -45,7 +45,7 @@ FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-split lint bench sanitize fuzz differential mutations format clean
+.PHONY: help venv demo test test-all test-split lint bench sanitize fuzz differential upstream mutations format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -89,6 +89,11 @@ fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (6
 differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, and shipped
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --shipped
+
+upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TENSORFLOW_SOURCE=DIR
+	@$(BIN)/python -m tests.upstream $(if $(ONLY),--only "$(ONLY)") \
+	  $(if $(TENSORFLOW_SOURCE),--tensorflow "$(TENSORFLOW_SOURCE)") \
+	  $(if $(JAX_SOURCE),--jax "$(JAX_SOURCE)")
 
 mutations: $(BUILT)  ## Undo one mend after another, and see its tests fail
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.mutations

@@ -1,0 +1,117 @@
+"""Runs TensorFlow's and JAX's own tests without hostcall and with it, and tells what differs.
+
+    python -m tests.upstream --tensorflow DIR [--jax DIR] [--only TEXT]
+
+DIR is a source tree of the version that is installed. hostcall is only imported: nothing is
+compiled that the tests do not compile. A test that comes out in another way with hostcall is a
+difference, whether it passes or not, unless one of three runs without hostcall ends that way, too.
+"""
+# ruff: noqa: T201 - it prints its report
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import re
+import sys
+import textwrap
+from importlib import metadata
+from pathlib import Path
+
+from tests.upstream.running import Outcome, run
+from tests.upstream.suites import Suite, suites
+
+_RUNS_OF_SUSPECTS = 2
+
+# Where a source tree tells its version, how, and which packages of that version may be installed.
+_VERSIONS = {
+    "tensorflow": (
+        "tensorflow/tf_version.bzl",
+        r'^TF_VERSION = "(.*)"',
+        ("tensorflow-cpu", "tensorflow"),
+    ),
+    "jax": ("jax/version.py", r'^_version = "(.*)"', ("jax",)),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the tests; returns the exit status."""
+    sources, only = _parse(arguments)
+    chosen = suites(list(sources), only)
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {suite: pool.submit(compare, suite, sources[suite.framework]) for suite in chosen}
+        for suite, job in jobs.items():
+            summary, differences = job.result()
+            print(f"{suite.title}: {summary}", *differences, sep="\n", flush=True)
+            failed += bool(differences)
+    if not chosen:
+        print(f"no test file has {only!r} in its title")
+    print(f"{failed} of {len(chosen)} differ" if failed else f"all {len(chosen)} come out the same")
+    return int(bool(failed) or not chosen)
+
+
+def _parse(arguments: list[str] | None) -> tuple[dict[str, str], str]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for framework in _VERSIONS:
+        parser.add_argument(f"--{framework}", metavar="DIR", help=f"a source tree of {framework}")
+    parser.add_argument("--only", default="", help="those with this text in their title")
+    parsed = parser.parse_args(arguments)
+    sources = {name: os.path.abspath(path) for name in _VERSIONS if (path := getattr(parsed, name))}
+    if not sources:
+        parser.error("at least one source tree is needed: --tensorflow DIR or --jax DIR")
+    for framework, source in sources.items():
+        if problem := _other_version(framework, source):
+            parser.error(problem)
+    return sources, parsed.only
+
+
+def _other_version(framework: str, source: str) -> str:
+    """What is wrong with the version of a source tree, if anything is."""
+    file, pattern, packages = _VERSIONS[framework]
+    try:
+        found = re.search(pattern, (Path(source) / file).read_text(), re.MULTILINE)
+    except OSError as error:
+        return f"{source} is no source tree of {framework}: {error}"
+    if found is None:
+        return f"{file} in {source} does not tell the version"
+    installed = {p.version for name in packages for p in metadata.distributions(name=name)}
+    if found[1] not in installed:
+        return f"{source} has {framework} {found[1]}, and installed is {', '.join(installed)}"
+    return ""
+
+
+def compare(suite: Suite, source: str) -> tuple[str, list[str]]:
+    """Runs a file in both ways.
+
+    Returns:
+      A line on what the tests came to, and a text for each that comes out in another way.
+    """
+    stock, ours = run(suite, source, hostcall=False), run(suite, source, hostcall=True)
+    suspects = [test for test in {**stock, **ours} if stock.get(test) != ours.get(test)]
+    seen_in_stock = collections.defaultdict(set)
+    for test in suspects:
+        seen_in_stock[test].add(stock.get(test))
+    for _ in range(_RUNS_OF_SUSPECTS if suspects else 0):
+        for test, outcome in run(suite, source, hostcall=False, chosen=suspects).items():
+            seen_in_stock[test].add(outcome)
+    differences = [
+        _describe(test, seen_in_stock[test], ours.get(test))
+        for test in suspects
+        if ours.get(test) not in seen_in_stock[test]
+    ]
+    counts = collections.Counter(outcome.kind for outcome in ours.values())
+    return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())), differences
+
+
+def _describe(test: str, stock: set[Outcome | None], ours: Outcome | None) -> str:
+    without = " or ".join(sorted(outcome.kind if outcome else "not there" for outcome in stock))
+    with_it = ours.kind if ours else "not there"
+    detail = textwrap.indent(ours.detail if ours else "", "      ")
+    return f"  DIFFERS: {test}\n    without hostcall: {without}\n    with it: {with_it}\n{detail}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

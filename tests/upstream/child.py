@@ -1,0 +1,174 @@
+"""Runs the tests of one file of TensorFlow's or JAX's, and writes what comes of each.
+
+    python child.py ORDER
+
+ORDER is JSON, the fields of `running.Order`. The output file gets a line of JSON when a test begins
+and one when it ends, so that the caller knows what ran when the process crashed or hung.
+"""
+
+import faulthandler
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import traceback
+import unittest
+from typing import Any
+
+
+class SourceFinder:
+    """Finds modules that the wheel lacks, helpers of the tests, in TensorFlow's source tree."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith("tensorflow.python."):
+            return None
+        place = os.path.join(self.source, *name.split("."))
+        if os.path.exists(f"{place}.py"):
+            return importlib.util.spec_from_file_location(name, f"{place}.py")
+        if os.path.isdir(place):  # the source tree has no __init__.py in most folders
+            spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [place]
+            return spec
+        return None
+
+
+class Results(unittest.TestResult):
+    """Writes a line when a test begins, and one when it ends."""
+
+    def __init__(self, file: Any, limit: float) -> None:
+        super().__init__()
+        self.file, self.limit = file, limit
+        self.outcome, self.detail = "", ""
+
+    def write(self, **line: Any) -> None:
+        print(json.dumps(line), file=self.file, flush=True)
+
+    def startTest(self, test: Any) -> None:  # noqa: N802 - unittest's name, as below
+        super().startTest(test)
+        self.outcome, self.detail = "passed", ""
+        self.write(begins=test.id())
+        faulthandler.dump_traceback_later(self.limit, exit=True)
+
+    def stopTest(self, test: Any) -> None:  # noqa: N802
+        faulthandler.cancel_dump_traceback_later()
+        super().stopTest(test)
+        self.write(ends=test.id(), outcome=self.outcome, detail=self.detail)
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.note(err)
+
+    def addError(self, test: Any, err: Any) -> None:  # noqa: N802
+        super().addError(test, err)
+        self.note(err)
+        if not hasattr(test, "_testMethodName"):  # what a class or the module sets up
+            self.write(ends=test.id(), outcome=self.outcome, detail=self.detail)
+
+    def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
+        super().addFailure(test, err)
+        self.note(err)
+
+    def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
+        super().addSkip(test, reason)
+        self.outcome, self.detail = "skipped", reason
+
+    def addExpectedFailure(self, test: Any, err: Any) -> None:  # noqa: N802
+        super().addExpectedFailure(test, err)
+        self.outcome = "failed as expected"
+
+    def addUnexpectedSuccess(self, test: Any) -> None:  # noqa: N802
+        super().addUnexpectedSuccess(test)
+        self.outcome = "passed against expectation"
+
+    def note(self, err: Any) -> None:
+        kind, error, trace = err
+        self.outcome = f"failed with {kind.__name__}"
+        self.detail = "".join(traceback.format_exception(kind, error, trace))[-6000:]
+
+
+def load(order: dict[str, Any]) -> Any:
+    """The tests of the file."""
+    module_name = "upstream_" + os.path.splitext(os.path.basename(order["file"]))[0]
+    path = os.path.join(order["source"], order["file"])
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    getattr(module, "setUpModule", lambda: None)()
+    loader = unittest.TestLoader()
+    if order["framework"] == "jax":
+        from jax._src import test_util
+
+        loader = test_util.JaxTestLoader()
+    return loader.loadTestsFromModule(module)
+
+
+def prepare(order: dict[str, Any]) -> None:
+    """Does what comes before a test file is imported."""
+    from absl import flags
+
+    if order["framework"] == "tensorflow":
+        import tensorflow as tf
+
+        sys.meta_path.append(SourceFinder(order["source"]))
+        if order["mode"] == "v1":
+            tf.compat.v1.disable_v2_behavior()
+        if order["file"].endswith("np_interop_test.py"):
+            behave_like_numpy()
+    if order["hostcall"]:
+        from hostcall import _control
+
+        assert _control.is_enabled(), "HOSTCALL_DISABLE is set"
+        if order["framework"] == "jax":
+            import hostcall.jax  # noqa: F401
+    if order["framework"] == "jax":
+        from jax._src import config
+
+        config.config.config_with_absl()
+    from absl.testing import absltest  # noqa: F401 - it defines flags
+
+    flags.FLAGS([sys.argv[0], f"--test_tmpdir={os.environ['TEST_TMPDIR']}"], known_only=True)
+
+
+def behave_like_numpy() -> None:
+    """What the tests of NumPy's interface do when their file is run as a program."""
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops.numpy_ops import np_math_ops
+
+    ops.set_dtype_conversion_mode("legacy")
+    np_math_ops.enable_numpy_methods_on_tensor()
+
+
+def each(suite: Any) -> Any:
+    """The single tests of a suite."""
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from each(test)
+        else:
+            yield test
+
+
+def main(order: dict[str, Any]) -> None:
+    faulthandler.enable()
+    prepare(order)
+    chosen, done = order["chosen"], set(order["done"])
+    tests = [
+        test
+        for test in each(load(order))
+        if test.id() not in done and (chosen is None or test.id() in chosen)
+    ]
+    with open(order["results"], "a") as file:
+        results = Results(file, order["limit"])
+        unittest.TestSuite(tests).run(results)
+        results.write(finished=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

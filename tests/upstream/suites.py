@@ -1,0 +1,91 @@
+"""Which of TensorFlow's and JAX's test files are run, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+MODES = ("v1", "v2")
+
+# Files in tensorflow/python whose tests use script ops, and files about what hostcall hooks into.
+_TENSORFLOW: dict[str, tuple[str, ...]] = {
+    "kernel_tests/control_flow/py_func_test.py": MODES,
+    "ops/script_ops_test.py": MODES,
+    "ops/autograph_ops_test.py": MODES,
+    "ops/numpy_ops/np_interop_test.py": ("v2",),
+    "ops/control_flow_ops_test.py": MODES,
+    "ops/batch_ops_test.py": MODES,
+    "kernel_tests/control_flow/control_flow_ops_py_test.py": MODES,
+    "autograph/tests/call_to_numpy_function_test.py": ("v2",),
+    "autograph/tests/call_to_print_function_test.py": ("v2",),
+    "data/kernel_tests/from_generator_test.py": MODES,
+    "data/kernel_tests/memory_cleanup_test.py": MODES,
+    "data/kernel_tests/batch_test.py": MODES,
+    "data/kernel_tests/checkpoint_test.py": MODES,
+    "data/kernel_tests/dataset_test.py": MODES,
+    "data/kernel_tests/flat_map_test.py": MODES,
+    "data/kernel_tests/interleave_test.py": MODES,
+    "data/kernel_tests/iterator_test.py": MODES,
+    "data/kernel_tests/map_test.py": MODES,
+    "data/kernel_tests/multi_device_iterator_test.py": MODES,
+    "data/kernel_tests/padded_batch_test.py": MODES,
+    "data/kernel_tests/prefetch_test.py": MODES,
+    "data/kernel_tests/scan_test.py": MODES,
+    "data/kernel_tests/shuffle_test.py": MODES,
+    "data/kernel_tests/unique_test.py": MODES,
+    "data/kernel_tests/window_test.py": MODES,
+    "data/kernel_tests/bucket_by_sequence_length_test.py": MODES,
+    "data/experimental/kernel_tests/map_and_batch_test.py": MODES,
+    "data/experimental/kernel_tests/parallel_interleave_test.py": MODES,
+    "framework/auto_control_deps_test.py": MODES,
+    "framework/error_interpolation_test.py": MODES,
+    "framework/function_def_to_graph_test.py": MODES,
+    "framework/importer_test.py": MODES,
+    "framework/op_callbacks_test.py": ("v2",),
+    "framework/subscribe_test.py": MODES,
+    "eager/backprop_test.py": ("v2",),
+    "eager/core_test.py": ("v2",),
+    "eager/lift_to_graph_test.py": ("v2",),
+    "eager/polymorphic_function/polymorphic_function_test.py": ("v2",),
+    "client/session_test.py": ("v1",),
+    "saved_model/load_test.py": ("v2",),
+    "saved_model/save_test.py": ("v2",),
+}
+
+_JAX = (
+    "tests/python_callback_test.py",
+    "tests/debugging_primitives_test.py",
+    "tests/ffi_test.py",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """One test file, run in one way.
+
+    Attributes:
+      framework: "tensorflow" or "jax".
+      file: its path in the source tree of the framework.
+      mode: for TensorFlow "v1" or "v2": with the behaviour of that version; "" for JAX.
+    """
+
+    framework: str
+    file: str
+    mode: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the report calls it."""
+        return f"{self.file} {self.mode}".rstrip()
+
+
+def suites(frameworks: list[str], only: str) -> list[Suite]:
+    """The suites of some frameworks whose titles hold the text `only`."""
+    tensorflow = (
+        Suite("tensorflow", f"tensorflow/python/{file}", mode)
+        for file, modes in _TENSORFLOW.items()
+        for mode in modes
+    )
+    jax = (Suite("jax", file) for file in _JAX)
+    found = itertools.chain(tensorflow, jax)
+    return [suite for suite in found if suite.framework in frameworks and only in suite.title]
