@@ -12,6 +12,7 @@ import tensorflow as tf
 from hostcall import _states
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, Recording, Rule
+from hostcall._specs import array_dtype, is_array_of
 from hostcall._structures import Inputs, Outputs
 from hostcall_runtime import _errors
 
@@ -56,7 +57,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         self.orders_wanted = 0
         self.gradient_wanted = False
         self._call = private.called_unconverted(function)
-        self._arrays = [np.dtype(dtype.as_numpy_dtype) for dtype in self.outputs.dtypes]
+        self._arrays = [array_dtype(dtype) for dtype in self.outputs.dtypes]
 
     @property
     def op_dtypes(self) -> list[tf.DType]:
@@ -78,10 +79,10 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
 
     def for_kernel(self, values: list[Any], number: int, device: str | None) -> list[Any]:
         """What the stock kernel is given: the results, and the number of the state."""
-        if self.differentiable:
-            # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.
-            values = [*values, private.convert_to_tensor(np.int64(number), tf.int64)]
-        with private.eager_mode():
+        with private.eager_mode():  # in programs of TensorFlow 1 a kernel's thread builds graphs
+            if self.differentiable:
+                # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.
+                values = [*values, private.convert_to_tensor(np.int64(number), tf.int64)]
             return [private.copy_to_device(value, device) for value in values]
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
@@ -169,7 +170,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         if len(dtypes) == 1 and self.outputs.trivial:
             if _is_tensor_of(returned, dtypes[0]):
                 return [returned]
-            if arrays and type(returned) is np.ndarray and returned.dtype == arrays[0]:
+            if arrays and is_array_of(returned, arrays[0]):
                 return [returned]
         return self._as_tensors(returned)
 

@@ -22,7 +22,7 @@ from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
 from hostcall._lending import LentSpec
-from hostcall._specs import Spec, admits
+from hostcall._specs import Spec, admits, array_dtype, is_array_of
 from hostcall._split import CLUSTER_ATTR
 from hostcall_runtime import _errors, _library
 
@@ -134,7 +134,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
     def __init__(self, spec: NumpySpec, node: Any) -> None:
         super().__init__(spec, node)
         self._function = spec.host_function(Recording.NO)
-        self._arrays = [_array_dtype(dtype) for dtype in spec.outputs.dtypes]
+        self._arrays = [array_dtype(dtype) for dtype in spec.outputs.dtypes]
         self._lent_inputs = _library.load("hostcall._tensorflow").lent_inputs
 
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
@@ -171,7 +171,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         return [self._to_array(index, value) for index, value in enumerate(values)]
 
     def _to_array(self, index: int, value: Any) -> np.ndarray:
-        if isinstance(value, np.ndarray) and value.dtype == self._arrays[index]:
+        if is_array_of(value, self._arrays[index]):
             return value
         dtype = self._spec.outputs.dtypes[index]
         subject = f"{index}-th value returned by {self._spec.title}"
@@ -285,8 +285,3 @@ def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
                 array = array.copy()
         unshared.append(array)
     return unshared[::-1]
-
-
-def _array_dtype(dtype: tf.DType) -> np.dtype[Any] | None:
-    """The dtype of arrays that are given to the kernel as they are."""
-    return None if dtype == tf.string else np.dtype(dtype.as_numpy_dtype)

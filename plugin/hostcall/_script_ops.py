@@ -96,8 +96,10 @@ def call(
     spec: CallbackSpec
     if eager:
         check_takes_tensors(declaration, f"tf.py_function of {_location.of_function(func)}")
-        differentiable = any(map(_is_trainable, inputs.flat)) and any(
-            dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes
+        differentiable = (
+            any(map(_is_trainable, inputs.flat))
+            and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
+            and not private.gradient_is_overridden()
         )
         # Nobody but its state would keep the function of an eager call for the gradient.
         pure = declaration.pure and not tf.executing_eagerly()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
+import numpy as np
 import tensorflow as tf
+
+# Dtypes of tensors that lie in no array, or in one of Python objects.
+_NOT_IN_ARRAYS = (tf.string, tf.variant, tf.resource)
 
 
 @dataclasses.dataclass(frozen=True, init=False)
@@ -110,6 +114,17 @@ def as_spec(value: Any, dtype: tf.DType | None) -> Spec:
             f"hostcall: a result is declared as a tf.TensorSpec, a hostcall.BoundedSpec or a "
             f"shape, and not as {value!r}."
         ) from error
+
+
+def array_dtype(dtype: tf.DType) -> np.dtype[Any] | None:
+    """The dtype of arrays that hold what tensors of a dtype do; None for strings and handles."""
+    return None if dtype in _NOT_IN_ARRAYS else np.dtype(dtype.as_numpy_dtype)
+
+
+def is_array_of(value: Any, dtype: np.dtype[Any] | None) -> TypeGuard[np.ndarray]:
+    """Whether a value is an array of this dtype, one of `array_dtype`, and no subclass of one."""
+    # NumPy takes None for float64.
+    return type(value) is np.ndarray and dtype is not None and value.dtype == dtype
 
 
 def admits(spec: Spec, shape: Any) -> bool:

@@ -476,6 +476,16 @@ recording_functions = (
 )
 
 
+def gradient_is_overridden() -> bool:
+    """Whether a py_function that is created now has another gradient than EagerPyFunc's.
+
+    That is so within a `tf.Graph.gradient_override_map` which names it.
+    """
+    if _context.executing_eagerly():
+        return False
+    return _EAGER_GRADIENT in _ops.get_default_graph()._gradient_override_map
+
+
 @contextlib.contextmanager
 def resumed(tape: Any) -> Iterator[None]:
     """Lets a GradientTape that has ended record once more."""

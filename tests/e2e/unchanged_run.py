@@ -1,5 +1,10 @@
-"""A script that runs all of `unchanged_programs.py` and prints their outcomes as JSON."""
+"""A script that runs all of a file's programs and prints their outcomes as JSON.
 
+Environment variables: PROGRAMS is the name of the file, V1 that of the function of
+`tf.compat.v1` that makes the process one of TensorFlow 1.
+"""
+
+import importlib
 import json
 import os
 import sys
@@ -8,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from unchanged_programs import PROGRAMS
 
 
 def as_json(value: Any) -> Any:
     """What two processes can compare; arrays with their dtypes."""
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.tolist()
     if isinstance(value, tf.Tensor | tf.IndexedSlices):
         value = tf.convert_to_tensor(value).numpy()
     if isinstance(value, np.ndarray | np.generic):
@@ -36,4 +42,7 @@ if __name__ == "__main__":
         import hostcall  # noqa: F401
     if os.environ.get("SET_JIT") == "1":
         tf.config.optimizer.set_jit(True)
-    json.dump({name: outcome_of(function) for name, function in PROGRAMS.items()}, sys.stdout)
+    if "V1" in os.environ:
+        getattr(tf.compat.v1, os.environ["V1"])()
+    programs = importlib.import_module(os.environ.get("PROGRAMS", "unchanged_programs")).PROGRAMS
+    json.dump({name: outcome_of(function) for name, function in programs.items()}, sys.stdout)
