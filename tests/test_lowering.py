@@ -144,7 +144,7 @@ def test_an_unknown_token_is_named_with_its_op() -> None:
     with pytest.raises(hostcall.LoweringError) as caught:
         traced.lower(_static(FLOAT, 2))
     assert "op 'my_op' (PyFunc)" in str(caught.value)
-    assert "'pyfunc_elsewhere'" in str(caught.value)
+    assert "key=pyfunc_elsewhere" in str(caught.value)
 
 
 def test_a_lowering_error_is_a_value_error_that_goes_to_the_user_as_it_is() -> None:
@@ -197,3 +197,44 @@ def test_narrow_integers_are_named_with_their_element_types() -> None:
     attributes = traced.lower(_static(FLOAT, 2), _static(INT4.as_datatype_enum, 2))[1]
     assert _attribute(attributes, "narrow_operands") == [1, 21]
     assert _attribute(attributes, "narrow_results") == [0, 21]
+
+
+_WRONG_ANSWER = """
+import tensorflow as tf
+import hostcall
+from hostcall import _lowering, _rewriting
+from hostcall_runtime import _library
+
+def answer(change):
+    def lower(node, operands):
+        return change(*_lowering.lower(node, operands))
+    glue = _library.load("hostcall._tensorflow")
+    glue.set_hooks(lower, lambda node, inputs: folded, _rewriting.rewrite_for_kernel)
+
+def run():
+    result = tf.TensorSpec([1], tf.float32)
+    program = lambda: tf.numpy_function(lambda x: -x, [tf.ones([1])], result)
+    try:
+        print(tf.function(program, jit_compile=True)().numpy())
+    except tf.errors.InternalError as error:
+        print("refused" if "was lowered as one with others" in error.message else error.message)
+
+one = tf.io.serialize_tensor(tf.ones([1])).numpy()
+other_shape = tf.io.serialize_tensor(tf.ones([2])).numpy()
+other_dtype = tf.io.serialize_tensor(tf.ones([1], tf.int32)).numpy()
+for results in ([], [([1], [False])] * 300):
+    answer(lambda t, a, e, used, _, fold, results=results: (t, a, e, used, results, fold))
+    run()
+for used in ([1], [-1], [1 << 40]):
+    answer(lambda t, a, e, _, results, fold, used=used: (t, a, e, used, results, fold))
+    run()
+answer(lambda t, a, e, used, _, fold: (t, a, e, used, [([1], [])], fold))
+run()
+for folded in ([], [one, one], [other_shape], [other_dtype]):
+    answer(lambda t, a, e, used, results, _: (t, a, e, used, results, True))
+    run()
+"""
+
+
+def test_an_answer_for_another_op_is_refused(run_python: Callable[..., str]) -> None:
+    assert run_python(_WRONG_ANSWER).splitlines() == ["refused"] * 10

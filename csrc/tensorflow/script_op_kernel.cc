@@ -1,6 +1,7 @@
 // The XLA kernel of the three script ops: an op becomes one typed-FFI custom call.
 //
 // Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,7 +89,8 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     OP_REQUIRES_OK(ctx, DescribeInputs(ctx, specs));
     absl::StatusOr<LoweredCall> lowered = LowerScriptOp(def(), specs);
     OP_REQUIRES_OK(ctx, lowered.status());
-    absl::StatusOr<bool> folded = lowered->foldable ? Fold(ctx) : false;
+    OP_REQUIRES(ctx, Fits(*lowered), AnsweredForAnotherOp());
+    absl::StatusOr<bool> folded = lowered->foldable ? Fold(ctx, *lowered) : false;
     OP_REQUIRES_OK(ctx, folded.status());
     if (!*folded) OP_REQUIRES_OK(ctx, Emit(ctx, *lowered, specs));
   }
@@ -118,10 +120,41 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     return absl::OkStatus();
   }
 
+  // What Python says of an op is used to index the op's inputs and outputs.
+  bool Fits(const LoweredCall& lowered) const {
+    if (lowered.results.size() != static_cast<size_t>(num_outputs())) return false;
+    for (const int64_t index : lowered.operands) {
+      if (index < 0 || index >= num_inputs()) return false;
+    }
+    return std::all_of(
+        lowered.results.begin(), lowered.results.end(),
+        [](const BoundedShape& shape) { return shape.dims.size() == shape.dynamic.size(); });
+  }
+
+  bool Fits(const LoweredCall& lowered, const std::vector<tensorflow::Tensor>& results) const {
+    if (results.size() != lowered.results.size()) return false;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const auto dims = results[i].shape().dim_sizes();
+      if (results[i].dtype() != output_type(static_cast<int>(i)) ||
+          !std::equal(dims.begin(), dims.end(), lowered.results[i].dims.begin(),
+                      lowered.results[i].dims.end())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  absl::Status AnsweredForAnotherOp() const {
+    return absl::InternalError(
+        absl::StrCat("hostcall: op '", name(), "' (", type_string(), ") with ", num_inputs(),
+                     " inputs and ", num_outputs(),
+                     " results was lowered as one with others. This is a mistake of hostcall's."));
+  }
+
   // Whether the results could be put into the program as constants, in the place of a call. Not for
   // every op: XLA may have to evaluate much of the program to find out whether inputs are
   // constants.
-  absl::StatusOr<bool> Fold(XlaOpKernelContext* ctx) {
+  absl::StatusOr<bool> Fold(XlaOpKernelContext* ctx, const LoweredCall& lowered) {
     std::vector<tensorflow::Tensor> inputs;
     for (int i = 0; i < ctx->num_inputs(); ++i) {
       absl::StatusOr<tensorflow::Tensor> input = ctx->ConstantInputTensor(i);
@@ -132,6 +165,7 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     auto results = EvaluateScriptOp(def(), inputs);
     if (!results.ok()) return results.status();
     if (!results->has_value()) return false;
+    if (!Fits(lowered, **results)) return AnsweredForAnotherOp();
     for (size_t i = 0; i < (*results)->size(); ++i) {
       ctx->SetConstantOutput(static_cast<int>(i), (**results)[i]);
     }

@@ -34,7 +34,8 @@ def adopt(
     """
     eager = isinstance(entry, private.EagerFunc)
     users = private.unwrapped(entry._func if eager else entry)
-    adopted = getattr(entry, "__hostcall_spec__", None)
+    specs = vars(entry).setdefault("__hostcall_specs__", {})  # live as long as what they stand for
+    adopted = specs.get((inputs.size, *outputs.dtypes))
     if isinstance(adopted, CallbackSpec):
         adopted.rule = make_rule(users, inputs, outputs)  # may be declared by now
         adopted.pending = [adopted.rule is not None] * len(outputs.dtypes)
@@ -57,5 +58,5 @@ def adopt(
     spec.description = f"{EagerSpec.op_name if eager else spec.op_name} of " + (
         _location.of_function(users)
     )
-    entry.__hostcall_spec__ = spec  # lives as long as what it stands for
+    specs[inputs.size, *outputs.dtypes] = spec
     return spec

@@ -126,6 +126,11 @@ class CallbackSpec:
         )
 
     @property
+    def op_dtypes(self) -> list[tf.DType]:
+        """The dtypes of the op's outputs."""
+        return self.outputs.dtypes
+
+    @property
     def lends_memory(self) -> bool:
         """Whether its arrays may lie in the memory of a compiled program."""
         # Nobody waits for a call that overruns its timeout: it may outlast the program.
@@ -164,6 +169,19 @@ class CallbackSpec:
     def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
         """What makes arrays of what that function returns, where it takes and returns tensors."""
         raise AssertionError("a subclass defines it")
+
+    def check_count(self, arguments: Sequence[Any]) -> None:
+        """Plain graph mode: what an op passes that was not made for this, in an altered graph.
+
+        Raises:
+          ValueError: when there are more or fewer of them than the function was traced with.
+        """
+        if len(arguments) != self.inputs.size:
+            raise ValueError(
+                f"{self.title} was made for an op with {self.inputs.size} inputs, and is called by "
+                f"one with {len(arguments)}. The graph was altered, or it comes from another "
+                f"process. This is {self.description}."
+            )
 
     def check_static(self, shapes: Sequence[Any]) -> None:
         """Plain graph mode: what tracing was told of the shapes must be true.
@@ -233,6 +251,7 @@ class NumpySpec(CallbackSpec):
         return self.host_function(Recording.NO)(*self.own(arrays))
 
     def _run_op(self, arrays: Sequence[Any]) -> Any:
+        self.check_count(arrays)
         returned = self._returned(arrays)
         if self.declaration.table is not None:
             returned = _memo.private_copy(returned)  # the stock kernel may share an array's memory

@@ -20,6 +20,7 @@ def enable() -> None:
     """
     global _enabled
     _install()
+    private.add_nonce_to_tokens()
     _script_ops.install()
     _gradients.install()
     private.add_trace_hook(_tracing.finish)
@@ -37,6 +38,7 @@ def disable() -> None:
     global _enabled
     if not _installed:
         return
+    private.leave_nonce_out_of_tokens()
     _script_ops.uninstall()
     private.remove_trace_hook(_tracing.finish)
     _library.load("hostcall._tensorflow").set_enabled(False)
@@ -73,6 +75,8 @@ def _install() -> None:
     glue.register_handler(runtime.handler(), "hostcall")
     glue.register_handler(runtime.native_handler(), "hostcall_native")
     glue.install_kernel_creator()
+    private.renew_nonce()
+    os.register_at_fork(after_in_child=private.renew_nonce)  # it counts on from the same number
     private.remove_owned_functions()
     private.watch_higher_orders()
     private.around_calls(_states.holders.run, _states.may_be_recorded)

@@ -73,6 +73,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
             raise
 
     def _run_op(self, device: str | None, args: Sequence[Any]) -> list[Any]:
+        self.check_count(args)
         values, state = self.timed(self._run)(args, self.gradient_wanted)
         self.check_static([value.shape for value in values])
         return self.for_kernel(values, 0 if state is None else _states.keep(state), device)

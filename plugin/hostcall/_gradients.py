@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _script_ops, _states
+from hostcall import _script_ops, _states, _tokens
 from hostcall import _tf_private as private
 from hostcall._callback_spec import Recording
 from hostcall._eager_spec import EagerSpec
@@ -163,7 +163,11 @@ def _spec_of(op: Any) -> Any:
         spec = _states.spec_of(int(number))
         if spec is not None:
             return spec
-    return private.token_registry.get(op.get_attr("token").decode())
+    token = op.get_attr("token").decode()
+    if tf.executing_eagerly():
+        return private.token_registry.get(token)
+    dtypes = [output.dtype for output in op.outputs]
+    return _tokens.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
 
 
 def _may_be_number(tensor: Any) -> bool:

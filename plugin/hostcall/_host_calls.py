@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _host_errors, _lowering, _shapes, _states, _stats
+from hostcall import _host_errors, _shapes, _states, _stats, _tokens
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
@@ -49,7 +49,8 @@ def redirect(functions: Iterable[Any]) -> None:
       functions: the FunctionDefs that have come out of a splitting.
 
     Raises:
-      LoweringError: when the Python function of an op does not exist in this process.
+      LoweringError: when the Python function of an op does not exist in this process, or is
+        not made for it.
     """
     for function in functions:
         if CLUSTER_ATTR in function.attr:
@@ -63,9 +64,9 @@ def redirect(functions: Iterable[Any]) -> None:
 
 
 def _redirect(node: Any) -> None:
-    entry = private.token_registry.get(node.attr["token"].s.decode())
+    entry = _tokens.entry_of(node)
     if entry is None:
-        raise _lowering.missing(node)
+        raise _tokens.missing(node)
     if isinstance(entry, EagerSpec):
         node.attr["token"].s = entry.host_call(_EagerHostCall, node).title.encode()
     elif isinstance(entry, NumpySpec):
@@ -82,6 +83,7 @@ class _HostCall:
 
     def __init__(self, spec: Any, node: Any) -> None:
         self.title = f"{spec.title}/host"
+        self.__hostcall_stands_for__ = spec
         self._spec = spec
         self._node = node
         self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]

@@ -7,15 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _folding, _shapes
+from hostcall import _folding, _shapes, _tokens
 from hostcall import _tf_private as private
-from hostcall._adoption import adopt
 from hostcall._callback_spec import CallbackSpec, Recording
 from hostcall._eager_spec import EagerSpec
 from hostcall._native_spec import NativeSpec
 from hostcall._ordering import RECORD_ATTR
 from hostcall._specs import BoundedSpec, Spec
-from hostcall._structures import Inputs, Outputs
 from hostcall_runtime._errors import LoweringError
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
@@ -36,7 +34,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
       LoweringError: when the op cannot be a custom call, with the reason and the remedy.
     """
     node = private.node_def_pb2.NodeDef.FromString(serialized)
-    spec = find_spec(node)
+    spec = _tokens.find_spec(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*_shapes.resolve(spec, node, specs)]
     _check_out(spec, results)
@@ -64,7 +62,7 @@ def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
       Those of the results, or None where the op has to be a call.
     """
     node = private.node_def_pb2.NodeDef.FromString(serialized)
-    spec = find_spec(node)
+    spec = _tokens.find_spec(node)
     tensors = [private.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
     operands = [tf.TensorSpec(tensor.tensor_shape, tensor.dtype) for tensor in tensors]
     return _folding.fold(spec, tensors, _shapes.resolve(spec, node, operands))
@@ -77,34 +75,6 @@ def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
             "results are made before the call, and with a BoundedSpec, whose size only the call "
             "tells. Take one of the two away."
         )
-
-
-def find_spec(node: Any) -> CallbackSpec:
-    """What is known of the function of a script op, by its NodeDef.
-
-    Raises:
-      LoweringError: when it does not exist in this process.
-    """
-    token = node.attr["token"].s.decode()
-    entry = private.token_registry.get(token)
-    if isinstance(entry, CallbackSpec):
-        return entry
-    if entry is not None:
-        inputs = Inputs([None] * len(node.attr["Tin"].list.type), False)
-        outputs = Outputs([tf.as_dtype(t) for t in node.attr["Tout"].list.type])
-        return adopt(entry, token, inputs, outputs, _shapes.declared_rule)
-    raise missing(node)
-
-
-def missing(node: Any) -> LoweringError:
-    """The error for an op whose function is not there."""
-    token = node.attr["token"].s.decode()
-    return LoweringError(
-        f"hostcall: op '{node.name}' ({node.op}) calls the Python function with key '{token}', "
-        "which does not exist in this process. Either the graph comes from another process (a "
-        "SavedModel holds no Python code), or the function died with the graph that it was traced "
-        "in. Build the function again in this process, and keep the tf.function or the model."
-    )
 
 
 def _as_spec(operand: Operand) -> Spec:

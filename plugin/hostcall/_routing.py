@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _lowering, _routes
-from hostcall import _tf_private as private
+from hostcall import _routes, _tokens
 from hostcall._callback_spec import CallbackSpec
 from hostcall._specs import BoundedSpec, merge
 from hostcall._tracing import SHAPES_ATTR
@@ -43,8 +42,7 @@ def choose(node: Any) -> Choice:
         return Choice(_routes.CUSTOM_CALL, "route='custom_call' was asked for")
     if obstacle := _obstacle(node):
         return Choice(_routes.SPLIT, obstacle)
-    entry = private.token_registry.get(node.attr["token"].s.decode())
-    spec = None if entry is None else _lowering.find_spec(node)
+    spec = None if _tokens.entry_of(node) is None else _tokens.find_spec(node)
     unknown = _first_unknown(spec, node)
     if unknown is None:
         return Choice(
@@ -72,8 +70,7 @@ def check_forced(node: Any) -> None:
     """
     obstacle = _obstacle(node)
     if obstacle and _routes.asked(node) == _routes.CUSTOM_CALL:
-        spec = private.token_registry.get(node.attr["token"].s.decode())
-        described = getattr(spec, "description", f"op '{node.name}'")
+        described = getattr(_tokens.entry_of(node), "description", f"op '{node.name}'")
         raise LoweringError(
             f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
             f"{obstacle}. With route='auto' or route='split' the function is split around it."

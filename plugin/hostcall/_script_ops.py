@@ -166,7 +166,7 @@ def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None
 def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
     op = private.gen_script_ops.py_func if stateful else private.gen_script_ops.py_func_stateless
     with _registered(spec) as (flat, token):
-        results = op(input=flat, token=token, Tout=spec.outputs.dtypes, name=name)
+        results = op(input=flat, token=token, Tout=spec.op_dtypes, name=name)
         _note_op(spec, results)
         return results
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import threading
 import types
 import weakref
@@ -167,6 +168,30 @@ def copy_to_device(tensor: Any, device: str | None) -> Any:
 def type_spec_of(value: Any) -> Any:
     """The TypeSpec of a composite tensor."""
     return _type_spec.type_spec_from_value(value)
+
+
+_nonce = ""
+
+
+def renew_nonce() -> None:
+    """Gives tokens that are made from now on another nonce than those that there are."""
+    global _nonce
+    _nonce = os.urandom(4).hex()
+
+
+def add_nonce_to_tokens() -> None:
+    """Makes tokens, TensorFlow's own ones too, that no other process makes: `pyfunc_N_NONCE`.
+
+    TensorFlow counts them from 0 in each process, so that an op of another one (out of a
+    SavedModel, say) would call the function that happens to have its number here.
+    """
+    count = type(token_registry)._next_unique_token
+    token_registry._next_unique_token = lambda: f"{count(token_registry)}_{_nonce}"
+
+
+def leave_nonce_out_of_tokens() -> None:
+    """Undoes `add_nonce_to_tokens`; tokens that there are stay as they are."""
+    vars(token_registry).pop("_next_unique_token", None)
 
 
 def new_token() -> str:

@@ -1,0 +1,169 @@
+"""Tokens: an op of another process never calls a function of this one."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_SAVE = """
+import os
+import numpy as np, tensorflow as tf
+{imports}
+
+@tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+def halve(x):
+    return tf.ensure_shape(tf.numpy_function(lambda v: v / 2, [x], tf.float32), [2])
+
+@tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+def third(x):
+    return tf.ensure_shape(tf.py_function(lambda v: v / 3, [x], tf.float32), [2])
+
+module = tf.Module()
+module.halve, module.third = halve, third
+tf.saved_model.save(module, os.environ["MODEL"])
+"""
+
+# Functions under the numbers that the saved ops have in the process which has saved them.
+_LOAD = """
+import os
+import numpy as np, tensorflow as tf
+{imports}
+
+def negative(v):
+    return -v
+
+x = tf.constant([2.0, 4.0])
+own = [
+    tf.function(lambda x, op=op: op(negative, [x], tf.float32)).get_concrete_function(x)
+    for op in (tf.numpy_function, tf.py_function)
+    for _ in range(4)
+]
+{late}
+path = os.environ["MODEL"]
+loaded = tf.saved_model.load(path)
+
+def tell(how, call):
+    try:
+        print(how, np.asarray(call()).tolist())
+    except tf.errors.InvalidArgumentError as error:
+        found = "Could not find callback with key=" in error.message
+        print(how, "not found" if found else error.message)
+
+def in_session(name):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.saved_model.load(session, ["serve"], path)
+        (node,) = [
+            n
+            for f in session.graph_def.library.function
+            for n in f.node_def
+            if n.op == ("PyFunc" if name == "halve" else "EagerPyFunc")
+        ]
+        token = node.attr["token"].s
+        op = getattr(tf.raw_ops, node.op)
+        return session.run(op(input=[tf.constant([2.0, 4.0])], token=token, Tout=[tf.float32])[0])
+
+def eagerly(name):
+    concrete = getattr(loaded, name).concrete_functions[0]
+    (node,) = [n for n in concrete.function_def.node_def if "token" in n.attr]
+    op = getattr(tf.raw_ops, node.op)
+    return op(input=[x], token=node.attr["token"].s, Tout=[tf.float32])[0]
+
+for name in ("halve", "third"):
+    function = getattr(loaded, name)
+    tell(name + " eager", lambda: eagerly(name))
+    tell(name + " graph", lambda: function(x))
+    tell(name + " session", lambda: in_session(name))
+    tell(name + " compiled", lambda: tf.function(function, jit_compile=True)(x))
+"""
+
+_WAYS = ("eager", "graph", "session", "compiled")
+
+
+@pytest.fixture
+def save_and_load(run_python: Callable[..., str], tmp_path: Path) -> Callable[..., list[str]]:
+    """What the second script prints, which loads what the first has saved."""
+
+    def run(save_imports: str, load_imports: str, late: str = "", **variables: str) -> list[str]:
+        model = str(tmp_path / "model")
+        run_python(_SAVE.format(imports=save_imports), MODEL=model)
+        script = _LOAD.format(imports=load_imports, late=late)
+        return run_python(script, MODEL=model, **variables).splitlines()
+
+    return run
+
+
+_NOT_FOUND = [f"{name} {way} not found" for name in ("halve", "third") for way in _WAYS]
+
+
+def test_a_saved_op_does_not_call_the_function_of_its_number(save_and_load: Any) -> None:
+    assert save_and_load("import hostcall", "import hostcall") == _NOT_FOUND
+
+
+def test_a_saved_op_that_is_split_does_not_either(save_and_load: Any) -> None:
+    ours = "import hostcall"
+    assert save_and_load(ours, ours, HOSTCALL_ROUTE="split") == _NOT_FOUND
+
+
+def test_nor_does_one_that_was_saved_without_hostcall(save_and_load: Any) -> None:
+    assert save_and_load("", "import hostcall") == _NOT_FOUND
+
+
+def test_nor_one_that_is_loaded_where_functions_are_older_than_the_import(
+    save_and_load: Any,
+) -> None:
+    assert save_and_load("import hostcall", "", late="import hostcall") == _NOT_FOUND
+
+
+_FORKED = """
+import os
+import tensorflow as tf
+import hostcall
+
+def new_token():
+    concrete = tf.function(lambda x: tf.numpy_function(abs, [x], tf.float32))
+    nodes = concrete.get_concrete_function(tf.zeros([])).graph.as_graph_def().node
+    return next(n.attr["token"].s.decode() for n in nodes if n.op == "PyFunc")
+
+new_token()
+reading, writing = os.pipe()
+if not os.fork():
+    os.write(writing, new_token().encode())
+    os._exit(0)
+print(new_token(), os.read(reading, 100).decode())
+"""
+
+
+def test_a_forked_process_makes_tokens_of_its_own(run_python: Callable[..., str]) -> None:
+    tokens = run_python(_FORKED).split()
+    numbers, nonces = zip(
+        *(token.removeprefix("pyfunc_").split("_") for token in tokens), strict=True
+    )
+    assert numbers == ("1", "1")
+    assert nonces[0] != nonces[1]
+
+
+_DISABLED = """
+import tensorflow as tf
+import hostcall
+
+def token():
+    nodes = tf.function(lambda x: tf.numpy_function(abs, [x], tf.float32)).get_concrete_function(
+        tf.zeros([])
+    ).graph.as_graph_def().node
+    return next(n.attr["token"].s.decode() for n in nodes if n.op == "PyFunc")
+
+print(token())
+hostcall.disable()
+print(token())
+hostcall.enable()
+print(token())
+"""
+
+
+def test_tokens_are_stocks_where_hostcall_is_disabled(run_python: Callable[..., str]) -> None:
+    first, second, third = run_python(_DISABLED).split()
+    assert re.fullmatch(r"pyfunc_0_[0-9a-f]{8}", first)
+    assert second == "pyfunc_1"
+    assert third == first.replace("_0_", "_2_")
