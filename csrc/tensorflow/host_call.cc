@@ -12,6 +12,7 @@
 #include "launch_scope.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
+#include "tensorflow/core/common_runtime/rendezvous_mgr.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/resource_handle.h"
@@ -29,6 +30,43 @@ namespace {
 // What _sequence.py marks functions with, and the executor that it means.
 constexpr char kSequential[] = "_hostcall_sequential";
 constexpr char kOneThread[] = "SINGLE_THREADED_EXECUTOR";
+
+// By which a function's parts on several devices of this process meet.
+class OwnRendezvous : public tensorflow::PrivateIntraProcessRendezvous {
+  using PrivateIntraProcessRendezvous::PrivateIntraProcessRendezvous;
+};
+
+// A call that brings a rendezvous where its caller has none, as in functions of an iterator that
+// sessions share. TensorFlow's call would have the function runtime make one, and that of such an
+// iterator cannot.
+class MeetingCall : public tensorflow::AsyncOpKernel {
+ public:
+  MeetingCall(tensorflow::OpKernelConstruction* construction,
+              std::unique_ptr<tensorflow::OpKernel> call)
+      : AsyncOpKernel(construction), call_(std::move(call)) {}
+
+  void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
+    tensorflow::RendezvousInterface* const callers = ctx->rendezvous();
+    const std::shared_ptr<OwnRendezvous> own = MakeRendezvous(*ctx);
+    ctx->params()->rendezvous = own.get();
+    call_->AsAsync()->ComputeAsync(ctx, [ctx, callers, own, done = std::move(done)] {
+      ctx->params()->rendezvous = callers;
+      done();
+    });
+  }
+
+ private:
+  // Null where TensorFlow shall make it; that one may reach other processes, too.
+  static std::shared_ptr<OwnRendezvous> MakeRendezvous(const tensorflow::OpKernelContext& ctx) {
+    tensorflow::RendezvousInterface* const callers = ctx.rendezvous();
+    const bool runtime_makes_them =
+        callers != nullptr && dynamic_cast<OwnRendezvous*>(callers) == nullptr;
+    if (runtime_makes_them || ctx.function_library() == nullptr) return nullptr;
+    return std::make_shared<OwnRendezvous>(ctx.function_library()->device_mgr());
+  }
+
+  const std::unique_ptr<tensorflow::OpKernel> call_;
+};
 
 // A call whose nodes run one after the other, on the thread that makes it.
 class SequentialCall : public tensorflow::AsyncOpKernel {
@@ -72,10 +110,13 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
   }
 
   static bool TakesResourcesFromElsewhere(const tensorflow::OpKernelContext& ctx) {
+    const std::string& here = ctx.device()->attributes().name();
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       if (ctx.input_dtype(i) != tensorflow::DT_RESOURCE) continue;
-      const auto& handle = ctx.input(i).scalar<tensorflow::ResourceHandle>()();
-      if (handle.device() != ctx.device()->attributes().name()) return true;
+      const auto handles = ctx.input(i).flat<tensorflow::ResourceHandle>();
+      for (int64_t j = 0; j < handles.size(); ++j) {
+        if (handles(j).device() != here) return true;
+      }
     }
     return false;
   }
@@ -141,17 +182,29 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
 
   const auto call = std::make_shared<NodeProperties>(op, std::move(node), props->input_types,
                                                      props->output_types);
+  status = CreateInnerHostCall(runtime, call, kernel);
+  if (!status.ok() || !sequential) return status;
+  return WrapLaunch<SequentialCall>(runtime, call, kernel, function.signature().name(),
+                                    std::move(on_several_devices));
+}
+
+absl::Status CreateInnerHostCall(tensorflow::FunctionLibraryRuntime* runtime,
+                                 const std::shared_ptr<const NodeProperties>& props,
+                                 std::unique_ptr<tensorflow::OpKernel>* kernel) {
   tensorflow::Device* device = runtime->device();
   tensorflow::OpKernel* created = nullptr;
   // The runtime of a function within a graph makes no kernels itself.
-  status = tensorflow::CreateOpKernel(DeviceType(device->device_type()), device,
-                                      device->GetAllocator({}), runtime, device->resource_manager(),
-                                      call, runtime->graph_def_version(), &created);
+  absl::Status status = tensorflow::CreateOpKernel(
+      DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
+      device->resource_manager(), props, runtime->graph_def_version(), &created);
   if (!status.ok()) return status;
   kernel->reset(created);
-  if (!sequential) return status;
-  return WrapLaunch<SequentialCall>(runtime, call, kernel, function.signature().name(),
-                                    std::move(on_several_devices));
+  return WrapLaunch<MeetingCall>(runtime, props, kernel);
+}
+
+bool IsInnerHostCall(const NodeDef& node) {
+  const auto mark = node.attr().find("_hostcall_host_call");
+  return mark != node.attr().end() && mark->second.b();
 }
 
 bool HasXlaKernel(NodeDef node) {

@@ -22,6 +22,14 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
                             const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
                             std::unique_ptr<tensorflow::OpKernel>* kernel);
 
+// Whether a node in such a function calls another one, that has come out of the same splitting.
+bool IsInnerHostCall(const tensorflow::NodeDef& node);
+
+// The kernel of such a node.
+absl::Status CreateInnerHostCall(tensorflow::FunctionLibraryRuntime* runtime,
+                                 const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                                 std::unique_ptr<tensorflow::OpKernel>* kernel);
+
 // Whether XLA can compile an op, by its name and attributes. For an op that calls functions it says
 // nothing of those.
 bool HasXlaKernel(tensorflow::NodeDef node);

@@ -57,12 +57,13 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
                        const std::shared_ptr<const NodeProperties>& props) const override {
-    return xla_.CanCreateKernel(runtime, props);
+    return IsInnerHostCall(props->node_def) || xla_.CanCreateKernel(runtime, props);
   }
 
   absl::Status CreateKernel(FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
+    if (IsInnerHostCall(props->node_def)) return CreateInnerHostCall(runtime, props, kernel);
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     if (!IsEnabled() || !(AnyIsMarked() || ReachesScriptOp(props->node_def, library))) {
       return xla_.CreateKernel(runtime, props, kernel);

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hostcall import _function_defs as defs
-from hostcall import _host_calls, _ordering, _routes, _routing, _sequence, _shapes
+from hostcall import (
+    _host_calls,
+    _meeting,
+    _ordering,
+    _routes,
+    _routing,
+    _sequence,
+    _shapes,
+    _tokens,
+)
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._split import SUFFIX, Splitter
@@ -48,6 +57,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
         _tell_of_shapes(library)
         name = splitter.split(entry)
         _host_calls.redirect(splitter.functions.values())
+        _meeting.bring_rendezvous(splitter.functions)
         if on_device:
             _sequence.run_in_sequence(splitter.functions.values())
         new = private.function_pb2.FunctionDefLibrary(function=splitter.functions.values())
@@ -101,7 +111,7 @@ def _new_splitter(
 
 
 def _mark_lending(library: Any, entry: Any) -> None:
-    entries = (private.token_registry.get(n.attr["token"].s.decode()) for n in _script_ops(library))
+    entries = map(_tokens.entry_of, _script_ops(library))
     entry.attr[_LENDS].b = any(isinstance(e, CallbackSpec) and e.lends_memory for e in entries)
 
 
@@ -138,7 +148,7 @@ def _tell_of_shapes(library: Any) -> None:
     for node in _script_ops(library):
         if not _routing.choose(node).wants_shape:
             continue
-        spec = private.token_registry.get(node.attr["token"].s.decode())
+        spec = _tokens.entry_of(node)
         if isinstance(spec, CallbackSpec) and spec.description not in _told:
             _told.add(spec.description)
             _log.warning(
