@@ -86,9 +86,10 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (60)
 	@$(ASAN) $(BIN)/python -m tests.native.fuzz $(FUZZ_SECONDS)
 
-differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, and shipped
+differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, shipped, and unjitted
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --shipped
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --unjitted
 
 upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TENSORFLOW_SOURCE=DIR
 	@$(BIN)/python -m tests.upstream $(if $(ONLY),--only "$(ONLY)") \

@@ -1,9 +1,11 @@
 """Runs thousands of random programs in all ways, and shows the smallest ones that differ.
 
-    python -m tests.differential [COUNT] [--seed FIRST] [--shipped]
+    python -m tests.differential [COUNT] [--seed FIRST] [--shipped | --unjitted]
 
 With --shipped they are exported, loaded in all ways and compared with the compiled functions; what
-cannot be shipped for a reason that the guide tells is counted as refused.
+cannot be shipped for a reason that the guide tells is counted as refused. With --unjitted they are
+not compiled: processes with hostcall and without it run them, in eager mode, in functions and in
+sessions of TensorFlow 1.
 
 The programs run in rounds, each with a seed and a process of its own, so that a crash and a hang
 are found as well. `python -m tests.differential ROUND --seed SEED` repeats one round.
@@ -20,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.differential.rounds import run_round
+from tests.differential.rounds import KINDS, run_round
 from tests.stress.processes import Worker
 
 ROUND = 100
@@ -28,12 +30,12 @@ ROUND = 100
 SECONDS_A_ROUND = 1500.0
 
 
-def one_round(seed: int, count: int, journal: Path, shipped: bool) -> dict[str, Any]:
+def one_round(seed: int, count: int, journal: Path, kind: str) -> dict[str, Any]:
     """What `run_round` returns; a crash or a hang is a failure like others."""
     worker = Worker()
     try:
         result: dict[str, Any] = worker.run(
-            run_round, seed, count, str(journal), shipped, limit=SECONDS_A_ROUND
+            run_round, seed, count, str(journal), kind, limit=SECONDS_A_ROUND
         )
         worker.close()
     except AssertionError as error:
@@ -47,26 +49,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", nargs="?", type=int, default=2000, help="how many programs")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
-    parser.add_argument("--shipped", action="store_true", help="export and load them")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--shipped", action="store_true", help="export and load them")
+    kinds.add_argument("--unjitted", action="store_true", help="with hostcall and without it")
     arguments = parser.parse_args()
+    kind = next((kind for kind in KINDS if getattr(arguments, kind, False)), KINDS[0])
     first = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
     totals: collections.Counter[str] = collections.Counter()
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         for i, begin in enumerate(range(0, arguments.count, ROUND)):
             seed, count = first + i, min(ROUND, arguments.count - begin)
-            result = one_round(seed, count, Path(folder) / "program", arguments.shipped)
+            result = one_round(seed, count, Path(folder) / "program", kind)
             totals.update(result["counts"])
-            refused = result["counts"].get("refused", 0)
+            refused = result["counts"].get("refused")
             print(
                 f"seed {seed}: {count} programs,",
-                *([f"{refused} of them refused,"] if arguments.shipped else []),
+                *([f"{refused} of them refused,"] if refused else []),
                 "FAILED" if result["failure"] else "as they should",
             )
             if result["failure"]:
                 failed.append(seed)
                 print(result["failure"])
-                option = " --shipped" * arguments.shipped
+                option = "" if kind == KINDS[0] else f" --{kind}"
                 print(f"again: python -m tests.differential {count} --seed {seed}{option}")
             sys.stdout.flush()
     print(", ".join(f"{name}: {number}" for name, number in sorted(totals.items())))

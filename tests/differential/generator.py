@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.differential.catalogue import OPS
 from tests.differential.control import FORMS
 from tests.differential.program import HIDDEN, Block, Program, Statement, Type
-from tests.differential.script_ops import BEHAVIOURS
+from tests.differential.script_ops import BEHAVIOURS, is_stock
 
 INPUTS = [Type("f", ("n",)), Type("i", ())]
 DEEPEST = 2
@@ -34,6 +34,11 @@ def is_whole(name: str, param: Any) -> bool:
     return True
 
 
+def needs_hostcall(name: str, param: Any) -> bool:
+    """Whether the function `name`, with this parameter, is called in a way that stock lacks."""
+    return name in BEHAVIOURS and not is_stock(*param[:2])
+
+
 # XLA has no kernel for these, or nothing tells it the sizes of their results.
 _ON_THE_HOST = {"joined_text", "texts", "join", "lengths", "length", "ragged", "evens_of_any"}
 _ON_THE_HOST |= {
@@ -47,11 +52,13 @@ class Drawing:
 
     Attributes:
       whole: whether it leaves out what XLA cannot compile, wherever that is known in advance.
+      stock: whether it leaves out what only hostcall has.
     """
 
     draw: Any
     gradient: bool
     whole: bool = False
+    stock: bool = False
     sizes: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
 
     def one_of(self, choices: Any) -> Any:
@@ -90,7 +97,12 @@ class Drawing:
         name = self.one_of(name for name, choices in options.items() if choices)
         op = OPS[name]
         args = self.one_of(reversed(options[name]))
-        params = [param for param in op.params if not self.whole or is_whole(name, param)]
+        params = [
+            param
+            for param in op.params
+            if (not self.whole or is_whole(name, param))
+            and not (self.stock and needs_hostcall(name, param))
+        ]
         param = self.one_of(params)
         results = op.results([types[i] for i in args], param, self.sizes)
         return Statement(name, args, param), results
@@ -182,10 +194,13 @@ class Drawing:
 
 
 @st.composite
-def programs(draw: Any, whole: bool = False) -> Program:
-    """Random programs, each with two inputs; `whole` leaves out what XLA cannot compile."""
+def programs(draw: Any, whole: bool = False, stock: bool = False) -> Program:
+    """Random programs, each with two inputs.
+
+    `whole` leaves out what XLA cannot compile, and `stock` what only hostcall has.
+    """
     gradient = draw(st.sampled_from([None, None, None, None, "inside", "outside"]))
-    drawing = Drawing(draw, gradient is not None, whole)
+    drawing = Drawing(draw, gradient is not None, whole, stock)
     body, _ = drawing.block(INPUTS, 7, 0, None)
     vectors = st.lists(st.integers(-4, 4), max_size=4).map(tuple)
     inputs = st.tuples(vectors, st.integers(-1, 4))

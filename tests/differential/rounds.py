@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.differential.generator import programs
+from tests.differential.outcomes import keep_quiet
 from tests.differential.program import Program
-from tests.differential.running import check, keep_quiet
+from tests.differential.running import check
 from tests.differential.shipping import check_shipped
+from tests.differential.unjitted import Unjitted
+
+# What is done with programs: what they are drawn without, and who compares.
+KINDS = ("routes", "shipped", "unjitted")
 
 
-def run_round(number: int, count: int, journal: str, shipped: bool = False) -> dict[str, Any]:
+def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any]:
     """Runs `count` programs, those of the seed `number`.
 
     Args:
       number: the seed.
       count: how many programs.
       journal: a file for the program that runs, should the process end with it.
-      shipped: whether they are exported and loaded, and else compiled by all routes.
+      kind: what is compared with what, one of `KINDS`.
 
     Returns:
       How many of the programs did what, and what is wrong with the smallest that fails.
     """
     keep_quiet()
-    run_ways = check_shipped if shipped else check
     counts: collections.Counter[str] = collections.Counter()
 
     @seed(number)
@@ -41,16 +47,27 @@ def run_round(number: int, count: int, journal: str, shipped: bool = False) -> d
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(whole=shipped))
+    @given(programs(whole=kind == "shipped", stock=kind == "unjitted"))
     def run(program: Program) -> None:
         Path(journal).write_text(repr(program))
         events = run_ways(program)
         counts.update({"programs": 1, **dict.fromkeys(events, 1)})
 
     try:
-        run()
+        with comparing(kind) as run_ways:
+            run()
     except Exception as error:
         notes = "\n".join(getattr(error, "__notes__", []))
         failure = "".join(traceback.format_exception_only(error))
         return {"counts": counts, "failure": failure if notes in failure else failure + notes}
     return {"counts": counts, "failure": None}
+
+
+@contextlib.contextmanager
+def comparing(kind: str) -> Iterator[Callable[[Program], set[str]]]:
+    """What checks a program; see `KINDS`."""
+    if kind != "unjitted":
+        yield {"routes": check, "shipped": check_shipped}[kind]
+        return
+    with contextlib.closing(Unjitted()) as unjitted:
+        yield unjitted.check

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import hostcall
 from tests.differential.catalogue import BOUND, op, tame
 from tests.differential.program import (
     DTYPES,
@@ -120,22 +119,29 @@ def params_of(behaviour: Behaviour, shapes: Sequence[str]) -> tuple[Any, ...]:
     ))  # fmt: skip
 
 
+def is_stock(api: str, shape: str) -> bool:
+    """Whether a call needs nothing of hostcall's, so that it can be made without."""
+    return not api.endswith("callback") and shape not in ("rule", "bounded")
+
+
 def call(
     context: Context, api: str, function: Any, args: Sequence[Any], dtypes: list[Any], shape: str
 ) -> list[Any]:
     """Calls Python; the shapes of the results are unknown unless a rule is declared."""
     context.has_callbacks = True
     name = context.name(function) if context.ships else None
-    if api.endswith("callback"):
-        result: Any = [tf.TensorSpec(None, dtype) for dtype in dtypes]
-        if shape in ("rule", "bounded"):
-            result = function.rule
-        options: dict[str, Any] = {"kind": "eager" if api == "eager_callback" else "numpy"}
-        options |= declared_of(api, args)
-        options |= {"name": name, "stateful": api in STATEFUL}
-        made = hostcall.callback(function, result=result, **options)
-        return tf.nest.flatten(made(*args))
-    if shape in ("rule", "bounded"):
+    if not is_stock(api, shape):
+        import hostcall  # not above, for programs also run without it
+
+        if api.endswith("callback"):
+            result: Any = [tf.TensorSpec(None, dtype) for dtype in dtypes]
+            if shape in ("rule", "bounded"):
+                result = function.rule
+            options: dict[str, Any] = {"kind": "eager" if api == "eager_callback" else "numpy"}
+            options |= declared_of(api, args)
+            options |= {"name": name, "stateful": api in STATEFUL}
+            made = hostcall.callback(function, result=result, **options)
+            return tf.nest.flatten(made(*args))
         hostcall.declare(function, result=function.rule, **declared_of(api, args))
     if api == "stateless_py_func":
         return tf.nest.flatten(tf.compat.v1.py_func(function, args, dtypes, stateful=False))
@@ -173,6 +179,8 @@ def shape_rule(name: str, dtypes: list[Any], shape: str) -> Any:
 
     def rule(*specs: Any) -> Any:
         if shape == "bounded":
+            import hostcall
+
             return [hostcall.BoundedSpec(specs[0].shape, specs[0].dtype)]
         shapes = BEHAVIOURS[name].shapes(*[spec.shape for spec in specs])
         return [tf.TensorSpec(s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]

@@ -15,16 +15,16 @@ import tensorflow as tf
 import hostcall
 import hostcall_mlir
 from hostcall_mlir.program import read
-from tests.differential.program import Context, Program
-from tests.differential.running import (
+from tests.differential.outcomes import (
     CLASSES,
     NoReferenceError,
     Outcome,
     build,
     call,
     compare,
-    is_refusal,
 )
+from tests.differential.program import Context, Program
+from tests.differential.running import is_refusal
 
 # What a loaded program is called by, and its variables by name: TensorFlow's, or arrays.
 Loaded = tuple[Callable[..., Any], dict[str, Any]]

@@ -1,0 +1,101 @@
+"""Runs random programs that nobody compiles with hostcall and without, and compares the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.differential.plain import outcomes
+from tests.differential.program import Block, Program
+from tests.stress.processes import Worker
+
+_SECONDS = 120.0
+
+# How often both run a program again of which they made something else: threads may do so, too.
+_TRIES = 3
+
+_V1 = "import tensorflow as tf; tf.compat.v1.disable_v2_behavior()\n"
+
+# For each version of TensorFlow's behaviour: what its processes begin with, and the ways.
+_VERSIONS = {
+    "v2": ("import tensorflow\n", ("eager mode", "a function")),
+    "v1": (_V1, ("a session", "a function in a session")),
+}
+
+# What comes of these depends on the order of the ops, which a graph of TensorFlow 1 does not have.
+_ORDERED = {"read", "assign", "scatter", "count_up", "entries", "python_variable", "fail_above"}
+
+
+class Unjitted:
+    """Two processes for each version of TensorFlow's behaviour: with hostcall, and without."""
+
+    def __init__(self) -> None:
+        self._workers = {
+            (version, with_hostcall): Worker(preparation + "import hostcall\n" * with_hostcall)
+            for version, (preparation, _) in _VERSIONS.items()
+            for with_hostcall in (False, True)
+        }
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for worker in self._workers.values():
+            worker.close()
+
+    def check(self, program: Program) -> set[str]:
+        """Compares the two ways.
+
+        Args:
+          program: one that stock TensorFlow can run.
+
+        Returns:
+          What happened, for statistics.
+
+        Raises:
+          AssertionError: when hostcall does what stock does not.
+        """
+        events: set[str] = {f"gradient {program.gradient}"}
+        found = []
+        for version, (_, ways) in _VERSIONS.items():
+            for way in ways:
+                if way == "a session" and not _runs_in_session(program):
+                    continue
+                events.add(way)
+                found += self._differences(program, version, way, events)
+        assert not found, "\n".join([*found, repr(program)])
+        return events
+
+    def _differences(
+        self, program: Program, version: str, way: str, events: set[str]
+    ) -> Iterable[str]:
+        stock, ours = (
+            self._run(program, version, way, False),
+            self._run(program, version, way, True),
+        )
+        seen = [stock]
+        for _ in range(_TRIES if ours != stock else 0):
+            seen.append(self._run(program, version, way, False))
+        for number, outcome in enumerate(ours):
+            expected = [each[number] for each in seen]
+            failed = [one for one in expected if isinstance(one["values"], str)]
+            if failed:
+                events.add(f"stock fails in {way}")
+            if outcome in expected:
+                continue
+            if program.gradient and failed:
+                events.add("a gradient that stock cannot compute")
+                continue
+            yield f"{way}, call {number}: {outcome} with hostcall, and {expected[0]} without"
+
+    def _run(self, program: Program, version: str, way: str, with_hostcall: bool) -> Any:
+        worker = self._workers[version, with_hostcall]
+        return worker.run(outcomes, repr(program), way, with_hostcall, limit=_SECONDS)
+
+
+def _runs_in_session(program: Program) -> bool:
+    """Whether nothing of it depends on an order, and nothing on a tape."""
+    return not program.gradient and not _ops_of(program.body) & _ORDERED
+
+
+def _ops_of(block: Block) -> set[str]:
+    inner = [_ops_of(body) for statement in block.statements for body in statement.blocks]
+    return {statement.op for statement in block.statements}.union(*inner)
