@@ -81,6 +81,7 @@ def _install() -> None:
     private.watch_higher_orders()
     private.around_calls(_states.holders.run, _states.may_be_recorded)
     private.on_forward_call(_states.adopt)
+    private.on_error(_errors.hand_over)
     private.raise_instead(lambda error: _errors.interrupt_behind(error.message))
     private.on_saved(_saved.pin_callbacks)
     private.on_copied(_saved.own_callbacks)

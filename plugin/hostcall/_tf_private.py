@@ -736,6 +736,20 @@ def on_forward_call(hook: Callable[[Any], None]) -> None:
     _concrete_function._ForwardBackwardCall.record = record_and_tell
 
 
+def on_error(hook: Callable[[Any, Any], None]) -> None:
+    """Calls `hook` with each error of TensorFlow's that is made, and its message."""
+    make = _errors.OpError.__init__
+
+    @functools.wraps(make)
+    def make_and_tell(
+        self: Any, node_def: Any, op: Any, message: Any, error_code: Any, *args: Any
+    ) -> None:
+        make(self, node_def, op, message, error_code, *args)
+        hook(self, message)
+
+    _errors.OpError.__init__ = make_and_tell
+
+
 def raise_instead(find: Callable[[Any], BaseException | None]) -> None:
     """Lets `find` name, for the error of a function or of a session's run, the one to raise."""
     _execute.execute = _raising(_execute.execute, find)

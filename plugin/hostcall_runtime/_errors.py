@@ -12,6 +12,7 @@ import itertools
 import os
 import re
 import traceback
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
@@ -44,8 +45,10 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (DeadlineExceededError, DEADLINE_EXCEEDED),
 )
 
-# An exception holds its frames and so their local variables: only the latest few are kept.
+# An exception holds its frames and so their local variables: only the latest few are kept here. An
+# error of TensorFlow's takes those that it tells of with it.
 _KEPT = 16
+_TOLD = "_hostcall_exceptions"
 
 # Frames above the user's function: ours, and those of the wrapper that keeps autograph out.
 _own_directories = [os.path.dirname(os.path.abspath(__file__)) + os.sep]
@@ -55,6 +58,8 @@ _MARK = re.compile(r"\[hostcall error (\d+)\b")
 _lock = _locks.new_lock()
 _numbers = itertools.count(1)
 _exceptions: collections.OrderedDict[int, BaseException] = collections.OrderedDict()
+# The errors of TensorFlow's that have taken one along, the latest of each number.
+_tellers: weakref.WeakValueDictionary[int, BaseException] = weakref.WeakValueDictionary()
 # Ctrl-C, until it is raised once more: the failures of other threads must not push it out.
 _interrupts: collections.OrderedDict[int, BaseException] = collections.OrderedDict()
 
@@ -85,22 +90,24 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
 
     Args:
       error: what TensorFlow (or JAX) raised. None stands for the latest failure of any callback in
-        this process.
+        this process; TensorFlow's error must still exist then.
 
     Returns:
-      The exception, or None when no callback failed, when `error` does not come from a callback,
-      or when more than 16 callbacks have failed since.
+      The exception, or None when no callback failed, when `error` does not come from a callback, or
+      when the callback raised a StopIteration, which ends an iteration. What lies behind an error
+      of TensorFlow's is kept as long as that; else the exceptions of the latest 16 failures are.
     """
     with _lock:
-        kept = {**_exceptions, **_interrupts}
         if error is None:
-            return kept[max(kept)] if kept else None
+            return _find(max([*_exceptions, *_interrupts, *_tellers], default=0))
         marks = _MARK.findall(str(error))
-        return kept.get(int(marks[-1])) if marks else None
+        return _find(int(marks[-1]), error) if marks else None
 
 
 def remember(exception: BaseException) -> int:
-    """Keeps `exception` for `last_error` and returns its number."""
+    """Keeps `exception` for `last_error` and returns its number; 0 where it is not kept."""
+    if isinstance(exception, StopIteration):
+        return 0  # the usual end of an iteration, which TensorFlow tells nobody
     kept = _interrupts if isinstance(exception, KeyboardInterrupt) else _exceptions
     with _lock:
         number = next(_numbers)
@@ -110,11 +117,36 @@ def remember(exception: BaseException) -> int:
     return number
 
 
+def hand_over(error: BaseException, text: Any) -> None:
+    """Gives a new error of TensorFlow's the exceptions that its text tells of, to live with it.
+
+    As attributes, since an exception's frames may hold the error: Python can collect both then.
+    """
+    for mark in set(_MARK.findall(text)) if isinstance(text, str) else ():
+        with _lock:
+            number = int(mark)
+            exception = _find(number)
+            if exception is not None and number not in _interrupts:
+                vars(error).setdefault(_TOLD, {})[number] = exception
+                _tellers[number] = error
+                _exceptions.pop(number, None)
+
+
+def _find(number: int, error: BaseException | None = None) -> BaseException | None:
+    taken = [vars(e).get(_TOLD, {}) for e in (error, _tellers.get(number)) if e is not None]
+    for kept in (_exceptions, _interrupts, *taken):
+        if number in kept:
+            found: BaseException = kept[number]
+            return found
+    return None
+
+
 def mark(exception: BaseException) -> None:
     """Puts the number into the text that the stock kernel makes of an exception (as a note)."""
     notes = getattr(exception, "__notes__", [])
     notes[:] = [note for note in notes if not _MARK.search(str(note))]
-    exception.add_note(_mark_of(exception))
+    if note := _mark_of(exception):
+        exception.add_note(note)
 
 
 def interrupt_behind(text: str) -> BaseException | None:
@@ -164,6 +196,8 @@ def leave_out_frames_of(file: str) -> None:
 
 def _mark_of(exception: BaseException) -> str:
     number = remember(exception)
+    if not number:
+        return ""
     return f"[hostcall error {number}: hostcall.last_error(e) returns the exception itself]"
 
 

@@ -1,9 +1,7 @@
 """contract.md, "Exceptions": how what a callback raises comes back to the caller."""
 
-import gc
 import re
 import traceback
-import weakref
 from typing import Any
 
 import pytest
@@ -194,15 +192,3 @@ def test_a_foreign_error_has_no_exception() -> None:
     assert hostcall.last_error(KeyError()) is None
     error = failure(plain(lambda x: tf.ensure_shape(tf.boolean_mask(x, x > 0.0), [3])), X)
     assert hostcall.last_error(error) is None
-
-
-@pytest.mark.parametrize("build", MODES)
-def test_only_the_latest_few_are_kept(build: Any) -> None:
-    run = build(on_two(tf.numpy_function, lambda x: raising(DetailedError("blah"))(x)))
-    errors = [failure(run, X) for _ in range(20)]
-    kept = [hostcall.last_error(error) is not None for error in errors]
-    assert kept == [False] * 4 + [True] * 16
-    oldest = weakref.ref(hostcall.last_error(errors[4]))
-    failure(run, X)
-    gc.collect()
-    assert oldest() is None
