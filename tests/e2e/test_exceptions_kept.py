@@ -40,23 +40,30 @@ def failing(_: Any) -> Any:
     raise ValueError("blah" if local else "")
 
 
-def generator() -> Any:
-    local = Local()
-    for x in (1.0, 2.0):
-        assert local
-        yield x
+class Generator(Local):
+    """What a dataset iterates over: something that the frames of each step refer to."""
+
+    def __call__(self) -> Any:
+        yield from (1.0, 2.0)
+
+
+class RaggedGenerator(Local):
+    """The same of ragged tensors, which go through a py_function."""
+
+    def __call__(self) -> Any:
+        yield tf.ragged.constant([[1.0]])
 
 
 DATASETS: dict[str, Callable[[], tf.data.Dataset]] = {
     "from_generator": lambda: tf.data.Dataset.from_generator(
-        generator, output_signature=tf.TensorSpec([], tf.float32)
+        Generator(), output_signature=tf.TensorSpec([], tf.float32)
     ),
     "from_generator of ragged tensors": lambda: tf.data.Dataset.from_generator(
-        lambda: (tf.RaggedTensor.from_tensor([[x]]) for x in generator()),
+        RaggedGenerator(),
         output_signature=tf.RaggedTensorSpec([None, None], tf.float32),
     ),
     "interleave": lambda: tf.data.Dataset.range(3).interleave(
-        lambda _: tf.data.Dataset.from_generator(generator, tf.float32, []), 2
+        lambda _: tf.data.Dataset.from_generator(Generator(), tf.float32, []), 2
     ),
     "map of numpy_function": lambda: tf.data.Dataset.range(3).map(
         lambda i: tf.numpy_function(ending, [i], tf.float32)
