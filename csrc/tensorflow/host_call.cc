@@ -217,4 +217,16 @@ bool HasXlaKernel(NodeDef node) {
       .ok();
 }
 
+std::vector<int> ConstantOperands(const NodeDef& node) {
+  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+  const tensorflow::OpDef* op = nullptr;
+  std::vector<int> operands;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return operands;
+  NodeDef complete = node;
+  tensorflow::AddDefaultsToNodeDef(*op, &complete);
+  const absl::Status found =
+      tensorflow::XlaOpRegistry::CompileTimeConstantInputs(complete, *op, &operands);
+  return found.ok() ? operands : std::vector<int>();
+}
+
 }  // namespace hostcall

@@ -34,4 +34,7 @@ absl::Status CreateInnerHostCall(tensorflow::FunctionLibraryRuntime* runtime,
 // nothing of those.
 bool HasXlaKernel(tensorflow::NodeDef node);
 
+// The operands of an op, by their positions, that XLA wants to know when it compiles.
+std::vector<int> ConstantOperands(const tensorflow::NodeDef& node);
+
 }  // namespace hostcall

@@ -83,6 +83,14 @@ tensorflow::Tensor ParseTensor(const nb::bytes& bytes) {
   return tensor;
 }
 
+tensorflow::NodeDef ParseNode(const nb::bytes& bytes) {
+  tensorflow::NodeDef node;
+  if (!node.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
+    throw nb::value_error("hostcall: this is no NodeDef");
+  }
+  return node;
+}
+
 }  // namespace
 
 bool IsEnabled() { return enabled.load(std::memory_order_relaxed); }
@@ -161,15 +169,11 @@ void DefineLowering(nb::module_& m) {
       "set_any_is_marked", [] { any_is_marked = true; },
       "From now on functions are rewritten that hold no script op.");
   m.def(
-      "has_xla_kernel",
-      [](const nb::bytes& node) {
-        tensorflow::NodeDef definition;
-        if (!definition.ParseFromArray(node.c_str(), static_cast<int>(node.size()))) {
-          throw nb::value_error("hostcall: this is no NodeDef");
-        }
-        return HasXlaKernel(std::move(definition));
-      },
+      "has_xla_kernel", [](const nb::bytes& node) { return HasXlaKernel(ParseNode(node)); },
       nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");
+  m.def(
+      "constant_operands", [](const nb::bytes& node) { return ConstantOperands(ParseNode(node)); },
+      nb::arg("node"), "The positions of the operands that XLA wants to know when it compiles.");
   m.def(
       "set_enabled", [](bool value) { enabled = value; }, nb::arg("value"),
       "Switches the kernels and the rewriting on or off.");

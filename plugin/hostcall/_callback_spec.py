@@ -46,6 +46,7 @@ class CallbackSpec:
       inputs, outputs: the structures of its arguments and results.
       rule: from the inputs' specs to the results', or None where nothing was declared.
       shape_only: the inputs that only `rule` looks at; a compiled program does not pass them.
+      like: for each result the input that has the same shape, where all results are such; or None.
       static_specs: what tracing was told of the results, and so must hold.
       pending: for each result, whether the rule may know more when XLA compiles than in tracing.
       description: the function and the op for a message, with the file and line of both.
@@ -78,6 +79,7 @@ class CallbackSpec:
         self.outputs = outputs
         self.rule = rule
         self.shape_only = frozenset(shape_only)
+        self.like: Sequence[int] | None = None
         self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
         self.pending = [rule is not None] * len(outputs.dtypes)
         self.timeout: float | None = None

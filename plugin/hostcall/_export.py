@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _exported_callbacks, _ordering
+from hostcall import _bounded, _exported_callbacks, _ordering
 from hostcall import _exported_function as exported
 from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
@@ -27,6 +27,11 @@ _CONSTANTS, _INPUTS = "constants", "inputs"
 _ASSIGNS = """\
 {place}: it assigns {names}, which a constant cannot be. Export it with variables="inputs", so that
 whoever loads it has the new values, or export a function without the assignment."""
+
+_BOUNDED = """\
+{place}: it cannot be one program:
+{reasons}
+Export a function without such an op, or do its work in the callback."""
 
 
 def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
@@ -74,6 +79,9 @@ def _compile(traced: Any, place: str) -> str:
     """The program in StableHLO, its callbacks in the order of the function."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
+    if hindered := _bounded.find(library, name):
+        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(hindered.values()))
+        raise ValueError(_BOUNDED.format(place=place, reasons=reasons))
     # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
     ordered, name = _ordering.order_side_effects(library, name)
     try:

@@ -42,6 +42,7 @@ class GradientSpec(EagerSpec):
             shape_only=range(first, first + len(sources)),
             differentiable=True,
         )
+        self.like = range(first, first + len(sources))
         self.root = parent.root
         self.order = parent.order + 1
         self.timeout = parent.timeout
@@ -130,6 +131,7 @@ def _recomputed(spec: EagerSpec, op: Any, upstream: dict[int, Any]) -> list[Any]
         rule=lambda specs: [specs[i] for i in wanted],
         differentiable=True,
     )
+    backward.like = wanted
     backward.timeout = spec.timeout
     backward.route = spec.route
     backward.description = f"the gradient of {spec.description}"

@@ -16,6 +16,9 @@ from hostcall._ordering import RECORD_ATTR
 from hostcall._specs import BoundedSpec, Spec
 from hostcall_runtime._errors import LoweringError
 
+# On a script op: the (result, dimension)s, one after another, that the rewriting took for bounded.
+FORESEEN_ATTR = "_hostcall_foreseen"
+
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]
 # (target and attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of
@@ -38,6 +41,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
     specs = [_as_spec(operand) for operand in operands]
     results = [*_shapes.resolve(spec, node, specs)]
     _check_out(spec, results)
+    _check_foreseen(spec, node, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:
         results.append(tf.TensorSpec([], tf.int64))  # the number of the state
     passed = [i for i in range(len(specs)) if i not in spec.shape_only]
@@ -75,6 +79,22 @@ def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
             "results are made before the call, and with a BoundedSpec, whose size only the call "
             "tells. Take one of the two away."
         )
+
+
+def _check_foreseen(spec: CallbackSpec, node: Any, results: Sequence[Spec]) -> None:
+    """Nobody has looked where a bounded size goes that the rewriting did not know of."""
+    if FORESEEN_ATTR not in node.attr:
+        return  # compiled by a way that does not rewrite functions
+    numbers = node.attr[FORESEEN_ATTR].list.i
+    foreseen = {*zip(numbers[::2], numbers[1::2], strict=True)}
+    for index, result in enumerate(results):
+        if any((index, dim) not in foreseen for dim in _dynamic_dims(result)):
+            raise LoweringError(
+                f"hostcall: the size of result {index} of {spec.description} is only bounded, "
+                f"{result}, for inputs of the sizes that XLA compiles for, and could not be seen "
+                "to be so before, when hostcall chose the route. Declare a BoundedSpec for inputs "
+                "of all sizes, or say hostcall.declare(function, result=..., route='split')."
+            )
 
 
 def _as_spec(operand: Operand) -> Spec:

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall import _bounded, _host_calls, _rewriting, _routes, _routing
 from hostcall import _function_defs as defs
-from hostcall import _host_calls, _rewriting, _routes, _routing
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._defaults import with_defaults
@@ -25,7 +25,8 @@ cannot be in one:
 
 {ops}
 
-Declare the shapes of their results (hostcall.declare(function, result=...)), or use route="auto", \
+Declare the shapes of their results (hostcall.declare(function, result=...)), do in Python what XLA
+gets wrong for sizes that are only bounded, or use route="auto", \
 which splits the functions around them."""
 
 
@@ -121,7 +122,7 @@ class _Rewriter:
         called = {name for node in calls for name in self._called(node)} - set(entries)
         reached = self._reachable([*entries, *sorted(called)])
         if self._route == _routes.CUSTOM_CALL:
-            self._keep_whole(reached)
+            self._keep_whole(reached, [*entries, *sorted(called)])
             return
         library = with_defaults(self._library)
         if self._route == _routes.SPLIT:
@@ -155,8 +156,12 @@ class _Rewriter:
                 pending.extend(new)
         return list(found)
 
-    def _keep_whole(self, names: list[str]) -> None:
+    def _keep_whole(self, names: list[str], entries: list[str]) -> None:
         """Marks what would be split otherwise.
+
+        Args:
+          names: of the functions that are compiled.
+          entries: of those that are compiled by themselves.
 
         Raises:
           ValueError: when an op cannot be compiled.
@@ -174,6 +179,11 @@ class _Rewriter:
                     node.attr[_routes.ROUTE_ATTR].s = _routes.CUSTOM_CALL.encode()
             else:
                 node.attr.pop(_routes.ROUTE_ATTR, None)
+        library = with_defaults(self._library)
+        for hindered in (_bounded.find(library, entry) for entry in entries):
+            for (function, name), reason in hindered.items():
+                node = next(n for n in self._functions[function].node_def if n.name == name)
+                impossible.append(f"    {_described(node)}: {reason}")
         if impossible:
             raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
 

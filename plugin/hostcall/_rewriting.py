@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hostcall import _function_defs as defs
 from hostcall import (
+    _bounded,
     _host_calls,
     _meeting,
     _ordering,
@@ -17,13 +17,25 @@ from hostcall import (
     _shapes,
     _tokens,
 )
+from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
-from hostcall._split import SUFFIX, Splitter
+from hostcall._split import CLUSTER_ATTR, SUFFIX, Splitter
 from hostcall_runtime import _library
 
 _log = logging.getLogger("hostcall")
 _told: set[str] = set()
+
+_WANTS_SHAPE = (
+    "%s splits the compiled function around it, because nothing tells the shape of its result when "
+    "XLA compiles. To keep one program, write before the call: %s To say that splitting is fine: "
+    "hostcall.declare(..., route='split')."
+)
+_IS_BOUNDED = (
+    "%s splits the compiled function around it: %s. What comes after it is compiled anew for each "
+    "size. To keep one program, do without that op, or do its work in the callback. To say that "
+    "splitting is fine: hostcall.declare(..., route='split')."
+)
 
 # Read by hostcall's kernel creator: whether callbacks are lent the memory of the program.
 _LENDS = "_hostcall_lends"
@@ -46,15 +58,16 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
       The same input gives the same output, names included.
     """
     library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
-    for node in _script_ops(library):
-        _routing.check_forced(node)
     on_device = bool(device) and _sequence.all_are_for(device, library.function)
     splitter = splitter_for(library, entry, SUFFIX if on_device else f"{SUFFIX}_anywhere")
+    library = splitter.library
+    for node in _script_ops(library):
+        _routing.check_forced(node)
     split = not splitter.is_cluster(entry) and splitter.must_split(entry)
     if split:
         # Its gradient has to be split, too, whatever ops it holds.
         _library.load("hostcall._tensorflow").set_any_is_marked()
-        _tell_of_shapes(library)
+        _tell(library)
         name = splitter.split(entry)
         _host_calls.redirect(splitter.functions.values())
         _meeting.bring_rendezvous(splitter.functions)
@@ -73,6 +86,8 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
 
 def splitter_for(library: Any, entry: str, suffix: str = SUFFIX) -> Splitter:
     """The splitter that decides what becomes of the must-compile function `entry`."""
+    if not any(f.signature.name == entry and CLUSTER_ATTR in f.attr for f in library.function):
+        library = _bounded.marked(library, entry)
     forward = _forward_library(library, entry)
     if forward is None:
         return _new_splitter(library, suffix)
@@ -143,18 +158,16 @@ def _forward_library(library: Any, entry: str) -> Any:
     return private.function_pb2.FunctionDefLibrary(function=found.values()) if found else None
 
 
-def _tell_of_shapes(library: Any) -> None:
-    """Logs, once for each place, that a callback splits functions for want of a shape."""
+def _tell(library: Any) -> None:
+    """Logs, once for each place, that a callback splits functions without having been asked to."""
     for node in _script_ops(library):
-        if not _routing.choose(node).wants_shape:
-            continue
+        choice = _routing.choose(node)
         spec = _tokens.entry_of(node)
-        if isinstance(spec, CallbackSpec) and spec.description not in _told:
+        if not isinstance(spec, CallbackSpec) or spec.description in _told:
+            continue
+        if choice.wants_shape:
             _told.add(spec.description)
-            _log.warning(
-                "%s splits the compiled function around it, because nothing tells the shape of "
-                "its result when XLA compiles. To keep one program, write before the call: %s "
-                "To say that splitting is fine: hostcall.declare(..., route='split').",
-                spec.description,
-                _shapes.example(spec),
-            )
+            _log.warning(_WANTS_SHAPE, spec.description, _shapes.example(spec))
+        elif choice.is_bounded:
+            _told.add(spec.description)
+            _log.warning(_IS_BOUNDED, spec.description, choice.reason)

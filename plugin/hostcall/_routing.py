@@ -14,6 +14,9 @@ from hostcall._specs import BoundedSpec, merge
 from hostcall._tracing import SHAPES_ATTR
 from hostcall_runtime._errors import LoweringError
 
+# On a script op: what hinders it from being part of a program, in words for the user.
+HINDERED_ATTR = "_hostcall_hindered"
+
 # Values that cannot enter an XLA program, or leave it.
 HOST_DTYPES = frozenset({tf.string.as_datatype_enum, tf.variant.as_datatype_enum})
 
@@ -26,11 +29,13 @@ class Choice:
       route: "custom_call" or "split".
       reason: why, in words for the user.
       wants_shape: whether it is split because nothing tells the shape of a result.
+      is_bounded: whether it is split because of an op that a result of bounded size reaches.
     """
 
     route: str
     reason: str
     wants_shape: bool = False
+    is_bounded: bool = False
 
 
 def choose(node: Any) -> Choice:
@@ -41,7 +46,7 @@ def choose(node: Any) -> Choice:
     if asked == _routes.CUSTOM_CALL:
         return Choice(_routes.CUSTOM_CALL, "route='custom_call' was asked for")
     if obstacle := _obstacle(node):
-        return Choice(_routes.SPLIT, obstacle)
+        return Choice(_routes.SPLIT, obstacle, is_bounded=HINDERED_ATTR in node.attr)
     spec = None if _tokens.entry_of(node) is None else _tokens.find_spec(node)
     unknown = _first_unknown(spec, node)
     if unknown is None:
@@ -57,7 +62,12 @@ def _obstacle(node: Any) -> str:
     for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
         if dtype in HOST_DTYPES:
             return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
-    return ""
+    return node.attr[HINDERED_ATTR].s.decode() if HINDERED_ATTR in node.attr else ""
+
+
+def is_on_host(node: Any) -> bool:
+    """Whether a script op runs between compiled clusters."""
+    return choose(node).route == _routes.SPLIT
 
 
 def check_forced(node: Any) -> None:

@@ -75,6 +75,7 @@ class Splitter:
       suffix: of the names of new functions.
 
     Attributes:
+      library: as given.
       functions: the new ones, by name.
       plans: what has become of each function.
     """
@@ -88,6 +89,7 @@ class Splitter:
         gradient: bool = False,
         suffix: str = SUFFIX,
     ) -> None:
+        self.library = library
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
         self._host_nodes = HostNodes(self._old, choose, has_kernel, marked)
         self._gradient = gradient

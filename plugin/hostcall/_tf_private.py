@@ -429,6 +429,13 @@ def has_xla_kernel(glue: Any, node: Any) -> bool:
     return _kernels[key]
 
 
+def outermost(graph: Any) -> Any:
+    """The graph that a graph of a function was traced in, or in one that was traced in it."""
+    while getattr(graph, "outer_graph", None) is not None:
+        graph = graph.outer_graph
+    return graph
+
+
 def _is_type(attr: Any) -> bool:
     return attr.HasField("type") or bool(attr.list.type)
 
@@ -436,6 +443,11 @@ def _is_type(attr: Any) -> bool:
 def must_run(func_graph: Any, ops: list[Any]) -> None:
     """Makes ops run whenever the function does, whoever uses their results."""
     func_graph.control_outputs.extend(op for op in ops if op not in func_graph.control_outputs)
+
+
+def integer_list(numbers: list[int]) -> Any:
+    """Integers as the value of an attribute."""
+    return attr_value_pb2.AttrValue.ListValue(i=numbers)
 
 
 def shape_list(shapes: list[Any]) -> Any:

@@ -28,7 +28,7 @@ SOURCES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "boolean_mask": lambda x: tf.boolean_mask(x, x > 1.5),
     "where": lambda x: tf.cast(tf.where(x > 1.5), tf.float32),
     "two dimensions": lambda x: _large(x)[:, None] * _large(x)[None, :],
-    "middle dimension": lambda x: tf.stack([_large(x)[:, None], _large(x)[:, None]]),
+    "middle dimension": lambda x: tf.stack([_large(x)[:, None]] * 2),
     "zero": lambda x: tf.boolean_mask(x, x > 100.0),
 }
 each_source = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())

@@ -1,0 +1,175 @@
+"""What hinders script ops with results of bounded size from being part of one program.
+
+Each such result may reach ops that are not known to be right with bounded sizes
+(`_bounded_flow.py`). Where one does, the script op is marked: it runs on the host, so that the size
+is known to XLA; or, where the user wants it in the program whatever happens, that is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from hostcall import _bounded_calls, _location, _lowering, _routing
+from hostcall import _function_defs as defs
+from hostcall import _tf_private as private
+from hostcall._bounded_flow import DYNAMIC_OPS, Flow, Offence
+from hostcall._bounded_sizes import Shape, Source, Symbol, Tensor
+from hostcall._callback_spec import CallbackSpec
+from hostcall_runtime import _library
+
+
+def marked(library: Any, entry: str) -> Any:
+    """A FunctionDefLibrary whose script ops say what hinders them, and go by it.
+
+    Args:
+      library: a FunctionDefLibrary, which is left alone.
+      entry: the function that is going to be compiled.
+
+    Returns:
+      A copy.
+    """
+    search = _Search(library, entry, _routing.is_on_host)
+    search.run()
+    copy = private.function_pb2.FunctionDefLibrary()
+    copy.CopyFrom(library)
+    for function in copy.function:
+        for node in function.node_def:
+            source = (function.signature.name, node.name)
+            if source in search.hindered:
+                node.attr[_routing.HINDERED_ATTR].s = search.hindered[source].encode()
+            elif node.op in private.SCRIPT_OPS:
+                dims = sorted(search.bounded.get(source, ()))
+                numbers = private.integer_list([n for pair in dims for n in pair])
+                node.attr[_lowering.FORESEEN_ATTR].list.CopyFrom(numbers)
+    return copy
+
+
+def find(library: Any, entry: str) -> dict[Source, str]:
+    """What hinders script ops from being part of one program, by the names of function and op.
+
+    Args:
+      library: a FunctionDefLibrary.
+      entry: the function that is going to be compiled, as a whole.
+    """
+    search = _Search(library, entry, lambda _: False)
+    search.run()
+    return search.hindered
+
+
+class _Search:
+    """What there is to know of the script ops in a program.
+
+    Args:
+      library: a FunctionDefLibrary.
+      entry: the function that is going to be compiled.
+      is_on_host: whether a script op is not, by its NodeDef.
+
+    Attributes:
+      hindered: what hinders script ops, in words.
+      bounded: of the others, the (result, dimension)s whose size may be bounded.
+    """
+
+    def __init__(self, library: Any, entry: str, is_on_host: Callable[[Any], bool]) -> None:
+        self._functions = _reachable(library, entry)
+        self._entry = entry
+        self._is_on_host = is_on_host
+        self.hindered: dict[Source, str] = {}
+        self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
+
+    def run(self) -> None:
+        """Fills in the attributes."""
+        while self._any_may_be_bounded():
+            flow = Flow(self._functions, self._results, _constant_operands)
+            flow.run(self._entry)
+            self.bounded = flow.bounded
+            if not flow.offences:
+                break
+            # The results of these have sizes that XLA knows: there may be more to say of others.
+            for offence in flow.offences.values():
+                for source in sorted(offence.sources):
+                    self.hindered.setdefault(source, _reason(offence, self._functions, source))
+
+    def _results(self, source: Source, node: Any, *rest: Any) -> list[Shape | None] | None:
+        on_host = source in self.hindered or self._is_on_host(node)
+        return None if on_host else _bounded_calls.results(node, *rest)
+
+    def _any_may_be_bounded(self) -> bool:
+        """Whether a script op has a result of bounded size, for what it takes or might take."""
+        nodes = [(name, n) for name, function in self._functions.items() for n in function.node_def]
+        taken = Tensor(tainted=any(node.op in DYNAMIC_OPS for _, node in nodes))
+        for name, node in nodes:
+            if node.op in private.SCRIPT_OPS:
+                operands = [taken] * len(node.attr["Tin"].list.type)
+                if self._results((name, node.name), node, operands, _any_symbol) is not None:
+                    return True
+        return False
+
+
+def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
+    return Symbol(("", result, dim), bound)
+
+
+def _constant_operands(node: Any) -> list[int]:
+    glue = _library.load("hostcall._tensorflow")
+    operands: list[int] = glue.constant_operands(node.SerializeToString())
+    return operands
+
+
+def _reachable(library: Any, entry: str) -> dict[str, Any]:
+    functions = {function.signature.name: function for function in library.function}
+    found: dict[str, Any] = {}
+    pending = [entry]
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in found:
+            found[name] = functions[name]
+            for node in functions[name].node_def:
+                pending.extend(defs.called_functions(node, functions))
+    return found
+
+
+def _reason(offence: Offence, functions: Any, source: Source) -> str:
+    node = next(n for n in functions[source[0]].node_def if n.name == source[1])
+    place = _place(offence, node)
+    where = f" at {place}" if place else ""
+    return (
+        f"a size of its results is only bounded and reaches op '{offence.node}' ({offence.op})"
+        f"{where}, which XLA may get wrong: {offence.reason}"
+    )
+
+
+def _place(offence: Offence, script_op: Any) -> str:
+    """`file:line` of an op that a script op leads to, or ""."""
+    spec = private.token_registry.get(script_op.attr["token"].s.decode())
+    op = spec.op() if isinstance(spec, CallbackSpec) and spec.op is not None else None
+    if op is None:
+        return ""
+    for graph in _graphs_around(op.graph, offence.function):
+        for name in _names(offence.node):
+            with contextlib.suppress(KeyError, ValueError):
+                found = graph.get_operation_by_name(name)
+                if found.type == offence.op:
+                    return _location.of_op(found)
+    return ""
+
+
+def _graphs_around(graph: Any, function: str) -> Iterator[Any]:
+    """The graphs that a function may have been traced as, the likeliest one first."""
+    graphs = private.graphs_of(private.outermost(graph))
+    if function in graphs:
+        yield graphs[function]
+    yield graph
+    while (outer := getattr(graph, "outer_graph", None)) is not None:
+        graph = outer
+        yield graph
+        yield from private.graphs_of(graph).values()
+
+
+def _names(node: str) -> Iterator[str]:
+    """The names that a node may have had before it became part of a FunctionDef."""
+    yield node
+    stem, _, number = node.rpartition("_")
+    if number.isdigit():
+        yield stem
