@@ -139,6 +139,8 @@ class HostNodes:
         if node.op == "Assert":
             # XLA drops it. A loop of compiled code is not taken apart for it.
             return "" if inside_loop else "XLA would drop the assertion"
+        if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b:
+            return "XLA would not let the list grow"
         for name in self._called(node):
             if self.must_split(name):
                 return f"it calls {name}, which is split"
