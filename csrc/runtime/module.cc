@@ -150,6 +150,8 @@ NB_MODULE(_runtime, m) {
   m.def("call_on_pool", &CallOnPool, nb::arg("function"),
         "Calls a function without arguments on a thread of the pool, at once. Raises RuntimeError "
         "when no thread can be started.");
+  m.def("on_pool_thread", &hostcall::OnPoolThread,
+        "Whether this thread is one of the pool's, all of which run callbacks.");
   m.def("stack_of", &hostcall::StackOf, nb::arg("thread"),
         "The frames of the thread with that identifier, and the lines that it has come to in them, "
         "the innermost first: what traceback.StackSummary.extract takes.");

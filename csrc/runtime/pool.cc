@@ -41,7 +41,10 @@ Pool& GlobalPool() {
   return *global_pool;
 }
 
+thread_local bool on_pool_thread = false;
+
 void Work(Pool& pool) {
+  on_pool_thread = true;
   // One Python thread state for the thread's whole life: a state for each call would lose what
   // libraries keep in thread-local variables, and cost more than many callbacks do.
   UntilExit([] { return PyGILState_Ensure(); });
@@ -85,5 +88,7 @@ void RunOnPool(std::function<void()> task) {
   }
   pool.wake.notify_one();
 }
+
+bool OnPoolThread() { return on_pool_thread; }
 
 }  // namespace hostcall

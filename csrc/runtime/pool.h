@@ -9,4 +9,7 @@ namespace hostcall {
 // wait for another one, so that a pool of a fixed size could hang.
 void RunOnPool(std::function<void()> task);
 
+// Whether this thread is one of the pool's, all of which run callbacks.
+bool OnPoolThread();
+
 }  // namespace hostcall

@@ -6,6 +6,7 @@ Python API, which other files import from there.
 
 import ctypes
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
+
+from hostcall_runtime._places import PLACES
 
 # Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
 _stablehlo.register_stablehlo_passes()
@@ -102,8 +105,13 @@ def bytecode_of(module: ir.Module) -> bytes:
     return code.getvalue()
 
 
-def compile_for(bytecode: bytes, device: Any) -> Any:
+def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
     """What XLA makes of a module for one of JAX's devices; its @main has no tokens and tuples.
+
+    Args:
+      bytecode: the module.
+      device: the one that it is for.
+      calls: whether it has host calls.
 
     Raises:
       RuntimeError: when XLA cannot compile it.
@@ -113,7 +121,12 @@ def compile_for(bytecode: bytes, device: Any) -> Any:
 
     options = xla_client.CompileOptions()
     options.device_assignment = xla_client.DeviceAssignment.create(np.array([[device.id]]))
-    return device.client.compile_and_load(bytecode, _jax.DeviceList((device,)), options)
+    devices = _jax.DeviceList((device,))
+    if not calls:
+        return device.client.compile_and_load(bytecode, devices, options)
+    # XLA's CPU runs what has a callback, whatever that is, on the thread that asks for it.
+    module = ir.Module.parse(bytecode, new_context())
+    return device.client.compile_and_load(module, devices, options, [lambda: None])
 
 
 def put(array: np.ndarray, device: Any) -> Any:
@@ -127,17 +140,40 @@ def put(array: np.ndarray, device: Any) -> Any:
         return xla_client.batched_device_put(aval, sharding, [array], [device])
 
 
-def execute(executable: Any, arrays: Sequence[Any], waits: bool) -> list[Any]:
-    """The results of what `compile_for` has made, JAX arrays, for JAX arrays on its device.
+def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
+    """The results of a program without host calls, which may go on when this has returned.
 
     Args:
-      executable: what is run.
-      arrays: of the dtypes and shapes that it takes.
-      waits: whether to return only when the program has ended, and its errors are known.
+      executable: what `compile_for` has made.
+      arrays: JAX arrays on its device, of the dtypes and shapes that it takes.
     """
-    results = executable.execute_sharded(arrays, with_tokens=waits)
-    token = results.consume_token() if waits else None
-    found = [shards[0] for shards in results.disassemble_into_single_device_arrays()]
-    if token is not None:
-        token.block_until_ready()
+    results = executable.execute_sharded(arrays)
+    return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+
+
+# Of the runs of programs with calls, from numbers on that neither a thread has as its own nor
+# `hostcall.jax` takes.
+_streams = itertools.count(1 << 41)
+
+
+def execute_to_end(executable: Any, arrays: Sequence[Any]) -> list[Any]:
+    """As `execute`, for a program with host calls; it has ended when this returns.
+
+    It runs on this thread: behind other programs it would be on one of XLA's few, and a host call
+    that runs a JAX program would need another one. XLA does so where there is nothing to wait for.
+    """
+    import jax
+    from jaxlib import _jax
+
+    jax.block_until_ready(arrays)
+    stream = _jax.get_execution_stream_id()
+    _jax.set_execution_stream_id(next(_streams))
+    try:
+        with PLACES.taken():
+            results = executable.execute_sharded(arrays, with_tokens=True)
+            token = results.consume_token()
+            found = [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+            token.block_until_ready()
+    finally:
+        _jax.set_execution_stream_id(stream)
     return found

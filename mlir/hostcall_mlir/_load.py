@@ -209,8 +209,9 @@ def _compile_whole(module: ir.Module, device: jax.Device) -> _Run:
             'device=jax.devices("cpu")[0].'
         )
     _registered.register_handler()
-    executable = private.compile_for(private.bytecode_of(module), device)
-    return lambda arrays: private.execute(executable, arrays, waits=True)
+    calls = bool(_calls.host_calls(module))
+    executable = private.compile_for(private.bytecode_of(module), device, calls)
+    return lambda arrays: private.execute_to_end(executable, arrays)
 
 
 def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:

@@ -77,11 +77,12 @@ class _Planner:
     def _step(self, op: ir.Operation) -> Step | None:
         """What an op does; None where it only says which arrays are which."""
         if (callee := _effects.callee_of(op)) is not None:
-            executable = self._compiled(_standalone.segment(self._functions, callee), self._device)
+            program = _standalone.segment(self._functions, callee)
+            executable = self._compiled(program, self._device, calls=False)
             return Segment(executable, self._of(op.operands), self._new(op.results))
         if _calls.is_host_call(op):
             operands, results = self._of(op.operands), self._new(op.results)
-            executable = self._compiled(_standalone.host_call(op), self._host)
+            executable = self._compiled(_standalone.host_call(op), self._host, calls=True)
             return HostCall(executable, self._host, self._device, operands, results)
         if op.name == "stablehlo.while":
             condition, body = (self.block(region.blocks[0]) for region in op.regions)
@@ -108,12 +109,12 @@ class _Planner:
         assert len(places) == _standalone.width(result.type), f"nobody knows what {op.name} does"
         self._places[result] = places
 
-    def _compiled(self, program: ir.Module, device: jax.Device) -> Any:
+    def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> Any:
         """An executable; parts that are the same, as those of an unrolled loop, share one."""
         code = private.bytecode_of(program)
         key = hashlib.sha256(code).digest(), device
         if key not in self._executables:
-            self._executables[key] = private.compile_for(code, device)
+            self._executables[key] = private.compile_for(code, device, calls)
         return self._executables[key]
 
     def _new(self, values: Sequence[ir.Value]) -> list[int]:

@@ -54,7 +54,7 @@ class Segment:
     def run(self, slots: Slots) -> None:
         """Starts it; the device may go on when this has returned."""
         arrays = [slots[slot] for slot in self.operands]
-        _store(slots, self.results, private.execute(self.executable, arrays, waits=False))
+        _store(slots, self.results, private.execute(self.executable, arrays))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class HostCall:
     def run(self, slots: Slots) -> None:
         """Makes the call, and returns when it has ended."""
         arrays = [_move(slots[slot], self.host) for slot in self.operands]
-        results = private.execute(self.executable, arrays, waits=True)
+        results = private.execute_to_end(self.executable, arrays)
         _store(slots, self.results, [_move(result, self.device) for result in results])
 
 

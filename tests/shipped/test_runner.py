@@ -131,9 +131,9 @@ def with_names(text: str) -> Program:
 def test_parts_that_are_the_same_are_compiled_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def count(code: bytes, device: Any) -> Any:
+    def count(code: bytes, device: Any, calls: bool) -> Any:
         compiled.append(code)
-        return compile_for(code, device)
+        return compile_for(code, device, calls)
 
     compiled: list[bytes] = []
     compile_for = private.compile_for

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,13 +27,17 @@ from jax._src.interpreters import ad as _ad
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 from jax._src.interpreters import partial_eval as _partial_eval
+from jax._src.interpreters import pxla as _pxla
 from jax._src.lax import lax as _lax
 from jax._src.lax import slicing as _slicing
 from jax._src.lax import windowed_reductions as _windowed
 from jax._src.lax.control_flow import conditionals as _conditionals
 from jax._src.lax.control_flow import loops as _loops
+from jax._src.lib import _jax as _jaxlib
 from jax._src.lib.mlir import ir as _ir
 from jax._src.lib.mlir.dialects import hlo as _hlo
+
+from hostcall_runtime._places import PLACES
 
 # Nothing that mypy could check against.
 LoweringContext = Any
@@ -292,13 +297,76 @@ def is_divided_by_xla(context: LoweringContext) -> bool:
     return isinstance(axes, _sharding_impls.ShardingContext) and axes.num_devices > 1
 
 
+class _Kept:
+    """What an executable owns; JAX takes it for a callback of its own, and never calls it."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __call__(self) -> object:
+        return self.value
+
+
 def keep_with_executable(context: LoweringContext, value: object) -> None:
-    """Lets the executable own `value`, and never be stored for another process.
+    """Lets the executable own `value`, run as `_Waiting` says, and never be stored.
 
     JAX has this for its own callbacks. What `add_keepalive` keeps dies earlier: JAX's fast way
     into a program holds the executable alone.
     """
-    context.module_context.add_host_callback(lambda: value)
+    context.module_context.add_host_callback(_Kept(value))
+
+
+# Of the calls of programs, from numbers on that no thread has as its own.
+_streams = itertools.count(1 << 40)
+
+
+class _Waiting(_pxla.ExecuteReplicated):  # type: ignore[misc]
+    """What runs a program with calls on CPUs: on the thread that calls it, and to its end.
+
+    A call may run JAX programs, and each program under way has one of XLA's few places, also
+    while it waits for another one. Were such a program put behind others, those behind it could
+    take all places while its call waits for one, for ever, and so could XLA's few threads be.
+    XLA runs a program with callbacks at once where nothing is left to wait for. So this waits
+    before XLA would, and counts the program as the first one of a stream of its own.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> Any:
+        stream = _jaxlib.get_execution_stream_id()
+        _jaxlib.set_execution_stream_id(next(_streams))
+        try:
+            with PLACES.taken():
+                return super().__call__(*args)
+        finally:
+            _jaxlib.set_execution_stream_id(stream)
+
+    def _add_tokens_to_inputs(self, input_bufs: Any) -> Any:
+        buffers = super()._add_tokens_to_inputs(input_bufs)
+        jax.block_until_ready(buffers)
+        return buffers
+
+    def _handle_token_bufs(self, token_bufs: Any, sharded_token: Any) -> None:
+        # On several devices, and where another thread still reads what was given away, XLA does not
+        # run it at once. Of one that fails JAX must not keep the tokens.
+        sharded_token.block_until_ready()
+        super()._handle_token_bufs(token_bufs, sharded_token)
+
+
+def run_in_place() -> None:
+    """Has programs with calls run by `_Waiting`, those with a call of ours and no others."""
+    build = _pxla.UnloadedMeshExecutable.build_unsafe_call
+
+    def build_waiting(self: Any) -> Any:
+        run = build(self)
+        if self.backend.platform == "cpu" and any(
+            isinstance(callback, _Kept) for callback in self.host_callbacks
+        ):
+            run.__class__ = _Waiting
+            run.has_unordered_effects = True  # or JAX would run pure ones without asking Python
+        return run
+
+    _pxla.UnloadedMeshExecutable.build_unsafe_call = build_waiting
 
 
 def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
