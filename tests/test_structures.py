@@ -127,8 +127,8 @@ def test_results_are_packed_like_tout(tout: Any, packed: Any) -> None:
 
 
 def test_tuples_stay_tuples_where_asked() -> None:
-    assert Outputs((FLOAT, INT), keep_tuples=True).pack([0, 1]) == (0, 1)
-    assert Outputs([FLOAT, INT], keep_tuples=True).pack([0, 1]) == [0, 1]
+    assert Outputs((FLOAT, INT), strict=True).pack([0, 1]) == (0, 1)
+    assert Outputs([FLOAT, INT], strict=True).pack([0, 1]) == [0, 1]
 
 
 def test_specs_in_tout() -> None:
@@ -151,7 +151,7 @@ def test_what_is_no_dtype_is_refused(tout: Any) -> None:
         (FLOAT, 1, [1]),
         (FLOAT, [1], [1]),
         (FLOAT, (1,), [1]),
-        (FLOAT, [1, 2], [1, 2]),
+        (FLOAT, [1, 2], [1]),
         (FLOAT, [], [[]]),
         (FLOAT, None, []),
         ([FLOAT], 1, [1]),
@@ -206,10 +206,22 @@ def test_composite_results_come_as_their_parts() -> None:
     [
         ([np.zeros(2)], "did not match Tout"),
         ([tf.ragged.constant([[1], [2]])], "is not compatible with"),
-        ([], "returned 0 values"),
-        ([1, 2], "returned 2 values"),
+        ([1, 2], "did not match Tout"),
+        (None, "did not match Tout"),
     ],
 )
 def test_composite_results_that_do_not_fit(returned: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Outputs([tf.RaggedTensorSpec([2, None], FLOAT)]).flatten(returned, ignored)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"), [([], "returned 0 values"), ([1, 2], "returned 2 values")]
+)
+def test_composite_results_of_which_there_must_be_so_many(returned: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Outputs([tf.RaggedTensorSpec([2, None], FLOAT)], strict=True).flatten(returned, ignored)
+
+
+def test_too_many_values_where_there_must_be_so_many() -> None:
+    assert Outputs(FLOAT, strict=True).flatten([1, 2], ignored) == [1, 2]

@@ -86,7 +86,7 @@ class Callback:
             _as_tensor, list(args), expand_composites=self.kind == "eager"
         )
         inputs = _structures.read_inputs(args_with_tensors, self.kind == "eager", pack_lists=False)
-        outputs = _structures.Outputs(self._specs(inputs), keep_tuples=True)
+        outputs = _structures.Outputs(self._specs(inputs), strict=True)
         if self._grad is None:
             return self._call(inputs, outputs)
         return _custom_gradients.call(self._call, self._grad, inputs, outputs)

@@ -47,7 +47,9 @@ class CallbackSpec:
       rule: from the inputs' specs to the results', or None where nothing was declared.
       shape_only: the inputs that only `rule` looks at; a compiled program does not pass them.
       like: for each result the input that has the same shape, where all results are such; or None.
-      static_specs: what tracing was told of the results, and so must hold.
+      static_specs: what is known of the results in tracing.
+      plain_specs: what plain graphs are told of that, and so must hold in them: no more than stock
+        TensorFlow tells, but for what is declared with hostcall.
       pending: for each result, whether the rule may know more when XLA compiles than in tracing.
       description: the function and the op for a message, with the file and line of both.
       title: how messages call it: the op's token, `pyfunc_N`.
@@ -81,6 +83,7 @@ class CallbackSpec:
         self.shape_only = frozenset(shape_only)
         self.like: Sequence[int] | None = None
         self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
+        self.plain_specs = self.static_specs
         self.pending = [rule is not None] * len(outputs.dtypes)
         self.timeout: float | None = None
         self.route = _routes.AUTO
@@ -191,7 +194,7 @@ class CallbackSpec:
         Raises:
           ValueError: naming the result, the declared and the actual shape.
         """
-        for index, (actual, expected) in enumerate(zip(shapes, self.static_specs, strict=False)):
+        for index, (actual, expected) in enumerate(zip(shapes, self.plain_specs, strict=False)):
             if not admits(expected, actual):
                 raise ValueError(shape_error(self, index, actual, expected))
 

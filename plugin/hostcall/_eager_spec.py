@@ -177,13 +177,14 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
 
     def _as_tensors(self, returned: Any) -> list[Any]:
         dtypes = self.outputs.dtypes
-        values = self.outputs.flatten(returned, self.function)
+        values = self.outputs.flatten(returned, self.function, self.inputs.composite)
+        tensors = [self._convert(*pair) for pair in zip(values, dtypes, strict=False)]
         if len(values) != len(dtypes):
             raise ValueError(
                 f"{self.title} returns {len(values)} values, but expects to see {len(dtypes)} "
                 "values."
             )
-        return [self._convert(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+        return tensors
 
     def _convert(self, value: Any, dtype: tf.DType) -> Any:
         if isinstance(value, private.ResourceVariable):
@@ -195,15 +196,7 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
             )
         if _is_tensor_of(value, dtype):
             return value
-        try:
-            return private.convert_to_tensor(value, dtype)
-        except (TypeError, ValueError) as error:
-            if not isinstance(value, private.CompositeTensor):
-                raise
-            raise ValueError(
-                f"py_function: func={self.function} returned {value!r}, which did not match "
-                f"Tout={self.outputs.dtypes!r}.\nIn particular, {value!r} is not a Tensor."
-            ) from error
+        return private.convert_to_tensor(value, dtype)
 
 
 def _is_tensor_of(value: Any, dtype: tf.DType) -> bool:

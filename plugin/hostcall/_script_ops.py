@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -121,7 +121,7 @@ def call(
 
 
 def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
-    spec.static_specs = _static_specs(spec)
+    _tell_shapes(spec)
     if not tf.executing_eagerly():
         spec.locate()
     if isinstance(spec, EagerSpec):
@@ -132,7 +132,8 @@ def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
     if not spec.outputs.dtypes:
         return results  # as in TensorFlow: the op in a graph, an empty list eagerly
     if not tf.executing_eagerly():
-        for result, static in zip(results, spec.static_specs, strict=True):
+        told = spec.static_specs if private.is_traced_to_compile() else spec.plain_specs
+        for result, static in zip(results, told, strict=True):
             result.set_shape(static_shape(static))
     return spec.outputs.pack(results)
 
@@ -227,22 +228,28 @@ def _is_trainable(value: Any) -> bool:
     return False
 
 
-def _static_specs(spec: CallbackSpec) -> list[Spec]:
-    """What is known of the results in tracing: from `Tout`, and from the declared rule."""
-    specs: list[Spec] = [
-        declared if declared is not None else tf.TensorSpec(None, dtype)
-        for declared, dtype in zip(spec.outputs.specs, spec.outputs.dtypes, strict=True)
-    ]
-    if spec.rule is None:
-        return specs
-    tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
-    operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
-    spec.pending = _shapes.pending(spec, operands)
-    # A rule may compute with sizes that are not known yet; XLA will ask it again when they are.
-    with contextlib.suppress(Exception):
-        declared = spec.rule(operands)
-        return [merge(said, new) for said, new in zip(specs, declared, strict=True)]
-    return specs
+def _tell_shapes(spec: CallbackSpec) -> None:
+    """Notes what is known of the results in tracing: from `Tout`, and from the declared rule."""
+    unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
+    said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
+    # TensorFlow takes specs in the Tout of a py_function, and reads no more than dtypes in them.
+    told = unknown if isinstance(spec, EagerSpec) and not spec.outputs.strict else said
+    ruled: Sequence[Spec | None] = [None] * len(unknown)
+    if spec.rule is not None:
+        tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
+        operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+        spec.pending = _shapes.pending(spec, operands)
+        # A rule may compute with sizes that are not known yet; XLA will ask again when they are.
+        with contextlib.suppress(Exception):
+            ruled = spec.rule(operands)
+    spec.static_specs = _merged(said, ruled)
+    spec.plain_specs = _merged(told, ruled)
+
+
+def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
+    with contextlib.suppress(ValueError):  # XLA will tell of the contradiction
+        return [merge(one, other) for one, other in zip(said, ruled, strict=True)]
+    return said
 
 
 def py_func_common(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -150,11 +151,14 @@ class Outputs:
       composite: whether there is a composite tensor among them.
       dtypes: the dtypes of the op's outputs, a list.
       specs: for each of them the TensorSpec or BoundedSpec that `Tout` holds, or None.
+      strict: whether a function must return neither more nor fewer values, and the call returns a
+        tuple for a tuple: so for `hostcall.callback`.
     """
 
-    def __init__(self, structure: Any, keep_tuples: bool = False) -> None:
+    def __init__(self, structure: Any, strict: bool = False) -> None:
+        self.strict = strict
         # TensorFlow's script ops return a list for a tuple of dtypes.
-        self._sequence: Any = tuple if keep_tuples and isinstance(structure, tuple) else list
+        self._sequence: Any = tuple if strict and isinstance(structure, tuple) else list
         self._structure = structure
         self._alone = not isinstance(structure, list | tuple | dict)
         self._leaves = [_as_leaf(leaf) for leaf in _flatten_types(structure)]
@@ -178,12 +182,21 @@ class Outputs:
         """Equal where `flatten` makes the same of the same, as far as that is easily told."""
         return None if self.trivial else _form_of(self._structure)
 
-    def flatten(self, returned: Any, function: Callable[..., Any]) -> list[Any]:
+    def flatten(
+        self, returned: Any, function: Callable[..., Any], composite_inputs: bool = False
+    ) -> list[Any]:
         """The values for the op's outputs, from what the user's function returned.
 
+        Args:
+          returned: what it returned.
+          function: the function.
+          composite_inputs: whether there is a composite tensor among its arguments.
+
         Raises:
-          ValueError, TypeError: when the structure is another one.
+          ValueError, TypeError, IndexError: when the structure is another one.
         """
+        if self._plain and not self.strict:
+            return self._flatten_as_stock(returned, function, composite_inputs)
         values = self._values(returned)
         if not self.composite:
             return values
@@ -192,9 +205,33 @@ class Outputs:
                 f"{function} returned {len(values)} values, but Tout={self._structure!r} wants "
                 f"{len(self._leaves)}."
             )
+        return self._flatten_values(values, function)
+
+    def _flatten_as_stock(self, returned: Any, function: Any, composite_inputs: bool) -> list[Any]:
+        """What TensorFlow makes of it: of too many values it takes the first ones."""
+        wraps = composite_inputs or any(isinstance(leaf, private.TypeSpec) for leaf in self._leaves)
+        if wraps and not self._leaves:
+            return []
+        if wraps and returned is None:
+            returned = [None]
+        values = self._values(returned)
+        if not self._leaves and not isinstance(returned, list | tuple | types.NoneType):
+            raise IndexError("list index out of range")
+        return self._flatten_values(values, function) if wraps else values[: len(self._leaves)]
+
+    def _flatten_values(self, values: list[Any], function: Any) -> list[Any]:
         flat = []
-        for value, leaf in zip(values, self._leaves, strict=True):
-            flat.extend(_flatten_value(value, leaf, function, self._structure))
+        for value, leaf in zip(values, self._leaves, strict=False):
+            if _is_composite(leaf) and leaf.is_compatible_with(value):
+                flat.extend(nest.flatten(value, expand_composites=True))
+            elif _is_composite(leaf) or isinstance(value, private.CompositeTensor):
+                what = f"compatible with {leaf!r}" if _is_composite(leaf) else "a Tensor"
+                raise ValueError(
+                    f"py_function: func={function} returned {values!r}, which did not match "
+                    f"Tout={self._leaves!r}.\nIn particular, {value!r} is not {what}."
+                )
+            else:
+                flat.append(value)
         return flat
 
     def pack(self, tensors: Sequence[Any]) -> Any:
@@ -255,15 +292,3 @@ def _components(leaf: Any) -> list[tuple[tf.DType, Spec | None]]:
         return [(leaf.dtype, leaf)]
     parts = nest.flatten(leaf, expand_composites=True)
     return [(part.dtype, part if isinstance(part, tf.TensorSpec) else None) for part in parts]
-
-
-def _flatten_value(value: Any, leaf: Any, function: Any, structure: Any) -> list[Any]:
-    if _is_composite(leaf):
-        if not leaf.is_compatible_with(value):
-            raise ValueError(
-                f"py_function: func={function} returned {value!r}, which did not match "
-                f"Tout={structure!r}.\nIn particular, {value!r} is not compatible with {leaf!r}."
-            )
-        flat: list[Any] = nest.flatten(value, expand_composites=True)
-        return flat
-    return [value]

@@ -33,7 +33,9 @@ from tensorflow.python.eager import execute as _execute
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
 from tensorflow.python.eager import lift_to_graph as _lift_to_graph
 from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
+from tensorflow.python.eager.polymorphic_function import attributes as _attributes
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
+from tensorflow.python.eager.polymorphic_function import tracing_compilation as _tracing_compilation
 from tensorflow.python.eager.polymorphic_function import transform as _transform
 from tensorflow.python.framework import composite_tensor as _composite_tensor
 from tensorflow.python.framework import constant_op as _constant_op
@@ -470,6 +472,23 @@ def remove_trace_hook(hook: Callable[[Any], None]) -> None:
     """Undoes `add_trace_hook`."""
     if hook in _transform.FUNC_GRAPH_TRANSFORMS:
         _transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
+
+
+def watch_traces() -> None:
+    """Prepares `is_traced_to_compile`."""
+    create = _tracing_compilation._create_concrete_function
+
+    @functools.wraps(create)
+    def create_and_tell(function_type: Any, context: Any, graph: Any, options: Any) -> Any:
+        graph._hostcall_compiled = bool((options.attributes or {}).get(_attributes.XLA_COMPILE))
+        return create(function_type, context, graph, options)
+
+    _tracing_compilation._create_concrete_function = create_and_tell
+
+
+def is_traced_to_compile() -> bool:
+    """Whether what is traced now is, or lies in, a function with `jit_compile=True`."""
+    return any(getattr(graph, "_hostcall_compiled", False) for graph in owning_graphs())
 
 
 def replace_gradient(gradient: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 
-import hostcall  # noqa: F401 - makes the jitted functions work
+import hostcall
 from tests.helpers import (
     MODES,
     NUMPY_OPS,
@@ -45,11 +46,17 @@ def test_numpy_function_is_strict_on_dtypes(build: Any, op: Any) -> None:
         build(program)()
 
 
+# Of too many values a py_function takes the first ones.
+TOO_MANY = [([1.0] * 3, 2), ([1.0] * 2, 1)]
+WRONG_COUNTS = [
+    (op, *counts)
+    for op in OPS
+    for counts in [([], 2), ([1.0], 2), (1.0, 2), *(TOO_MANY if op in NUMPY_OPS else [])]
+]
+
+
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(
-    ("returned", "expected"), [([], 2), ([1.0], 2), ([1.0] * 3, 2), ([1.0] * 2, 1), (1.0, 2)]
-)
+@pytest.mark.parametrize(("op", "returned", "expected"), WRONG_COUNTS)
 def test_a_wrong_count_tells_both_numbers(
     build: Any, op: Any, returned: Any, expected: int
 ) -> None:
@@ -60,6 +67,49 @@ def test_a_wrong_count_tells_both_numbers(
         match=rf"pyfunc_\w+ returns {count} values, but expects to see {expected} values",
     ):
         build(program)()
+
+
+def spearman(x: Any) -> Any:
+    return tuple(scipy.stats.spearmanr(x, x[::-1]))
+
+
+@pytest.mark.parametrize("build", MODES)
+def test_a_py_function_takes_the_first_of_too_many_values(build: Any) -> None:
+    def program(x: tf.Tensor) -> Any:
+        one = tf.py_function(spearman, [x], FLOAT)
+        (alone,) = tf.py_function(spearman, [x], [FLOAT])
+        two = tf.py_function(lambda x: (x, 2, "text", None), [x], (FLOAT, tf.int32))
+        by_spec = tf.py_function(lambda x: [x, object()], [x], tf.TensorSpec([2], FLOAT))
+        ignored = tf.py_function(lambda x: [x, x], [x], [])
+        with tf.control_dependencies([ignored] if isinstance(ignored, tf.Operation) else []):
+            for tensor, shape in ((one, []), (alone, []), (two[0], [2]), (two[1], [])):
+                tensor.set_shape(shape)
+            return one, alone, *two, by_spec
+
+    results = to_numpy(build(program)(X))
+    assert_same(results, (*map(np.float32, (-1.0, -1.0)), X.numpy(), np.int32(2), X.numpy()))
+
+
+@pytest.mark.parametrize("build", MODES)
+def test_a_py_function_has_the_gradient_of_what_is_taken(build: Any) -> None:
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.py_function(lambda x: (x * x, x), [x], FLOAT)
+            y.set_shape([2])
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(build(program)(X), 2.0 * X)
+
+
+def test_a_callback_returns_neither_more_nor_fewer_values() -> None:
+    spec = tf.TensorSpec([2], FLOAT)
+    for kind in ("numpy", "eager"):
+        for returned in (lambda x: (x, x), lambda x: ()):
+            call = hostcall.callback(returned, result=spec, kind=kind)
+            for build in MODES:
+                with pytest.raises(InvalidArgumentError, match="values, but expects to see 1 "):
+                    build(call)(X)
 
 
 @pytest.mark.parametrize("build", MODES)
@@ -106,7 +156,11 @@ def test_a_value_with_an_empty_tout_is_an_error(build: Any, op: Any) -> None:
         op(lambda a: a, [x], [])
         return x
 
-    with pytest.raises(InvalidArgumentError, match="returns 1 values, but expects to see 0 values"):
+    # As in stock TensorFlow.
+    error, text = InvalidArgumentError, "returns 1 values, but expects to see 0 values"
+    if op is tf.py_function:
+        error, text = tf.errors.UnknownError, "IndexError: list index out of range"
+    with pytest.raises(error, match=text):
         build(program)(X)
 
 

@@ -100,6 +100,10 @@ def test_plain_graph_mode_checks_it_too(op: Any, declare: Any) -> None:
     run = tf.function(declare(op, function))
     assert run(X).shape == [2, 3]
     function.shape = (2, 4)
+    if op is tf.py_function and declare is by_tout:
+        # Stock TensorFlow takes the spec, and does not look at its shape.
+        assert run(X).shape == [2, 4]
+        return
     with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
         run(X)
 
@@ -236,5 +240,36 @@ def test_a_composite_result_that_does_not_match_tout(build: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="did not match Tout"):
         build(lambda: tf.py_function(wrong, [], spec).flat_values)()
     ragged = tf.ragged.constant([[1.0], [2.0]])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="did not match Tout"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has no len"):
         build(lambda: tf.ensure_shape(tf.py_function(lambda: ragged, [], FLOAT), [2]))()
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"(?s)did not match Tout.* not a Tensor"
+    ):
+        build(lambda: tf.py_function(lambda: ragged, [], tf.TensorSpec([2], FLOAT)))()
+
+
+# Untrue, and computed with where a graph knows the shape of a tensor.
+def with_an_untrue_spec(x: tf.Tensor) -> Any:
+    y = tf.py_function(lambda x: x[:1], [x], tf.TensorSpec([2], FLOAT))
+    return y, tf.shape(y), tf.size(y), tf.reshape(y, [-1])
+
+
+def test_an_untrue_spec_in_the_tout_of_a_py_function_changes_nothing_in_plain_graphs() -> None:
+    expected = ([1.0], [1], 1, [1.0])
+    for found in (tf.function(with_an_untrue_spec)(X), with_an_untrue_spec(X)):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="declared shape is"):
+        tf.function(with_an_untrue_spec, jit_compile=True)(X)
+
+
+def test_an_untrue_shape_of_an_argument_changes_nothing_in_plain_graphs() -> None:
+    def program(x: tf.Tensor) -> Any:
+        y = tf.py_function(lambda x: x[:1], [x], FLOAT)
+        y.set_shape([2])
+        z = tf.py_function(lambda y: y * y, [y], FLOAT)
+        return z, tf.gradients(z, [y, x])
+
+    z, (of_y, of_x) = tf.function(program)(X)
+    for found, expected in ((z, [1.0]), (of_y, [2.0]), (of_x, [2.0, 0.0])):
+        np.testing.assert_array_equal(found, expected)

@@ -119,7 +119,9 @@ def test_a_tensor_spec_in_tout(op: Any, mode: Any) -> None:
     @mode
     def program(x: tf.Tensor) -> tf.Tensor:
         y = op(_total(), [x], tf.TensorSpec([2], tf.float32))
-        assert y.shape == [2]
+        # In graphs that are not compiled, stock TensorFlow takes it for a py_function and does not
+        # look at its shape.
+        assert y.shape == ([2] if mode is jitted or op is not tf.py_function else None)
         return y
 
     np.testing.assert_array_equal(program(X), [6.0, 15.0])
