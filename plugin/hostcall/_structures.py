@@ -205,21 +205,21 @@ class Outputs:
                 f"{function} returned {len(values)} values, but Tout={self._structure!r} wants "
                 f"{len(self._leaves)}."
             )
-        return self._flatten_values(values, function)
+        return self._flatten_values(values, function, returned)
 
     def _flatten_as_stock(self, returned: Any, function: Any, composite_inputs: bool) -> list[Any]:
         """What TensorFlow makes of it: of too many values it takes the first ones."""
         wraps = composite_inputs or any(isinstance(leaf, private.TypeSpec) for leaf in self._leaves)
         if wraps and not self._leaves:
             return []
-        if wraps and returned is None:
-            returned = [None]
-        values = self._values(returned)
         if not self._leaves and not isinstance(returned, list | tuple | types.NoneType):
             raise IndexError("list index out of range")
-        return self._flatten_values(values, function) if wraps else values[: len(self._leaves)]
+        if not wraps:
+            return self._values(returned)[: len(self._leaves)]
+        values = returned if isinstance(returned, list | tuple) else [returned]
+        return self._flatten_values(self._values(values), function, values)
 
-    def _flatten_values(self, values: list[Any], function: Any) -> list[Any]:
+    def _flatten_values(self, values: list[Any], function: Any, returned: Any) -> list[Any]:
         flat = []
         for value, leaf in zip(values, self._leaves, strict=False):
             if _is_composite(leaf) and leaf.is_compatible_with(value):
@@ -227,7 +227,7 @@ class Outputs:
             elif _is_composite(leaf) or isinstance(value, private.CompositeTensor):
                 what = f"compatible with {leaf!r}" if _is_composite(leaf) else "a Tensor"
                 raise ValueError(
-                    f"py_function: func={function} returned {values!r}, which did not match "
+                    f"py_function: func={function} returned {returned!r}, which did not match "
                     f"Tout={self._leaves!r}.\nIn particular, {value!r} is not {what}."
                 )
             else:
