@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _shapes
+from hostcall import _advice, _shapes
 from hostcall._callback_spec import NumpySpec, Recording
 from hostcall._specs import BoundedSpec, Spec
 from hostcall_runtime._errors import ResultError
@@ -54,7 +54,7 @@ class LentSpec(NumpySpec):
         given: dict[str, Any] = {}
         outs: list[np.ndarray] = []
         if self.declaration.out:
-            outs = [self._new_out(index, spec) for index, spec in enumerate(declared)]
+            outs = [self._new_out(index, declared) for index in range(len(declared))]
             given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
         # The tuple of several `out` arrays, too, is only lent.
         borrowed = [*lent, *outs, given.get("out")]
@@ -66,13 +66,14 @@ class LentSpec(NumpySpec):
         self._check_let_go(borrowed, before)
         return list(outs) if outs else returned
 
-    def _new_out(self, index: int, spec: Spec) -> np.ndarray:
+    def _new_out(self, index: int, declared: Sequence[Spec]) -> np.ndarray:
+        spec = declared[index]
         if isinstance(spec, BoundedSpec) or not spec.shape.is_fully_defined():
             raise ResultError(
                 f"{self.description} is declared with out=True, so that the array for its result "
                 f"{index} is made before the call, and the size is not known by then: all that is "
                 f"declared is {spec if isinstance(spec, BoundedSpec) else spec.shape}. Declare it: "
-                f"{_shapes.example(self)}"
+                f"{_advice.declaration(self, declared)}"
             )
         return np.empty(spec.shape, spec.dtype.as_numpy_dtype)
 

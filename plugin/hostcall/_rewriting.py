@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hostcall import (
+    _advice,
     _bounded,
     _host_calls,
     _meeting,
@@ -14,7 +15,6 @@ from hostcall import (
     _routes,
     _routing,
     _sequence,
-    _shapes,
     _tokens,
 )
 from hostcall import _function_defs as defs
@@ -27,14 +27,13 @@ _log = logging.getLogger("hostcall")
 _told: set[str] = set()
 
 _WANTS_SHAPE = (
-    "%s splits the compiled function around it, because nothing tells the shape of its result when "
-    "XLA compiles. To keep one program, write before the call: %s To say that splitting is fine: "
-    "hostcall.declare(..., route='split')."
+    "hostcall: %s splits the compiled function around it, because nothing tells the shape of result "
+    "%d when XLA compiles; %s. To keep one program, %s. To say that splitting is fine: %s"
 )
 _IS_BOUNDED = (
-    "%s splits the compiled function around it: %s. What comes after it is compiled anew for each "
-    "size. To keep one program, do without that op, or do its work in the callback. To say that "
-    "splitting is fine: hostcall.declare(..., route='split')."
+    "hostcall: %s splits the compiled function around it: %s. What comes after it is compiled anew "
+    "for each size. To keep one program, do without that op, or do its work in the callback. To say "
+    "that splitting is fine: %s"
 )
 
 # Read by hostcall's kernel creator: whether callbacks are lent the memory of the program.
@@ -167,7 +166,16 @@ def _tell(library: Any) -> None:
             continue
         if choice.wants_shape:
             _told.add(spec.description)
-            _log.warning(_WANTS_SHAPE, spec.description, _shapes.example(spec))
+            _log.warning(_WANTS_SHAPE, *_on_shapes(spec, node))
         elif choice.is_bounded:
             _told.add(spec.description)
-            _log.warning(_IS_BOUNDED, spec.description, choice.reason)
+            fine = _advice.splitting_is_fine(spec)
+            _log.warning(_IS_BOUNDED, spec.description, choice.reason, fine)
+
+
+def _on_shapes(spec: CallbackSpec, node: Any) -> tuple[Any, ...]:
+    """What the log says of a callback whose results have no known shapes."""
+    known = _routing.known_results(spec, node)
+    index, said = next(iter(_routing.unknown_results(spec, known).items()))
+    is_known, lines = _advice.what_is_known(said), _advice.in_one_line(spec, known)
+    return spec.description, index, is_known, lines, _advice.splitting_is_fine(spec)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall import _routes, _tokens
 from hostcall._callback_spec import CallbackSpec
-from hostcall._specs import BoundedSpec, merge
+from hostcall._specs import Spec, merge
 from hostcall._tracing import SHAPES_ATTR
 from hostcall_runtime._errors import LoweringError
 
@@ -48,13 +48,13 @@ def choose(node: Any) -> Choice:
     if obstacle := _obstacle(node):
         return Choice(_routes.SPLIT, obstacle, is_bounded=HINDERED_ATTR in node.attr)
     spec = None if _tokens.entry_of(node) is None else _tokens.find_spec(node)
-    unknown = _first_unknown(spec, node)
-    if unknown is None:
+    unknown = unknown_results(spec, known_results(spec, node))
+    if not unknown:
         return Choice(
             _routes.CUSTOM_CALL, "the shapes of its results are known, or a rule gives them"
         )
-    index, shape = unknown
-    reason = f"the shape of result {index} is not known: {shape}"
+    index, said = next(iter(unknown.items()))
+    reason = f"the shape of result {index} is not known: {said.shape}"
     return Choice(_routes.SPLIT, reason, wants_shape=True)
 
 
@@ -87,23 +87,39 @@ def check_forced(node: Any) -> None:
         )
 
 
-def _first_unknown(spec: Any, node: Any) -> tuple[int, tf.TensorShape] | None:
+def known_results(spec: CallbackSpec | None, node: Any) -> list[Spec | None]:
+    """What tracing knows of each of the user's results; None for a contradiction.
+
+    The lowering tells the user of that.
+
+    Args:
+      spec: of the function, or None.
+      node: the NodeDef of its op.
+    """
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
+    if spec is not None:
+        dtypes = dtypes[: len(spec.outputs.dtypes)]  # the rest is hidden
     traced = _traced_shapes(node)
-    said: Sequence[Any] = spec.static_specs if isinstance(spec, CallbackSpec) else []
-    hidden = isinstance(spec, CallbackSpec) and len(dtypes) > len(spec.outputs.dtypes)
-    for index, dtype in enumerate(dtypes[:-1] if hidden else dtypes):
-        merged: Any = said[index] if index < len(said) else tf.TensorSpec(None, dtype)
-        if index < len(traced):
-            try:
-                merged = merge(merged, tf.TensorSpec(traced[index], dtype))
-            except ValueError:
-                continue  # a contradiction, which the lowering tells the user of
-        pending = isinstance(spec, CallbackSpec) and spec.pending[index]
-        known = isinstance(merged, BoundedSpec) or merged.shape.is_fully_defined()
-        if not pending and not known:
-            return index, merged.shape
-    return None
+    known: list[Spec | None] = []
+    for index, dtype in enumerate(dtypes):
+        merged: Spec = spec.static_specs[index] if spec is not None else tf.TensorSpec(None, dtype)
+        try:
+            shape = traced[index] if index < len(traced) else None
+            known.append(merge(merged, tf.TensorSpec(shape, dtype)))
+        except ValueError:
+            known.append(None)
+    return known
+
+
+def unknown_results(spec: CallbackSpec | None, known: Sequence[Spec | None]) -> dict[int, Spec]:
+    """Those whose shapes nothing tells, and which no rule may know when XLA compiles."""
+    return {
+        index: said
+        for index, said in enumerate(known)
+        if not (spec is not None and spec.pending[index])
+        and isinstance(said, tf.TensorSpec)
+        and not said.shape.is_fully_defined()
+    }
 
 
 def _traced_shapes(node: Any) -> list[tf.TensorShape]:

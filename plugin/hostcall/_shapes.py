@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _routes
+from hostcall import _advice, _routes
 from hostcall._callback_spec import CallbackSpec, Rule
 from hostcall._declarations import TRACE, Declaration, declaration_of
-from hostcall._eager_spec import EagerSpec
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._structures import Inputs, Outputs
 from hostcall._tracing import SHAPES_ATTR, final_shapes
@@ -155,7 +153,7 @@ def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spe
     resolved = known(spec, node, operands)
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
-            raise LoweringError(_unknown_shape(spec, node, index, said.shape))
+            raise LoweringError(_unknown_shape(spec, node, index, resolved))
     return resolved
 
 
@@ -230,21 +228,14 @@ def _merge(spec: CallbackSpec, index: int, said: Sequence[tuple[str, Spec | None
     return merged
 
 
-def _unknown_shape(spec: CallbackSpec, node: Any, index: int, shape: tf.TensorShape) -> str:
-    trace_hint = (
-        ' (or result="trace", if TensorFlow may trace the function to find it)'
-        if isinstance(spec, EagerSpec)
-        else ""
-    )
+def _unknown_shape(spec: CallbackSpec, node: Any, index: int, known: Sequence[Spec]) -> str:
     return (
         f"hostcall: the shape of result {index} of op '{node.name}', {spec.description}, is not "
-        f"known when XLA compiles the function around it; all that is known is {shape}. XLA needs "
-        f"every size. If the size follows from the inputs, write before the call{trace_hint}:\n\n"
-        "    import hostcall\n"
-        f"    {example(spec)}\n\n"
+        "known when XLA compiles the function around it; "
+        f"{_advice.what_is_known(known[index])}. XLA needs every size.\n\n"
+        f"{_advice.in_lines(spec, known)}\n\n"
         "If only an upper bound is known, use hostcall.BoundedSpec(shape, dtype, dynamic_dims) "
-        "there. If the size is a constant, set_shape([...]) on the result is enough.\n\n"
-        f"{_other_route(node)}"
+        f"there.\n\n{_other_route(node)}"
     )
 
 
@@ -255,24 +246,3 @@ def _other_route(node: Any) -> str:
             "be known: the function is split around the call."
         )
     return "With route='split' nothing has to be known: the function is split around the call."
-
-
-def example(spec: CallbackSpec) -> str:
-    """The line to write, with the function's name and as many arguments and results as it has."""
-    arguments = ["x", "y", "z"][: spec.inputs.count]
-    arguments += [f"x{i}" for i in range(len(arguments), spec.inputs.count)]
-    shape = f"{arguments[0]}.shape" if arguments and not spec.inputs.nested else "[...]"
-    dtypes = [f"tf.{d.name}" if hasattr(tf, d.name) else f'"{d.name}"' for d in spec.outputs.dtypes]
-    results = [f"tf.TensorSpec({shape}, {dtype})" for dtype in dtypes]
-    result = results[0] if len(results) == 1 else f"[{', '.join(results)}]"
-    rule = f"result=lambda {', '.join(arguments)}: {result}"
-    if spec.op_name == "hostcall.callback":
-        return f"@hostcall.callback({rule})    # in the place of the result that it has"
-    return f"hostcall.declare({_name_to_write(spec.function)}, {rule})"
-
-
-def _name_to_write(function: Any) -> str:
-    name = str(getattr(function, "__name__", ""))
-    if not name.isidentifier():
-        return "function"
-    return f"the_object.{name}" if isinstance(function, types.MethodType) else name

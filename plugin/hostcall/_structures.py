@@ -148,6 +148,7 @@ class Outputs:
     """The results of one call.
 
     Attributes:
+      alone: whether it is one, and no structure of them.
       composite: whether there is a composite tensor among them.
       dtypes: the dtypes of the op's outputs, a list.
       specs: for each of them the TensorSpec or BoundedSpec that `Tout` holds, or None.
@@ -160,9 +161,9 @@ class Outputs:
         # TensorFlow's script ops return a list for a tuple of dtypes.
         self._sequence: Any = tuple if strict and isinstance(structure, tuple) else list
         self._structure = structure
-        self._alone = not isinstance(structure, list | tuple | dict)
+        self.alone = not isinstance(structure, list | tuple | dict)
         self._leaves = [_as_leaf(leaf) for leaf in _flatten_types(structure)]
-        self._plain = self._alone or (
+        self._plain = self.alone or (
             isinstance(structure, list | tuple)
             and not hasattr(structure, "_fields")
             and not any(nest.is_nested(item) for item in structure)
@@ -237,7 +238,7 @@ class Outputs:
     def pack(self, tensors: Sequence[Any]) -> Any:
         """What the call returns to the user, from the op's outputs."""
         if self._plain and not self.composite:
-            return tensors[0] if self._alone else self._sequence(tensors)
+            return tensors[0] if self.alone else self._sequence(tensors)
         remaining = iter(tensors)
         leaves = [
             nest.pack_sequence_as(
@@ -262,7 +263,7 @@ class Outputs:
             return flat
         if returned is None:
             return []
-        if self._alone and isinstance(returned, list) and not returned:
+        if self.alone and isinstance(returned, list) and not returned:
             return [returned]  # a value without elements, rather than no value
         return list(returned) if isinstance(returned, list | tuple) else [returned]
 

@@ -172,9 +172,7 @@ def test_a_shape_that_nothing_tells_is_an_error_with_the_remedy(op: Any) -> None
     text = str(caught.value)
     assert "nothing_known" in text
     assert f"{__file__}:{nothing_known.__code__.co_firstlineno}" in text
-    assert (
-        "hostcall.declare(nothing_known, result=lambda x: tf.TensorSpec(x.shape, tf.float" in text
-    )
+    assert "hostcall.declare(nothing_known, result=lambda x: tf.TensorSpec([...], tf.float" in text
 
 
 @pytest.mark.parametrize("build", MODES)

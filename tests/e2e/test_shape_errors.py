@@ -107,7 +107,7 @@ def test_the_lines_that_are_shown_work(op: Any, count: int, results: int) -> Non
     def program(x: tf.Tensor) -> Any:
         return op(pasted, [x] * count, tf.float32 if results == 1 else [tf.float32] * results)
 
-    lines = _shown_lines(_refusal(lambda: program(X)))
+    lines = _shown_lines(_refusal(lambda: program(X))).replace("[...]", "x.shape")
     exec(lines, {"tf": tf, "pasted": pasted})
     again = jitted(program.python_function)(X)
     np.testing.assert_array_equal(again, X if results == 1 else [X] * results)
@@ -124,14 +124,16 @@ def test_the_lines_that_are_shown_work_for_any_dtype(name: str) -> None:
         result = tf.numpy_function(pasted, [tf.zeros([3], dtype)], dtype)
         return tf.cast(result, tf.complex64)
 
-    exec(_shown_lines(_refusal(jitted(program))), {"tf": tf, "pasted": pasted})
+    lines = _shown_lines(_refusal(jitted(program))).replace("...", "3")
+    exec(lines, {"tf": tf, "pasted": pasted})
     np.testing.assert_array_equal(jitted(program)(), np.zeros([3]))
 
 
 def test_a_lambda_is_shown_under_a_name_to_fill_in() -> None:
     message = _refusal(lambda: jitted(lambda x: tf.py_function(lambda x: x, [x], tf.int8))(X))
     shown = _shown_lines(message).splitlines()[1]
-    assert shown == ("hostcall.declare(function, result=lambda x: tf.TensorSpec(x.shape, tf.int8))")
+    line = "hostcall.declare(function, result=lambda x: tf.TensorSpec([...], tf.int8))"
+    assert shown == f"{line}    # give the function a name, and the name to the op"
     assert 'result="trace"' in message
 
 
