@@ -14,7 +14,7 @@ import sys
 import jaxlib.version
 from jaxlib.mlir import ir
 
-from hostcall_mlir import _calls, _effects, _pipeline
+from hostcall_mlir import _calls, _effects, _nesting, _pipeline
 from hostcall_mlir import _jaxlib_private as private
 from hostcall_mlir._diagnostics import Collector
 from hostcall_mlir._program_error import ProgramError
@@ -85,6 +85,7 @@ def _parse(artifact: bytes) -> ir.Module:
     with Collector(context) as collector:
         try:
             module = private.deserialize_artifact(context, artifact)
+            _nesting.check_ops(module)
             _drop_notes(module)
             for call in _calls.host_calls(module):
                 _calls.restore_arrays(call)

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from jaxlib.mlir import ir
 
-from hostcall_mlir import _calls, _effects
+from hostcall_mlir import _calls, _effects, _nesting
 from hostcall_mlir._diagnostics import Failure, report
 from hostcall_mlir._jaxlib_private import attribute_of
+
+# Into one function. XLA takes minutes for more.
+_MOST_OPS = 500_000
 
 
 def inline_holders(module: ir.Module, entry: ir.Operation, of: str) -> None:
@@ -29,6 +32,7 @@ def inline_holders(module: ir.Module, entry: ir.Operation, of: str) -> None:
     direct = [name for name, ops in bodies.items() if any(map(_calls.is_host_call, ops))]
     holders = _effects.reaching(bodies, direct)
     _check(functions, bodies, holders, of)
+    _check_size(bodies, holders, entry, of)
     waiting = _calls.walk(entry)[:0:-1]
     while waiting:
         op = waiting.pop()
@@ -68,6 +72,33 @@ def _check(
         raise Failure
 
 
+def _check_size(
+    bodies: dict[str, list[ir.Operation]], holders: set[str], entry: ir.Operation, of: str
+) -> None:
+    """Fails where too much would become of `entry`, before any of it is inlined."""
+    sizes: dict[str, int] = {}
+    depths: dict[str, int] = {}
+    for name in _callees_first(_calls_among(bodies, holders)):
+        own = _nesting.depths_of(bodies[name])
+        sizes[name], depths[name] = len(own), max(own, default=0)
+        for op, depth in zip(bodies[name], own, strict=True):
+            if (callee := _effects.callee_of(op)) in holders:
+                sizes[name] += sizes[callee]
+                depths[name] = max(depths[name], depth + depths[callee])
+    name = entry_name(entry)
+    size, depth = sizes.get(name, 0), depths.get(name, 0)
+    if size <= _MOST_OPS and depth <= _nesting.OPS:
+        return
+    report(
+        entry,
+        f"{of}: the functions that make host calls are inlined, which would make {size} ops of "
+        f"@{name}, in one another {depth} deep; {_MOST_OPS} are the most, and {_nesting.OPS} deep. "
+        "Functions that call one another several times double with each level: make the host calls "
+        "in fewer places",
+    )
+    raise Failure
+
+
 def _references(op: ir.Operation) -> set[str]:
     """The symbols that an op's attributes name."""
     found = set()
@@ -83,21 +114,27 @@ def _references(op: ir.Operation) -> set[str]:
 
 def _on_cycles(bodies: dict[str, list[ir.Operation]], holders: set[str]) -> list[str]:
     """The holders that call themselves, directly or not, or are between two that do."""
-    calls = {
+    calls = _calls_among(bodies, holders)
+    left = {*calls} - {*_callees_first(calls)}
+    callers: dict[str, set[str]] = {name: set() for name in calls if name in left}
+    for name in left:
+        for callee in calls[name] & left:
+            callers[callee].add(name)
+    ends = {*_callees_first(callers)}
+    return [name for name in callers if name not in ends]
+
+
+def _calls_among(bodies: dict[str, list[ir.Operation]], holders: set[str]) -> dict[str, set[str]]:
+    """For each holder those that it calls."""
+    return {
         name: {str(_effects.callee_of(op)) for op in bodies[name]} & holders
         for name in bodies
         if name in holders
     }
-    left = _without_ends(calls)
-    callers: dict[str, set[str]] = {name: set() for name in left}
-    for name in left:
-        for callee in calls[name] & callers.keys():
-            callers[callee].add(name)
-    return _without_ends(callers)
 
 
-def _without_ends(graph: dict[str, set[str]]) -> list[str]:
-    """The nodes left when those without a successor are taken away, again and again."""
+def _callees_first(graph: dict[str, set[str]]) -> list[str]:
+    """The nodes that lead to no cycle, each behind those that it leads to."""
     count = {name: len(after) for name, after in graph.items()}
     before: dict[str, list[str]] = {name: [] for name in graph}
     for name, after in graph.items():
@@ -109,7 +146,7 @@ def _without_ends(graph: dict[str, set[str]]) -> list[str]:
             count[other] -= 1
             if count[other] == 0:
                 done.append(other)
-    return [name for name in graph if count[name]]
+    return done
 
 
 def _inline(call: ir.Operation, callee: ir.Operation) -> Sequence[ir.Operation]:

@@ -16,6 +16,7 @@ from hostcall_mlir import (
     _arrays,
     _calls,
     _functions,
+    _nesting,
     _pipeline,
     _plan,
     _registered,
@@ -218,6 +219,7 @@ def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
     with Collector(module.context) as collector:
         try:
             # Without locations parts that do the same are the same, and compiled once.
+            _nesting.check_ops(module, _nesting.SPLIT_OPS)
             _pipeline.run(module, "hostcall-split,strip-debuginfo")
         except (Failure, ir.MLIRError) as error:
             raise ProgramError(

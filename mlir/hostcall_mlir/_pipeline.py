@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from jaxlib.mlir import ir, passmanager
 
 from hostcall_mlir import _jaxlib_private as private
+from hostcall_mlir import _nesting
 from hostcall_mlir._diagnostics import Collector, Failure, PassError
 from hostcall_mlir._pass import Pass
 from hostcall_mlir._passes import PASSES
@@ -34,12 +35,26 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
     context = private.new_context()
     with Collector(context) as collector:
         try:
-            module = ir.Module.parse(text, context)
+            module = read(text, context, collector)
             run(module, pipeline)
         except (Failure, ir.MLIRError) as error:
             raise PassError(collector.show(source)) from error
     asm: str = module.operation.get_asm(enable_debug_info=True)
     return asm
+
+
+def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Module:
+    """The module of a text or bytecode.
+
+    Raises:
+      Failure, MLIRError: when it is none, or nested too deep; the collector has what is wrong.
+    """
+    if not _nesting.is_bytecode(text) and (problem := _nesting.problem_of_text(text)):
+        collector.diagnostics.append(problem)
+        raise Failure
+    module = ir.Module.parse(text, context)
+    _nesting.check_ops(module)
+    return module
 
 
 def run(module: ir.Module, pipeline: str) -> None:

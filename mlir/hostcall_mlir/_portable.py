@@ -33,8 +33,8 @@ def parse(text: str) -> ir.Module:
     context = private.new_context()
     with Collector(context) as collector:
         try:
-            return ir.Module.parse(text, context)
-        except ir.MLIRError as error:
+            return _pipeline.read(text, context, collector)
+        except (Failure, ir.MLIRError) as error:
             raise PassError(collector.show("the program")) from error
 
 

@@ -113,7 +113,7 @@ def _run_piece(piece: bytes, flags: _Flags) -> tuple[str | None, Collector]:
     context = private.new_context()
     with Collector(context) as collector:
         try:
-            module = ir.Module.parse(piece, context)
+            module = _pipeline.read(piece, context, collector)
             _pipeline.run(module, flags.pass_pipeline)
         except (Failure, ir.MLIRError):
             return None, collector

@@ -12,7 +12,7 @@ where XLA cannot call back: a runner compiles the segments, and interprets `@mai
 
 There are as few segments as data and tokens allow. What nobody uses is dropped, as by
 `hostcall-dce`, and small constants are written again where they are used. Functions that make host
-calls are inlined.
+calls are inlined, up to half a million ops.
 
 Before:
 
