@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import hostcall
-from hostcall_runtime import _errors
+from hostcall_runtime import _errors, _targets
 from tests.helpers import DetailedError
 from tests.threads import in_threads
+
+CALL = _targets.Target(lambda: None, "pyfunc_1", "a call")
 
 
 class ChildOfStopIteration(StopIteration):
@@ -160,11 +162,39 @@ def test_a_mark_is_a_note_that_does_not_pile_up() -> None:
     error = DetailedError("blah")
     error.add_note("a note of the user's")
     for _ in range(5):
-        _errors.mark(error)
+        assert _errors.for_stock_kernel(error, CALL) is error
     assert len(error.__notes__) == 2
     assert error.__notes__[0] == "a note of the user's"
     text = "\n".join(traceback.format_exception(error))
     assert hostcall.last_error(RuntimeError(text)) is error
+
+
+@pytest.mark.parametrize("kind", [ValueError, BothError, ChildOfStopIteration, OSError])
+def test_what_utf8_cannot_encode_is_not_given_to_the_stock_kernel(kind: Any) -> None:
+    error = raised(kind("x\udcffy\0z"))
+    told = _errors.for_stock_kernel(error, CALL)
+    assert told is not error
+    assert type(told).__name__ == kind.__name__
+    assert _errors.describe(told)[0] == _errors.describe(error)[0]
+    text = "".join(traceback.format_exception(told))
+    assert "x\\udcffy\\x00z" in text
+    text.encode()
+    assert hostcall.last_error(RuntimeError(text)) is error
+
+
+def test_the_text_names_the_call() -> None:
+    call = _targets.Target(lambda: None, "pyfunc_1", "a call of mine", node="layer/PyFunc")
+    call.definition = lambda: ["  File one", "  File two"]
+    _, text = _errors.describe(raised(ValueError("blah")), call)
+    assert "In a call of mine (most recent call last):\n\n  File one\n  File two\n" in text
+    assert text.endswith("\n\t [[{{node layer/PyFunc}}]]")
+
+
+def test_a_long_message_stands_in_the_text_once() -> None:
+    message = "many words " * 100_000
+    _, text = _errors.describe(raised(ValueError(message)))
+    assert text.startswith(f"ValueError: {message}\nTraceback (most recent call last):\n")
+    assert len(text) < len(message) + 20_000
 
 
 def test_numbers_of_threads_never_collide() -> None:

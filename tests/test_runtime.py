@@ -282,7 +282,7 @@ def test_an_error_that_cannot_be_described_is_told_all_the_same() -> None:
 
     target = Target(fail)
     run = program(runtime.register(target, "fails"))
-    runtime.set_error_describer(lambda error: 1 / 0)
+    runtime.set_error_describer(lambda error, target: 1 / 0)
     try:
         with pytest.raises(tf.errors.UnknownError, match="the real one") as caught:
             run(tf.constant([1.0, 2.0]))

@@ -26,8 +26,13 @@ nb::object& ErrorDescriber() {
   return *describer;
 }
 
+// Null when it is gone.
+nb::object TargetOf(const HostCall& call) {
+  return call.callback == nullptr ? nb::object() : call.callback->Target();
+}
+
 nb::object FindTarget(const HostCall& call) {
-  nb::object target = call.callback == nullptr ? nb::object() : call.callback->Target();
+  nb::object target = TargetOf(call);
   if (!target.is_valid()) {
     throw Failure(ffi::ErrorCode::kFailedPrecondition,
                   "The Python function of host callback number " + std::to_string(call.id) +
@@ -136,15 +141,27 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, 
   }
 }
 
-ffi::Error Describe(nb::handle exception, Keeper& keeper) {
+// What is told where Python cannot tell more, as at the end of its recursion limit. It ends with
+// the name of a node: TensorFlow would search it for one in quadratic time.
+ffi::Error Untold(nb::handle exception, const std::string& reason) {
+  return ffi::Error(ffi::ErrorCode::kUnknown,
+                    std::string(Py_TYPE(exception.ptr())->tp_name) + ": " + Text(exception) +
+                        "\n(and telling of it failed: " + reason + ")\n\t [[{{node hostcall}}]]");
+}
+
+ffi::Error Describe(nb::handle exception, const HostCall& call, Keeper& keeper) {
   try {
     PyObject* describer = ErrorDescriber().ptr();
-    nb::handle described =
-        keeper.Keep(UntilExit([&] { return PyObject_CallOneArg(describer, exception.ptr()); }));
+    nb::object target = TargetOf(call);
+    PyObject* known = keeper.Keep(target.is_valid() ? std::move(target) : nb::none()).ptr();
+    nb::handle described = keeper.Keep(UntilExit(
+        [&] { return PyObject_CallFunctionObjArgs(describer, exception.ptr(), known, nullptr); }));
     return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
-  } catch (std::exception& failed) {
-    return ffi::Error(ffi::ErrorCode::kUnknown,
-                      Text(exception) + "\n(and telling of it failed: " + failed.what() + ")");
+  } catch (nb::python_error& failed) {
+    // Not its what(), which has the frames of the whole program.
+    return Untold(exception, Text(keeper.Keep(nb::borrow(failed.value()))));
+  } catch (const std::exception& failed) {
+    return Untold(exception, failed.what());
   }
 }
 
@@ -220,7 +237,7 @@ std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
   } catch (const std::exception& error) {
     return ffi::Error(ffi::ErrorCode::kInternal, error.what());
   }
-  return Describe(raised, keeper);
+  return Describe(raised, call, keeper);
 }
 
 const std::string& LabelOf(const HostCall& call) {

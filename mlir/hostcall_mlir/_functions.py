@@ -12,7 +12,7 @@ from typing import Any
 from hostcall_mlir import _structure
 from hostcall_mlir._manifest import Callback, Manifest
 from hostcall_mlir._program_error import ProgramError, listed
-from hostcall_runtime._errors import leave_out_frames_of
+from hostcall_runtime._error_texts import leave_out_frames_of
 
 # Tracebacks of functions of the user's are to begin with these.
 leave_out_frames_of(__file__)

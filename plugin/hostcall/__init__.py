@@ -5,10 +5,10 @@ With `import hostcall`, `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.
 """
 
 from hostcall import _versions
-from hostcall_runtime import _errors
+from hostcall_runtime import _error_texts
 
 _versions.check()
-_errors.leave_out_frames_of(__file__)
+_error_texts.leave_out_frames_of(__file__)
 
 from hostcall._bind import Bound, bind  # noqa: E402
 from hostcall._callback import Callback, callback  # noqa: E402

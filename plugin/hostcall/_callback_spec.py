@@ -115,6 +115,7 @@ class CallbackSpec:
         name = f"{self.title}/{recording.name}" if recording else self.title
         function = self.host_function(recording)
         target = Target(function, self.title, self.description)
+        target.node, target.definition = self.node, self.definition
         takes_tensors = self.takes_tensors
         if takes_tensors:
             target.to_tensor = functools.partial(private.to_eager_tensor, dtype=None)
@@ -134,6 +135,17 @@ class CallbackSpec:
     def op_dtypes(self) -> list[tf.DType]:
         """The dtypes of the op's outputs."""
         return self.outputs.dtypes
+
+    @property
+    def node(self) -> str:
+        """The name of the op, or "" where it is in no graph."""
+        op = None if self.op is None else self.op()
+        return "" if op is None else str(op.name)
+
+    def definition(self) -> list[str]:
+        """The lines of the user's that have led to the op, as those of a traceback."""
+        op = None if self.op is None else self.op()
+        return [] if op is None else _location.definition(op)
 
     @property
     def lends_memory(self) -> bool:
@@ -242,8 +254,10 @@ class NumpySpec(CallbackSpec):
         try:
             return self._run_op(arrays)
         except BaseException as error:
-            _errors.mark(error)
-            raise
+            told = _errors.for_stock_kernel(error, self)
+            if told is error:
+                raise
+        raise told
 
     def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arguments in plain graph mode, as arrays that the function may write to."""

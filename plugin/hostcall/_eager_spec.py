@@ -69,8 +69,10 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         try:
             return self._run_op(device, args)
         except BaseException as error:
-            _errors.mark(error)
-            raise
+            told = _errors.for_stock_kernel(error, self)
+            if told is error:
+                raise
+        raise told
 
     def _run_op(self, device: str | None, args: Sequence[Any]) -> list[Any]:
         self.check_count(args)

@@ -143,7 +143,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         try:
             return self._counted(self._call, self._function, arrays)
         except BaseException as error:
-            carrier = _host_errors.carrier_of(error)
+            carrier = _host_errors.carrier_of(error, self._spec)
         raise carrier
 
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
@@ -211,7 +211,7 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
             call = functools.partial(self._call, device)
             return self._counted(call, self._run, args)
         except BaseException as error:
-            carrier = _host_errors.carrier_of(error)
+            carrier = _host_errors.carrier_of(error, self._spec)
         raise carrier
 
     def _call(self, device: str | None, run: Callable[..., Any], args: Sequence[Any]) -> list[Any]:

@@ -8,8 +8,9 @@ host_script_op.cc takes them out again.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
-from hostcall_runtime import _errors
+from hostcall_runtime import _error_texts, _errors
 
 _numbers = itertools.count(1)
 
@@ -21,14 +22,13 @@ class HostCallError(StopIteration):
     """
 
 
-def carrier_of(exception: BaseException) -> HostCallError:
-    """What to raise to the stock kernel in the place of an exception."""
+def carrier_of(exception: BaseException, spec: Any = None) -> HostCallError:
+    """What to raise to the stock kernel in the place of an exception of a spec's function."""
     if getattr(exception, "hostcall_prose", False):
         code, text = getattr(exception, "code", _errors.INVALID_ARGUMENT), str(exception)
     else:
-        code, text = _errors.describe(exception)
-    # What UTF-8 cannot encode would end the process, and NUL the text.
-    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+        code, text = _errors.describe(exception, spec)
+    text = _error_texts.encodable(text)
     number = next(_numbers)
     text = f"[hostcall call {number}, status {code}] {text} [end of hostcall call {number}]"
     return HostCallError(text)

@@ -21,6 +21,9 @@ _INTERNAL = tuple(
 # What autograph puts around a function, and before its name, where it converts one.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
 
+# Of those that have led to an op.
+_MANY_FRAMES = 8
+
 # The description of a CallbackSpec.
 _DESCRIPTION = re.compile(
     r"(?P<kind>(?:the gradient of )*[\w.]+) of (?P<name>.+?)"
@@ -39,16 +42,26 @@ def of_op(op: Any) -> str:
     return _innermost((frame.filename, frame.lineno) for frame in frames)
 
 
+def definition(op: Any) -> list[str]:
+    """The lines of the user's code that have led to an op of a graph, as those of a traceback."""
+    internal = (*_INTERNAL, *_directory_of("jax"), *_directory_of("keras"))
+    frames = [frame for frame in op.traceback or () if not frame.filename.startswith(internal)]
+    return [
+        f'  File "{frame.filename}", line {frame.lineno}, in {frame.name or "<lambda>"}'
+        for frame in frames[-_MANY_FRAMES:]
+    ]
+
+
 def _innermost(stack: Iterator[tuple[str, int]]) -> str:
     # Asking TensorFlow for a frame takes time: no more of them than are needed.
-    internal = (*_INTERNAL, *_directory_of_jax())
+    internal = (*_INTERNAL, *_directory_of("jax"))
     frame = next((frame for frame in stack if not frame[0].startswith(internal)), None)
     return "{}:{}".format(*frame) if frame is not None else ""
 
 
-def _directory_of_jax() -> tuple[str, ...]:
-    """The directory of JAX's sources, where it is loaded: jax2tf creates ops for `to_tf`."""
-    file = getattr(sys.modules.get("jax"), "__file__", None)
+def _directory_of(package: str) -> tuple[str, ...]:
+    """The directory of a package's sources, where it is loaded: jax2tf creates ops for `to_tf`."""
+    file = getattr(sys.modules.get(package), "__file__", None)
     return (os.path.dirname(file) + os.sep,) if file else ()
 
 

@@ -9,15 +9,11 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import os
-import re
-import traceback
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TypeVar
 
-from hostcall_runtime import _locks
+from hostcall_runtime import _error_texts, _locks
 
 T = TypeVar("T")
 
@@ -45,15 +41,14 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (DeadlineExceededError, DEADLINE_EXCEEDED),
 )
 
+_STOCK = (ValueError, TypeError, StopIteration, MemoryError, NotImplementedError)
+
 # An exception holds its frames and so their local variables: only the latest few are kept here. An
 # error of TensorFlow's takes those that it tells of with it.
 _KEPT = 16
 _TOLD = "_hostcall_exceptions"
 
-# Frames above the user's function: ours, and those of the wrapper that keeps autograph out.
-_own_directories = [os.path.dirname(os.path.abspath(__file__)) + os.sep]
-_WRAPPER = os.path.join("autograph", "impl", "api.py")
-_MARK = re.compile(r"\[hostcall error (\d+)\b")
+_MARK = _error_texts.MARK
 
 _lock = _locks.new_lock()
 _numbers = itertools.count(1)
@@ -141,12 +136,20 @@ def _find(number: int, error: BaseException | None = None) -> BaseException | No
     return None
 
 
-def mark(exception: BaseException) -> None:
-    """Puts the number into the text that the stock kernel makes of an exception (as a note)."""
-    notes = getattr(exception, "__notes__", [])
-    notes[:] = [note for note in notes if not _MARK.search(str(note))]
-    if note := _mark_of(exception):
-        exception.add_note(note)
+def for_stock_kernel(exception: BaseException, call: _error_texts.Call) -> BaseException:
+    """What to raise to the stock kernel, so that its text holds the exception's number.
+
+    This is the exception itself, with a note. For one that the text would not come out of well, it
+    is another one: the kernel writes each text twice, so that it would double with each call that
+    an exception passes through, and what cannot be encoded would end the process.
+    """
+    _unmark(exception)
+    if _error_texts.can_be_written_twice(exception):
+        if note := _error_texts.mark_of(remember(exception)):
+            exception.add_note(note)
+        return exception
+    exception.__traceback__ = _error_texts.without_own_frames(exception.__traceback__)
+    return _error_texts.stand_in(exception, _STOCK, remember(exception), call)
 
 
 def interrupt_behind(text: str) -> BaseException | None:
@@ -171,41 +174,19 @@ def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-def describe(exception: BaseException) -> tuple[int, str]:
+def describe(exception: BaseException, call: _error_texts.Call | None = None) -> tuple[int, str]:
     """The status code and the text under which an exception of a callback travels.
 
-    The text is that of stock TensorFlow: type and message first, then the traceback in call order,
-    without the frames above the user's function. It ends like TensorFlow's own, with the name of a
-    node: TensorFlow searches each text for one, in quadratic time where there is none at the end.
+    Args:
+      exception: what the user's function has raised.
+      call: what the text names; None where nothing is known of it any more.
     """
-    exception.__traceback__ = _without_own_frames(exception.__traceback__)
+    exception.__traceback__ = _error_texts.without_own_frames(exception.__traceback__)
     code = next((code for kind, code in _CODES if isinstance(exception, kind)), UNKNOWN)
-    try:
-        message = f": {exception}"
-    except Exception:
-        message = "(unknown error message)"
-    trace = "\n".join(traceback.format_exception(exception))
-    text = f"{type(exception).__name__}{message}\n{trace}\n{_mark_of(exception)}"
-    return code, f"{text}\n\t [[{{{{node hostcall}}}}]]"
+    return code, _error_texts.text_of(exception, remember(exception), call)
 
 
-def leave_out_frames_of(file: str) -> None:
-    """From now on tracebacks do not show frames of the package whose `__init__.py` `file` is."""
-    _own_directories.append(os.path.dirname(os.path.abspath(file)) + os.sep)
-
-
-def _mark_of(exception: BaseException) -> str:
-    number = remember(exception)
-    if not number:
-        return ""
-    return f"[hostcall error {number}: hostcall.last_error(e) returns the exception itself]"
-
-
-def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    return trace
-
-
-def _is_own(filename: str) -> bool:
-    return filename.startswith(tuple(_own_directories)) or filename.endswith(_WRAPPER)
+def _unmark(exception: BaseException) -> None:
+    """Takes the notes of earlier calls away."""
+    notes = getattr(exception, "__notes__", [])
+    notes[:] = [note for note in notes if not _MARK.search(str(note))]

@@ -25,6 +25,9 @@ class Target:
     to_arrays: Callable[[Any], Any] | None = None
     # What made it, where that can be asked what the function is.
     origin: Any = None
+    # TensorFlow's name of the op, and the lines of the user's that have led to it.
+    node: str = ""
+    definition: Callable[[], list[str]] = list
 
 
 _targets: weakref.WeakValueDictionary[int, Target] = weakref.WeakValueDictionary()

@@ -162,11 +162,12 @@ NASTY_TEXTS = [
 ]
 
 
+@pytest.mark.parametrize("build", MODES)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("text", NASTY_TEXTS, ids=ascii)
-def test_no_text_of_an_exception_hides_it(op: Any, text: str) -> None:
+def test_no_text_of_an_exception_hides_it(build: Any, op: Any, text: str) -> None:
     raised = DetailedError(text)
-    error = failure(jitted(on_two(op, raising(raised))), X)
+    error = failure(build(on_two(op, raising(raised))), X)
     assert type(error) is tf.errors.InvalidArgumentError
     assert "Traceback (most recent call last)" in str(error)
     assert hostcall.last_error(error) is raised

@@ -64,7 +64,7 @@ def _module_file(build: Path, part: str) -> Path:
     return build / "csrc" / (part + sysconfig.get_config_var("EXT_SUFFIX"))
 
 
-def _describe(error: BaseException) -> tuple[int, str]:
+def _describe(error: BaseException, target: object) -> tuple[int, str]:
     """What `hostcall_runtime` does, but without keeping the exception."""
     text = "\n".join(traceback.format_exception(error))
     return 3 if isinstance(error, ValueError | TypeError) else 2, text

@@ -1,0 +1,52 @@
+"""Which call an exception came from, where JAX or TensorFlow runs what is the other's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import tensorflow as tf
+
+import hostcall.jax
+from tests import helpers
+from tests.helpers import jitted
+from tests.jax.helpers import failure, struct
+
+
+def raise_below_zero(x: Any) -> Any:
+    if float(x) < 0.0:
+        raise ValueError("negative")
+    return np.float32(x)
+
+
+def here(offset: int, function: Callable[..., Any]) -> str:
+    """A line of a function's, as messages have it."""
+    return f"{__file__}:{function.__code__.co_firstlineno + offset}"
+
+
+def by_numpy_function(x: tf.Tensor) -> tf.Tensor:
+    y = tf.numpy_function(raise_below_zero, [x], tf.TensorSpec([], tf.float32))
+    return tf.numpy_function(raise_below_zero, [y - 1.0], tf.TensorSpec([], tf.float32))
+
+
+def by_jax(x: Any) -> Any:
+    y = hostcall.jax.call(raise_below_zero, struct([]), x)
+    return hostcall.jax.call(raise_below_zero, struct([]), y - 1.0)
+
+
+def test_in_jax_the_call_that_failed_is_named() -> None:
+    run = jax.jit(by_jax)
+    assert f"called at {here(1, by_jax)}" in str(failure(run, np.float32(-1.0)))
+    assert f"called at {here(2, by_jax)}" in str(failure(run, np.float32(0.0)))
+
+
+def test_a_jax_function_in_tensorflow_names_the_call() -> None:
+    run = jitted(hostcall.jax.to_tf(by_jax))
+    assert f"called at {here(1, by_jax)}" in str(helpers.failure(run, tf.constant(-1.0)))
+    assert f"called at {here(2, by_jax)}" in str(helpers.failure(run, tf.constant(0.0)))
+
+
+def test_a_tensorflow_function_in_jax_names_the_call() -> None:
+    run = jax.jit(hostcall.jax.from_tf(jitted(by_numpy_function)))
+    assert f"called at {here(1, by_numpy_function)}" in str(failure(run, np.float32(-1.0)))
+    assert f"called at {here(2, by_numpy_function)}" in str(failure(run, np.float32(0.0)))
