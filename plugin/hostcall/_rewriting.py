@@ -27,13 +27,13 @@ _log = logging.getLogger("hostcall")
 _told: set[str] = set()
 
 _WANTS_SHAPE = (
-    "hostcall: %s splits the compiled function around it, because nothing tells the shape of result "
-    "%d when XLA compiles; %s. To keep one program, %s. To say that splitting is fine: %s"
+    "hostcall: %s splits the compiled function around it, because nothing tells the shape of "
+    "result %d when XLA compiles; %s. To keep one program, %s. To say that splitting is fine: %s"
 )
 _IS_BOUNDED = (
-    "hostcall: %s splits the compiled function around it: %s. What comes after it is compiled anew "
-    "for each size. To keep one program, do without that op, or do its work in the callback. To say "
-    "that splitting is fine: %s"
+    "hostcall: %s splits the compiled function around it: %s. What comes after it is compiled "
+    "anew for each size. To keep one program, do without that op, or do its work in the callback. "
+    "To say that splitting is fine: %s"
 )
 
 # Read by hostcall's kernel creator: whether callbacks are lent the memory of the program.
