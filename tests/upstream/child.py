@@ -6,11 +6,13 @@ ORDER is JSON, the fields of `running.Order`. The output file gets a line of JSO
 and one when it ends, so that the caller knows what ran when the process crashed or hung.
 """
 
+import ast
 import faulthandler
 import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import sys
 import traceback
 import unittest
@@ -155,15 +157,40 @@ def each(suite: Any) -> Any:
             yield test
 
 
+_CALLS_PYTHON = r"script_ops|py_func|numpy_function|from_generator"
+
+
+def functions_that_call_python(path: str) -> set[str]:
+    """The names of a file's functions in whose text a script op occurs, or another one of them."""
+    with open(path) as file:
+        text = file.read()
+    functions: dict[str, str] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            said = ast.get_source_segment(text, node) or ""
+            functions[node.name] = functions.get(node.name, "") + said
+    found: set[str] = set()
+    pattern = _CALLS_PYTHON
+    while new := {n for n, said in functions.items() if re.search(pattern, said)} - found:
+        found |= new
+        pattern = rf"\b({'|'.join(map(re.escape, new))})\("
+    return found
+
+
+def is_chosen(test: Any, order: dict[str, Any], names: set[str]) -> bool:
+    """Whether a test is to be run; parameters follow the name of the function in that of a test."""
+    if order["in_part"] and not test._testMethodName.startswith(tuple(names)):
+        return False
+    if test.id() in order["done"]:
+        return False
+    return order["chosen"] is None or test.id() in order["chosen"]
+
+
 def main(order: dict[str, Any]) -> None:
     faulthandler.enable()
     prepare(order)
-    chosen, done = order["chosen"], set(order["done"])
-    tests = [
-        test
-        for test in each(load(order))
-        if test.id() not in done and (chosen is None or test.id() in chosen)
-    ]
+    names = functions_that_call_python(os.path.join(order["source"], order["file"]))
+    tests = [test for test in each(load(order)) if is_chosen(test, order, names)]
     with open(order["results"], "a") as file:
         results = Results(file, order["limit"])
         unittest.TestSuite(tests).run(results)

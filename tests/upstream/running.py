@@ -40,7 +40,7 @@ class Order:
 
     Attributes:
       source: the source tree.
-      framework, file, mode: as in `Suite`.
+      framework, file, mode, in_part: as in `Suite`.
       hostcall: whether it imports hostcall.
       chosen: the tests that are run, by id; None for all.
       done: those that are not run again.
@@ -52,6 +52,7 @@ class Order:
     framework: str
     file: str
     mode: str
+    in_part: bool
     hostcall: bool
     chosen: list[str] | None
     done: list[str]
@@ -79,8 +80,8 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         while True:
-            order = Order(source, suite.framework, suite.file, suite.mode, hostcall, chosen,
-                          list(found), str(results), limit)  # fmt: skip
+            order = Order(source, **dataclasses.asdict(suite), hostcall=hostcall, chosen=chosen,
+                          done=list(found), results=str(results), limit=limit)  # fmt: skip
             results.write_text("")
             status, said = _run_process(order, folder)
             began, finished = _read(results, found)

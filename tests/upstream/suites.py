@@ -7,36 +7,18 @@ import itertools
 
 MODES = ("v1", "v2")
 
-# Files in tensorflow/python whose tests use script ops, and files about what hostcall hooks into.
-_TENSORFLOW: dict[str, tuple[str, ...]] = {
+# Files in tensorflow/python that are about script ops, or about what hostcall hooks into.
+_WHOLE: dict[str, tuple[str, ...]] = {
     "kernel_tests/control_flow/py_func_test.py": MODES,
     "ops/script_ops_test.py": MODES,
     "ops/autograph_ops_test.py": MODES,
     "ops/numpy_ops/np_interop_test.py": ("v2",),
     "ops/control_flow_ops_test.py": MODES,
     "ops/batch_ops_test.py": MODES,
-    "kernel_tests/control_flow/control_flow_ops_py_test.py": MODES,
     "autograph/tests/call_to_numpy_function_test.py": ("v2",),
     "autograph/tests/call_to_print_function_test.py": ("v2",),
     "data/kernel_tests/from_generator_test.py": MODES,
     "data/kernel_tests/memory_cleanup_test.py": MODES,
-    "data/kernel_tests/batch_test.py": MODES,
-    "data/kernel_tests/checkpoint_test.py": MODES,
-    "data/kernel_tests/dataset_test.py": MODES,
-    "data/kernel_tests/flat_map_test.py": MODES,
-    "data/kernel_tests/interleave_test.py": MODES,
-    "data/kernel_tests/iterator_test.py": MODES,
-    "data/kernel_tests/map_test.py": MODES,
-    "data/kernel_tests/multi_device_iterator_test.py": MODES,
-    "data/kernel_tests/padded_batch_test.py": MODES,
-    "data/kernel_tests/prefetch_test.py": MODES,
-    "data/kernel_tests/scan_test.py": MODES,
-    "data/kernel_tests/shuffle_test.py": MODES,
-    "data/kernel_tests/unique_test.py": MODES,
-    "data/kernel_tests/window_test.py": MODES,
-    "data/kernel_tests/bucket_by_sequence_length_test.py": MODES,
-    "data/experimental/kernel_tests/map_and_batch_test.py": MODES,
-    "data/experimental/kernel_tests/parallel_interleave_test.py": MODES,
     "framework/auto_control_deps_test.py": MODES,
     "framework/error_interpolation_test.py": MODES,
     "framework/function_def_to_graph_test.py": MODES,
@@ -50,6 +32,26 @@ _TENSORFLOW: dict[str, tuple[str, ...]] = {
     "client/session_test.py": ("v1",),
     "saved_model/load_test.py": ("v2",),
     "saved_model/save_test.py": ("v2",),
+}
+
+# Large ones, of which only the tests are run that call Python.
+_IN_PART: dict[str, tuple[str, ...]] = {
+    "kernel_tests/control_flow/control_flow_ops_py_test.py": MODES,
+    "data/kernel_tests/batch_test.py": MODES,
+    "data/kernel_tests/bucket_by_sequence_length_test.py": MODES,
+    "data/kernel_tests/checkpoint_test.py": MODES,
+    "data/kernel_tests/dataset_test.py": MODES,
+    "data/kernel_tests/iterator_test.py": MODES,
+    "data/kernel_tests/map_test.py": MODES,
+    "data/kernel_tests/multi_device_iterator_test.py": MODES,
+    "data/kernel_tests/padded_batch_test.py": MODES,
+    "data/kernel_tests/prefetch_test.py": MODES,
+    "data/kernel_tests/scan_test.py": MODES,
+    "data/kernel_tests/shuffle_test.py": MODES,
+    "data/kernel_tests/unique_test.py": MODES,
+    "data/kernel_tests/window_test.py": MODES,
+    "data/experimental/kernel_tests/map_and_batch_test.py": MODES,
+    "data/experimental/kernel_tests/parallel_interleave_test.py": MODES,
 }
 
 _JAX = (
@@ -67,11 +69,13 @@ class Suite:
       framework: "tensorflow" or "jax".
       file: its path in the source tree of the framework.
       mode: for TensorFlow "v1" or "v2": with the behaviour of that version; "" for JAX.
+      in_part: whether only those tests are run that call Python.
     """
 
     framework: str
     file: str
     mode: str = ""
+    in_part: bool = False
 
     @property
     def title(self) -> str:
@@ -82,8 +86,9 @@ class Suite:
 def suites(frameworks: list[str], only: str) -> list[Suite]:
     """The suites of some frameworks whose titles hold the text `only`."""
     tensorflow = (
-        Suite("tensorflow", f"tensorflow/python/{file}", mode)
-        for file, modes in _TENSORFLOW.items()
+        Suite("tensorflow", f"tensorflow/python/{file}", mode, files is _IN_PART)
+        for files in (_WHOLE, _IN_PART)
+        for file, modes in files.items()
         for mode in modes
     )
     jax = (Suite("jax", file) for file in _JAX)

@@ -1,5 +1,6 @@
 """tests.upstream: that `make upstream` tells apart what differs, crashes and hangs."""
 
+import dataclasses
 import textwrap
 from importlib import metadata
 from pathlib import Path
@@ -79,6 +80,21 @@ def test_what_comes_out_in_another_way_with_hostcall_differs(source: Path) -> No
     assert "without hostcall: passed" in difference
     assert "with it: failed with AssertionError" in difference
     assert "it is there" in difference
+
+
+def test_of_a_large_file_only_what_calls_python_is_run(source: Path) -> None:
+    write(
+        source,
+        """
+        def helper(self): "script_ops.py_func"
+        def test_by_a_helper(self): self.helper()
+        def test_itself(self): "numpy_function"
+        def test_neither(self): pass
+        """,
+    )
+    found = run(dataclasses.replace(SUITE, in_part=True), str(source), hostcall=False)
+    names = [test.rpartition(".")[2] for test in found]
+    assert names == ["test_by_a_helper", "test_itself"]
 
 
 def test_a_difference_is_the_exit_status(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
