@@ -22,12 +22,17 @@ std::vector<Dtype>& Dtypes() {
 
 bool HoldsStrings(nb::handle array) {
   const int type = PyArray_TYPE(AsArray(array));
-  if (type == NPY_STRING || type == NPY_UNICODE) return true;
-  if (type != NPY_OBJECT) return false;
+  return type == NPY_STRING || type == NPY_UNICODE;
+}
+
+bool HoldsObjects(nb::handle array) { return PyArray_TYPE(AsArray(array)) == NPY_OBJECT; }
+
+// The first object in an array that is no string to TensorFlow, or nothing.
+nb::object FirstForeign(nb::handle array) {
   for (nb::handle item : nb::object(array.attr("flat"))) {
-    if (!PyBytes_Check(item.ptr()) && !PyUnicode_Check(item.ptr())) return false;
+    if (!PyBytes_Check(item.ptr()) && !PyUnicode_Check(item.ptr())) return nb::borrow(item);
   }
-  return true;
+  return {};
 }
 
 nb::object Repr(nb::handle object) {
@@ -69,6 +74,13 @@ std::string NameOfDtype(nb::handle array) {
     }
   }
   if (HoldsStrings(array)) return "string";
+  if (HoldsObjects(array)) {
+    const nb::object foreign = FirstForeign(array);
+    if (!foreign.is_valid()) return "string";
+    throw Failure(ffi::ErrorCode::kInternal, std::string("Unsupported object type ") +
+                                                 Py_TYPE(foreign.ptr())->tp_name +
+                                                 " in the array " + Text(Repr(array)));
+  }
   throw Failure(ffi::ErrorCode::kInternal,
                 "Unsupported numpy data type " +
                     Text(nb::borrow(reinterpret_cast<PyObject*>(descr))) + " of the array " +

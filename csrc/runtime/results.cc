@@ -74,7 +74,8 @@ nb::object ToArray(nb::handle value, const Buffer& result, size_t index, const W
   if (IsNone(value)) {
     // The class that TensorFlow has for it.
     throw Failure(ffi::ErrorCode::kInternal,
-                  Subject(index, who) + " is None, but expects " + expected.name + ".");
+                  "Unsupported object type NoneType: " + Subject(index, who) +
+                      " is None, but expects " + expected.name + ".");
   }
   PyArray_Descr* wanted = nullptr;
   if (IsEmptyList(value)) {

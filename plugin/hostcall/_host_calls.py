@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _host_errors, _shapes, _states, _stats, _tokens
+from hostcall import _foreign, _host_errors, _shapes, _states, _stats, _tokens
 from hostcall import _tf_private as private
 from hostcall._callback_spec import NumpySpec, Recording, shape_error
 from hostcall._eager_spec import EagerSpec
@@ -179,7 +179,8 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         subject = f"{index}-th value returned by {self._spec.title}"
         if value is None:
             raise self._complaint(
-                f"{subject} is None, but expects {_name(dtype)}.", _errors.INTERNAL
+                f"Unsupported object type NoneType: {subject} is None, but expects {_name(dtype)}.",
+                _errors.INTERNAL,
             )
         # An empty list's own dtype would be float64, whatever the function means to return.
         array: np.ndarray = private.to_array(
@@ -189,7 +190,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
             return array  # TensorFlow looks at each item
         actual = _dtype_of(array)
         if actual is None:
-            message = f"Unsupported numpy data type {array.dtype} of the array {array!r}."
+            message = f"Unsupported {_foreign.kind_of(array)} the array {array!r}."
             raise self._complaint(message, _errors.INTERNAL)
         if actual != dtype:
             raise self._complaint(f"{subject} is {_name(actual)}, but expects {_name(dtype)}.")
@@ -246,7 +247,7 @@ def _split(returned: Any, count: int) -> list[Any]:
         return [returned]  # one empty value, rather than no value
     if isinstance(returned, list | tuple):
         return list(returned)
-    return [] if returned is None else [returned]
+    return [] if _foreign.is_none(returned) else [returned]
 
 
 def _is_empty_list(value: Any) -> bool:
@@ -255,8 +256,7 @@ def _is_empty_list(value: Any) -> bool:
 
 def _dtype_of(array: np.ndarray) -> tf.DType | None:
     if array.dtype.kind == "O":
-        strings = all(isinstance(item, bytes | str) for item in array.flat)
-        return tf.string if strings else None
+        return None if _foreign.items(array) else tf.string
     try:
         return tf.as_dtype(array.dtype.newbyteorder("="))
     except TypeError:

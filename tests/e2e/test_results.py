@@ -1,5 +1,8 @@
 """contract.md, "Results": what a function may return and what becomes of it."""
 
+import datetime
+import decimal
+import fractions
 from typing import Any
 
 import numpy as np
@@ -310,6 +313,45 @@ def test_unsupported_values_fail_as_without_xla(op: Any, name: str) -> None:
     expected = outcome(plain(program))
     assert issubclass(expected, tf.errors.OpError)
     assert outcome(jitted(program)) is expected
+
+
+class Own:
+    pass
+
+
+OBJECTS = {
+    "Own": Own,
+    "object": object,
+    "dict": dict,
+    "datetime.date": lambda: datetime.date(2020, 1, 1),
+    "Fraction": lambda: fractions.Fraction(1, 2),
+    "decimal.Decimal": lambda: decimal.Decimal(1),
+    "int": lambda: 2**70,
+    "NoneType": lambda: None,
+    "RaggedTensor": lambda: tf.ragged.constant([[1.0], [1.0, 2.0]]),
+}
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", NUMPY_OPS)
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_that_cannot_be_results_are_named(build: Any, op: Any, name: str) -> None:
+    value = OBJECTS[name]()
+    for returned in ([value], ["a", value]):
+        array = np.empty(len(returned), object)
+        array[:] = returned
+        for result in ([value], [array]):
+            program = returning(op, lambda result=result: result, [FLOAT], [[2]])
+            with pytest.raises(tf.errors.InternalError, match=f"Unsupported object type {name}"):
+                build(program)()
+
+
+@pytest.mark.parametrize("build", MODES)
+@pytest.mark.parametrize("op", NUMPY_OPS)
+def test_an_array_of_a_lone_none_is_no_value(build: Any, op: Any) -> None:
+    program = returning(op, lambda: np.array(None), [FLOAT], [[]])
+    with pytest.raises(InvalidArgumentError, match="returns 0 values, but expects to see 1 values"):
+        build(program)()
 
 
 @pytest.mark.parametrize("name", sorted(set(UNSUPPORTED) - {"dates", "durations", "generator"}))
