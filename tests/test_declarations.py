@@ -1,5 +1,6 @@
 """hostcall._declarations: what is declared of which callable, and for how long."""
 
+import asyncio
 import copy
 import functools
 import gc
@@ -53,6 +54,64 @@ def test_the_latest_declaration_holds() -> None:
     hostcall.declare(function, result=SPEC)
     hostcall.declare(function, result=[3], pure=True, timeout=2.0)
     assert declaration_of(function) == Declaration([3], True, 2.0)
+
+
+@pytest.mark.parametrize("result", ["tracee", "", b"trace", [SPEC, "trace"], {"a": ("x",)}])
+def test_an_unknown_string_as_result_is_refused_where_it_is_declared(result: Any) -> None:
+    for declare in (hostcall.declare, hostcall.callback):
+        with pytest.raises(ValueError, match="says nothing of a result"):
+            declare(lambda x: x, result=result)
+        with pytest.raises(ValueError, match="says nothing of a result"):
+            declare(result=result)
+
+
+def test_a_callback_cannot_be_traced_for_its_result() -> None:
+    with pytest.raises(ValueError, match=r"result='trace' is for hostcall\.declare"):
+        hostcall.callback(lambda x: x, result="trace", kind="eager")
+
+
+class Awaited:
+    async def __call__(self, x: Any) -> Any:
+        return x
+
+    async def method(self, x: Any) -> Any:
+        return x
+
+
+async def coroutine(x: Any) -> Any:
+    return x
+
+
+async def asynchronous_generator(x: Any) -> Any:
+    yield x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        coroutine,
+        asynchronous_generator,
+        functools.partial(coroutine, 1),
+        Awaited(),
+        Awaited().method,
+    ],
+)
+def test_an_async_function_is_refused_where_it_is_declared(function: Any) -> None:
+    for declare in (hostcall.declare, hostcall.callback):
+        with pytest.raises(TypeError, match=rf"hostcall\.{declare.__name__} wants .*`async`"):
+            declare(function, result=SPEC)
+        with pytest.raises(TypeError, match="`async`"):
+            declare(result=SPEC)(function)
+
+
+def test_a_function_that_runs_an_async_one_is_as_good_as_any() -> None:
+    @functools.wraps(coroutine)
+    def run(x: Any) -> Any:
+        return asyncio.run(coroutine(x))
+
+    hostcall.declare(run, result=SPEC)
+    program = tf.function(lambda x: tf.numpy_function(run, [x], tf.float32), jit_compile=True)
+    np.testing.assert_array_equal(program([1.0, 2.0]), [1.0, 2.0])
 
 
 @pytest.mark.parametrize("function", [3, "sin", SPEC, []])

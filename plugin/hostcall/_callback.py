@@ -14,12 +14,8 @@ import tensorflow as tf
 
 from hostcall import _custom_gradients, _frameworks, _location, _script_ops, _structures
 from hostcall import _tf_private as private
-from hostcall._declarations import (
-    Declaration,
-    check_takes_tensors,
-    of_method,
-    of_native,
-)
+from hostcall._declaration_checks import TRACE, check_function, check_takes_tensors
+from hostcall._declarations import Declaration, of_method, of_native
 from hostcall._specs import BoundedSpec, Spec, as_spec, is_leaf
 from hostcall_runtime import register
 
@@ -193,10 +189,12 @@ def callback(
       A `Callback`, or a decorator that makes one.
 
     Raises:
-      TypeError: when `function` or `grad` is not callable, or `name` is no string.
-      ValueError: for an unknown `kind`, a stateless eager callback or one that is lent arrays or
-        has a `memo`, a stateful one with a `memo`, a `name` that is taken, a `timeout` that is not
-        positive, a `memo` that is no positive number, or one with `out`.
+      TypeError: when `function` or `grad` is not callable, `function` is an `async` one, or `name`
+        is no string.
+      ValueError: for a `result` that is a string, an unknown `kind`, a stateless eager callback or
+        one that is lent arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
+        taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
+        `out`.
     """
     if kind not in _KINDS:
         raise ValueError(f"hostcall.callback: kind={kind!r} is none of {_KINDS}.")
@@ -212,6 +210,12 @@ def callback(
             "hostcall.callback: an eager callback records its gradient, which is a side effect. "
             'Use stateful=True, or kind="numpy".'
         )
+    if isinstance(result, str) and result == TRACE:
+        raise ValueError(
+            f"hostcall.callback: result={TRACE!r} is for hostcall.declare, where Tout says the "
+            "dtypes. Here the result has to say them: write tf.TensorSpec([3], tf.float32), for "
+            "one."
+        )
     declaration = Declaration(result, pure, timeout, borrow=borrow, out=out, memo=memo)
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
@@ -223,8 +227,7 @@ def callback(
         )
 
     def decorate(decorated: Callable[..., Any]) -> Callback:
-        if not callable(decorated):
-            raise TypeError(f"hostcall.callback wants a function, and not {decorated!r}.")
+        check_function(decorated, "hostcall.callback")
         declared = of_native(decorated, declaration.renewed())
         return Callback(decorated, declared, kind, stateful, name, grad)
 

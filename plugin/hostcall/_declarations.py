@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from hostcall import _memo, _routes
+from hostcall._declaration_checks import TRACE as TRACE
+from hostcall._declaration_checks import check_function, check_result
 from hostcall._native import Native, check_declared
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-TRACE = "trace"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Declaration:
     table: _memo.Table | None = dataclasses.field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_result(self.result)
         if self.route is not None:
             _routes.checked(self.route)
         if self.timeout is not None:
@@ -188,9 +189,10 @@ def declare(
       `function`.
 
     Raises:
-      TypeError: when `function` is not callable.
-      ValueError: when `timeout` is not positive, there is no such `route`, or `memo` is no positive
-        number or comes with `out`. A `tf.py_function` of a function with `memo` raises it, too.
+      TypeError: when `function` is not callable, or an `async` function.
+      ValueError: when `result` is another string, `timeout` is not positive, there is no such
+        `route`, or `memo` is no positive number or comes with `out`. A `tf.py_function` of a
+        function with `memo` raises it, too.
     """
     declaration = Declaration(result, pure, timeout, route, borrow, out, memo)
     if function is None:
@@ -199,34 +201,12 @@ def declare(
 
 
 def _declare(function: Any, declaration: Declaration) -> Any:
-    if not callable(function):
-        raise TypeError(f"hostcall.declare wants a function, and not {function!r}.")
+    check_function(function, "hostcall.declare")
     declaration = of_native(function, declaration)
     key, owner = _identity(function)
     if not _keep_with(owner, key, (getattr(function, "__func__", None), declaration)):
         _table[key] = (_reference(owner, key), declaration)
     return function
-
-
-def check_takes_tensors(declaration: Declaration, who: str) -> None:
-    """Checks that nothing is declared which only holds for functions from arrays to arrays.
-
-    Raises:
-      ValueError: naming what is, and `who` calls the function.
-    """
-    for option in ("borrow", "out"):
-        if getattr(declaration, option):
-            raise ValueError(
-                f"hostcall: {option}=True is for functions that take NumPy arrays, and {who} gives "
-                f"its function tensors, which nobody can write to. Use tf.numpy_function, or take "
-                f"{option}=True away."
-            )
-    if declaration.table is not None:
-        raise ValueError(
-            f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "
-            f"{who} gives its function tensors: its gradient needs what each call computes, and so "
-            "each call runs. Use tf.numpy_function, or take memo away."
-        )
 
 
 def _keep_with(owner: Any, key: _Key, declared: tuple[Any, Declaration]) -> bool:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _location, _routes, _shapes, _states, _structures
+from hostcall import _location, _routes, _shapes, _states, _static_shapes, _structures
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec, NumpySpec
-from hostcall._declarations import Declaration, check_takes_tensors, declaration_of
+from hostcall._declaration_checks import check_takes_tensors
+from hostcall._declarations import Declaration, declaration_of
 from hostcall._eager_spec import EagerSpec
 from hostcall._lending import LentSpec
 from hostcall._native import Native
 from hostcall._native_spec import NativeSpec
-from hostcall._specs import Spec, merge, static_shape
 from hostcall_runtime import _errors
 
 _stock: dict[str, Callable[..., Any]] = {}
@@ -121,7 +121,7 @@ def call(
 
 
 def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
-    _tell_shapes(spec)
+    _static_shapes.note(spec)
     if not tf.executing_eagerly():
         spec.locate()
     if isinstance(spec, EagerSpec):
@@ -132,9 +132,7 @@ def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
     if not spec.outputs.dtypes:
         return results  # as in TensorFlow: the op in a graph, an empty list eagerly
     if not tf.executing_eagerly():
-        told = spec.static_specs if private.is_traced_to_compile() else spec.plain_specs
-        for result, static in zip(results, told, strict=True):
-            result.set_shape(static_shape(static))
+        _static_shapes.set_on(results, spec)
     return spec.outputs.pack(results)
 
 
@@ -226,30 +224,6 @@ def _is_trainable(value: Any) -> bool:
     if isinstance(value, tf.Tensor):
         return bool(private.is_trainable(value))
     return False
-
-
-def _tell_shapes(spec: CallbackSpec) -> None:
-    """Notes what is known of the results in tracing: from `Tout`, and from the declared rule."""
-    unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
-    said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
-    # TensorFlow takes specs in the Tout of a py_function, and reads no more than dtypes in them.
-    told = unknown if isinstance(spec, EagerSpec) and not spec.outputs.strict else said
-    ruled: Sequence[Spec | None] = [None] * len(unknown)
-    if spec.rule is not None:
-        tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
-        operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
-        spec.pending = _shapes.pending(spec, operands)
-        # A rule may compute with sizes that are not known yet; XLA will ask again when they are.
-        with contextlib.suppress(Exception):
-            ruled = spec.rule(operands)
-    spec.static_specs = _merged(said, ruled)
-    spec.plain_specs = _merged(told, ruled)
-
-
-def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
-    with contextlib.suppress(ValueError):  # XLA will tell of the contradiction
-        return [merge(one, other) for one, other in zip(said, ruled, strict=True)]
-    return said
 
 
 def py_func_common(

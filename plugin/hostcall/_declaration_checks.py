@@ -1,0 +1,72 @@
+"""What cannot be declared of a function, refused where the user declares it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+TRACE = "trace"
+
+
+def check_result(result: Any) -> None:
+    """Checks that a declared result holds no string but "trace", alone.
+
+    Raises:
+      ValueError: when it does.
+    """
+    if isinstance(result, str) and result == TRACE:
+        return
+    for leaf in _leaves(result):
+        if isinstance(leaf, str | bytes):
+            raise ValueError(
+                f"hostcall: result={leaf!r} says nothing of a result. Write tf.TensorSpec([3], "
+                "tf.float32), for one, a function that returns such specs, or, alone, "
+                f'result="{TRACE}" for the shapes that TensorFlow finds by tracing a '
+                "tf.py_function."
+            )
+
+
+def _leaves(result: Any) -> list[Any]:
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, list | tuple):
+        return [leaf for item in result for leaf in _leaves(item)]
+    return [result]
+
+
+def check_function(function: Any, who: str) -> None:
+    """Checks that `who` has been given a function whose calls return results.
+
+    Raises:
+      TypeError: when it is no function, or one whose calls return something that has to be run.
+    """
+    if not callable(function):
+        raise TypeError(f"{who} wants a function, and not {function!r}.")
+    called = [function, type(function).__call__]
+    if any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in called):
+        raise TypeError(
+            f"{who} wants a function whose calls return results, and {function!r} is an `async` "
+            "one: its calls return a coroutine, which nobody would await. Give a function that "
+            "runs it, such as lambda x: asyncio.run(function(x))."
+        )
+
+
+def check_takes_tensors(declaration: Any, who: str) -> None:
+    """Checks that nothing is declared which only holds for functions from arrays to arrays.
+
+    Raises:
+      ValueError: naming what is, and `who` calls the function.
+    """
+    for option in ("borrow", "out"):
+        if getattr(declaration, option):
+            raise ValueError(
+                f"hostcall: {option}=True is for functions that take NumPy arrays, and {who} gives "
+                f"its function tensors, which nobody can write to. Use tf.numpy_function, or take "
+                f"{option}=True away."
+            )
+    if declaration.table is not None:
+        raise ValueError(
+            f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "
+            f"{who} gives its function tensors: its gradient needs what each call computes, and so "
+            "each call runs. Use tf.numpy_function, or take memo away."
+        )

@@ -1,0 +1,46 @@
+"""What tracing is told of the shapes of results."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _shapes
+from hostcall import _tf_private as private
+from hostcall._callback_spec import CallbackSpec
+from hostcall._eager_spec import EagerSpec
+from hostcall._specs import Spec, merge, static_shape
+
+
+def note(spec: CallbackSpec) -> None:
+    """Notes what is known of the results in tracing: from `Tout`, and from the declared rule."""
+    unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
+    said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
+    # TensorFlow takes specs in the Tout of a py_function, and reads no more than dtypes in them.
+    told = unknown if isinstance(spec, EagerSpec) and not spec.outputs.strict else said
+    ruled: Sequence[Spec | None] = [None] * len(unknown)
+    if spec.rule is not None:
+        tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
+        operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+        spec.pending = _shapes.pending(spec, operands)
+        # A rule may compute with sizes that are not known yet; XLA will ask again when they are.
+        with contextlib.suppress(Exception):
+            ruled = spec.rule(operands)
+    spec.static_specs = _merged(said, ruled)
+    spec.plain_specs = _merged(told, ruled)
+
+
+def set_on(results: Sequence[Any], spec: CallbackSpec) -> None:
+    """Sets the shapes of symbolic results."""
+    told = spec.static_specs if private.is_traced_to_compile() else spec.plain_specs
+    for result, static in zip(results, told, strict=True):
+        result.set_shape(static_shape(static))
+
+
+def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
+    with contextlib.suppress(ValueError):  # XLA will tell of the contradiction
+        return [merge(one, other) for one, other in zip(said, ruled, strict=True)]
+    return said
