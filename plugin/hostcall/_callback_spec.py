@@ -53,8 +53,8 @@ class CallbackSpec:
       pending: for each result, whether the rule may know more when XLA compiles than in tracing.
       description: the function and the op for a message, with the file and line of both.
       title: how messages call it: the op's token, `pyfunc_N`.
-      copies_inputs: whether plain graph mode, too, gives the function arrays of its own; the stock
-        kernel hands out the tensors' memory.
+      copies_inputs: whether the function is given arrays of its own where the stock kernel calls
+        it, which hands out the tensors' memory.
       timeout: how many seconds a call may take, or None.
       route: "auto", "custom_call" or "split", as asked for when the op was created.
       declaration: what the user has declared of the function.

@@ -112,7 +112,8 @@ def call(
         spec = NumpySpec(func, inputs, outputs, rule)
     if from_callback:
         spec.op_name = "hostcall.callback"
-        spec.copies_inputs = True
+    # TensorFlow's functions run eagerly on arrays of their own, and in a graph on the tensors'.
+    spec.copies_inputs = from_callback or tf.executing_eagerly()
     spec.declaration = declaration
     spec.given_name = given_name
     spec.timeout = declaration.timeout

@@ -1,0 +1,128 @@
+"""Whose the arrays are that functions get: the table of docs/sharp-bits.md, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import jitted, plain, stateless_py_func
+
+# Small arrays and large ones take different ways.
+SIZES = [3, 3000]
+
+
+def overwrite(values: Any) -> Any:
+    array = values.numpy() if isinstance(values, tf.Tensor) else values
+    array[:] = -1.0
+    return array
+
+
+def _callback(kind: Any) -> Callable[..., Any]:
+    called = hostcall.callback(lambda v: overwrite(v), result=lambda v: v, kind=kind)
+    return lambda function, inputs, dtype: called(inputs[0])
+
+
+# The op, and whether its function has arrays of its own in plain graphs, too.
+OPS: dict[str, tuple[Callable[..., Any], bool]] = {
+    "numpy_function": (tf.numpy_function, False),
+    "py_func": (tf.compat.v1.py_func, False),
+    "stateless py_func": (stateless_py_func, False),
+    "py_function": (tf.py_function, True),
+    "callback": (_callback("numpy"), True),
+    "callback of tensors": (_callback("eager"), True),
+}
+
+
+def _split(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        with hostcall.scope(route="split"):
+            return jitted(function)(*args)
+
+    return call
+
+
+ROUTES: dict[str, Callable[..., Any]] = {
+    "eager": lambda function: function,
+    "plain": plain,
+    "compiled": jitted,
+    "split": _split,
+}
+
+
+def _program(op: Callable[..., Any], variable: tf.Variable) -> Callable[..., Any]:
+    """Overwrites an argument, a variable's value and a computed one, and returns what they are."""
+
+    def program(argument: tf.Tensor) -> Any:
+        seen = [argument, variable.read_value(), argument + 1.0]
+        results = [op(overwrite, [value], tf.float32) for value in seen]
+        for result in results:
+            result.set_shape(argument.shape)
+        with tf.control_dependencies(results):
+            return results, [tf.identity(value) for value in seen]
+
+    return program
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("name", OPS)
+def test_what_a_function_writes_into_its_arrays(name: str, route: str, size: int) -> None:
+    op, is_own_in_plain_graphs = OPS[name]
+    is_own = is_own_in_plain_graphs or route != "plain"
+    ones, argument, variable = np.ones(size), tf.ones([size]), tf.Variable(tf.ones([size]))
+    results, seen = ROUTES[route](_program(op, variable))(argument)
+    for result in results:
+        np.testing.assert_array_equal(result, -ones)
+    kept = [argument, variable, seen[0], seen[1], seen[2] - 1.0]
+    expected = ones if is_own else -ones
+    for value in kept[:4]:
+        np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(kept[4], ones if is_own else -2.0 * ones)
+
+
+def _written(values: Any, out: Any) -> None:
+    out[...] = overwrite(values)
+
+
+def _of_dict(values: Any) -> Any:
+    return overwrite(values["key"])
+
+
+DECLARED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "timeout": (lambda v: overwrite(v), {"timeout": 100.0}),
+    "memo": (lambda v: overwrite(v), {"memo": True}),
+    "out": (_written, {"out": True, "result": lambda v: v}),
+    "a dict": (_of_dict, {}),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", DECLARED)
+def test_eager_calls_of_functions_with_a_declaration(name: str, size: int) -> None:
+    function, declared = DECLARED[name]
+    hostcall.declare(function, **declared)
+    argument, variable = tf.ones([size]), tf.Variable(tf.ones([size]))
+    for given in (argument, variable):
+        inputs: Any = {"key": given} if name == "a dict" else given
+        result = tf.numpy_function(function, [inputs], tf.float32)
+        np.testing.assert_array_equal(result, -np.ones(size))
+        np.testing.assert_array_equal(given, np.ones(size))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_borrowed_arrays_are_read_only(route: str) -> None:
+    @hostcall.declare(borrow=True, result=lambda v: v)
+    def writes(values: np.ndarray) -> np.ndarray:
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = -1.0
+        return values + 1.0
+
+    argument = tf.ones([3000])
+    program = ROUTES[route](lambda x: tf.numpy_function(writes, [x], tf.float32))
+    np.testing.assert_array_equal(program(argument), np.full(3000, 2.0))
+    np.testing.assert_array_equal(argument, np.ones(3000))
