@@ -17,6 +17,7 @@ from hostcall import _tf_private as private
 from hostcall._bounded_flow import DYNAMIC_OPS, Flow, Offence
 from hostcall._bounded_sizes import Shape, Source, Symbol, Tensor
 from hostcall._callback_spec import CallbackSpec
+from hostcall._eager_spec import EagerSpec
 from hostcall_runtime import _library
 
 
@@ -89,7 +90,16 @@ class _Search:
             # The results of these have sizes that XLA knows: there may be more to say of others.
             for offence in flow.offences.values():
                 for source in sorted(offence.sources):
-                    self.hindered.setdefault(source, _reason(offence, self._functions, source))
+                    for tied in self._tied_to(source):
+                        reason = _reason(offence, self._functions, source)
+                        self.hindered.setdefault(tied, reason)
+
+    def _tied_to(self, source: Source) -> list[Source]:
+        """A script op with those that it passes states to, or has them from, for gradients."""
+        nodes = {(name, n.name): n for name, f in self._functions.items() for n in f.node_def}
+        root = _root(nodes[source])
+        others = [s for s, n in nodes.items() if root is not None and _root(n) is root]
+        return [source, *others]
 
     def _results(self, source: Source, node: Any, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
@@ -105,6 +115,14 @@ class _Search:
                 if self._results((name, node.name), node, operands, _any_symbol) is not None:
                     return True
         return False
+
+
+def _root(node: Any) -> Any:
+    """The spec of the call that a script op is, or is a gradient of, if calls have states."""
+    if node.op != "EagerPyFunc":
+        return None
+    spec = private.token_registry.get(node.attr["token"].s.decode())
+    return spec.root if isinstance(spec, EagerSpec) else None
 
 
 def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:

@@ -65,7 +65,9 @@ def concat(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
         if dim != axis:
             sizes.append(same(column))
         else:
-            sizes.append(site.symbol(dim) if has_symbol(column) else _sum(column))
+            total = _sum(column)
+            unknown = total is None and has_symbol(column)
+            sizes.append(site.symbol(dim) if unknown else total)
     contents = [part.contents for part in parts]
     known = [c for c in contents if c is not None] if len(shapes[0]) == 1 else []
     joined = tuple(n for c in known for n in c) if len(known) == len(parts) else None
@@ -90,9 +92,14 @@ def concat_offset(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-def _sum(sizes: Sequence[Size]) -> int | None:
-    known = [size for size in sizes if isinstance(size, int)]
-    return sum(known) if len(known) == len(sizes) else None
+def _sum(sizes: Sequence[Size]) -> Size:
+    """The sum, the same symbol for the same sizes; None where one is not known."""
+    if any(size is None for size in sizes):
+        return None
+    if not has_symbol(sizes):
+        return sum(size for size in sizes if isinstance(size, int))
+    names = [str(size.origin if isinstance(size, Symbol) else size) for size in sizes]
+    return Symbol(("+".join(names), 0, 0))
 
 
 def pack(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -211,43 +218,35 @@ def _rest(total: Size, wanted: Shape) -> Size:
 
 def _regrouped(shape: list[Size], wanted: list[Size]) -> list[Size]:
     """The sizes wanted, where each is one that was there, or a product, or a factor."""
-    found: list[Size] = []
+    if len(shape) == 1 and -1 in wanted and (rest := _rest(shape[0], tuple(wanted))) is not None:
+        return [rest if size == -1 else size for size in wanted]
+    open_one = wanted.index(-1) if -1 in wanted else len(wanted)
+    first = _matched(shape, wanted[:open_one])
+    last = len(shape) - _matched(shape[::-1], wanted[:open_one:-1])
+    middle = product(shape[first:last])
+    if -1 not in wanted and first == len(shape):
+        return wanted
+    if -1 not in wanted or first > last or middle is None:
+        raise UnprovenError(_JOINS)
+    return [middle if size == -1 else size for size in wanted]
+
+
+def _matched(shape: list[Size], wanted: list[Size]) -> int:
+    """How many dimensions become those wanted, each of one or several, or several of one."""
     first = last = 0
-    while first < len(shape) or last < len(wanted):
-        taken = _group(shape[first:], wanted[last:])
-        if taken is None:
+    while last < len(wanted):
+        joined = _count(wanted[last], shape[first:])
+        divided = _count(shape[first], wanted[last:]) if first < len(shape) else 0
+        if not joined and not divided:
             raise UnprovenError(_JOINS)
-        sizes, before, after = taken
-        found += sizes
-        first, last = first + before, last + after
-    return found
+        first, last = first + (joined or 1), last + (1 if joined else divided)
+    return first
 
 
-def _group(shape: list[Size], wanted: list[Size]) -> tuple[list[Size], int, int] | None:
-    """What some dimensions become: sizes, and of how many dimensions how many are made."""
-    if shape and wanted and wanted[0] != -1:
-        for count in range(1, len(shape) + 1):
-            total = product(shape[:count])
-            if total is not None and total == wanted[0]:
-                return [total], count, 1
-        for count in range(2, len(wanted) + 1):
-            if -1 not in wanted[:count] and shape[0] == product(wanted[:count]) is not None:
-                return wanted[:count], 1, count
-    later = len(wanted) - 1  # behind the one that is left open each has its counterpart
-    if (
-        wanted
-        and wanted[0] == -1
-        and len(shape) > later
-        and shape[len(shape) - later :] == wanted[1:]
-    ):
-        total = product(shape[: len(shape) - later])
-        if total is not None and None not in wanted[1:]:
-            return [total], len(shape) - later, 1
-    if len(shape) == 1 and -1 in wanted:
-        rest = _rest(shape[0], tuple(wanted))
-        if rest is not None:
-            return [rest if size == -1 else size for size in wanted], 1, len(wanted)
-    return None
+def _count(size: Size, others: list[Size]) -> int:
+    """Of how many of the first sizes of a list another one is the product; 0 if it is not."""
+    products = ((n, product(others[:n])) for n in range(1, len(others) + 1))
+    return next((n for n, total in products if total is not None and total == size), 0)
 
 
 def stitched(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:

@@ -22,7 +22,7 @@ Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGradient
 _ELEMENTWISE = """
 Abs Acos Acosh AddN Angle Asin Asinh Atan Atan2 Atanh BesselI0e BesselI1e BitwiseAnd BitwiseOr
 BitwiseXor Ceil ClipByValue Complex Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Equal Erf Erfc
-Erfinv Exp Expm1 Floor Greater GreaterEqual Igamma IgammaGradA Imag Inv Invert
+Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert
 IsFinite IsInf IsNan LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd
 LogicalNot LogicalOr MulNoNan Ndtri NextAfter NotEqual Pow Real RealDiv
 Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad RightShift Rint Round Rsqrt RsqrtGrad
@@ -67,6 +67,7 @@ RULES: dict[str, Rule] = {
     "MatMul": lookups.matmul,
     "OneHot": lookups.one_hot,
     "Pack": layout.pack,
+    "Pad": layout.pad,
     "PadV2": layout.pad,
     "Prod": rules.product_reduction,
     "Range": layout.counted,

@@ -9,6 +9,7 @@ from typing import Any
 from hostcall import (
     _advice,
     _bounded,
+    _bounded_returns,
     _host_calls,
     _meeting,
     _ordering,
@@ -74,6 +75,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
             _sequence.run_in_sequence(splitter.functions.values())
         new = private.function_pb2.FunctionDefLibrary(function=splitter.functions.values())
     elif _calls_python(library):
+        _bounded_returns.keep_apart(library, entry)
         new, name = _ordering.order_side_effects(library, entry)
         _mark_lending(library, next(f for f in new.function if f.signature.name == name))
     else:

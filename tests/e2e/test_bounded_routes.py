@@ -1,0 +1,243 @@
+"""Bounded sizes that reach an op which XLA gets wrong: the function is split, and says why."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import assert_same, jitted, outcome, plain
+
+inside_xla = pytest.mark.custom_call("it is about what can be in one program")
+
+BOUND = 5
+
+
+def _vector(n: tf.Tensor) -> tf.Tensor:
+    """The numbers from 1 on, as many as `n` says."""
+    counted = lambda n: np.arange(1, n + 1, dtype=np.float32)  # noqa: E731
+    return tf.numpy_function(counted, [n], hostcall.BoundedSpec([BOUND], tf.float32))
+
+
+def _gradient(f: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], Any]:
+    def program(u: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(u)
+            y = tf.reduce_sum(f(u) ** 2)
+        return tape.gradient(y, u)
+
+    return program
+
+
+# Programs that one XLA program gets wrong, by the op that does, with what happens there.
+UNPROVEN: dict[str, tuple[str, Callable[[tf.Tensor], Any]]] = {
+    "last element": ("StridedSlice", lambda u: u[-1]),
+    "first element": ("StridedSlice", lambda u: u[0]),
+    "last elements": ("StridedSlice", lambda u: u[-2:]),
+    "all but the first": ("StridedSlice", lambda u: u[1:] * 2.0),
+    "all but the last": ("StridedSlice", lambda u: u[:-1]),
+    "backwards": ("StridedSlice", lambda u: u[::-1]),
+    "ones": ("OnesLike", lambda u: tf.reduce_sum(tf.ones_like(u))),
+    "diagonal matrix": ("MatrixDiagV3", lambda u: tf.linalg.diag(u)),
+    "diagonal": ("MatrixDiagPartV3", lambda u: tf.linalg.diag_part(u[:, None] * u)),
+    "identity matrix": ("Fill", lambda u: tf.eye(tf.size(u))),
+    "resize": ("ResizeBilinear", lambda u: tf.image.resize(u[:, None, None], [4, 4])),
+    "factor": ("Cholesky", lambda u: tf.linalg.cholesky(u[:, None, None])),
+    "running sum": ("Cumsum", lambda u: tf.cumsum(u)),
+    "roll": ("Roll", lambda u: tf.roll(u, 1, 0)),
+    "mirror": ("MirrorPad", lambda u: tf.pad(u, [[1, 1]], "SYMMETRIC")),
+    "largest element": ("ArgMax", lambda u: tf.argmax(u)),
+    "fixed size": ("AddV2", lambda u: u + tf.constant([1.0, 2.0, 3.0, 4.0, 5.0])),
+    "best": ("TopKV2", lambda u: tf.math.top_k(u, 2).values),
+    "part of fixed size": ("Slice", lambda u: tf.slice(u, [0], [2])),
+    "where in two dimensions": ("Where", lambda u: tf.where(u[None, :] > 1.0)),
+    "gradient of a concatenation": ("ConcatOffset", _gradient(lambda u: tf.concat([u, u * u], 0))),
+    "gradient of a pad": ("Slice", _gradient(lambda u: tf.pad(u, [[1, 2]]))),
+    "a random tensor": (
+        "StatelessRandomUniformV2",
+        lambda u: tf.shape(tf.random.stateless_uniform(tf.shape(u), [1, 2])),
+    ),
+    "counting down": ("Range", lambda u: tf.range(tf.size(u) - 1, -1, -1)),
+    "map_fn": (  # which XLA does not compile where there is nothing to go over
+        "TensorListReserve",
+        lambda u: tf.map_fn(lambda x: x * 2.0, tf.concat([u, [9.0]], 0)),
+    ),
+    "in a branch": (
+        "Cumsum",
+        lambda u: tf.cond(tf.size(u) > 2, lambda: tf.cumsum(u), lambda: u * 2.0),
+    ),
+    "in a loop": (
+        "Cumsum",
+        lambda u: tf.while_loop(lambda i, v: i < 2, lambda i, v: (i + 1, tf.cumsum(v)), [0, u])[1],
+    ),
+    "in a function": ("Cumsum", lambda u: tf.function(lambda v: tf.cumsum(v))(u)),
+    "one branch of fixed size": (
+        "If",
+        lambda u: tf.cond(tf.size(u) > 2, lambda: u, lambda: tf.ones([5])),
+    ),
+}
+each = pytest.mark.parametrize(("op", "use"), UNPROVEN.values(), ids=UNPROVEN.keys())
+
+
+@each
+def test_a_program_is_right_for_each_size(op: str, use: Callable[[tf.Tensor], Any]) -> None:
+    def program(n: tf.Tensor) -> Any:
+        return use(_vector(n))
+
+    expected, actual = plain(program), jitted(program)
+    for size in (3, BOUND, 1, 0):
+        wanted = outcome(expected, tf.constant(size))
+        if not isinstance(wanted, type):  # what plain TensorFlow refuses, XLA may refuse otherwise
+            assert_same(outcome(actual, tf.constant(size)), wanted)
+
+
+@inside_xla
+@each
+def test_it_is_split_and_the_op_is_named(op: str, use: Callable[[tf.Tensor], Any]) -> None:
+    def program(n: tf.Tensor) -> Any:
+        return use(_vector(n))
+
+    explained = hostcall.explain(jitted(program), tf.constant(3))
+    (script_op,) = explained.script_ops
+    assert script_op.route == "split"
+    assert f"({op})" in script_op.reason or f"(Stateless{op})" in script_op.reason
+
+
+@inside_xla
+@each
+def test_a_forced_custom_call_is_an_error_that_names_the_op(
+    op: str, use: Callable[[tf.Tensor], Any]
+) -> None:
+    def program(n: tf.Tensor) -> Any:
+        return use(_vector(n))
+
+    with hostcall.scope(route="custom_call"):
+        compiled = jitted(program)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="route='custom_call'") as caught:
+            compiled(tf.constant(3))
+    assert re.search(rf"\((Stateless)?{op}\)", str(caught.value))
+
+
+@inside_xla
+def test_the_line_of_the_op_is_told() -> None:
+    def program(n: tf.Tensor) -> Any:
+        u = _vector(n)
+        v = u * 2.0
+        return tf.cumsum(v)
+
+    line = inspect.getsourcelines(program)[1] + 3
+    (script_op,) = hostcall.explain(jitted(program), tf.constant(3)).script_ops
+    assert f"op 'Cumsum' (Cumsum) at {__file__}:{line}" in script_op.reason
+
+
+@inside_xla
+def test_only_the_calls_that_lead_to_the_op_are_on_the_host() -> None:
+    def program(n: tf.Tensor) -> Any:
+        u, v = _vector(n), _vector(n + 1)
+        return tf.cumsum(u), v * 2.0
+
+    explained = hostcall.explain(jitted(program), tf.constant(3))
+    assert [op.route for op in explained.script_ops] == ["split", "custom_call"]
+    for one, other in zip(jitted(program)(3), plain(program)(3), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@inside_xla
+def test_results_of_two_calls_are_not_taken_for_equally_long() -> None:
+    def program(n: tf.Tensor, k: tf.Tensor) -> Any:
+        return _vector(n) + _vector(k)
+
+    compiled = jitted(program)
+    np.testing.assert_array_equal(compiled(3, 3), plain(program)(3, 3))
+    np.testing.assert_array_equal(compiled(3, 1), plain(program)(3, 1))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        compiled(3, 2)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda u: (u, u),
+        lambda u: (u * 2.0, u * 2.0, u + u),
+        lambda u: {"a": u, "b": tf.reshape(tf.reshape(u, [-1, 1]), [-1])},
+    ],
+    ids=["itself", "equal ones", "reshaped"],
+)
+def test_one_value_of_bounded_size_is_returned_twice(use: Callable[[tf.Tensor], Any]) -> None:
+    def program(n: tf.Tensor) -> Any:
+        return use(_vector(n))
+
+    compiled = jitted(program)
+    for size in (3, 0, BOUND, 1):
+        assert_same(
+            outcome(compiled, tf.constant(size)), outcome(plain(program), tf.constant(size))
+        )
+
+
+def test_the_gradient_of_a_function_outside_of_it() -> None:
+    def program(x: tf.Tensor) -> Any:
+        spec = hostcall.BoundedSpec([BOUND], tf.float32)
+        u = tf.py_function(lambda x: x[x > 1.5] ** 2, [x], spec)
+        return tf.reduce_sum(tf.cumsum(u))
+
+    x = tf.constant([3.0, 1.0, 2.0, 4.0, 0.0])
+
+    def gradient(mode: Any) -> Any:
+        function = mode(program)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(gradient(jitted), gradient(plain))
+
+
+@inside_xla
+def test_a_gradient_inside_whose_backward_call_goes_to_the_host() -> None:
+    def program(x: tf.Tensor) -> Any:
+        spec = hostcall.BoundedSpec([BOUND], tf.float32)
+        start = tf.numpy_function(lambda x: x[x > 1.5], [x], spec)
+        with tf.GradientTape() as tape:
+            tape.watch(start)
+            y = tf.py_function(lambda x: x**3, [start], spec)
+            total = tf.reduce_sum(2.0 * y)
+        return tf.cumsum(tape.gradient(total, start)), y
+
+    x = tf.constant([3.0, 1.0, 2.0, 4.0, 0.0])
+    for one, other in zip(jitted(program)(x), plain(program)(x), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@inside_xla
+def test_a_bound_that_comes_only_with_the_sizes_of_inputs_is_an_error() -> None:
+    def rule(x: tf.TensorSpec) -> Any:
+        many = x.shape[0] > 100
+        return hostcall.BoundedSpec(x.shape, x.dtype) if many else tf.TensorSpec(x.shape, x.dtype)
+
+    same = hostcall.declare(lambda x: x, result=rule)
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None], tf.float32)])
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.cumsum(tf.numpy_function(same, [x], tf.float32))
+
+    np.testing.assert_array_equal(program(tf.ones([3])), [1.0, 2.0, 3.0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="could not be seen to be so before"):
+        program(tf.ones([200]))
+
+
+@inside_xla
+def test_export_and_rewrite_name_the_op() -> None:
+    def program(n: tf.Tensor) -> Any:
+        return tf.cumsum(_vector(n))
+
+    spec = tf.TensorSpec([], tf.int32)
+    with pytest.raises(ValueError, match=r"cannot be one program:\n.*\(Cumsum\)"):
+        hostcall.export(jitted(program), spec)
+    with pytest.raises(ValueError, match=r"\(Cumsum\)"):
+        hostcall.rewrite(jitted(program).get_concrete_function(spec), route="custom_call")
