@@ -8,6 +8,7 @@
 #include "failure.h"
 #include "gil.h"
 #include "keeper.h"
+#include "nesting.h"
 #include "registry.h"
 #include "results.h"
 #include "stats.h"
@@ -197,7 +198,11 @@ Failure Kept(const std::string& title) {
 // The call itself, which may throw. All that it makes of Python's it gives to `keeper`.
 void CallAndStore(const HostCall& call, Keeper& keeper, Stopwatch& watch) {
   nb::handle target = keeper.Keep(FindTarget(call));
+  const NestedCall nested;
   try {
+    if (nested.LacksStack()) {
+      throw Failure(ffi::ErrorCode::kResourceExhausted, nested.Complaint());
+    }
     const Arguments arguments(call, target, keeper);
     watch.Lap(&Stats::copying);
     if (!call.lends()) {

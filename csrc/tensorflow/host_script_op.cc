@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launch_scope.h"
+#include "runtime/gil.h"
+#include "runtime/nesting.h"
+#include "runtime/text.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -39,6 +43,7 @@ uint64_t InputsToLend(const tensorflow::OpKernelContext& ctx) {
 // The status that _host_errors.py has packed into the text of an exception. The stock kernel knows
 // few codes itself, and adds a traceback whose frames are not the user's.
 absl::Status Carried(const absl::Status& status) {
+  if (status.ok()) return status;
   const std::string_view message = status.message();
   const size_t begin = message.find("[hostcall call ");
   int call = 0, code = 0, length = 0;
@@ -52,10 +57,42 @@ absl::Status Carried(const absl::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(code), rest.substr(0, end));
 }
 
+// Says in Python why a nested call cannot be made, if it cannot. Leaked like all that holds Python
+// objects.
+nanobind::object& Refusal() {
+  static auto* refusal = new nanobind::object();
+  return *refusal;
+}
+
+// What that has said: None, or a status code and a text.
+absl::Status ToStatus(nanobind::handle refused) {
+  if (refused.is_none()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(nanobind::cast<int>(refused[0])),
+                      Text(refused[1]));
+}
+
+// Whether a call can be made from here. TensorFlow's kernel cannot be left to find out that it
+// cannot: where Python comes to the limit of its recursion in there, the process may end.
+absl::Status CheckNesting(const NestedCall& call, const std::string& token) {
+  if (!call.is_nested() || !PythonIsRunning()) return absl::OkStatus();
+  const std::string complaint = call.LacksStack() ? call.Complaint() : "";
+  GilHold gil;
+  PyObject* refused = UntilExit([&] {
+    return PyObject_CallFunction(Refusal().ptr(), "ss", token.c_str(), complaint.c_str());
+  });
+  if (refused == nullptr) {
+    PyErr_Clear();
+    return absl::UnknownError(
+        "RecursionError: maximum recursion depth exceeded\n\t [[{{node hostcall}}]]");
+  }
+  return ToStatus(nanobind::steal(refused));
+}
+
 class HostScriptOp : public tensorflow::AsyncOpKernel {
  public:
   explicit HostScriptOp(tensorflow::OpKernelConstruction* construction)
       : AsyncOpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("token", &token_));
     tensorflow::NodeDef node = def();
     node.mutable_attr()->erase(kLabel);
     std::shared_ptr<const tensorflow::NodeProperties> props;
@@ -83,11 +120,16 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
  private:
   // In a context of its own, whose status is not the one that the user shall see.
   void Run(tensorflow::OpKernelContext* ctx) {
-    lent_inputs = InputsToLend(*ctx);
-    const absl::Status status = ComputeWith(*ctx->params(), stock_.get(), ctx);
-    if (!status.ok()) ctx->SetStatus(Carried(status));
+    const NestedCall call;
+    absl::Status status = CheckNesting(call, token_);
+    if (status.ok()) {
+      lent_inputs = InputsToLend(*ctx);
+      status = Carried(ComputeWith(*ctx->params(), stock_.get(), ctx));
+    }
+    if (!status.ok()) ctx->SetStatus(status);
   }
 
+  std::string token_;
   std::unique_ptr<tensorflow::OpKernel> stock_;
 };
 
@@ -105,6 +147,11 @@ void DefineHostScriptOp(nanobind::module_& m) {
       "lent_inputs", [] { return lent_inputs; },
       "The inputs, by their bits, whose memory is only the op's that this thread has begun to "
       "run.");
+  m.def(
+      "set_refusal", [](nanobind::object refusal) { Refusal() = std::move(refusal); },
+      nanobind::arg("refusal"),
+      "Sets the function that tells (status code, message) of why a nested call cannot be made, or "
+      "None, by its token and by what is wrong with the thread's stack.");
 }
 
 }  // namespace hostcall

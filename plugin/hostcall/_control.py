@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import os
 
-from hostcall import _gradients, _lowering, _rewriting, _saved, _script_ops, _states, _tracing
+from hostcall import (
+    _gradients,
+    _host_errors,
+    _lowering,
+    _rewriting,
+    _saved,
+    _script_ops,
+    _states,
+    _tracing,
+)
 from hostcall import _tf_private as private
 from hostcall_runtime import _errors, _library, prepared
 
@@ -67,6 +76,7 @@ def _install() -> None:
         _errors.with_interrupts(_rewriting.rewrite_for_kernel),
     )
     glue.set_pool(runtime.pool())
+    glue.set_refusal(_host_errors.refusal)
     glue.set_recording(*private.recording_functions)
     runtime.set_tensor_api(glue.eager_tensors())
     runtime.set_profiler_api(glue.profiler())

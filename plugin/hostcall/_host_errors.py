@@ -10,9 +10,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from hostcall import _tf_private as private
 from hostcall_runtime import _error_texts, _errors
 
 _numbers = itertools.count(1)
+
+# What the stock kernel, the entry in TensorFlow's registry and the text of an error need of frames.
+_FRAMES = 60
 
 
 class HostCallError(StopIteration):
@@ -32,3 +36,30 @@ def carrier_of(exception: BaseException, spec: Any = None) -> HostCallError:
     number = next(_numbers)
     text = f"[hostcall call {number}, status {code}] {text} [end of hostcall call {number}]"
     return HostCallError(text)
+
+
+def refusal(token: str, complaint: str) -> tuple[int, str] | None:
+    """Why a call cannot be made that is nested in another one, if it cannot.
+
+    Args:
+      token: of the entry in TensorFlow's registry that is to be called.
+      complaint: what is wrong with the thread's stack, or "".
+
+    Returns:
+      A status code and a text.
+    """
+    entry = private.token_registry.get(token)
+    spec = getattr(entry, "spec", None)
+    if complaint:
+        description = spec.description if spec else token
+        return _errors.RESOURCE_EXHAUSTED, f"{complaint}This is {description}."
+    try:
+        _descend(_FRAMES)
+    except RecursionError as error:
+        return _errors.describe(error, spec)
+    return None
+
+
+def _descend(frames: int) -> None:
+    if frames:
+        _descend(frames - 1)

@@ -1,0 +1,116 @@
+"""Calls within calls within calls: where the stack of the thread, or Python's recursion, ends."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.helpers import failure, jitted
+
+SPEC = tf.TensorSpec([], tf.float32)
+FAR = 1_000_000.0
+
+
+@pytest.fixture(params=["custom_call", "split"])
+def build(request: Any) -> Iterator[Any]:
+    with hostcall.scope(route=request.param):
+        yield jitted
+
+
+@pytest.fixture(params=["one function", "a new function a level"])
+def nested(request: Any, build: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A program whose callback calls it again, or another one like it, down to 0."""
+
+    def numpy_step(x: Any) -> Any:
+        return x if x == 0.0 else run(tf.constant(x - 1.0)).numpy()
+
+    def eager_step(x: tf.Tensor) -> tf.Tensor:
+        return x if x == 0.0 else run(x - 1.0)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.numpy_function(numpy_step, [x], SPEC)
+        return y + 1.0
+
+    def eager_program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.py_function(eager_step, [x], SPEC)
+        return y + 1.0
+
+    if request.param == "one function":
+        run = build(program)
+        return run
+    functions = (eager_program, program)
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        return build(functions[int(x) % 2])(x)
+
+    return run
+
+
+def on_thread(stack_kib: int, call: Callable[[], Any]) -> Any:
+    """What `call` returns on a thread with a stack of that size, whose recursion Python allows."""
+    returned: list[Any] = []
+    limit, size = sys.getrecursionlimit(), threading.stack_size(stack_kib << 10)
+    try:
+        thread = threading.Thread(target=lambda: returned.append(call()))
+        sys.setrecursionlimit(1_000_000)
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+        threading.stack_size(size)
+    return returned[0]
+
+
+@pytest.mark.parametrize("stack_kib", [512, 1024])
+def test_calls_are_refused_before_the_stack_ends(nested: Any, stack_kib: int) -> None:
+    def fail_and_go_on() -> Any:
+        return [failure(nested, tf.constant(FAR)), nested(tf.constant(3.0))]
+
+    error, later = on_thread(stack_kib, fail_and_go_on)
+    assert float(later) == 4.0
+    text = str(error)
+    assert "ResourceExhaustedError: Calls of compiled programs into Python are nested" in text
+    assert f"the stack of their thread ({stack_kib} KiB)" in text
+    assert "threading.stack_size(" in text
+    assert "_step (" in text
+    assert f"called at {__file__}:" in text
+    assert text.count("Passed on by") > 2
+
+
+def test_on_a_large_stack_calls_nest_deep(build: Any) -> None:
+    def step(x: Any) -> Any:
+        return x if x == 0.0 else run(tf.constant(x - 1.0)).numpy()
+
+    run = build(lambda x: tf.numpy_function(step, [x], SPEC) + 1.0)
+    assert float(on_thread(32 * 1024, lambda: run(tf.constant(600.0)))) == 601.0
+
+
+def test_a_single_call_is_not_refused_on_a_small_stack(build: Any) -> None:
+    run = build(lambda x: tf.numpy_function(lambda v: v * 2, [x], SPEC) + 1.0)
+    run(tf.constant(1.0))
+    assert float(on_thread(128, lambda: run(tf.constant(3.0)))) == 7.0
+
+
+@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) -> None:
+    def step(x: Any) -> Any:
+        return run(tf.constant(float(x) - 1.0)).numpy()
+
+    run = build(lambda x: op(step, [x], SPEC) + 1.0)
+    run.get_concrete_function(SPEC)
+    limit, frame, depth = sys.getrecursionlimit(), sys._getframe(), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    texts = []
+    try:
+        for room in range(120, 160):
+            sys.setrecursionlimit(depth + room)
+            texts.append(str(failure(run, tf.constant(FAR))))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert all("RecursionError: maximum recursion depth exceeded" in text for text in texts)
+    assert max(map(len, texts)) < 20_000
