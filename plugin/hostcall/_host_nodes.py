@@ -16,6 +16,8 @@ _STRING = tf.string.as_datatype_enum
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
 _BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _IDENTITIES = frozenset({"Identity", "IdentityN"})
+# What XLA compiles to nothing.
+_CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
@@ -136,9 +138,9 @@ class HostNodes:
             return choice.reason if choice.route == "split" else ""
         if self._marked(node):
             return "route='split' was asked for, and it has no XLA kernel"
-        if node.op == "Assert":
-            # XLA drops it. A loop of compiled code is not taken apart for it.
-            return "" if inside_loop else "XLA would drop the assertion"
+        if node.op in _CHECKS:
+            # A loop of compiled code is not taken apart for it.
+            return "" if inside_loop else f"XLA would drop the {_CHECKS[node.op]}"
         if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b:
             return "XLA would not let the list grow"
         for name in self._called(node):

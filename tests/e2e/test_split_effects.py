@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.e2e.split_programs import X, distinct, traced
-from tests.helpers import assert_same, jitted, plain, to_numpy
+from tests.helpers import assert_same, failure, jitted, plain, to_numpy
 
 
 def test_variables_in_several_clusters() -> None:
@@ -97,6 +97,53 @@ def test_assertions_hold_as_in_plain_graph_mode() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="not positive"):
         function(-X)
     function(X)
+
+
+def checked(x: tf.Tensor) -> tf.Tensor:
+    y = distinct(tf.math.log(x))
+    return tf.debugging.check_numerics(tf.sqrt(y) * 2.0, "of the roots") + 1.0
+
+
+def checked_in_a_branch(x: tf.Tensor) -> tf.Tensor:
+    y = distinct(x)
+    return tf.cond(tf.reduce_sum(y) < 9.0, lambda: checked(y), lambda: y)
+
+
+def checked_in_a_function(x: tf.Tensor) -> tf.Tensor:
+    return plain(checked)(x) * 2.0
+
+
+def checked_beside(x: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.debugging.check_numerics(tf.sqrt(x), "of the roots")]):
+        return tf.identity(distinct(x))
+
+
+def checked_gradient(x: tf.Tensor) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.debugging.check_numerics(tf.sqrt(x), "of the roots")
+        total = tf.reduce_sum(y) + tf.reduce_sum(distinct(x))
+    return tape.gradient(total, x)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [checked, checked_in_a_branch, checked_in_a_function, checked_beside, checked_gradient],
+)
+def test_numbers_are_checked_as_in_plain_graph_mode(program: Any) -> None:
+    good, bad = tf.constant([3.0, 2.0, 3.0]), tf.constant([-1.0, 2.0])
+    assert_same(to_numpy(jitted(program)(good)), to_numpy(plain(program)(good)))
+    for run in (plain(program), jitted(program)):
+        error = failure(run, bad)
+        assert type(error) is tf.errors.InvalidArgumentError
+        assert "of the roots : Tensor had NaN values" in str(error)
+
+
+def test_explain_tells_of_checked_numbers() -> None:
+    explained = hostcall.explain(jitted(checked), tf.TensorSpec([3], tf.float32))
+    steps = [step for function in explained.functions for step in function.steps]
+    reasons = {getattr(step, "node", ""): getattr(step, "reason", "") for step in steps}
+    assert reasons["CheckNumerics"] == "XLA would drop the check"
 
 
 def test_prints_come_in_order(capfd: pytest.CaptureFixture[str]) -> None:
