@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 # What leads from a text to its exception: see `hostcall_runtime._errors`.
 MARK = re.compile(r"\[hostcall error (\d+)\b")
@@ -22,6 +22,7 @@ _FIRST_MARK = re.compile(r"\[hostcall error \d+: hostcall\.last_error\(e\) retur
 # end.
 _NODES = re.compile(r"\n\t \[\[\{\{node [^}\n]*\}\}\]\]|\{\{function_node [^}\n]*\}\} ?")
 _EMPTY_LINES = re.compile(r"\n(?:[ \t]*\n)+")
+_UNKNOWN = "(unknown error message)"
 _NO_NODE = "hostcall"
 
 # Above the user's function: frames of ours, and of the wrapper that keeps autograph out.
@@ -75,11 +76,13 @@ def text_of(exception: BaseException, number: int, call: Call | None = None) -> 
     """
     head = f"{type(exception).__name__}{message_of(exception)}"
     if _passes_on(exception, head):
-        text = f"{head}\n{_passed_on(exception, number, call)}"
+        text, mark = head, _passed_on(exception, number, call)
     else:
-        text = f"{head}\n{_trace(exception, head)}\n{_place(call)}{mark_of(number)}"
+        text, mark = f"{head}\n{_trace(exception, head)}", f"{_place(call)}{mark_of(number)}"
+    if MARK.search(text):
+        text = _NODES.sub("", text)  # of the calls below
     node = (call.node if call is not None else "") or _NO_NODE
-    return _NODES.sub("", text) + f"\n\t [[{{{{node {node}}}}}]]"
+    return f"{text}\n{mark}\n\t [[{{{{node {node}}}}}]]"
 
 
 def mark_of(number: int) -> str:
@@ -103,7 +106,7 @@ def stand_in(
       number: under which the exception is kept.
       call: the call that fails.
     """
-    text = _NODES.sub("", encodable(text_of(exception, number, call)))
+    text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
     first, _, rest = text.partition("\n")
     if len(first) > _LONG_LINE and MARK.search(rest):  # the names of the errors of all calls below
         first = f"{first[:20]} ... {first[-_LONG_LINE:]}"
@@ -116,12 +119,19 @@ def stand_in(
 
 
 def can_be_written_twice(exception: BaseException) -> bool:
-    """Whether the text of an exception tells of no other call, and can be encoded."""
+    """Whether the text of an exception tells of no other call and can be encoded, and has notes."""
+    if message_of(exception) == _UNKNOWN or not isinstance(notes_of(exception), list):
+        return False
     try:
         text = "".join(traceback.format_exception(exception))
     except RecursionError:
         return True
     return not MARK.search(text) and text == encodable(text)
+
+
+def notes_of(exception: BaseException) -> Any:
+    """The list of its notes, if nobody has put something else there."""
+    return getattr(exception, "__notes__", [])
 
 
 def encodable(text: str) -> str:
@@ -133,8 +143,10 @@ def message_of(exception: BaseException) -> str:
     """What follows the name of an exception's class."""
     try:
         return f": {exception}"
-    except Exception:
-        return "(unknown error message)"
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return _UNKNOWN
 
 
 def _passes_on(exception: BaseException, head: str) -> bool:
@@ -142,8 +154,9 @@ def _passes_on(exception: BaseException, head: str) -> bool:
     if not _FIRST_MARK.search(head):
         return False
     around = exception.__cause__ or (not exception.__suppress_context__ and exception.__context__)
-    notes = [note for note in getattr(exception, "__notes__", ()) if not MARK.search(str(note))]
-    return not (around or notes or isinstance(exception, BaseExceptionGroup))
+    notes = notes_of(exception)
+    noted = not isinstance(notes, list) or any(not MARK.search(str(note)) for note in notes)
+    return not (around or noted or isinstance(exception, BaseExceptionGroup))
 
 
 def _passed_on(exception: BaseException, number: int, call: Call | None) -> str:

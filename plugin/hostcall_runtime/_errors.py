@@ -188,5 +188,6 @@ def describe(exception: BaseException, call: _error_texts.Call | None = None) ->
 
 def _unmark(exception: BaseException) -> None:
     """Takes the notes of earlier calls away."""
-    notes = getattr(exception, "__notes__", [])
-    notes[:] = [note for note in notes if not _MARK.search(str(note))]
+    notes = _error_texts.notes_of(exception)
+    if isinstance(notes, list):
+        notes[:] = [note for note in notes if not _MARK.search(str(note))]

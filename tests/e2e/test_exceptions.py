@@ -178,13 +178,39 @@ class UntoldError(ValueError):
         raise RuntimeError("no text")
 
 
+class EndingError(ValueError):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+class NumberedError(ValueError):
+    def __str__(self) -> Any:
+        return 5
+
+
+class OddNotesError(ValueError):
+    __notes__ = 5
+
+
+ODD = [UntoldError, EndingError, NumberedError, OddNotesError]
+
+
+@pytest.mark.parametrize("build", MODES)
 @pytest.mark.parametrize("op", OPS)
-def test_an_exception_that_cannot_be_told(op: Any) -> None:
-    raised = UntoldError()
-    error = failure(jitted(on_two(op, raising(raised))), X)
+@pytest.mark.parametrize("kind", ODD)
+def test_an_exception_that_cannot_be_told(build: Any, op: Any, kind: Any) -> None:
+    raised = kind()
+    error = failure(build(on_two(op, raising(raised))), X)
     assert type(error) is tf.errors.InvalidArgumentError
-    assert "UntoldError" in str(error)
+    assert kind.__name__ in str(error)
+    assert "Traceback (most recent call last)" in str(error)
     assert hostcall.last_error(error) is raised
+
+
+def test_what_tensorflow_would_read_as_names_of_nodes_stays_in_the_text() -> None:
+    text = "{{function_node f}} of {{node a}}"
+    error = failure(jitted(on_two(tf.numpy_function, raising(ValueError(text)))), X)
+    assert f"ValueError: {text}\nTraceback" in str(error)
 
 
 def test_a_foreign_error_has_no_exception() -> None:
