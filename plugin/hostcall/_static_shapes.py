@@ -12,15 +12,18 @@ from hostcall import _shapes
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
 from hostcall._eager_spec import EagerSpec
-from hostcall._specs import Spec, merge, static_shape
+from hostcall._specs import BoundedSpec, Spec, merge, static_shape
 
 
 def note(spec: CallbackSpec) -> None:
     """Notes what is known of the results in tracing: from `Tout`, and from the declared rule."""
     unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
     said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
-    # TensorFlow takes specs in the Tout of a py_function, and reads no more than dtypes in them.
-    told = unknown if isinstance(spec, EagerSpec) and not spec.outputs.strict else said
+    told = said
+    if isinstance(spec, EagerSpec) and not spec.outputs.strict:
+        # In the Tout of a py_function TensorFlow takes specs of its own for no more than dtypes.
+        pairs = zip(said, unknown, strict=True)
+        told = [one if isinstance(one, BoundedSpec) else none for one, none in pairs]
     ruled: Sequence[Spec | None] = [None] * len(unknown)
     if spec.rule is not None:
         tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]

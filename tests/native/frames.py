@@ -106,6 +106,8 @@ class Target:
     host_function: Callable[..., Any]
     title: str = "callback"
     description: str = "a test"
+    node: str = ""
+    definition: Callable[[], list[str]] = list
     convention: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
