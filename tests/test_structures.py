@@ -57,11 +57,13 @@ def test_variables_are_read() -> None:
 
 
 def test_lists_are_packed_where_tensorflow_can() -> None:
-    inputs = read_inputs([[A, 5.0], [1, 2], (B, B), [A, B], [{"x": A}], Pair(A, A)], eager=False)
+    inputs = read_inputs(
+        [[A, 5.0], [1, 2], (B, B), [A, B], [{"x": A}], Pair(A, A), Pair(A, B)], eager=False
+    )
     shapes = [tensor.shape.as_list() for tensor in inputs.flat[:3]]
     assert shapes == [[2], [2], [2, 2]]
-    # Of different shapes, with a dict, or a namedtuple: these stay structures.
-    assert inputs.pack(range(8)) == [0, 1, 2, [3, 4], [{"x": 5}], Pair(6, 7)]
+    # Of different shapes or with a dict: these stay structures.
+    assert inputs.pack(range(9)) == [0, 1, 2, [3, 4], [{"x": 5}], 6, Pair(7, 8)]
 
 
 def test_lists_stay_lists_for_callbacks() -> None:

@@ -240,6 +240,8 @@ def py_func_common(
     through the op in eager mode too; everything else is left to TensorFlow.
     """
     stock = _stock["py_func_common"]
+    if isinstance(inp, Iterator):
+        inp = list(inp)  # to look at it, and leave it to others after that
     if not tf.executing_eagerly() or not callable(func) or not _is_ours(func, inp, Tout):
         return stock(func, inp, Tout, stateful, name)
     return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
@@ -265,8 +267,13 @@ def _is_structured(inp: Any, tout: Any) -> bool:
 
 
 def _holds_tensors(value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(
-        isinstance(leaf, tf.Tensor | tf.Variable) for leaf in tf.nest.flatten(value)
+    """Whether it is a list with tensors that neither TensorFlow nor NumPy makes one array of."""
+    return (
+        isinstance(value, list | tuple)
+        and any(isinstance(leaf, tf.Tensor | tf.Variable) for leaf in tf.nest.flatten(value))
+        and not isinstance(
+            _structures.pack_list(private.convert_variables_to_tensors(value)), tf.Tensor
+        )
     )
 
 

@@ -122,12 +122,13 @@ def read_inputs(inp: Any, eager: bool, pack_lists: bool = True) -> Inputs:
     alone = isinstance(inp, tf.Tensor | tf.Variable | private.CompositeTensor | dict)
     arguments = private.convert_variables_to_tensors([inp] if alone else list(inp))
     if pack_lists:
-        arguments = [_pack_list(argument) for argument in arguments]
+        arguments = [pack_list(argument) for argument in arguments]
     return Inputs(arguments, expand_composites=eager)
 
 
-def _pack_list(argument: Any) -> Any:
-    if not isinstance(argument, list | tuple) or hasattr(argument, "_fields"):
+def pack_list(argument: Any) -> Any:
+    """A list that TensorFlow can make one tensor of as that; anything else as it is."""
+    if not isinstance(argument, list | tuple):
         return argument
     leaves = nest.flatten(argument)
     if any(isinstance(leaf, private.CompositeTensor) for leaf in leaves) or _has_dict(argument):

@@ -1,5 +1,6 @@
 """Programs that stock TensorFlow runs; `test_unchanged.py` runs them with hostcall and without."""
 
+import collections
 import gc
 import os
 import tempfile
@@ -105,6 +106,34 @@ def eager_mode() -> Any:
         tf.py_function(lambda x: (x, "text"), [x], [tf.float32, tf.string]),
         tf.numpy_function(lambda s: s + b"!", [tf.constant("text")], tf.string),
     ]
+
+
+@program
+def arguments() -> Any:
+    def kinds(*args: Any) -> Any:
+        return str([(type(a).__name__, getattr(a, "shape", ""), np.asarray(a)) for a in args])
+
+    def outcomes(op: Callable[..., Any]) -> Any:
+        pair = collections.namedtuple("pair", "a b")
+        inputs: list[Callable[[], Any]] = [
+            lambda: [X, 1.5, 2, True, "text", np.str_("text"), 1j],
+            lambda: (X.astype(">f4"), [1, 2.5], [["a"], ["b"]], []),
+            lambda: [tf.constant(X), tf.Variable(X)],
+            lambda: [[tf.constant(1.0), tf.constant(2.0)], (tf.constant(1.0), 2.0)],
+            lambda: [[tf.Variable(1.0), 2.0]],
+            lambda: [pair(1.0, 2.0), pair(3, 4)],
+            lambda: (x for x in (X, 2.0)),
+            lambda: map(float, (1, 2)),
+            lambda: {"a": X}.values(),
+            lambda: collections.deque([X, 1]),
+            lambda: range(3),
+            lambda: np.ones((2, 2)),
+            lambda: [tf.TensorShape([1, 2])],
+        ]
+        calls = [lambda inp=inp: op(kinds, inp(), tf.string) for inp in inputs]
+        return [[call() for call in calls], [tf.function(call)() for call in calls[:2] + calls[5:]]]
+
+    return [outcomes(op) for op in (tf.numpy_function, tf.py_function)]
 
 
 @program
