@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _control, _location
+from hostcall import _control, _depth, _location
 from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
 from hostcall._explain_bodies import SHAPES
@@ -49,6 +49,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     return explain_library(library_of(concrete), name, _locator(concrete), _title(function, name))
 
 
+@_depth.limited
 def explain_library(
     library: Any, entry: str, locate: Locate | None = None, title: str = ""
 ) -> Explanation:

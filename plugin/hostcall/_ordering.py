@@ -25,6 +25,22 @@ from hostcall._function_defs import (
     callees,
     program_order,
 )
+from hostcall_runtime._errors import LoweringError
+
+# As many calls as are inlined into one program; XLA takes hours for fewer.
+_MOST_COPIES = 50_000
+# As many as TensorFlow inlines in one another. Stock TensorFlow crashes where there are more.
+_MOST_LEVELS = 21
+
+_TOO_MANY = (
+    "hostcall: {entry} calls functions with script ops, directly or not, more than {most} times. "
+    "Each call is inlined, and functions that call one another several times double with each "
+    "level. Call them in a tf.while_loop or a tf.map_fn, or make script ops in fewer places."
+)
+_TOO_DEEP = (
+    "hostcall: {entry} calls functions with script ops that call one another more than {most} "
+    "deep, and TensorFlow inlines no more. Make plain Python functions of some of them."
+)
 
 # Read by TensorFlow (tf2xla/side_effect_util.h).
 _TOKEN_INPUTS = "_xla_token_input_nodes"
@@ -61,6 +77,8 @@ class _Orderer:
         self._effects: dict[str, bool] = {}
         self._entry = ""
         self._keeps_states = False
+        self._inlined = 0
+        self._level = 0
         self.ordered = private.function_pb2.FunctionDefLibrary()
 
     def entry(self, name: str) -> str:
@@ -84,7 +102,9 @@ class _Orderer:
             # Two programs may reach the same function, and need different copies of it.
             self._units[key] = f"{self._entry}__{len(self._units)}_{name}"
             function = self._copy(name, self._units[key])
+            level, self._level = self._level, 0
             self._order(function, "", _UNIT_TOKEN, _returned(function, escaping))
+            self._level = level
         return self._units[key]
 
     def _order(self, function: Any, path: str, last: str, escaping: set[str]) -> str:
@@ -110,7 +130,10 @@ class _Orderer:
             elif self._is_call(node) and self._node_has_effect(node):
                 copy = self._copy_callee(node, function.signature.name)
                 returned = self._escaping_of(node, copy.signature, escaping)
+                self._level += 1
+                self._refuse(_TOO_DEEP, self._level, _MOST_LEVELS)
                 last = self._order(copy, f"{token}/", last, _returned(copy, returned))
+                self._level -= 1
             else:
                 continue
             # The bridge looks tokens up while it goes through the graph in an order of its own.
@@ -120,6 +143,11 @@ class _Orderer:
         if previous is not None:
             _return_control(function, previous.name)
         return last
+
+    def _refuse(self, why: str, count: int, most: int) -> None:
+        if count > most:
+            entry = self._entry.removesuffix("__hostcall")
+            raise LoweringError(why.format(entry=entry, most=most))
 
     def _mark_recording(self, node: Any, consumed: set[str], escaping: set[str]) -> None:
         if node.op != "EagerPyFunc":
@@ -145,6 +173,8 @@ class _Orderer:
 
     def _copy_callee(self, node: Any, caller: str) -> Any:
         """A copy of the function that a plain call calls, for this call alone."""
+        self._inlined += 1
+        self._refuse(_TOO_MANY, self._inlined, _MOST_COPIES)
         name = node.attr["f"].func.name if node.op in CALL_OPS else node.op
         copy = self._copy(name, f"{caller}__{node.name}".replace("/", "__"))
         self._functions[copy.signature.name] = self._functions[name]

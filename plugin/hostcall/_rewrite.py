@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall import _bounded, _host_calls, _rewriting, _routes, _routing
+from hostcall import _bounded, _depth, _host_calls, _rewriting, _routes, _routing
 from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
 from hostcall._callback_spec import CallbackSpec
@@ -30,6 +30,7 @@ gets wrong for sizes that are only bounded, or use route="auto", \
 which splits the functions around them."""
 
 
+@_depth.limited
 def rewrite(target: Any, route: str = _routes.AUTO) -> Any:
     """Writes out what hostcall otherwise does when TensorFlow creates kernels.
 

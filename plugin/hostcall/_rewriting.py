@@ -10,6 +10,7 @@ from hostcall import (
     _advice,
     _bounded,
     _bounded_returns,
+    _depth,
     _host_calls,
     _meeting,
     _ordering,
@@ -44,6 +45,7 @@ _LENDS = "_hostcall_lends"
 _FORWARD = "forward_function_name"
 
 
+@_depth.limited
 def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple[bytes, str, bool]:
     """Called when TensorFlow creates the kernel of a must-compile function.
 

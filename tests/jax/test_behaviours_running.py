@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.interpreters.pxla import ExecuteReplicated
 
 import hostcall
 import hostcall.jax
@@ -225,3 +226,23 @@ def test_programs_with_calls_are_not_for_other_processes(flavour: Any) -> None:
     for checks in ([], [jax.export.DisabledSafetyCheck.custom_call("hostcall")]):
         with pytest.raises(NotImplementedError, match="host_callbacks"):
             jax.export.export(program, disabled_checks=checks)(X)
+
+
+def test_programs_without_calls_run_as_jax_runs_them() -> None:
+    for function, expected in ((jnp.sin, True), (lambda x: call(np.sin, x, x, pure=True), False)):
+        compiled = jax.jit(function).lower(X).compile()
+        np.testing.assert_allclose(compiled(X), np.sin(X), rtol=1e-6)
+        run = compiled._executable.unsafe_call
+        assert (type(run) is ExecuteReplicated) is expected
+        assert run.has_unordered_effects is not expected
+
+
+@each_mode
+@each_flavour
+def test_an_error_is_raised_where_nobody_waits(mode: Any, flavour: Any) -> None:
+    program = mode(lambda x: flavour(lambda v: [][1], x, x))
+    late = jax.jit(lambda x: jnp.tanh(x @ x)[:4, 0])
+    for _ in range(3):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="IndexError"):
+            program(late(LARGE))
+    jax.effects_barrier()
