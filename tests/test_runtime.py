@@ -25,6 +25,7 @@ class Target:
     def __init__(self, host_function: Callable[..., Any] | None = None, title: str = "it") -> None:
         self.host_function = host_function
         self.title = title
+        self.description, self.node, self.definition = "a test", "", list
 
     def __repr__(self) -> str:
         return f"<target {self.title}>"

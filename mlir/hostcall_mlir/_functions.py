@@ -124,21 +124,6 @@ def host_function(callback: Callback, function: Function, classes: Mapping[str, 
     return call
 
 
-def noting(description: str, function: Function) -> Function:
-    """The function, whose exceptions say which call they come from."""
-
-    def call(*arrays: Any, **lent: Any) -> Any:
-        try:
-            return function(*arrays, **lent)
-        except Exception as error:
-            note = f"In {description}."
-            if note not in getattr(error, "__notes__", ()):  # one that is raised again
-                error.add_note(note)
-            raise
-
-    return call
-
-
 def _flatten(callback: Callback, returned: Any) -> list[Any]:
     from hostcall_runtime import ResultError
 

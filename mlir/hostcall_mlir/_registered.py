@@ -76,6 +76,4 @@ def _target(
     description = f"callback {callback.name} of a shipped program{place}"
     if callback.timeout is not None:
         function = hostcall_runtime.within(callback.timeout, function, description)
-    return hostcall_runtime.Target(
-        _functions.noting(description, function), callback.name, description
-    )
+    return hostcall_runtime.Target(function, callback.name, description)

@@ -125,7 +125,7 @@ def _register(
     description = f"callback {callback.name} of a shipped program{where}"
     if callback.timeout is not None:
         call = within(callback.timeout, call, description)
-    target = Target(_functions.noting(description, call), callback.name, description)
+    target = Target(call, callback.name, description)
     name = f"{callback.name}/loaded {next(_numbers)}"
     lending = {"borrows": callback.borrow, "takes_out": callback.out}
     return target, register(target, name, label=target.description, **lending)

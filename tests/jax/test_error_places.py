@@ -50,3 +50,22 @@ def test_a_tensorflow_function_in_jax_names_the_call() -> None:
     run = jax.jit(hostcall.jax.from_tf(jitted(by_numpy_function)))
     assert f"called at {here(1, by_numpy_function)}" in str(failure(run, np.float32(-1.0)))
     assert f"called at {here(2, by_numpy_function)}" in str(failure(run, np.float32(0.0)))
+
+
+def test_an_error_grows_by_a_line_with_each_call_that_it_passes_through() -> None:
+    def step(x: Any) -> Any:
+        if x == 0.0:
+            raise ValueError("the innermost")
+        return np.asarray(run(x - np.float32(1.0)))
+
+    def run(x: Any) -> Any:  # a new program a level: JAX refuses one that calls itself
+        return jax.jit(lambda x: hostcall.jax.call(step, struct([]), x) + 1.0)(x)
+
+    lines = []
+    for depth in (2, 6):
+        text = str(failure(run, np.float32(depth)))
+        assert text.count("Traceback (most recent call last)") == 1
+        assert text.count("Passed on by step") == depth
+        assert "ValueError: the innermost" in text
+        lines.append(len(text.splitlines()))
+    assert lines[1] - lines[0] == 4
