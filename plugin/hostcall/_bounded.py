@@ -21,17 +21,18 @@ from hostcall._eager_spec import EagerSpec
 from hostcall_runtime import _library
 
 
-def marked(library: Any, entry: str) -> Any:
+def marked(library: Any, entry: str, whole: bool = False) -> Any:
     """A FunctionDefLibrary whose script ops say what hinders them, and go by it.
 
     Args:
       library: a FunctionDefLibrary, which is left alone.
       entry: the function that is going to be compiled.
+      whole: whether nothing of it can be on the host.
 
     Returns:
       A copy.
     """
-    search = _Search(library, entry, _routing.is_on_host)
+    search = _Search(library, entry, _nothing if whole else _routing.is_on_host)
     search.run()
     copy = private.function_pb2.FunctionDefLibrary()
     copy.CopyFrom(library)
@@ -54,7 +55,7 @@ def find(library: Any, entry: str) -> dict[Source, str]:
       library: a FunctionDefLibrary.
       entry: the function that is going to be compiled, as a whole.
     """
-    search = _Search(library, entry, lambda _: False)
+    search = _Search(library, entry, _nothing)
     search.run()
     return search.hindered
 
@@ -123,6 +124,10 @@ def _root(node: Any) -> Any:
         return None
     spec = private.token_registry.get(node.attr["token"].s.decode())
     return spec.root if isinstance(spec, EagerSpec) else None
+
+
+def _nothing(_: Any) -> bool:
+    return False
 
 
 def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:

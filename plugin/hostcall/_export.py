@@ -82,6 +82,7 @@ def _compile(traced: Any, place: str) -> str:
     if hindered := _bounded.find(library, name):
         reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(hindered.values()))
         raise ValueError(_BOUNDED.format(place=place, reasons=reasons))
+    library = _bounded.marked(library, name, whole=True)
     # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
     ordered, name = _ordering.order_side_effects(library, name)
     try:
