@@ -94,3 +94,13 @@ def assert_same(actual: Any, expected: Any) -> None:
             assert one.tolist() == other.tolist()
             continue
         assert one.tobytes() == other.tobytes(), f"{one} != {other}"
+
+
+def returning(op: Any, value: Any, tout: Any, shapes: Any) -> Any:
+    """A program whose callback returns `value()`; `shapes` are those of the results."""
+
+    def program() -> Any:
+        results = tf.nest.flatten(op(value, [], tout))
+        return [tf.ensure_shape(r, shape) for r, shape in zip(results, shapes, strict=True)]
+
+    return program

@@ -10,7 +10,12 @@ import pytest
 from tests.stress.template import Template
 
 SCRIPT = Path(__file__).with_name("unchanged_run.py")
-PROGRAMS = list(runpy.run_path(str(SCRIPT.with_name("unchanged_programs.py")))["PROGRAMS"])
+FILES = ("unchanged_programs", "unchanged_datasets")
+PROGRAMS = [
+    name
+    for file in FILES
+    for name in runpy.run_path(str(SCRIPT.with_name(f"{file}.py")))["PROGRAMS"]
+]
 
 AUTO_CLUSTERING = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 
@@ -37,7 +42,11 @@ def outcomes(
     for mode, variables in MODES.items():
         scratch = str(tmp_path_factory.mktemp("models"))
         ended = fresh_python.run_program(
-            SCRIPT.read_text(), str(SCRIPT), **variables, SCRATCH=scratch
+            SCRIPT.read_text(),
+            str(SCRIPT),
+            **variables,
+            SCRATCH=scratch,
+            PROGRAMS=" ".join(FILES),
         )
         assert ended.status == 0, f"{mode}:\n{ended.said}"
         results[mode] = json.loads(ended.printed.splitlines()[-1])

@@ -202,7 +202,7 @@ def without_names(text: str) -> str:
     text = re.sub(r"(?s)\n?Traceback \(most recent call last\):.*", "", text)
     text = re.sub(r"(?s)\s*\[\[\{\{node .*", "", text)
     text = re.sub(r"\{\{function_node .*?\}\} |\[Op:.*", "", text)
-    text = re.sub(r"pyfunc_\d+", "pyfunc", text)
+    text = re.sub(r"pyfunc_\d+(_[0-9a-f]{8})?", "pyfunc", text)
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
     # What the kernel says is what an exception says where there is a hidden result.
     return re.sub(r"^ValueError: (pyfunc returns)", r"\1", text).strip()

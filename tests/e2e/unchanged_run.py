@@ -1,6 +1,6 @@
-"""A script that runs all of a file's programs and prints their outcomes as JSON.
+"""A script that runs all programs of some files and prints their outcomes as JSON.
 
-Environment variables: PROGRAMS is the name of the file, V1 that of the function of
+Environment variables: PROGRAMS names the files, V1 that of the function of
 `tf.compat.v1` that makes the process one of TensorFlow 1.
 """
 
@@ -44,5 +44,6 @@ if __name__ == "__main__":
         tf.config.optimizer.set_jit(True)
     if "V1" in os.environ:
         getattr(tf.compat.v1, os.environ["V1"])()
-    programs = importlib.import_module(os.environ.get("PROGRAMS", "unchanged_programs")).PROGRAMS
+    files = map(importlib.import_module, os.environ["PROGRAMS"].split())
+    programs = {name: function for file in files for name, function in file.PROGRAMS.items()}
     json.dump({name: outcome_of(function) for name, function in programs.items()}, sys.stdout)
