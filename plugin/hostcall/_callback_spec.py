@@ -256,8 +256,12 @@ class NumpySpec(CallbackSpec):
         except BaseException as error:
             told = _errors.for_stock_kernel(error, self)
             if told is error:
+                del told  # it refers to this frame, and so to what the call has been given
                 raise
-        raise told
+        try:
+            raise told
+        finally:
+            del told
 
     def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arguments in plain graph mode, as arrays that the function may write to."""

@@ -71,8 +71,12 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         except BaseException as error:
             told = _errors.for_stock_kernel(error, self)
             if told is error:
+                del told  # it refers to this frame, and so to what the call has been given
                 raise
-        raise told
+        try:
+            raise told
+        finally:
+            del told
 
     def _run_op(self, device: str | None, args: Sequence[Any]) -> list[Any]:
         self.check_count(args)

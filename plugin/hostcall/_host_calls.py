@@ -143,7 +143,10 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
             return self._counted(self._call, self._function, arrays)
         except BaseException as error:
             carrier = _host_errors.carrier_of(error, self.spec)
-        raise carrier
+        try:
+            raise carrier
+        finally:
+            del carrier  # it refers to this frame, and so to what the call has been given
 
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         lent = self._lent_inputs()
@@ -212,7 +215,10 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
             return self._counted(call, self._run, args)
         except BaseException as error:
             carrier = _host_errors.carrier_of(error, self.spec)
-        raise carrier
+        try:
+            raise carrier
+        finally:
+            del carrier  # it refers to this frame, and so to what the call has been given
 
     def _call(self, device: str | None, run: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
         spec: EagerSpec = self.spec

@@ -58,11 +58,10 @@ def variables_of_both_kinds() -> Any:
     resource = v1.get_variable("r", initializer=X, use_resource=True)
     results = []
     for v in (variable, resource):
-        results += [
-            tf.numpy_function(lambda v: v + v, [v], tf.float32),
-            tf.py_function(lambda v: v + v, [v], tf.float32),
-            v1.assign(v, v1.py_func(lambda v: v * np.float32(2), [v], tf.float32)),
-        ]
+        read = [op(lambda v: v + v, [v], tf.float32) for op in (tf.numpy_function, tf.py_function)]
+        with tf.control_dependencies(read):
+            doubled = v1.py_func(lambda v: v * np.float32(2), [v], tf.float32)
+        results += [*read, v1.assign(v, doubled)]
     return run(results)
 
 
