@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from hostcall import _bounded_calls, _location, _lowering, _routing
+from hostcall import _bounded_calls, _bounded_ones, _location, _lowering, _routing
 from hostcall import _function_defs as defs
 from hostcall import _tf_private as private
 from hostcall._bounded_flow import DYNAMIC_OPS, Flow, Offence
@@ -32,10 +32,10 @@ def marked(library: Any, entry: str, whole: bool = False) -> Any:
     Returns:
       A copy.
     """
-    search = _Search(library, entry, _nothing if whole else _routing.is_on_host)
-    search.run()
     copy = private.function_pb2.FunctionDefLibrary()
     copy.CopyFrom(library)
+    search = _Search(copy, entry, _nothing if whole else _routing.is_on_host)
+    search.run()
     for function in copy.function:
         for node in function.node_def:
             source = (function.signature.name, node.name)
@@ -55,7 +55,9 @@ def find(library: Any, entry: str) -> dict[Source, str]:
       library: a FunctionDefLibrary.
       entry: the function that is going to be compiled, as a whole.
     """
-    search = _Search(library, entry, _nothing)
+    copy = private.function_pb2.FunctionDefLibrary()
+    copy.CopyFrom(library)
+    search = _Search(copy, entry, _nothing)
     search.run()
     return search.hindered
 
@@ -64,7 +66,7 @@ class _Search:
     """What there is to know of the script ops in a program.
 
     Args:
-      library: a FunctionDefLibrary.
+      library: a FunctionDefLibrary; ops in it that XLA gets wrong are written in others.
       entry: the function that is going to be compiled.
       is_on_host: whether a script op is not, by its NodeDef.
 
@@ -82,6 +84,8 @@ class _Search:
 
     def run(self) -> None:
         """Fills in the attributes."""
+        if self._any_may_be_bounded():
+            _bounded_ones.spell_out(self._functions.values())
         while self._any_may_be_bounded():
             flow = Flow(self._functions, self._results, _constant_operands)
             flow.run(self._entry)

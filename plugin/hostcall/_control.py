@@ -87,9 +87,9 @@ def _install() -> None:
     glue.install_kernel_creator()
     private.renew_nonce()
     os.register_at_fork(after_in_child=private.renew_nonce)  # it counts on from the same number
+    private.leave_out_frames_of(os.path.dirname(os.path.abspath(__file__)))
     private.remove_owned_functions()
     private.watch_higher_orders()
-    private.watch_traces()
     private.around_calls(_states.holders.run, _states.may_be_recorded)
     private.on_forward_call(_states.adopt)
     private.on_error(_errors.hand_over)

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import os
+import sys
 import threading
 import types
 import weakref
@@ -58,6 +59,7 @@ from tensorflow.python.saved_model import loader_impl as _loader_impl
 from tensorflow.python.saved_model import save as _save
 from tensorflow.python.util import nest as _nest
 from tensorflow.python.util import tf_stack as _tf_stack
+from tensorflow.python.util import traceback_utils as _traceback_utils
 from tensorflow.python.util import variable_utils as _variable_utils
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -278,6 +280,15 @@ def keep_alive_in_background(value: object) -> None:
     keep_alive(_ops.get_default_graph(), value)
 
 
+def leave_out_frames_of(directory: str) -> None:
+    """Has TensorFlow leave a package's frames out of tracebacks, as it does its own.
+
+    Each error of a function would show some otherwise: of what stands around TensorFlow's own
+    functions.
+    """
+    _traceback_utils._EXCLUDED_PATHS += (directory + os.sep,)
+
+
 def stack() -> Iterator[tuple[str, int]]:
     """(file, line) of each frame, innermost first, autograph's generated code mapped back."""
     return ((frame.filename, frame.lineno) for frame in reversed(_tf_stack.extract_stack()))
@@ -474,21 +485,21 @@ def remove_trace_hook(hook: Callable[[Any], None]) -> None:
         _transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
 
 
-def watch_traces() -> None:
-    """Prepares `is_traced_to_compile`."""
-    create = _tracing_compilation._create_concrete_function
-
-    @functools.wraps(create)
-    def create_and_tell(function_type: Any, context: Any, graph: Any, options: Any) -> Any:
-        graph._hostcall_compiled = bool((options.attributes or {}).get(_attributes.XLA_COMPILE))
-        return create(function_type, context, graph, options)
-
-    _tracing_compilation._create_concrete_function = create_and_tell
-
-
 def is_traced_to_compile() -> bool:
-    """Whether what is traced now is, or lies in, a function with `jit_compile=True`."""
-    return any(getattr(graph, "_hostcall_compiled", False) for graph in owning_graphs())
+    """Whether what is traced now is, or lies in, a function with `jit_compile=True`.
+
+    Nothing but the frame that traces a function knows it yet. A function of ours around that one
+    would be seen in each error of a graph, among the user's frames.
+    """
+    graphs = owning_graphs()
+    frame = sys._getframe() if graphs else None
+    while frame is not None:
+        if frame.f_code is _tracing_compilation._create_concrete_function.__code__:
+            attributes = frame.f_locals["tracing_options"].attributes or {}
+            if attributes.get(_attributes.XLA_COMPILE) and frame.f_locals["func_graph"] in graphs:
+                return True
+        frame = frame.f_back
+    return False
 
 
 def replace_gradient(gradient: Callable[..., Any]) -> Callable[..., Any]:

@@ -117,11 +117,29 @@ def test_ops_are_right_for_each_size_and_stay_in_one_program(
 ) -> None:
     noting = _Noting(RULES)
     monkeypatch.setattr(_bounded_flow, "RULES", noting)
-    program = _with_gradients([proof for op in ops for proof in PROOFS[op]])
+    _assert_right_in_one_program([proof for op in ops for proof in PROOFS[op]])
+    assert {*ops} <= noting.asked
+
+
+def test_ones_like_something_of_bounded_size_are_as_many() -> None:
+    nans = lambda u: tf.ones_like(u / tf.zeros_like(u))  # noqa: E731
+    _assert_right_in_one_program(
+        [
+            lambda u: tf.reduce_sum(tf.ones_like(u)) * tf.reduce_sum(u),
+            lambda m: tf.ones_like(m) * m,
+            lambda i: tf.ones_like(i),
+            lambda b: tf.ones_like(b),
+            lambda z: tf.ones_like(z),
+            nans,
+        ]
+    )
+
+
+def _assert_right_in_one_program(programs: Sequence[Program]) -> None:
+    program = _with_gradients(programs)
     arguments = [tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)]
     compiled = tf.function(program, jit_compile=True, autograph=False)
     concrete = compiled.get_concrete_function(*arguments)
     explained = hostcall.explain(concrete)
     assert [found.reason for found in explained.script_ops if found.route == "split"] == []
-    assert {*ops} <= noting.asked
     _assert_right(concrete, tf.function(program, autograph=False))

@@ -43,7 +43,6 @@ UNPROVEN: dict[str, tuple[str, Callable[[tf.Tensor], Any]]] = {
     "all but the first": ("StridedSlice", lambda u: u[1:] * 2.0),
     "all but the last": ("StridedSlice", lambda u: u[:-1]),
     "backwards": ("StridedSlice", lambda u: u[::-1]),
-    "ones": ("OnesLike", lambda u: tf.reduce_sum(tf.ones_like(u))),
     "diagonal matrix": ("MatrixDiagV3", lambda u: tf.linalg.diag(u)),
     "diagonal": ("MatrixDiagPartV3", lambda u: tf.linalg.diag_part(u[:, None] * u)),
     "identity matrix": ("Fill", lambda u: tf.eye(tf.size(u))),

@@ -1,5 +1,7 @@
 """Which call an exception came from: the error names the line of the user's that made it."""
 
+import os
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -101,3 +103,11 @@ def test_keras_fit_names_the_layer_and_its_line(route: str | None) -> None:
     line = Failing.call.__code__.co_firstlineno + 1
     assert f'File "{__file__}", line {line}, in call\n' in text
     assert "ValueError: in the layer" in text
+
+
+def test_errors_of_other_ops_show_no_frames_of_hostcall() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        tf.function(tf.linalg.inv, autograph=False)(tf.zeros([2, 2]))
+    text = caught.value.message + "".join(traceback.format_exception(caught.value))
+    assert "not invertible" in text
+    assert os.path.dirname(hostcall.__file__) not in text
