@@ -20,7 +20,10 @@ TOLERANCES = {"float32": 1e-5, "float64": 1e-12}
 def by_py_function(function: Callable[..., Any], *args: Any, result: Any = None) -> Any:
     if result is None:
         result = tf.TensorSpec(args[0].shape, args[0].dtype)
-    return tf.py_function(function, args, result)
+    results = tf.py_function(function, args, result)
+    if isinstance(result, tf.TensorSpec):
+        results.set_shape(result.shape)  # which tf.py_function says in compiled functions alone
+    return results
 
 
 def by_callback(function: Callable[..., Any], *args: Any, result: Any = None) -> Any:

@@ -73,7 +73,7 @@ def by_remembered_function(x: tf.Tensor) -> tf.Tensor:
 
 def in_a_loop(x: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, x: tf.Tensor) -> Any:
-        return i + 1, by_py_function(x)
+        return i + 1, tf.ensure_shape(by_py_function(x), x.shape)
 
     return tf.while_loop(lambda i, x: i < 3, body, (0, x), maximum_iterations=3)[1]
 

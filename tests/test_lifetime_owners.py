@@ -78,7 +78,8 @@ def by_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
 
 def in_a_loop(function: Any, x: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, y: tf.Tensor) -> Any:
-        return i + 1, tf.cond(x[0] > 0.0, lambda: by_py_function(function, x), lambda: y)
+        called = lambda: tf.ensure_shape(by_py_function(function, x), x.shape)  # noqa: E731
+        return i + 1, tf.cond(x[0] > 0.0, called, lambda: y)
 
     return tf.while_loop(lambda i, y: i < 2, body, (0, x))[1]
 

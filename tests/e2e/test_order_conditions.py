@@ -90,10 +90,9 @@ def test_the_gradient_of_such_a_loop() -> None:
 
         with tf.GradientTape() as tape:
             tape.watch(x)
-            spec = tf.TensorSpec([], tf.float32)
             y = tf.while_loop(
                 condition,
-                lambda i, y: (i + 1, tf.py_function(tf.sin, [y], spec)),
+                lambda i, y: (i + 1, tf.ensure_shape(tf.py_function(tf.sin, [y], y.dtype), [])),
                 [0, x],
                 maximum_iterations=5,
             )[1]

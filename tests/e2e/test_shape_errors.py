@@ -192,7 +192,6 @@ def test_a_rule_that_raises(op: Any) -> None:
         (lambda x: [x.shape, x.shape], "2 results are declared, but Tout has 1"),
         (lambda x: tf.TensorSpec(x.shape, tf.int32), "declared as int32, but Tout says float32"),
         (lambda x: "text", "and not as 'text'"),
-        ("text", "and not as 'text'"),
         (lambda: [2], "TypeError"),
         (lambda x, y: [2], "TypeError"),
     ],
