@@ -88,13 +88,7 @@ class Inferred:
         name, _, result = value.partition(":")
         if name in self._arguments:
             return name, 0
-        wanted, _, index = result.partition(":")
-        before = 0
-        for known, types in self._types.of_node(name).items():
-            if known == wanted:
-                break
-            before += len(types)
-        return name, before + int(index or 0)
+        return name, self._types.position(name, result)
 
     def _tensor(self, node: str, index: int) -> Any:
         name, place = self._place(node, index)

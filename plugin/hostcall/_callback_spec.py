@@ -249,19 +249,10 @@ class NumpySpec(CallbackSpec):
         table = self.declaration.table
         return call if table is None else table.remembering(call, self._form)
 
+    @_errors.raises_for_stock_kernel
     def __call__(self, *arrays: Any) -> Any:
         """What the stock kernel calls, through TensorFlow's registry."""
-        try:
-            return self._run_op(arrays)
-        except BaseException as error:
-            told = _errors.for_stock_kernel(error, self)
-            if told is error:
-                del told  # it refers to this frame, and so to what the call has been given
-                raise
-        try:
-            raise told
-        finally:
-            del told
+        return self._run_op(arrays)
 
     def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arguments in plain graph mode, as arrays that the function may write to."""

@@ -64,21 +64,9 @@ class EagerSpec(CallbackSpec, private.EagerFunc):  # type: ignore[misc]
         """The dtypes of the op's outputs, the hidden one included."""
         return [*self.outputs.dtypes, tf.int64] if self.differentiable else self.outputs.dtypes
 
+    @_errors.raises_for_stock_kernel
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """What the stock kernel calls, through TensorFlow's registry."""
-        try:
-            return self._run_op(device, args)
-        except BaseException as error:
-            told = _errors.for_stock_kernel(error, self)
-            if told is error:
-                del told  # it refers to this frame, and so to what the call has been given
-                raise
-        try:
-            raise told
-        finally:
-            del told
-
-    def _run_op(self, device: str | None, args: Sequence[Any]) -> list[Any]:
         self.check_count(args)
         values, state = self.timed(self._run)(args, self.gradient_wanted)
         self.check_static([value.shape for value in values])

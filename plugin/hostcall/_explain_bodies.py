@@ -40,18 +40,9 @@ class Body:
             index = 0
         else:
             known = self._by_name[name].attr
-            index = self._position(name, result)
+            index = self._types.position(name, result)
         shapes = known[SHAPES].list.shape if SHAPES in known else []
         return tf.TensorShape(shapes[index] if index < len(shapes) else None)
-
-    def _position(self, node: str, result: str) -> int:
-        wanted, _, index = result.partition(":")
-        before = 0
-        for name, types in self._types.of_node(node).items():
-            if name == wanted:
-                break
-            before += len(types)
-        return before + int(index or 0)
 
 
 class Bodies:

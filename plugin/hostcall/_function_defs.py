@@ -194,6 +194,16 @@ class Types:
             self._known[name] = output_types(self._nodes[name], self._functions)
         return self._known[name]
 
+    def position(self, name: str, result: str) -> int:
+        """The number of a node's result, which the inputs of others call `result`, as "z:0"."""
+        wanted, _, index = result.partition(":")
+        before = 0
+        for known, types in self.of_node(name).items():
+            if known == wanted:
+                break
+            before += len(types)
+        return before + int(index or 0)
+
     def definition_of(self, node: Any) -> Any:
         """The OpDef of a node."""
         return definition_of(node, self._functions)

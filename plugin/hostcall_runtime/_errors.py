@@ -152,6 +152,26 @@ def for_stock_kernel(exception: BaseException, call: _error_texts.Call) -> BaseE
     return _error_texts.stand_in(exception, _STOCK, remember(exception), call)
 
 
+def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
+    """A method that the stock kernel calls: it raises what `for_stock_kernel` makes of errors."""
+
+    @functools.wraps(call)
+    def run(self: _error_texts.Call, *args: Any) -> T:
+        try:
+            return call(self, *args)
+        except BaseException as error:
+            told = for_stock_kernel(error, self)
+            if told is error:
+                del told  # it refers to this frame, and so to what the call has been given
+                raise
+        try:
+            raise told
+        finally:
+            del told
+
+    return run
+
+
 def interrupt_behind(text: str) -> BaseException | None:
     """The Ctrl-C that ended a callback, where that is what the text of an error tells of.
 
