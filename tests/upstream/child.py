@@ -38,6 +38,11 @@ class SourceFinder:
         return None
 
 
+def name_of(test: Any) -> str:
+    """A test's id, the same in each process; parameters that are functions show addresses."""
+    return re.sub(r" at 0x[0-9a-f]+", "", test.id())
+
+
 class Results(unittest.TestResult):
     """Writes a line when a test begins, and one when it ends."""
 
@@ -52,13 +57,13 @@ class Results(unittest.TestResult):
     def startTest(self, test: Any) -> None:  # noqa: N802 - unittest's name, as below
         super().startTest(test)
         self.outcome, self.detail = "passed", ""
-        self.write(begins=test.id())
+        self.write(begins=name_of(test))
         faulthandler.dump_traceback_later(self.limit, exit=True)
 
     def stopTest(self, test: Any) -> None:  # noqa: N802
         faulthandler.cancel_dump_traceback_later()
         super().stopTest(test)
-        self.write(ends=test.id(), outcome=self.outcome, detail=self.detail)
+        self.write(ends=name_of(test), outcome=self.outcome, detail=self.detail)
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
         super().addSubTest(test, subtest, err)
@@ -69,7 +74,7 @@ class Results(unittest.TestResult):
         super().addError(test, err)
         self.note(err)
         if not hasattr(test, "_testMethodName"):  # what a class or the module sets up
-            self.write(ends=test.id(), outcome=self.outcome, detail=self.detail)
+            self.write(ends=name_of(test), outcome=self.outcome, detail=self.detail)
 
     def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
         super().addFailure(test, err)
@@ -130,10 +135,6 @@ def prepare(order: dict[str, Any]) -> None:
         assert _control.is_enabled(), "HOSTCALL_DISABLE is set"
         if order["framework"] == "jax":
             import hostcall.jax  # noqa: F401
-    if order["framework"] == "jax":
-        from jax._src import config
-
-        config.config.config_with_absl()
     from absl.testing import absltest  # noqa: F401 - it defines flags
 
     flags.FLAGS([sys.argv[0], f"--test_tmpdir={os.environ['TEST_TMPDIR']}"], known_only=True)
@@ -181,9 +182,9 @@ def is_chosen(test: Any, order: dict[str, Any], names: set[str]) -> bool:
     """Whether a test is to be run; parameters follow the name of the function in that of a test."""
     if order["in_part"] and not test._testMethodName.startswith(tuple(names)):
         return False
-    if test.id() in order["done"]:
+    if name_of(test) in order["done"]:
         return False
-    return order["chosen"] is None or test.id() in order["chosen"]
+    return order["chosen"] is None or name_of(test) in order["chosen"]
 
 
 def main(order: dict[str, Any]) -> None:
