@@ -83,7 +83,7 @@ class _HostCall:
 
     def __init__(self, spec: Any, node: Any) -> None:
         self.title = f"{spec.title}/host"
-        self.spec = self.__hostcall_stands_for__ = spec
+        self._spec = self.__hostcall_stands_for__ = spec
         self._node = node
         self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
         self._latest: _Expected | None = None
@@ -93,7 +93,7 @@ class _HostCall:
         latest = self._latest
         if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
-            declared = _shapes.known(self.spec, self._node, operands)
+            declared = _shapes.known(self._spec, self._node, operands)
             latest = self._latest = _Expected(shapes, declared)
         return latest
 
@@ -103,7 +103,7 @@ class _HostCall:
         """What `call` makes of the function and the arguments."""
         results: list[Any]
         if _stats.is_collecting():
-            results = _stats.counted(self.spec.description, call, function, arguments)
+            results = _stats.counted(self._spec.description, call, function, arguments)
         else:
             results = call(function, arguments)
         return results
@@ -113,7 +113,7 @@ class _HostCall:
             return
         for index, (shape, spec) in enumerate(zip(shapes, expected.declared, strict=True)):
             if not admits(spec, shape):
-                raise _errors.ResultError(shape_error(self.spec, index, shape, spec))
+                raise _errors.ResultError(shape_error(self._spec, index, shape, spec))
         expected.admitted = shapes
 
 
@@ -142,7 +142,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         try:
             return self._counted(self._call, self._function, arrays)
         except BaseException as error:
-            carrier = _host_errors.carrier_of(error, self.spec)
+            carrier = _host_errors.carrier_of(error, self._spec)
         try:
             raise carrier
         finally:
@@ -151,10 +151,10 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         lent = self._lent_inputs()
         expected = self._expected([getattr(array, "shape", ()) for array in arrays])
-        borrows = self.spec.declaration.borrow
+        borrows = self._spec.declaration.borrow
         own = [_own(array, borrows or bool(lent >> i & 1)) for i, array in enumerate(arrays)]
-        if isinstance(self.spec, LentSpec):
-            results = self._read(self.spec.call_lent(function, own, expected.declared))
+        if isinstance(self._spec, LentSpec):
+            results = self._read(self._spec.call_lent(function, own, expected.declared))
         else:
             results = self._read(function(*own))
         self._check_shapes([result.shape for result in results], expected)
@@ -169,7 +169,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         values = _split(returned, count)
         if len(values) != count:
             raise self._complaint(
-                f"{self.spec.title} returns {len(values)} values, but expects to see {count} "
+                f"{self._spec.title} returns {len(values)} values, but expects to see {count} "
                 "values."
             )
         return [self._to_array(index, value) for index, value in enumerate(values)]
@@ -177,8 +177,8 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
     def _to_array(self, index: int, value: Any) -> np.ndarray:
         if is_array_of(value, self._arrays[index]):
             return value
-        dtype = self.spec.outputs.dtypes[index]
-        subject = f"{index}-th value returned by {self.spec.title}"
+        dtype = self._spec.outputs.dtypes[index]
+        subject = f"{index}-th value returned by {self._spec.title}"
         if value is None:
             raise self._complaint(
                 f"Unsupported object type NoneType: {subject} is None, but expects {_name(dtype)}.",
@@ -199,7 +199,7 @@ class _NumpyHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
     def _complaint(self, message: str, code: int = _errors.INVALID_ARGUMENT) -> Exception:
-        return _errors.ResultError(f"{message} This is {self.spec.description}.", code)
+        return _errors.ResultError(f"{message} This is {self._spec.description}.", code)
 
 
 class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
@@ -214,14 +214,14 @@ class _EagerHostCall(_HostCall, private.EagerFunc):  # type: ignore[misc]
             call = functools.partial(self._call, device)
             return self._counted(call, self._run, args)
         except BaseException as error:
-            carrier = _host_errors.carrier_of(error, self.spec)
+            carrier = _host_errors.carrier_of(error, self._spec)
         try:
             raise carrier
         finally:
             del carrier  # it refers to this frame, and so to what the call has been given
 
     def _call(self, device: str | None, run: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
-        spec: EagerSpec = self.spec
+        spec: EagerSpec = self._spec
         expected = self._expected([tensor.shape for tensor in args])
         args = [
             _tidy(arg) if dtype is _INT4 else arg

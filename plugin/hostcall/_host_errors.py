@@ -49,7 +49,7 @@ def refusal(token: str, complaint: str) -> tuple[int, str] | None:
       A status code and a text.
     """
     entry = private.token_registry.get(token)
-    spec = getattr(entry, "spec", None)
+    spec = getattr(entry, "__hostcall_stands_for__", None)
     if complaint:
         description = spec.description if spec else token
         return _errors.RESOURCE_EXHAUSTED, f"{complaint}This is {description}."
