@@ -9,7 +9,7 @@ import tensorflow as tf
 from benchmarks.programs import Step, compiled, identity, quiet
 from benchmarks.report import Row, alone, beside, show
 from benchmarks.timing import FULL, Effort, Samples, measure
-from hostcall import _rewriting
+from hostcall._compiler import kernel_hook
 
 TITLE = "Functions that are split"
 
@@ -148,7 +148,7 @@ KEPT: list[object] = []  # with it the Python functions of its script ops
 def seconds_of_splitting(nodes: int, script_ops: int) -> float:
     library, name = long_function(nodes, script_ops)
     start = time.process_time()
-    _, _, split = _rewriting.rewrite_for_kernel(library, name)
+    _, _, split = kernel_hook.rewrite_for_kernel(library, name)
     seconds = time.process_time() - start
     assert split
     return seconds

@@ -201,12 +201,12 @@ def tables() -> dict[str, int]:
         "states": len(script_ops.tape_cache),
     }
     if "hostcall" in sys.modules:
-        from hostcall import _declarations, _states
+        from hostcall._callbacks import declarations, tape_residuals
         from hostcall_runtime import _library
 
         sizes["runtime"] = _library.load("hostcall_runtime._runtime").size()
-        sizes["numbers without a holder"] = len(_states.holders)
-        sizes["declarations"] = len(_declarations._table)
+        sizes["numbers without a holder"] = len(tape_residuals.holders)
+        sizes["declarations"] = len(declarations._table)
     return sizes
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from hostcall_mlir import _jaxlib_private as private
+from hostcall_mlir.ir import jaxlib_names as private
 
 _ATTRIBUTES = (
     "api_version = 4 : i32, {effect}backend_config = {{callback = {callback} : i64, "

@@ -14,7 +14,7 @@ import tensorflow as tf
 from click.testing import CliRunner, Result
 
 import hostcall
-from hostcall._cli import main
+from hostcall._cli.commands import main
 
 X = tf.constant([1.0, 2.0, 1.0])
 
@@ -105,7 +105,7 @@ def test_explain_writes_a_page(saved: Path, tmp_path: Path) -> None:
 
 
 def test_another_process_has_no_python_functions_and_says_so(saved: Path, run_python: Any) -> None:
-    script = f"from hostcall._cli import main; main(['explain', {str(saved)!r}, '--json'])"
+    script = f"from hostcall._cli.commands import main; main(['explain', {str(saved)!r}, '--json'])"
     first, second = json.loads(run_python(script, HOSTCALL_ROUTE="auto"))
     for explanation in (first, second):
         (op,) = explanation["script_ops"]
@@ -145,7 +145,9 @@ def test_rewrite_in_a_process_without_the_python_functions(
 ) -> None:
     out = tmp_path / "out"
     arguments = ["rewrite", str(saved), str(out), "--json"]
-    run_python(f"from hostcall._cli import main; main({arguments!r})", HOSTCALL_ROUTE="auto")
+    run_python(
+        f"from hostcall._cli.commands import main; main({arguments!r})", HOSTCALL_ROUTE="auto"
+    )
     old, new = tf.saved_model.load(str(saved)), tf.saved_model.load(str(out))
     np.testing.assert_allclose(new.split(X)["sum"], old.split(X)["sum"], rtol=1e-6)
 
@@ -247,11 +249,11 @@ import dataclasses, sys
 from hostcall import _versions  # the check of this process, which has passed
 found = _versions.found()
 _versions.found = lambda: dataclasses.replace(found, tensorflow="2.99.0")
-sys.modules.pop("hostcall._cli", None)
+sys.modules.pop("hostcall._cli.commands", None)
 import hostcall_command
 class Checking:
     def find_spec(self, name, path=None, target=None):
-        if name == "hostcall._cli":
+        if name == "hostcall._cli.commands":
             _versions.check()
 sys.meta_path.insert(0, Checking())
 hostcall_command.main()

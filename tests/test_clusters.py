@@ -1,4 +1,4 @@
-"""hostcall._clusters: which nodes are compiled together."""
+"""hostcall._compiler.partition.clustering: which nodes are compiled together."""
 
 import itertools
 import random
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hostcall._clusters import Place, assign, sink
+from hostcall._compiler.partition.clustering import Place, assign, sink
 
 H, C, E = Place.HOST, Place.COMPILED, Place.EITHER
 

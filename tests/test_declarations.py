@@ -1,4 +1,4 @@
-"""hostcall._declarations: what is declared of which callable, and for how long."""
+"""hostcall._callbacks.declarations: what is declared of which callable, and for how long."""
 
 import asyncio
 import copy
@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._declarations import Declaration, _table, declaration_of
+from hostcall._callbacks.declarations import Declaration, _table, declaration_of
 
 SPEC = tf.TensorSpec([2], tf.float32)
 

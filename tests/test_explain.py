@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _explain, _location
+from hostcall._explain import explaining
+from hostcall._tf import source_location
 
 X = tf.TensorSpec([3], tf.float32)
 calls: list[str] = []
@@ -291,10 +292,10 @@ def test_a_saved_model_in_the_process_that_made_it(tmp_path: Any) -> None:
 
 def test_functions_that_are_gone_are_said_to_be() -> None:
     concrete = tf.function(whole_program, jit_compile=True).get_concrete_function(X)
-    name, library = concrete.function_def.signature.name, _explain.library_of(concrete)
+    name, library = concrete.function_def.signature.name, explaining.library_of(concrete)
     del concrete
     gc.collect()
-    explanation = _explain.explain_library(library, name)
+    explanation = explaining.explain_library(library, name)
     (op,) = explanation.script_ops
     assert (op.kind, op.callback, op.file, op.line) == ("tf.numpy_function", "", "", None)
     assert (op.route, op.results[0].shape) == ("custom_call", "(3,)")
@@ -328,7 +329,7 @@ def test_a_disabled_hostcall_is_said() -> None:
     ],
 )
 def test_descriptions_are_taken_apart(description: str, parts: tuple[str, ...]) -> None:
-    assert _location.split_description(description) == parts
+    assert source_location.split_description(description) == parts
 
 
 def test_what_is_no_function_of_tensorflows_is_refused() -> None:
@@ -343,7 +344,7 @@ def test_importing_hostcall_does_not_import_what_only_explaining_needs(run_pytho
     # TensorFlow itself may import rich, by way of Keras.
     script = (
         "import sys, tensorflow; before = set(sys.modules); import hostcall; "
-        "print({'rich', 'click', 'hostcall._explain_table'} & set(sys.modules) - before)"
+        "print({'rich', 'click', 'hostcall._explain.table'} & set(sys.modules) - before)"
     )
     assert run_python(script).strip() == "set()"
 

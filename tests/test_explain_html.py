@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._explain_layout import arrange
+from hostcall._explain.layout import arrange
 
 X = tf.TensorSpec([3], tf.float32)
 

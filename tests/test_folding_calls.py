@@ -1,4 +1,4 @@
-"""hostcall._folding: calls of constants that XLA has to make when the program runs all the same."""
+"""hostcall._compiler.constant_folding: calls of constants that are made when the program runs."""
 
 from collections.abc import Callable
 from typing import Any

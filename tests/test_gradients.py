@@ -1,4 +1,4 @@
-"""hostcall._gradients: first derivatives are those of the same function without a script op."""
+"""hostcall._frontend.gradients: first derivatives are those of a function without script ops."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""hostcall._host_calls, _host_errors and _narrow: script ops between compiled clusters."""
+"""hostcall._compiler.partition: script ops on the host, between compiled clusters."""
 
 import gc
 import weakref
@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _host_calls, _host_errors
-from hostcall import _tf_private as private
-from hostcall._split import CLUSTER_ATTR
+from hostcall._compiler.partition import host_calls, host_errors
+from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
+from hostcall._tf import token_registry
 from hostcall_runtime import _errors
 from tests.helpers import failure, jitted, plain, raising, stateless_py_func
 
@@ -64,7 +64,7 @@ def test_errors_come_back_by_a_dataset_too(error: Any, kind: Any) -> None:
 
 
 def test_an_error_inside_the_text_of_another() -> None:
-    inner = str(_host_errors.carrier_of(ValueError("inner")))
+    inner = str(host_errors.carrier_of(ValueError("inner")))
     raised = failure(failing(RuntimeError(f"{inner} and {inner}")), X)
     assert type(raised) is tf.errors.UnknownError
     assert raised.message.startswith("RuntimeError: ")
@@ -147,7 +147,7 @@ def test_entries_die_with_the_spec(op: Any) -> None:
     program(X)
     nodes = program.get_concrete_function(X).function_def.node_def
     (token,) = (node.attr["token"].s.decode() for node in nodes if "token" in node.attr)
-    entry = weakref.ref(private.token_registry.get(f"{token}/host"))
+    entry = weakref.ref(token_registry.functions.get(f"{token}/host"))
     assert entry() is not None
     del program
     gc.collect()
@@ -160,7 +160,7 @@ def test_script_ops_in_clusters_keep_their_tokens() -> None:
     cluster = type(function)()
     cluster.CopyFrom(function)
     cluster.attr[CLUSTER_ATTR].b = True
-    _host_calls.redirect([function, cluster])
+    host_calls.redirect([function, cluster])
     (host,), (inside,) = (
         [node.attr["token"].s for node in f.node_def if node.op == "PyFunc"]
         for f in (function, cluster)

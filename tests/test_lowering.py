@@ -1,4 +1,4 @@
-"""hostcall._lowering: from a NodeDef and what XLA knows of its inputs to a custom call."""
+"""hostcall._compiler.lowering: from a NodeDef and what XLA knows of its inputs to a custom call."""
 
 import gc
 import re
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._lowering import lower
+from hostcall._compiler.lowering import lower
 from hostcall_runtime import _library
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -202,14 +202,14 @@ def test_narrow_integers_are_named_with_their_element_types() -> None:
 _WRONG_ANSWER = """
 import tensorflow as tf
 import hostcall
-from hostcall import _lowering, _rewriting
+from hostcall._compiler import kernel_hook, lowering
 from hostcall_runtime import _library
 
 def answer(change):
     def lower(node, operands):
-        return change(*_lowering.lower(node, operands))
+        return change(*lowering.lower(node, operands))
     glue = _library.load("hostcall._tensorflow")
-    glue.set_hooks(lower, lambda node, inputs: folded, _rewriting.rewrite_for_kernel)
+    glue.set_hooks(lower, lambda node, inputs: folded, kernel_hook.rewrite_for_kernel)
 
 def run():
     result = tf.TensorSpec([1], tf.float32)

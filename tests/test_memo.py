@@ -1,4 +1,4 @@
-"""hostcall._memo: pure functions that are called once for equal inputs, wherever they run."""
+"""hostcall._callbacks.memoization: pure functions that are called once for equal inputs."""
 
 import gc
 import weakref

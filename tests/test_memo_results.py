@@ -1,4 +1,4 @@
-"""hostcall._memo: whose the results are that are kept, and what is not kept."""
+"""hostcall._callbacks.memoization: whose the results are that are kept, and what is not kept."""
 
 import collections
 import gc
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._declarations import declaration_of
+from hostcall._callbacks.declarations import declaration_of
 from tests.memo import counting, declared, each_mode
 
 X = tf.constant([1.0, 2.0])

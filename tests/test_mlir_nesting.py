@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import hostcall_mlir
-from hostcall_mlir import _jaxlib_private as private
-from hostcall_mlir import _nesting
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.ir import nesting
+from hostcall_mlir.passes import pipeline
 from tests.shipped.programs import call, make
 
 TYPES = "(tensor<f32>, tensor<i1>) -> tensor<f32>"
@@ -124,7 +125,7 @@ def test_programs_at_the_limit_go_through_passes(passes: str) -> None:
 
 
 def test_bytecode_is_held_against_the_limit_too() -> None:
-    module = hostcall_mlir._pipeline.ir.Module.parse(branches(600), private.new_context())
+    module = pipeline.ir.Module.parse(branches(600), private.new_context())
     with pytest.raises(hostcall_mlir.PassError, match="nested deeper than 500 ops in ops"):
         hostcall_mlir.transform(private.bytecode_of(module), "")
 
@@ -136,14 +137,14 @@ def test_an_artifact_is_held_against_the_limit_too(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_run_in_parts_is_held_against_a_smaller_limit(tmp_path: Path) -> None:
-    make(branches(_nesting.SPLIT_OPS + 1)).save(tmp_path)
+    make(branches(nesting.SPLIT_OPS + 1)).save(tmp_path)
     with pytest.raises(hostcall_mlir.ProgramError, match="nested deeper than 100 ops in ops"):
         hostcall_mlir.load(tmp_path, split=True)
 
 
 @pytest.mark.parametrize("split", [False, True])
 def test_a_program_below_the_limits_runs(tmp_path: Path, split: bool) -> None:
-    make(branches(_nesting.SPLIT_OPS - 10)).save(tmp_path)
+    make(branches(nesting.SPLIT_OPS - 10)).save(tmp_path)
     program = hostcall_mlir.load(tmp_path, split=split)
     assert program.call(np.float32(1), np.bool_(True)) == 6
 

@@ -12,8 +12,8 @@ from jaxlib.mlir import ir
 
 import hostcall  # noqa: F401
 import hostcall_mlir
-from hostcall_mlir import _calls
-from hostcall_mlir import _jaxlib_private as private
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir import jaxlib_names as private
 from tests.mlir_programs import Program, evaluate
 
 IN_MAIN = {
@@ -83,12 +83,12 @@ def check_form(text: str) -> None:
         module = ir.Module.parse(text)
         for function in module.body:
             name = ir.StringAttr(function.attributes["sym_name"]).value
-            ops = _calls.walk(function.operation)[1:]
+            ops = custom_calls.walk(function.operation)[1:]
             if name == "main":
                 assert {op.name for op in ops} <= IN_MAIN
                 assert all(callee.startswith("segment_") for callee in callees(ops))
             else:
-                assert not any(map(_calls.is_host_call, ops))
+                assert not any(map(custom_calls.is_host_call, ops))
 
 
 def callees(ops: list[ir.Operation]) -> list[str]:

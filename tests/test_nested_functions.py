@@ -11,7 +11,8 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
 import hostcall
-from hostcall import _explain, _ordering, _rewriting
+from hostcall._compiler import kernel_hook, ordering
+from hostcall._explain import explaining
 
 SCALAR = tf.TensorSpec([], tf.float32)
 
@@ -69,7 +70,7 @@ def test_calls_in_one_another_that_tensorflow_would_not_inline_are_an_error() ->
 @pytest.mark.custom_call("a split function inlines nothing")
 def test_calls_that_are_inlined_too_often_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert program(calling_twice, 5)(tf.constant(0.0)).numpy() == 32.0
-    monkeypatch.setattr(_ordering, "_MOST_COPIES", 50)
+    monkeypatch.setattr(ordering, "_MOST_COPIES", 50)
     doubling = program(calling_twice, 5)
     with pytest.raises(tf.errors.OpError, match="directly or not, more than 50 times"):
         doubling(tf.constant(0.0))
@@ -90,6 +91,6 @@ def chain(length: int) -> Any:
 def test_functions_that_are_too_deep_for_python_are_an_error() -> None:
     message = "deeper than Python's stack is here"
     with pytest.raises(hostcall.LoweringError, match=message):
-        _rewriting.rewrite_for_kernel(chain(2000).SerializeToString(), "f0")
+        kernel_hook.rewrite_for_kernel(chain(2000).SerializeToString(), "f0")
     with pytest.raises(hostcall.LoweringError, match=message):
-        _explain.explain_library(chain(2000), "f0")
+        explaining.explain_library(chain(2000), "f0")

@@ -1,4 +1,4 @@
-"""hostcall._ordering: token chains in function definitions."""
+"""hostcall._compiler.ordering: token chains in function definitions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - its script ops are what is ordered
-from hostcall import _ordering
-from hostcall import _tf_private as private
+from hostcall._compiler import ordering
+from hostcall._tf import protos
 
 START = "_xla_token_arg_node"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -29,12 +29,12 @@ class Ordered:
     """The outcome of `order_side_effects` for a traced function."""
 
     def __init__(self, concrete: Any) -> None:
-        library = private.function_pb2.FunctionDefLibrary()
+        library = protos.function_pb2.FunctionDefLibrary()
         library.function.append(concrete.function_def)
         library.function.extend(concrete.graph.as_graph_def().library.function)
         self.serialized = library.SerializeToString()
         self.entry = concrete.function_def.signature.name
-        ordered, self.name = _ordering.order_side_effects(library, self.entry)
+        ordered, self.name = ordering.order_side_effects(library, self.entry)
         self.bytes = ordered.SerializeToString(deterministic=True)
         self.old = {function.signature.name: function for function in library.function}
         self.new = {function.signature.name: function for function in ordered.function}
@@ -123,7 +123,7 @@ def test_the_names_are_the_same_for_the_same_input() -> None:
     # maps have no order that lasts: more entries are enough to change that of the others.
     outcome = ordered(program, X)
     for size in range(64):
-        again = _ordering.order_side_effects(_padded(outcome.serialized, size), outcome.entry)
+        again = ordering.order_side_effects(_padded(outcome.serialized, size), outcome.entry)
         assert again[1] == outcome.name
         functions = again[0].function
         assert {function.signature.name: _unpadded(function) for function in functions} == (
@@ -132,12 +132,12 @@ def test_the_names_are_the_same_for_the_same_input() -> None:
 
 
 def _padded(serialized: bytes, size: int) -> Any:
-    library = private.function_pb2.FunctionDefLibrary.FromString(serialized)
+    library = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
     for function in library.function:
         for node in function.node_def:
             for i in range(size):
                 node.attr[f"_padding_{i}"].i = i
-    return private.function_pb2.FunctionDefLibrary.FromString(library.SerializeToString())
+    return protos.function_pb2.FunctionDefLibrary.FromString(library.SerializeToString())
 
 
 def _unpadded(function: Any) -> Any:
@@ -268,13 +268,13 @@ def test_each_call_of_a_function_is_a_piece_of_the_callers_chain(inlined: bool) 
 
 
 def test_edges_come_before_the_order_of_creation() -> None:
-    definition = private.function_pb2.FunctionDef()
+    definition = protos.function_pb2.FunctionDef()
     definition.signature.name = "program"
     edges = {"d": ["^b"], "a": ["^c"], "c": [], "b": ["^a"], "e": []}
     for name, inputs in edges.items():
         definition.node_def.add(name=name, op="PyFunc", input=inputs)
-    library = private.function_pb2.FunctionDefLibrary(function=[definition])
-    answer, name = _ordering.order_side_effects(library, "program")
+    library = protos.function_pb2.FunctionDefLibrary(function=[definition])
+    answer, name = ordering.order_side_effects(library, "program")
     (function,) = answer.function
     assert function.signature.name == name
     source = {
@@ -289,7 +289,7 @@ def test_edges_come_before_the_order_of_creation() -> None:
 def _recordings(concrete: Any) -> dict[str, int]:
     outcome = Ordered(concrete)
     return {
-        node.name: node.attr[_ordering.RECORD_ATTR].i
+        node.name: node.attr[ordering.RECORD_ATTR].i
         for function in outcome.new.values()
         for node in function.node_def
         if node.op == "EagerPyFunc"

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._explain_bodies import is_compiled, is_compiled_call
+from hostcall._explain.bodies import is_compiled, is_compiled_call
 
 X = tf.TensorSpec([3], tf.float32)
 VALUE = tf.constant([1.0, 2.0, 1.0])

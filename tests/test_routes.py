@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _routes
+from hostcall._callbacks import requested_routes
 from tests.helpers import failure, jitted
 from tests.stress.template import Ended, Template
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("auto")
 @pytest.fixture
 def auto() -> Iterator[None]:
     """Whatever the route of the whole test run is."""
-    configured = _routes.current()
+    configured = requested_routes.current()
     hostcall.configure(route="auto")
     yield
     hostcall.configure(route=configured)
@@ -119,7 +119,7 @@ def test_what_counts_is_when_a_function_is_traced() -> None:
 def test_a_scope_is_of_its_thread() -> None:
     seen: list[str] = []
     with hostcall.scope(route="split"):
-        thread = threading.Thread(target=lambda: seen.append(_routes.current()))
+        thread = threading.Thread(target=lambda: seen.append(requested_routes.current()))
         thread.start()
         thread.join()
     assert seen == ["auto"]
@@ -197,7 +197,7 @@ def test_there_are_three_routes(wrong: Any) -> None:
     if wrong is not None:
         with pytest.raises(ValueError, match="'auto', 'custom_call', 'split'"):
             hostcall.declare(np.sort, route=wrong)
-    assert _routes.current() == "auto"
+    assert requested_routes.current() == "auto"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_wrong_route_in_the_environment(fresh_python: Template) -> None:
 
 
 def _import_with_route(fresh_python: Template, value: str) -> Ended:
-    code = "import hostcall._routes as r; print(r.current())"
+    code = "import hostcall._callbacks.requested_routes as r; print(r.current())"
     return fresh_python.run_program(code, HOSTCALL_ROUTE=value)
 
 

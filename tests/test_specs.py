@@ -1,4 +1,4 @@
-"""hostcall._specs: what the user says of results."""
+"""hostcall._callbacks.specs: what the user says of results."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import BoundedSpec, _specs
+from hostcall import BoundedSpec
+from hostcall._callbacks import specs
 
 FLOAT = tf.float32
 
@@ -69,14 +70,14 @@ def test_bounded_specs_are_values() -> None:
 def test_the_tensor_spec_leaves_dynamic_dims_open() -> None:
     spec = BoundedSpec([3, 4, 5], FLOAT, dynamic_dims=[0, 2])
     assert spec.tensor_spec() == tf.TensorSpec([None, 4, None], FLOAT)
-    assert _specs.static_shape(spec).as_list() == [None, 4, None]
-    assert _specs.static_shape(tf.TensorSpec([1, None], FLOAT)).as_list() == [1, None]
+    assert specs.static_shape(spec).as_list() == [None, 4, None]
+    assert specs.static_shape(tf.TensorSpec([1, None], FLOAT)).as_list() == [1, None]
 
 
 def test_leaves() -> None:
     leaves = [tf.TensorSpec([1], FLOAT), BoundedSpec([1], FLOAT), tf.TensorShape([1])]
-    assert all(_specs.is_leaf(leaf) for leaf in leaves)
-    assert not any(_specs.is_leaf(value) for value in ([1], (1,), None, {}, FLOAT, len))
+    assert all(specs.is_leaf(leaf) for leaf in leaves)
+    assert not any(specs.is_leaf(value) for value in ([1], (1,), None, {}, FLOAT, len))
 
 
 @pytest.mark.parametrize(
@@ -90,28 +91,28 @@ def test_leaves() -> None:
     ],
 )
 def test_shapes_become_specs(value: Any, shape: Any) -> None:
-    spec = _specs.as_spec(value, FLOAT)
+    spec = specs.as_spec(value, FLOAT)
     assert spec.shape.as_list() == shape
     assert spec.dtype == FLOAT
 
 
 def test_specs_stay_what_they_are() -> None:
     bounded = BoundedSpec([3], tf.int32)
-    assert _specs.as_spec(bounded, FLOAT) is bounded
-    assert _specs.as_spec(tf.TensorSpec([3], tf.int32), None).dtype == tf.int32
-    assert _specs.as_spec(tf.constant([1.0]), None) == tf.TensorSpec([1], FLOAT)
+    assert specs.as_spec(bounded, FLOAT) is bounded
+    assert specs.as_spec(tf.TensorSpec([3], tf.int32), None).dtype == tf.int32
+    assert specs.as_spec(tf.constant([1.0]), None) == tf.TensorSpec([1], FLOAT)
 
 
 @pytest.mark.parametrize("value", [FLOAT, "text", {"a": 1}, ["a"], object()])
 def test_what_is_no_spec_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match=r"a result is declared as a tf\.TensorSpec"):
-        _specs.as_spec(value, FLOAT)
+        specs.as_spec(value, FLOAT)
 
 
 @pytest.mark.parametrize("value", [[2], tf.TensorShape([2]), FLOAT, None])
 def test_a_result_without_a_dtype_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match="must say its dtype"):
-        _specs.as_spec(value, None)
+        specs.as_spec(value, None)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +127,16 @@ def test_a_result_without_a_dtype_is_a_type_error(value: Any) -> None:
     ],
 )
 def test_what_a_bound_admits(shape: Any, admitted: bool) -> None:
-    assert _specs.admits(BoundedSpec([4, 5], FLOAT), shape) is admitted
+    assert specs.admits(BoundedSpec([4, 5], FLOAT), shape) is admitted
 
 
 def test_what_a_tensor_spec_admits() -> None:
     spec = tf.TensorSpec([None, 5], FLOAT)
-    assert _specs.admits(spec, (100, 5))
-    assert not _specs.admits(spec, (100, 4))
-    assert not _specs.admits(spec, (5,))
-    assert _specs.admits(tf.TensorSpec(None, FLOAT), (1, 2, 3))
-    assert _specs.admits(tf.TensorSpec([], FLOAT), ())
+    assert specs.admits(spec, (100, 5))
+    assert not specs.admits(spec, (100, 4))
+    assert not specs.admits(spec, (5,))
+    assert specs.admits(tf.TensorSpec(None, FLOAT), (1, 2, 3))
+    assert specs.admits(tf.TensorSpec([], FLOAT), ())
 
 
 @pytest.mark.parametrize(
@@ -159,15 +160,15 @@ def test_what_a_tensor_spec_admits() -> None:
     ],
 )
 def test_merged_specs_say_what_both_say(first: Any, second: Any, merged: Any) -> None:
-    assert _specs.merge(first, second) == merged
+    assert specs.merge(first, second) == merged
 
 
 def test_specs_that_contradict_each_other_do_not_merge() -> None:
     with pytest.raises(ValueError, match="not compatible"):
-        _specs.merge(tf.TensorSpec([2], FLOAT), tf.TensorSpec([3], FLOAT))
+        specs.merge(tf.TensorSpec([2], FLOAT), tf.TensorSpec([3], FLOAT))
     with pytest.raises(ValueError, match="not compatible"):
-        _specs.merge(BoundedSpec([4, 3], FLOAT), tf.TensorSpec([None, 5], FLOAT))
+        specs.merge(BoundedSpec([4, 3], FLOAT), tf.TensorSpec([None, 5], FLOAT))
 
 
 def test_it_is_part_of_the_api() -> None:
-    assert hostcall.BoundedSpec is _specs.BoundedSpec
+    assert hostcall.BoundedSpec is specs.BoundedSpec

@@ -1,4 +1,4 @@
-"""hostcall._structures: nested inputs and results against the flat lists of an op."""
+"""hostcall._callbacks.structures: nested inputs and results against the flat lists of an op."""
 
 import collections
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from hostcall import BoundedSpec
-from hostcall._structures import Inputs, Outputs, read_inputs
+from hostcall._callbacks.structures import Inputs, Outputs, read_inputs
 
 FLOAT, INT = tf.float32, tf.int32
 Pair = collections.namedtuple("Pair", ["left", "right"])

@@ -1,4 +1,4 @@
-"""hostcall._tokens: ops of altered graphs, whose tokens are those of other ops' functions."""
+"""hostcall._callbacks.lookup: ops of altered graphs, whose tokens are those of other functions."""
 
 from collections.abc import Callable
 from typing import Any

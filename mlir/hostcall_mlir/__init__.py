@@ -20,14 +20,14 @@ except ImportError as error:
 
 from typing import TYPE_CHECKING, Any
 
-from hostcall_mlir._diagnostics import PassError
-from hostcall_mlir._passes import PASSES
-from hostcall_mlir._pipeline import transform
-from hostcall_mlir._program_error import ProgramError
+from hostcall_mlir.ir.diagnostics import PassError
+from hostcall_mlir.passes.pipeline import transform
+from hostcall_mlir.passes.registry import PASSES
+from hostcall_mlir.program.errors import ProgramError
 
 if TYPE_CHECKING:
-    from hostcall_mlir._load import LoadedProgram, load
-    from hostcall_mlir.program import Program
+    from hostcall_mlir.program.files import Program
+    from hostcall_mlir.runner.loading import LoadedProgram, load
     from hostcall_runtime import last_error
 
 __all__ = [
@@ -43,10 +43,10 @@ __all__ = [
 
 # What loads more than passes need, which `hostcall-opt` is to start quickly for.
 _ELSEWHERE = {
-    "LoadedProgram": "hostcall_mlir._load",
+    "LoadedProgram": "hostcall_mlir.runner.loading",
     "Program": "hostcall_mlir.program",
     "last_error": "hostcall_runtime",
-    "load": "hostcall_mlir._load",
+    "load": "hostcall_mlir.runner.loading",
 }
 
 

@@ -9,10 +9,10 @@ from typing import BinaryIO, TextIO
 import click
 from jaxlib.mlir import ir
 
-from hostcall_mlir import _expected, _pipeline
-from hostcall_mlir import _jaxlib_private as private
-from hostcall_mlir._diagnostics import Collector, Failure, PassError
-from hostcall_mlir._passes import PASSES
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
+from hostcall_mlir.passes import expected_diagnostics, pipeline
+from hostcall_mlir.passes.registry import PASSES
 
 _SEPARATOR = "// -----"
 
@@ -80,7 +80,7 @@ def main(file: BinaryIO, output: TextIO, **flags: str | bool) -> None:
 def _run(file: BinaryIO, output: TextIO, flags: _Flags) -> bool:
     """Does what the command says, and returns whether all went well."""
     # A pipeline that cannot be read is one error, not one for each piece.
-    _pipeline.parse(flags.pass_pipeline, private.new_context())
+    pipeline.parse(flags.pass_pipeline, private.new_context())
     data = file.read()
     pieces = _pieces(data) if flags.split_input_file else [data]
     if flags.verify_diagnostics:
@@ -102,7 +102,9 @@ def _transform(piece: bytes, source: str, flags: _Flags) -> str | None:
 def _verify(piece: bytes, source: str, flags: _Flags) -> bool:
     """Whether the diagnostics of a piece are those that it expects; shows where they are not."""
     _, collector = _run_piece(piece, flags)
-    problems = _expected.compare(piece.decode(errors="replace"), collector.diagnostics, source)
+    problems = expected_diagnostics.compare(
+        piece.decode(errors="replace"), collector.diagnostics, source
+    )
     for problem in problems:
         click.echo(problem, err=True)
     return not problems
@@ -113,8 +115,8 @@ def _run_piece(piece: bytes, flags: _Flags) -> tuple[str | None, Collector]:
     context = private.new_context()
     with Collector(context) as collector:
         try:
-            module = _pipeline.read(piece, context, collector)
-            _pipeline.run(module, flags.pass_pipeline)
+            module = pipeline.read(piece, context, collector)
+            pipeline.run(module, flags.pass_pipeline)
         except (Failure, ir.MLIRError):
             return None, collector
     asm = module.operation.get_asm(

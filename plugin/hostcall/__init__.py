@@ -10,18 +10,18 @@ from hostcall_runtime import _error_texts
 _versions.check()
 _error_texts.leave_out_frames_of(__file__)
 
-from hostcall._bind import Bound, bind  # noqa: E402
-from hostcall._callback import Callback, callback  # noqa: E402
+from hostcall._callbacks.call_stats import CallbackStats, collect_stats, stats  # noqa: E402
+from hostcall._callbacks.declarations import declare  # noqa: E402
+from hostcall._callbacks.native.native_code import Native, native  # noqa: E402
+from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
+from hostcall._callbacks.specs import BoundedSpec  # noqa: E402
+from hostcall._compiler.graph_pass import rewrite, split_pass  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
-from hostcall._declarations import declare  # noqa: E402
-from hostcall._explain import explain  # noqa: E402
-from hostcall._explain_facts import Explanation  # noqa: E402
-from hostcall._native import Native, native  # noqa: E402
-from hostcall._rewrite import rewrite, split_pass  # noqa: E402
-from hostcall._routes import configure, scope  # noqa: E402
-from hostcall._shipping import export, load  # noqa: E402
-from hostcall._specs import BoundedSpec  # noqa: E402
-from hostcall._stats import CallbackStats, collect_stats, stats  # noqa: E402
+from hostcall._explain.explaining import explain  # noqa: E402
+from hostcall._explain.facts import Explanation  # noqa: E402
+from hostcall._export.entry_points import export, load  # noqa: E402
+from hostcall._frontend.bind import Bound, bind  # noqa: E402
+from hostcall._frontend.callback import Callback, callback  # noqa: E402
 from hostcall_runtime._errors import LoweringError, last_error  # noqa: E402
 
 __version__ = "0.1.0"

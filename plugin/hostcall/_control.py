@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import os
 
-from hostcall import (
-    _gradients,
-    _host_errors,
-    _lowering,
-    _rewriting,
-    _saved,
-    _script_ops,
-    _states,
-    _tracing,
-)
-from hostcall import _tf_private as private
+from hostcall._callbacks import copied_graphs, tape_residuals
+from hostcall._compiler import kernel_hook, lowering
+from hostcall._compiler.partition import host_errors
+from hostcall._frontend import gradients, script_ops, tracing
+from hostcall._tf import gradient_tapes, patches
 from hostcall_runtime import _errors, _library, prepared
 
 _installed = False
@@ -29,10 +23,10 @@ def enable() -> None:
     """
     global _enabled
     _install()
-    private.add_nonce_to_tokens()
-    _script_ops.install()
-    _gradients.install()
-    private.add_trace_hook(_tracing.finish)
+    patches.add_nonce_to_tokens()
+    script_ops.install()
+    gradients.install()
+    patches.add_trace_hook(tracing.finish)
     _library.load("hostcall._tensorflow").set_enabled(True)
     _enabled = True
 
@@ -47,9 +41,9 @@ def disable() -> None:
     global _enabled
     if not _installed:
         return
-    private.leave_nonce_out_of_tokens()
-    _script_ops.uninstall()
-    private.remove_trace_hook(_tracing.finish)
+    patches.leave_nonce_out_of_tokens()
+    script_ops.uninstall()
+    patches.remove_trace_hook(tracing.finish)
     _library.load("hostcall._tensorflow").set_enabled(False)
     _enabled = False
 
@@ -71,29 +65,29 @@ def _install() -> None:
         return
     runtime, glue = prepared(), _library.load("hostcall._tensorflow")
     glue.set_hooks(
-        _errors.with_interrupts(_lowering.lower),
-        _errors.with_interrupts(_lowering.evaluate),
-        _errors.with_interrupts(_rewriting.rewrite_for_kernel),
+        _errors.with_interrupts(lowering.lower),
+        _errors.with_interrupts(lowering.evaluate),
+        _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
     )
     glue.set_pool(runtime.pool())
-    glue.set_refusal(_host_errors.refusal)
-    glue.set_recording(*private.recording_functions)
+    glue.set_refusal(host_errors.refusal)
+    glue.set_recording(*gradient_tapes.recording_functions)
     runtime.set_tensor_api(glue.eager_tensors())
     runtime.set_profiler_api(glue.profiler())
     runtime.set_lender_api(glue.lender())
-    glue.set_table(private.tape_cache)
+    glue.set_table(gradient_tapes.tape_cache)
     glue.register_handler(runtime.handler(), "hostcall")
     glue.register_handler(runtime.native_handler(), "hostcall_native")
     glue.install_kernel_creator()
-    private.renew_nonce()
-    os.register_at_fork(after_in_child=private.renew_nonce)  # it counts on from the same number
-    private.leave_out_frames_of(os.path.dirname(os.path.abspath(__file__)))
-    private.remove_owned_functions()
-    private.watch_higher_orders()
-    private.around_calls(_states.holders.run, _states.may_be_recorded)
-    private.on_forward_call(_states.adopt)
-    private.on_error(_errors.hand_over)
-    private.raise_instead(lambda error: _errors.interrupt_behind(error.message))
-    private.on_saved(_saved.pin_callbacks)
-    private.on_copied(_saved.own_callbacks)
+    patches.renew_nonce()
+    os.register_at_fork(after_in_child=patches.renew_nonce)  # it counts on from the same number
+    patches.leave_out_frames_of(os.path.dirname(os.path.abspath(__file__)))
+    patches.remove_owned_functions()
+    patches.watch_higher_orders()
+    patches.around_calls(tape_residuals.holders.run, tape_residuals.may_be_recorded)
+    patches.on_forward_call(tape_residuals.adopt)
+    patches.on_error(_errors.hand_over)
+    patches.raise_instead(lambda error: _errors.interrupt_behind(error.message))
+    patches.on_saved(copied_graphs.pin_callbacks)
+    patches.on_copied(copied_graphs.own_callbacks)
     _installed = True

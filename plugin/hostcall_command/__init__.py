@@ -11,7 +11,7 @@ from typing import NoReturn
 def main() -> None:
     """Runs the command line; exits with status 1 and the reason where there is none to run."""
     try:
-        from hostcall._cli import main as run
+        from hostcall._cli.commands import main as run
     except ImportError as error:
         _exit(error)
     run(prog_name="hostcall")

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import hostcall
 import hostcall_mlir
-from hostcall_mlir.program import read
+from hostcall_mlir.program.files import read
 from tests.differential.outcomes import (
     CLASSES,
     NoReferenceError,

@@ -12,7 +12,8 @@ import scipy.optimize
 import tensorflow as tf
 
 import hostcall
-from hostcall import _rewriting, _routes
+from hostcall._callbacks import requested_routes
+from hostcall._compiler import kernel_hook
 from tests.helpers import assert_same, failure, jitted, to_numpy
 
 COSTS = tf.constant([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])
@@ -21,9 +22,9 @@ COSTS = tf.constant([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])
 @pytest.fixture(autouse=True)
 def auto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever the route of the whole test run is; and the log says everything anew."""
-    configured = _routes.current()
+    configured = requested_routes.current()
     hostcall.configure(route="auto")
-    monkeypatch.setattr(_rewriting, "_told", set())
+    monkeypatch.setattr(kernel_hook, "_told", set())
     yield
     hostcall.configure(route=configured)
 
@@ -215,7 +216,7 @@ def test_the_advice_that_splitting_is_fine_works(caplog: pytest.LogCaptureFixtur
     message = _logged(caplog, program, [COSTS])
     line = message.partition("splitting is fine: ")[2]
     exec(line, {"hostcall": hostcall, "halves": halves})
-    _rewriting._told.clear()
+    kernel_hook._told.clear()
     assert _logged(caplog, program, [COSTS]) == ""
 
 

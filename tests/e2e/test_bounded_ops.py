@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _bounded_flow
-from hostcall._bounded_ops import RULES
+from hostcall._compiler.bounded import flow
+from hostcall._compiler.bounded.op_table import RULES
 from tests.e2e.bounded_proofs import PROOFS, Program
 
 pytestmark = pytest.mark.custom_call("between clusters no size is bounded")
@@ -116,7 +116,7 @@ def test_ops_are_right_for_each_size_and_stay_in_one_program(
     ops: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noting = _Noting(RULES)
-    monkeypatch.setattr(_bounded_flow, "RULES", noting)
+    monkeypatch.setattr(flow, "RULES", noting)
     _assert_right_in_one_program([proof for op in ops for proof in PROOFS[op]])
     assert {*ops} <= noting.asked
 

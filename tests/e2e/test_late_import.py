@@ -74,11 +74,11 @@ x = tf.constant([1.0, 4.0])
 root = tf.function(lambda x: tf.numpy_function(my_root, [x], tf.float32))
 root(x)
 import hostcall
-from hostcall import _routing
+from hostcall._compiler import route_selection
 
 def show():
     nodes = root.get_concrete_function(x).function_def.node_def
-    (route,) = [_routing.choose(node).route for node in nodes if node.op == "PyFunc"]
+    (route,) = [route_selection.choose(node).route for node in nodes if node.op == "PyFunc"]
     print(route, tf.function(root, jit_compile=True)(x).numpy())
 
 show()

@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _rewriting, _sequence
+from hostcall._compiler import kernel_hook
+from hostcall._compiler.partition import sequential_execution
 from tests.helpers import jitted, plain, stateless_py_func
 from tests.threads import PATIENCE
 
@@ -34,7 +35,7 @@ def rewritten(program: Any, device: str = DEVICE) -> list[Any]:
     concrete = jitted(program).get_concrete_function(X)
     library = concrete.graph.as_graph_def().library
     library.function.append(concrete.function_def)
-    serialized, _, split = _rewriting.rewrite_for_kernel(
+    serialized, _, split = kernel_hook.rewrite_for_kernel(
         library.SerializeToString(), concrete.function_def.signature.name, device
     )
     assert split
@@ -43,7 +44,10 @@ def rewritten(program: Any, device: str = DEVICE) -> list[Any]:
 
 
 def is_sequential(program: Any, device: str = DEVICE) -> bool:
-    marks = {_sequence.SEQUENTIAL_ATTR in function.attr for function in rewritten(program, device)}
+    marks = {
+        sequential_execution.SEQUENTIAL_ATTR in function.attr
+        for function in rewritten(program, device)
+    }
     assert len(marks) == 1
     return marks.pop()
 

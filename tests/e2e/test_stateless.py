@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _ordering
-from hostcall import _tf_private as private
+from hostcall._compiler import ordering
+from hostcall._tf import protos
 
 Call = Callable[[Callable[[Any], Any], tf.Tensor], tf.Tensor]
 
@@ -121,8 +121,8 @@ def test_it_has_no_token_and_no_side_effect(call: Call) -> None:
         return call(np.sqrt, say)
 
     definition = program.get_concrete_function(X).function_def
-    library = private.function_pb2.FunctionDefLibrary(function=[definition])
-    ordered, _ = _ordering.order_side_effects(library, definition.signature.name)
+    library = protos.function_pb2.FunctionDefLibrary(function=[definition])
+    ordered, _ = ordering.order_side_effects(library, definition.signature.name)
     functions = ordered.function
     chained = {
         node.op: "_xla_token_input_nodes" in node.attr
@@ -144,8 +144,8 @@ def test_stateless_calls_do_not_force_a_rewriting() -> None:
         return _numpy_function(np.sqrt, x)
 
     definition = program.get_concrete_function(X).function_def
-    library = private.function_pb2.FunctionDefLibrary(function=[definition])
-    ordered, name = _ordering.order_side_effects(library, definition.signature.name)
+    library = protos.function_pb2.FunctionDefLibrary(function=[definition])
+    ordered, name = ordering.order_side_effects(library, definition.signature.name)
     functions = ordered.function
     by_name = {function.signature.name: function for function in functions}
     assert list(by_name[name].node_def) == list(definition.node_def)

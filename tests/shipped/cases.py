@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from jax.experimental import io_callback
 
-from hostcall_mlir.program import Program
+from hostcall_mlir.program.files import Program
 from tests.shipped import functions, hand_written
 from tests.shipped.programs import F3, call, from_jax, make
 

@@ -8,8 +8,8 @@ import pytest
 from jaxlib.mlir import ir
 
 import hostcall_mlir
-from hostcall_mlir import _artifact, program
-from hostcall_mlir import _jaxlib_private as private
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.program import files, mlir_artifact
 from tests.shipped.programs import TOKEN, call, make
 
 LOOP = f"""
@@ -38,7 +38,7 @@ PROGRAM = make(LOOP, variables={"v": np.int64(3)})
 def save(folder: Path) -> Path:
     """The program's directory."""
     PROGRAM.save(folder / "program")
-    _artifact.trust(PROGRAM.artifact)
+    mlir_artifact.trust(PROGRAM.artifact)
     return folder / "program"
 
 
@@ -53,7 +53,7 @@ def sign(folder: Path, name: str) -> None:
     """Has the manifest have the hash of a file as it is."""
     fields = json.loads((folder / "manifest.json").read_text())
     entry = fields["program" if name.endswith("stablehlo") else "variables"]
-    entry["sha256"] = program._sha256((folder / name).read_bytes())
+    entry["sha256"] = files._sha256((folder / name).read_bytes())
     (folder / "manifest.json").write_text(json.dumps(fields))
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import hostcall_mlir
-from hostcall_mlir import _artifact, _calls, _effects, _signature, _standalone
-from hostcall_mlir import _jaxlib_private as private
-from hostcall_mlir._manifest import Callback, Input, Manifest, Output
-from hostcall_mlir.program import Program
+from hostcall_mlir.ir import custom_calls, side_effects
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.program import mlir_artifact, signature
+from hostcall_mlir.program.files import Program
+from hostcall_mlir.program.manifest_schema import Callback, Input, Manifest, Output
+from hostcall_mlir.runner import standalone
 
 FUNCTIONS = "tests.shipped.functions"
 TOKEN = "!stablehlo.token"
@@ -25,7 +27,7 @@ def call(name: str, types: str, operands: str = "", effect: bool = False, **arra
     config = [f'callback = "{name if ":" in name else f"{FUNCTIONS}:{name}"}"']
     config += [
         f"{kind} = array<i64{': ' * (kind in arrays)}{arrays.get(kind, '')}>"
-        for kind in _calls.ARRAYS
+        for kind in custom_calls.ARRAYS
     ]
     effects = "has_side_effect = true, " if effect or TOKEN in types else ""
     return (
@@ -80,10 +82,10 @@ def make(
     variables = variables or {}
     with private.new_context():
         module = ir.Module.parse(text)
-        main = _effects.functions(module)["main"]
+        main = side_effects.functions(module)["main"]
         type_ = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         inputs, outputs = (
-            [_signature.spec_of(t) for t in ts] for ts in (type_.inputs, type_.results)
+            [signature.spec_of(t) for t in ts] for ts in (type_.inputs, type_.results)
         )
         first = len(inputs) - len(variables)
         names = [f"x{i}" for i in range(first)] + [*variables]
@@ -108,14 +110,14 @@ def make(
 
 
 def _bounded(spec: Any, dims: Sequence[int]) -> Any:
-    return _signature.Spec(spec.dtype, spec.shape, tuple(sorted(dims)))
+    return signature.Spec(spec.dtype, spec.shape, tuple(sorted(dims)))
 
 
 def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:
     calls: dict[str, list[Any]] = {}
-    for number, op in enumerate(_calls.host_calls(module)):
-        name = str(_calls.callback_of(op))
-        calls.setdefault(name, []).append(_signature.call_of(op, f"model.py:{10 + number}"))
+    for number, op in enumerate(custom_calls.host_calls(module)):
+        name = str(custom_calls.callback_of(op))
+        calls.setdefault(name, []).append(signature.call_of(op, f"model.py:{10 + number}"))
     found = []
     for name, of_name in calls.items():
         operands, results = len(of_name[0].operands), len(of_name[0].results)
@@ -160,13 +162,13 @@ def _without_tokens(text: str) -> str:
 
 def without_tokens(module: ir.Module) -> str:
     """The text of a module with a @main around its own, which it changes."""
-    main = _effects.functions(module)["main"]
+    main = side_effects.functions(module)["main"]
     main.attributes["sym_name"] = ir.StringAttr.get("inner")
-    return str(_standalone.segment(_effects.functions(module), "inner"))
+    return str(standalone.segment(side_effects.functions(module), "inner"))
 
 
 def _drop_shardings(module: ir.Module) -> None:
-    for op in _calls.walk(module):
+    for op in custom_calls.walk(module):
         if op.name == "sdy.mesh":
             op.erase()
             continue
@@ -180,5 +182,5 @@ def load(program: Program, folder: Path, **options: Any) -> Any:
     """The program as it is when it has been saved and loaded."""
     program.save(folder)
     # What was made here needs no child process to try whether it can be read.
-    _artifact.trust(program.artifact)
+    mlir_artifact.trust(program.artifact)
     return hostcall_mlir.load(folder, **options)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hostcall_mlir
-from hostcall_mlir import _artifact, program
+from hostcall_mlir.program import files, mlir_artifact
 from tests.shipped.damaged import PROGRAM, error_of, save, sign
 
 
@@ -118,7 +118,7 @@ def test_bytes_that_are_made_up_are_an_error_and_no_crash(
 def test_artifact_is_tried_in_a_process_of_its_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_artifact, "_readable", set())
+    monkeypatch.setattr(mlir_artifact, "_readable", set())
     assert hostcall_mlir.load(folder).variables["v"].item() == 3
     # What could be read once is not tried again.
     monkeypatch.setattr(sys, "executable", "/bin/false")
@@ -129,7 +129,7 @@ def test_artifact_is_tried_in_a_process_of_its_own(
 def test_where_no_process_can_be_started_the_artifact_is_read_all_the_same(
     executable: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_artifact, "_readable", set())
+    monkeypatch.setattr(mlir_artifact, "_readable", set())
     monkeypatch.setattr(sys, "executable", executable)
     assert hostcall_mlir.load(folder).variables["v"].item() == 3
     (folder / "program.stablehlo").write_bytes(b"no artifact")
@@ -168,13 +168,13 @@ def test_variables_that_are_objects_are_not_unpickled(folder: Path) -> None:
 
 def test_random_damage_of_the_variables_is_an_error_or_none(folder: Path) -> None:
     data = (folder / "variables.npz").read_bytes()
-    manifest = program.read(folder).manifest
+    manifest = files.read(folder).manifest
     random = Random(3)
     for _ in range(300):
         damaged = bytearray(data)
         damaged[random.randrange(len(data))] = random.randrange(256)
         try:
-            arrays = program._read_arrays(bytes(damaged), manifest)
+            arrays = files._read_arrays(bytes(damaged), manifest)
         except hostcall_mlir.ProgramError:
             continue
-        assert isinstance(program._problems_of_variables(arrays, manifest), list)
+        assert isinstance(files._problems_of_variables(arrays, manifest), list)

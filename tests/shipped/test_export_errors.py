@@ -206,18 +206,20 @@ def test_native_code() -> None:
 
 
 def test_it_leaves_nothing_behind() -> None:
-    from hostcall import _tf_private as private
+    from hostcall._tf import concrete_functions
 
     traced = jitted(exported.looping).get_concrete_function(F3, exported.I)
     name = f"{traced.function_def.signature.name}__hostcall"
     hostcall.export(traced)
-    assert private.function_of_context(name) is None
+    assert concrete_functions.function_of_context(name) is None
 
 
 @pytest.mark.parametrize("package", ["msgspec", "jaxlib.mlir"])
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     for name in [*sys.modules]:
-        if name.startswith(("hostcall_mlir", "hostcall._export", "hostcall._load")):
+        if name.startswith(
+            ("hostcall_mlir", "hostcall._export.exporting", "hostcall._export.loading")
+        ):
             monkeypatch.delitem(sys.modules, name)
         elif name == package or name.startswith(f"{package}."):
             monkeypatch.setitem(sys.modules, name, None)

@@ -1,4 +1,4 @@
-"""hostcall_mlir._functions: how the functions of a shipped program are found."""
+"""hostcall_mlir.program.function_lookup: how the functions of a shipped program are found."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hostcall_mlir
-from hostcall_mlir._functions import signature_of
+from hostcall_mlir.program.function_lookup import signature_of
 from tests.shipped import functions
 from tests.shipped.programs import FUNCTIONS, call, load, make
 

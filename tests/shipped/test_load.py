@@ -26,7 +26,7 @@ import sys
 import jax
 import numpy as np
 import hostcall_mlir
-from hostcall_mlir import _load
+from hostcall_mlir.runner import loading
 
 x = np.array([1 << 40, -1])
 one, other = jax.devices()
@@ -38,7 +38,7 @@ with jax.default_device(other):
     program = hostcall_mlir.load({str(tmp_path)!r})
 print(program, program.call(y).devices() == {{other}})
 # The second device as one that cannot call back, so that arrays have to go to the first and back.
-_load._WITH_HOST_CALLS = ()
+loading._WITH_HOST_CALLS = ()
 y = hostcall_mlir.load({str(tmp_path)!r}, split=True, device=other).call(x)
 print(y.tolist(), y.dtype, y.devices() == {{other}})
 print([name for name in ("tensorflow", "hostcall") if name in sys.modules])

@@ -94,9 +94,9 @@ def test_callbacks_live_as_long_as_the_program(tmp_path: Path, split: bool) -> N
 def test_device_without_host_calls_says_to_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hostcall_mlir import _load
+    from hostcall_mlir.runner import loading
 
-    monkeypatch.setattr(_load, "_WITH_HOST_CALLS", ())
+    monkeypatch.setattr(loading, "_WITH_HOST_CALLS", ())
     with pytest.raises(hostcall_mlir.ProgramError) as raised:
         load(make(TRIPLE), tmp_path)
     assert "split=True" in str(raised.value)
@@ -114,12 +114,12 @@ def test_device_that_is_none_is_told(tmp_path: Path) -> None:
 def test_split_program_without_a_cpu_beside_the_device_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hostcall_mlir import _load
+    from hostcall_mlir.runner import loading
 
     def no_backend(**_: Any) -> Any:
         raise RuntimeError("Unknown backend cpu")
 
-    monkeypatch.setattr(_load, "_WITH_HOST_CALLS", ())
+    monkeypatch.setattr(loading, "_WITH_HOST_CALLS", ())
     monkeypatch.setattr(jax, "local_devices", no_backend)
     with pytest.raises(hostcall_mlir.ProgramError, match="JAX_PLATFORMS=cpu,cpu"):
         load(make(TRIPLE), tmp_path, split=True)

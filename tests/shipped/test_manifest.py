@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hostcall_mlir
-from hostcall_mlir import _consistency, _dtypes, _manifest, program
-from hostcall_mlir._manifest import Manifest
+from hostcall_mlir.program import consistency, dtypes, files, manifest_schema
+from hostcall_mlir.program.manifest_schema import Manifest
 from hostcall_runtime._prepared import DTYPES
 from tests.shipped.programs import call, make
 
@@ -46,7 +46,7 @@ def change(folder: Path, edit: Callable[[Any], Any]) -> None:
 
 
 def test_manifest_comes_back_as_it_was_written(folder: Path) -> None:
-    read = program.read(folder)
+    read = files.read(folder)
     assert read.manifest.callbacks == PROGRAM.manifest.callbacks
     assert read.manifest.inputs == PROGRAM.manifest.inputs
     assert read.manifest.outputs == PROGRAM.manifest.outputs
@@ -78,19 +78,19 @@ def test_saving_replaces_a_program_and_leaves_other_files(folder: Path) -> None:
         "func.func public @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
     )
     other.save(folder)
-    assert program.read(folder).manifest.inputs == other.manifest.inputs
+    assert files.read(folder).manifest.inputs == other.manifest.inputs
     assert (folder / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int4", "uint2", "float8_e4m3fn", "bool"])
 def test_variables_of_all_dtypes_come_back(dtype: str, tmp_path: Path) -> None:
-    element = program.dtype_of(dtype)
+    element = files.dtype_of(dtype)
     values = {"a/b:0": np.ones((2, 2), np.int8).astype(element), "file": np.zeros((), element)}
     type_ = {"bfloat16": "bf16", "int4": "i4", "uint2": "ui2", "float8_e4m3fn": "f8E4M3FN"}
     of = type_.get(dtype, "i1")
     text = f"func.func public @main(%a: tensor<2x2x{of}>, %b: tensor<{of}>) {{ return }}"
     make(text, variables=values).save(tmp_path)
-    read = program.read(tmp_path).variables
+    read = files.read(tmp_path).variables
     for name, value in values.items():
         assert read[name].dtype == element
         np.testing.assert_array_equal(read[name], value)
@@ -103,7 +103,7 @@ def test_variables_of_all_dtypes_come_back(dtype: str, tmp_path: Path) -> None:
 def test_variables_that_are_not_those_of_the_program_are_not_saved(
     name: str, spec_of: Callable[[], Any], tmp_path: Path
 ) -> None:
-    wrong = program.Program(PROGRAM.artifact, "", PROGRAM.manifest, {name: spec_of()})
+    wrong = files.Program(PROGRAM.artifact, "", PROGRAM.manifest, {name: spec_of()})
     with pytest.raises(hostcall_mlir.ProgramError, match="predict cannot be saved"):
         wrong.save(tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -227,10 +227,10 @@ def test_random_damage_of_the_manifest_is_an_error_or_none(folder: Path) -> None
         for _ in range(random.choice([1, 1, 3])):
             damaged[random.randrange(len(data))] = random.randrange(256)
         try:
-            manifest = _manifest.read(bytes(damaged), "hostcall")
+            manifest = manifest_schema.read(bytes(damaged), "hostcall")
         except hostcall_mlir.ProgramError:
             continue
-        assert isinstance([*_consistency.problems_of(manifest)], list)
+        assert isinstance([*consistency.problems_of(manifest)], list)
 
 
 def test_manifest_that_is_nested_too_deep_is_refused(folder: Path) -> None:
@@ -240,12 +240,12 @@ def test_manifest_that_is_nested_too_deep_is_refused(folder: Path) -> None:
 
 
 def test_dtypes_are_those_of_the_runtime() -> None:
-    assert {np.dtype(dtype).name for _, dtype, _ in DTYPES} == {*_dtypes.DTYPES}
-    assert all(_dtypes.dtype_of(name).name == name for name in _dtypes.DTYPES)
+    assert {np.dtype(dtype).name for _, dtype, _ in DTYPES} == {*dtypes.DTYPES}
+    assert all(dtypes.dtype_of(name).name == name for name in dtypes.DTYPES)
 
 
 def test_manifest_without_callbacks_or_variables_does() -> None:
     manifest = Manifest({}, "f", (), {"tuple": []}, (), None)
-    assert [*_consistency.problems_of(manifest, saved=False)] == []
-    read = _manifest.read(_manifest.write(manifest), "hostcall")
+    assert [*consistency.problems_of(manifest, saved=False)] == []
+    read = manifest_schema.read(manifest_schema.write(manifest), "hostcall")
     assert read == manifest

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
 import hostcall_mlir
-from hostcall_mlir import _artifact, _calls
-from hostcall_mlir import _jaxlib_private as private
-from hostcall_mlir.program import Program
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.program import mlir_artifact
+from hostcall_mlir.program.files import Program
 from tests import mlir_programs
 from tests.shipped import functions
 from tests.shipped.cases import CASES, of_text
@@ -120,11 +121,13 @@ def with_names(text: str) -> Program:
     """The program with names in the place of numbers, and a @main without tokens."""
     with private.new_context():
         module = ir.Module.parse(text)
-        for op in _calls.host_calls(module):
-            kind = "ordered" if any(map(private.is_token, _calls.result_types(op))) else "plain"
-            _calls.set_callback(op, f"{kind}_{_calls.callback_of(op)}")
+        for op in custom_calls.host_calls(module):
+            kind = (
+                "ordered" if any(map(private.is_token, custom_calls.result_types(op))) else "plain"
+            )
+            custom_calls.set_callback(op, f"{kind}_{custom_calls.callback_of(op)}")
         made = make(without_tokens(module))
-    _artifact.trust(made.artifact)
+    mlir_artifact.trust(made.artifact)
     return made
 
 

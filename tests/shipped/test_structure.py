@@ -1,4 +1,4 @@
-"""hostcall_mlir._structure: values of Python's, and the flat lists that programs have."""
+"""hostcall_mlir.program.structures: values of Python's, and the flat lists that programs have."""
 
 import collections
 import reprlib
@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostcall_mlir import _structure
-from hostcall_mlir._structure import StructureError, flatten, pack, problem_of, show, structure_of
+from hostcall_mlir.program import structures
+from hostcall_mlir.program.structures import (
+    StructureError,
+    flatten,
+    pack,
+    problem_of,
+    show,
+    structure_of,
+)
 
 Pair = collections.namedtuple("Pair", ["one", "other"])
 CLASSES = {f"{Pair.__module__}:Pair": Pair}
@@ -42,12 +49,12 @@ def test_leaves_are_where_their_numbers_say() -> None:
     structure = {"tuple": [1, {"dict": {"b": 0, "a": None}}]}
     assert pack(structure, ["zero", "one"]) == ("one", {"b": "zero", "a": None})
     assert flatten(structure, ("one", {"a": None, "b": "zero"}), "it") == ["zero", "one"]
-    assert [*_structure.leaves_of(structure)] == [1, 0]
+    assert [*structures.leaves_of(structure)] == [1, 0]
 
 
 def test_leaves_are_numbered_anew() -> None:
     structure = {"list": [0, {"dict": {"a": 1}}, {"namedtuple": "m:P", "items": [2]}, None]}
-    assert _structure.renumbered(structure, [5, 6, 7]) == {
+    assert structures.renumbered(structure, [5, 6, 7]) == {
         "list": [5, {"dict": {"a": 6}}, {"namedtuple": "m:P", "items": [7]}, None]
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from hostcall import _states
+from hostcall._callbacks import tape_residuals
 from hostcall_runtime import _errors, _library
 
 
@@ -99,9 +99,9 @@ def gradient(function: Callable[..., Any], x: tf.Tensor) -> Any:
 
 def assert_no_states() -> None:
     """Nothing is kept for gradients."""
-    if _states._states:
+    if tape_residuals._states:
         gc.collect()
-    assert not _states._states
+    assert not tape_residuals._states
 
 
 def registered() -> int:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import tensorflow as tf
 
-from hostcall import _location
+from hostcall._tf import source_location
 from hostcall.jax import _jax_private as private
 from hostcall.jax import _primitive
 from hostcall.jax._functions import Function, hashable
@@ -69,8 +69,8 @@ def call(
         raise TypeError(f"hostcall.jax.call wants a function, and not {fn!r}.")
     title = name or _title(fn)
     called_as = f"{name}, " if name is not None else ""
-    called_as += _location.of_function(fn)
-    place = f"hostcall.jax.call of {called_as}, called at {_location.caller()}"
+    called_as += source_location.of_function(fn)
+    place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
     effect = effect_of(ordered, pure, title)
     check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)

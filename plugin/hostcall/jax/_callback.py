@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import tensorflow as tf
 
-from hostcall import _callback, _location
-from hostcall._declarations import Declaration
-from hostcall._specs import is_leaf
+from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.specs import is_leaf
+from hostcall._frontend import callback
+from hostcall._tf import source_location
 from hostcall.jax import _gradients, _primitive
 from hostcall.jax import _jax_private as private
 from hostcall.jax._call import as_array
@@ -41,8 +42,8 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
       ValueError: for a declared result that JAX cannot have: of bounded or unknown size.
     """
     named = f"{parts.name}, " if parts.name is not None else ""
-    called_as = f"hostcall.callback of {named}{_location.of_function(parts.function)}"
-    place = f"{called_as}, called at {_location.caller()}"
+    called_as = f"hostcall.callback of {named}{source_location.of_function(parts.function)}"
+    place = f"{called_as}, called at {source_location.caller()}"
     if parts.kind != "numpy":
         raise TypeError(
             f"{place}: it is of kind='eager', so that its function takes TensorFlow's tensors, and "
@@ -83,7 +84,7 @@ def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     if callable(result) and not is_leaf(result):
         specs = [_as_tensor_spec(array) for array in arrays]
         result = result(*jax.tree.unflatten(in_tree, specs))
-    return _callback.result_leaves(result)
+    return callback.result_leaves(result)
 
 
 def _as_tensor_spec(array: Any) -> tf.TensorSpec:

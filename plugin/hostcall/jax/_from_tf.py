@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
-from hostcall import _location, _threads
+from hostcall._tf import eager_threads, source_location
 from hostcall.jax import _jax_private as private
 from hostcall.jax import _primitive
 from hostcall.jax._call import as_array, check_vmap_method, effect_of
@@ -58,12 +58,12 @@ def from_tf(
     check_vmap_method(vmap_method, title)
     options = _Options(title, effect_of(ordered, pure, title), vmap_method)
     traced = tf_fn if hasattr(tf_fn, "get_concrete_function") else tf.function(tf_fn)
-    description = _location.of_function(getattr(tf_fn, "python_function", tf_fn))
+    description = source_location.of_function(getattr(tf_fn, "python_function", tf_fn))
     functions: dict[Any, _FlatFunction] = {}
     lock = _locks.new_lock()
 
     def call(*args: Any) -> Any:
-        place = f"hostcall.jax.from_tf of {description}, called at {_location.caller()}"
+        place = f"hostcall.jax.from_tf of {description}, called at {source_location.caller()}"
         leaves, tree = jax.tree.flatten(args)
         arrays = [as_array(leaf, place) for leaf in leaves]
         with lock:
@@ -111,7 +111,7 @@ class _FlatFunction:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """Runs it, on arrays."""
-        return _threads.apart(self._run, arrays)  # type: ignore[no-any-return]
+        return eager_threads.apart(self._run, arrays)  # type: ignore[no-any-return]
 
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
         returned = self.traced(*map(tf.constant, arrays))
@@ -122,7 +122,7 @@ class _FlatFunction:
     ) -> list[jax.ShapeDtypeStruct]:
         """What it returns for such arrays: what is declared, or TensorFlow knows when it traces."""
         specs = [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
-        traced = _threads.apart(self.traced.get_concrete_function, *specs)
+        traced = eager_threads.apart(self.traced.get_concrete_function, *specs)
         # `outputs` grow by what gradients need.
         outputs = list(traced.structured_outputs or ())
         if declared is not None:

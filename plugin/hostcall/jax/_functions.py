@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from hostcall import _memo
+from hostcall._callbacks import memoization
 from hostcall_runtime import Target, register, within
 from hostcall_runtime._errors import ResultError
 
 if TYPE_CHECKING:
-    from hostcall._exported_sources import Source
+    from hostcall._export.callback_sources import Source
 
 _numbers = itertools.count(1)
 
@@ -47,7 +47,7 @@ class Function:
     title: str
     description: str
     timeout: float | None = None
-    table: _memo.Table | None = None
+    table: memoization.Table | None = None
     borrow: bool = False
     out: bool = False
     given_name: str | None = None
@@ -63,7 +63,7 @@ class Function:
 
     def source(self) -> Source:
         """What `hostcall.export` has to know of it."""
-        from hostcall._exported_sources import Source  # which wants TensorFlow
+        from hostcall._export.callback_sources import Source  # which wants TensorFlow
 
         return Source(
             self.function,
@@ -114,13 +114,13 @@ class Function:
 
 def _structure_of(tree: Any, what: str) -> Any:
     """A pytree's structure in the terms of a shipped program."""
-    from hostcall._exported_sources import NotShippableError
-    from hostcall_mlir import _structure
+    from hostcall._export.callback_sources import NotShippableError
+    from hostcall_mlir.program import structures
 
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
     try:
-        return _structure.structure_of_numbers(numbers, what)
-    except _structure.StructureError as error:
+        return structures.structure_of_numbers(numbers, what)
+    except structures.StructureError as error:
         raise NotShippableError(str(error)) from error
 
 

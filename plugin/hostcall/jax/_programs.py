@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from hostcall import _location, _threads
-from hostcall._modules import Module
+from hostcall._callbacks.call_modules import Module
+from hostcall._tf import eager_threads, source_location
 from hostcall.jax import _jax_private as private
 from hostcall.jax import _primitive
 from hostcall.jax._functions import Function
@@ -74,7 +74,9 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     }
     rules[_primitive.call_p] = functools.partial(_lower_call, callbacks)
     exported = private.export(jitted, rules, _primitive.TARGET)(*args, **kwargs)
-    _, name, defined_at, _ = _location.split_description(f"f of {_location.of_function(jitted)}")
+    _, name, defined_at, _ = source_location.split_description(
+        f"f of {source_location.of_function(jitted)}"
+    )
     has_token = private.has_ordered_effects(exported)
     module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
     return Program(exported, callbacks, module)
@@ -95,7 +97,7 @@ def _lower_call(
     **_: Any,
 ) -> Any:
     target, number = function.register()
-    target.host_function = functools.partial(_threads.apart, target.host_function)
+    target.host_function = functools.partial(eager_threads.apart, target.host_function)
     callbacks.add(target, effect)
     return _primitive.emit(context, operands, number, effect)
 
@@ -109,7 +111,7 @@ def _lower_jax_callback(
 ) -> Any:
     callback = read(**params)
     name = callback.user_function
-    name = name if isinstance(name, str) else _location.of_function(name)
+    name = name if isinstance(name, str) else source_location.of_function(name)
     place = f"{callback.kind} of {name}, called at {private.line_of(context)}"
     target = Target(_as_host_function(callback.function), callback.kind, place)
     number = register(target, f"{callback.kind}/{next(_numbers)}", label=place)
@@ -121,7 +123,7 @@ def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose results have dtypes that JAX has."""
 
     def call(*arrays: Any) -> list[Any]:
-        return [_canonical(np.asarray(value)) for value in _threads.apart(function, *arrays)]
+        return [_canonical(np.asarray(value)) for value in eager_threads.apart(function, *arrays)]
 
     return call
 

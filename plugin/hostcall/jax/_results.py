@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
-from hostcall._specs import BoundedSpec
+from hostcall._callbacks.specs import BoundedSpec
 from hostcall.jax import _jax_private as private
 
 

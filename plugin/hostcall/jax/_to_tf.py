@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import tensorflow as tf
 
-from hostcall import _location
-from hostcall import _tf_private as tf_private
+from hostcall._tf import autograph, source_location
 from hostcall.jax import _jax_private as private
 from hostcall.jax import _programs, _vjps
 from hostcall_runtime import _locks
@@ -61,7 +60,7 @@ def to_tf(
 
     functools.update_wrapper(run, jax_fn, updated=())
     # Ours, and JAX's code below it, is not for autograph to convert.
-    call = tf_private.do_not_convert(run)
+    call = autograph.do_not_convert(run)
     # TensorFlow traces through what says that it wraps something.
     del call.__dict__["__wrapped__"]
     return call
@@ -106,7 +105,7 @@ class _Converted:
 
     @property
     def _description(self) -> str:
-        return _location.of_function(self._function)
+        return source_location.of_function(self._function)
 
     def _convert(self, value: Any) -> tuple[Any, Any]:
         try:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import tensorflow as tf
 
-from hostcall import _tf_private as tf_private
+from hostcall._tf import gradient_tapes
 from hostcall.jax import _programs
 
 
@@ -37,7 +37,7 @@ class Differentiable:
         self._split: _Split | None = None
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
-        unrecorded = tf.executing_eagerly() and tf_private.has_no_tapes()
+        unrecorded = tf.executing_eagerly() and gradient_tapes.has_no_tapes()
         if unrecorded or not (any(self._floats_in) and any(self._floats_out)):
             return _programs.run(self._program, tensors)
         forward = self._forward_once if self._program.has_effects else self._forward
@@ -193,7 +193,7 @@ def _with_gradient(function: Callable[..., Any], tensors: Sequence[Any]) -> list
     """The results of a function of `tf.custom_gradient`."""
     results = list(tf.custom_gradient(function)(*tensors))
     if results and not tf.executing_eagerly():
-        tf_private.own_custom_gradient(results[0].op)
+        gradient_tapes.own_custom_gradient(results[0].op)
     return results
 
 

@@ -1,0 +1,1 @@
+"""StableHLO with host calls, by jaxlib's MLIR."""

@@ -1,0 +1,209 @@
+"""`hostcall-check`: a verifier for the custom calls `@hostcall`.
+
+Reports, each at the op's own place,
+
+- attributes that are missing, unknown or of the wrong type, pairs that name no operand, result or
+  dimension, and sizes that are no tensor<i32>;
+- tokens that are not the last operand and the last result, that two ops take, or that a loop would
+  take again in its next round;
+- numbers of less than a byte that are not passed as wider ones;
+- layouts that are not row-major;
+- functions that are not among the `known` ones, where that option or `file` is given.
+
+The module stays as it is.
+
+An error, as the tests expect it:
+
+```mlir
+func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
+  // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
+  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32,
+    backend_config = {callback = "np:sin",
+      dynamic_operands = array<i64>, dynamic_results = array<i64>,
+      narrow_operands = array<i64>, narrow_results = array<i64>}}
+    : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  return %0#0 : tensor<3xf32>
+}
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from jaxlib.mlir import ir
+
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir.diagnostics import Failure, report
+from hostcall_mlir.ir.jaxlib_names import is_token
+from hostcall_mlir.passes import tokens
+from hostcall_mlir.passes.base import Options, Pass, read_map
+
+_KEYS = {"callback", *custom_calls.ARRAYS}
+
+
+def _run(module: ir.Module, options: Options) -> None:
+    known = _known(options)
+    ops = custom_calls.walk(module)
+    problems = [
+        (op, text) for op in ops if custom_calls.is_host_call(op) for text in _check(op, known)
+    ]
+    problems += tokens.misuses(ops)
+    for op, text in problems:
+        report(op, f"hostcall-check: {text}")
+    if problems:
+        raise Failure
+
+
+PASS = Pass(
+    "hostcall-check",
+    "verify the custom calls @hostcall",
+    _run,
+    {
+        "known": "the functions that there are: pkg.mod:fn,pkg.mod:other",
+        "file": "a JSON object whose values are such names",
+    },
+)
+
+
+def _known(options: Options) -> set[str] | None:
+    """The names of the functions that there are, None where nobody says."""
+    if not options:
+        return None
+    listed = (name.strip() for name in options.get("known", "").split(","))
+    return {*filter(None, listed), *read_map(options, "", PASS.name).values()}
+
+
+def _check(op: ir.Operation, known: set[str] | None) -> Iterator[str]:
+    """What is wrong with one call, without its tokens' other uses."""
+    version = op.attributes.get("api_version")
+    if not isinstance(version, ir.IntegerAttr) or version.value != 4:
+        yield (
+            "api_version has to be 4 : i32, that of typed FFI calls; hostcall-from-jax brings "
+            "calls of hostcall.jax into this form"
+        )
+        return
+    if not isinstance(op.attributes.get("backend_config"), ir.DictAttr):
+        yield f"backend_config has to be a dictionary of {_listed(_KEYS)}"
+        return
+    config = custom_calls.config_of(op)
+    if missing := _KEYS - config.keys():
+        yield f"backend_config lacks {_listed(missing)}"
+    if unknown := config.keys() - _KEYS:
+        yield f"backend_config has {_listed(unknown)}, which means nothing to hostcall"
+    if "callback" in config:
+        yield from _check_callback(config["callback"], known)
+    yield from _check_tokens(op)
+    yield from _check_layouts(op)
+    operands = [operand.type for operand in op.operands]
+    yield from _check_side(config, "operand", operands)
+    yield from _check_side(config, "result", custom_calls.result_types(op))
+
+
+def _check_callback(callback: ir.Attribute, known: set[str] | None) -> Iterator[str]:
+    match callback:
+        case ir.IntegerAttr() as number if number.value >= 0 and str(number.type) == "i64":
+            if known is not None:
+                yield (
+                    f"callback {number.value} is a number, which means nothing in another process; "
+                    "hostcall-name writes a name in its place"
+                )
+        case ir.StringAttr() as name if custom_calls.is_name(name.value):
+            if known is not None and name.value not in known:
+                yield f"'{name.value}' is not among the known functions: {_listed(known)}"
+        case _:
+            yield (
+                "callback has to be an i64 from 0 on or a string such as 'module:qualname', not "
+                f"{callback}"
+            )
+
+
+def _check_tokens(op: ir.Operation) -> Iterator[str]:
+    operands = [is_token(operand.type) for operand in op.operands]
+    results = [is_token(type_) for type_ in custom_calls.result_types(op)]
+    if any(operands[:-1]) or any(results[:-1]):
+        yield "a token has to be the last operand and the last result"
+    elif any(operands) != any(results):
+        yield "a call that takes a token has to return one, and the other way round"
+    elif any(operands) and not custom_calls.has_side_effect(op):
+        yield "a call that takes a token has to have has_side_effect = true"
+
+
+def _check_layouts(op: ir.Operation) -> Iterator[str]:
+    """The runtime is told of no layout, and takes what is in memory for row-major."""
+    for name in ("operand_layouts", "result_layouts"):
+        layouts = op.attributes.get(name)
+        for layout in layouts if isinstance(layouts, ir.ArrayAttr) else ():
+            order = [int(dim) for dim in ir.DenseIntElementsAttr(layout)]
+            if order != sorted(order, reverse=True):
+                yield f"{name} has {order}, and Python functions take and return row-major arrays"
+
+
+def _check_side(
+    config: dict[str, ir.Attribute], side: str, types: Sequence[ir.Type]
+) -> Iterator[str]:
+    """The pairs about operands or results, of whose types the sizes and a token are last."""
+    dynamic, narrow = (config.get(f"{kind}_{side}s") for kind in ("dynamic", "narrow"))
+    for kind, array in (("dynamic", dynamic), ("narrow", narrow)):
+        if array is not None and (not isinstance(array, ir.DenseI64ArrayAttr) or len(array) % 2):
+            yield f"{kind}_{side}s has to be an array<i64> of pairs, not {array}"
+            return
+    sizes = len(dynamic) // 2 if dynamic is not None else 0
+    values = [type_ for type_ in types if not is_token(type_)]
+    own, trailing = values[: len(values) - sizes], values[len(values) - sizes :]
+    if len(values) < sizes or any(str(type_) != "tensor<i32>" for type_ in trailing):
+        yield (
+            f"dynamic_{side}s has {sizes} pairs, so that the last {sizes} {side}s before a token "
+            "have to be tensor<i32>, the true sizes"
+        )
+        return
+    yield from _check_packed(side, own)
+    yield from _check_dynamic(custom_calls.pairs(dynamic), side, own)
+    yield from _check_narrow(custom_calls.pairs(narrow), side, own)
+
+
+def _check_packed(side: str, own: Sequence[ir.Type]) -> Iterator[str]:
+    """XLA packs small numbers, of which the runtime takes each for a byte of its own."""
+    for index, type_ in enumerate(own):
+        if wide := custom_calls.WIDE.get(custom_calls.element_of(type_)):
+            yield (
+                f"{side} {index} is {type_}, which XLA packs; the call takes and returns {wide}, "
+                f"converted by stablehlo.convert and named in narrow_{side}s"
+            )
+
+
+def _check_dynamic(
+    pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type]
+) -> Iterator[str]:
+    for index, dim in pairs:
+        if not (0 <= index < len(own) and 0 <= dim < _rank(own[index])):
+            yield f"dynamic_{side}s names dimension {dim} of {side} {index}, which does not exist"
+    if len({*pairs}) < len(pairs):
+        yield f"dynamic_{side}s names a dimension twice"
+
+
+def _check_narrow(pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type]) -> Iterator[str]:
+    for index, code in pairs:
+        if not 0 <= index < len(own):
+            yield f"narrow_{side}s names {side} {index}, which does not exist"
+            continue
+        if code not in custom_calls.NARROW:
+            known = _listed(custom_calls.NARROW)
+            yield f"narrow_{side}s has element type {code}; it can be {known}"
+            continue
+        wide = custom_calls.WIDE[custom_calls.NARROW[code]]
+        allowed = ["i8", "ui8"] if wide in ("i8", "ui8") else [wide]
+        if custom_calls.element_of(own[index]) not in allowed:
+            yield (
+                f"narrow_{side}s is about {side} {index}, which has to be of "
+                f"{' or '.join(allowed)}, not {own[index]}"
+            )
+
+
+def _rank(type_: ir.Type) -> int:
+    rank: int = type_.rank if isinstance(type_, ir.RankedTensorType) else 0
+    return rank
+
+
+def _listed(names: Iterable[str] | Iterable[int]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"

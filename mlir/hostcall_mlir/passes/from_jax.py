@@ -1,0 +1,177 @@
+"""`hostcall-from-jax`: JAX's own callbacks become custom calls `@hostcall`.
+
+`jax.pure_callback`, `jax.experimental.io_callback`, `jax.debug.callback` and `jax.debug.print` become,
+on the CPU, custom calls of JAX's with the index of the function in the program's list of callbacks.
+That index, or the number that `callbacks` maps it to, becomes the number of our call. Pure calls stay
+pure. JAX has an ordered call's token first, hostcall last. XLA packs numbers of less than a byte, so
+that these go in and out as 8-bit ones. Calls that `hostcall.jax` has made are brought into the same
+form: JAX writes the attributes of custom calls in a place of its own.
+
+Programs that JAX lowers for another platform hold other calls, which are an error here.
+
+Before:
+
+```mlir
+func.func @main(%arg0: !stablehlo.token, %arg1: tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>) {
+  %0:2 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%arg0, %arg1) {backend_config = "", has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (!stablehlo.token, tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>)
+  return %0#0, %0#1 : !stablehlo.token, tensor<3xf32>
+}
+```
+
+After `hostcall-from-jax{callbacks=0=5}`:
+
+```mlir
+func.func @main(%arg0: !stablehlo.token, %arg1: tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>) {
+  %0:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {api_version = 4 : i32, backend_config = {callback = 5 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  return %0#1, %0#0 : !stablehlo.token, tensor<3xf32>
+}
+```
+"""  # noqa: E501  # IR as it is printed
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
+
+from hostcall_mlir.ir import builders, custom_calls
+from hostcall_mlir.ir.diagnostics import Failure, PassError, report
+from hostcall_mlir.ir.jaxlib_names import is_token
+from hostcall_mlir.passes.base import Options, Pass, read_map, read_numbers
+
+# The second is of jax.debug.callback(partitioned=True), which gets the shard of each device.
+_TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
+_FOREIGN = re.compile(r"xla_(ffi|buffer)_(partitioned_)?python_\w+_callback")
+
+# Where JAX writes the attributes of typed FFI calls.
+_ELSEWHERE = "mhlo.backend_config"
+
+# What FFI and hostcall call the element types that go as 8-bit ones.
+_CODES = {type_: code for code, type_ in custom_calls.NARROW.items()}
+
+_T = TypeVar("_T")
+
+
+def _run(module: ir.Module, options: Options) -> None:
+    given = read_numbers(read_map(options, "callbacks", PASS.name), PASS.name)
+    for number in given.values():
+        if not (number.isascii() and number.isdecimal()):
+            raise PassError(f"{PASS.name}: '{number}' of option 'callbacks' is not a number")
+    ok = True
+    for op in custom_calls.walk(module):
+        target = custom_calls.target_of(op) or ""
+        if target == custom_calls.TARGET and _ELSEWHERE in op.attributes:
+            _respell(op)
+            continue
+        if target not in _TARGETS and not _FOREIGN.fullmatch(target):
+            continue
+        if problem := _problem(op, target):
+            ok = False
+            report(op, f"{PASS.name}: {problem}")
+            continue
+        index = _index(op)
+        _replace(op, int(given.get(index, index)))
+    if not ok:
+        raise Failure
+
+
+PASS = Pass(
+    "hostcall-from-jax",
+    "make JAX's own callbacks custom calls @hostcall",
+    _run,
+    {"callbacks": "numbers for JAX's indices where they differ: 0=5,1=7"},
+)
+
+
+def _respell(op: ir.Operation) -> None:
+    """Brings a call of hostcall's own, as JAX writes it, into the form of `_calls`."""
+    op.attributes["api_version"] = custom_calls.api_version()
+    op.attributes["backend_config"] = op.attributes[_ELSEWHERE]
+    del op.attributes[_ELSEWHERE]
+
+
+def _problem(op: ir.Operation, target: str) -> str | None:
+    if target not in _TARGETS:
+        return f"'{target}' is not a call of the CPU's; lower the program with platforms=('cpu',)"
+    if not isinstance(_config(op).get("index"), ir.IntegerAttr):
+        return f"'{target}' without the index of a function in mhlo.backend_config"
+    tokens = [[is_token(value.type) for value in side] for side in (op.operands, op.results)]
+    if any(any(side[1:]) for side in tokens) or any(tokens[0]) != any(tokens[1]):
+        return f"'{target}' with a token that is not its first operand and its first result"
+    return None
+
+
+def _config(op: ir.Operation) -> dict[str, ir.Attribute]:
+    for name in (_ELSEWHERE, "backend_config"):
+        config = op.attributes.get(name)
+        if isinstance(config, ir.DictAttr):
+            return {entry.name: entry.attr for entry in config}
+    return {}
+
+
+def _index(op: ir.Operation) -> int:
+    value: int = ir.IntegerAttr(_config(op)["index"]).value
+    return value
+
+
+def _replace(op: ir.Operation, callback: int) -> None:
+    """Puts our call in the place of JAX's."""
+    with ir.InsertionPoint(op), op.location:
+        operands = [_convert(v, _wide(v.type)) for v in _token_last(op.operands, op.operands)]
+        results = _token_last([*op.results], op.results)
+        call = ir.Operation.create(
+            "stablehlo.custom_call",
+            [_wide(result.type) for result in results],
+            operands,
+            _attributes(op, callback),
+        )
+        for old, new in zip(results, call.results, strict=True):
+            old.replace_all_uses_with(_convert(new, old.type))
+    op.erase()
+
+
+def _attributes(op: ir.Operation, callback: int) -> dict[str, ir.Attribute]:
+    arrays = {
+        "narrow_operands": _narrow_pairs(_token_last(op.operands, op.operands)),
+        "narrow_results": _narrow_pairs(_token_last([*op.results], op.results)),
+    }
+    kept = {entry: op.attributes[entry] for entry in op.attributes}
+    kept.pop(_ELSEWHERE, None)
+    for name, values in (("operand_layouts", op.operands), ("result_layouts", op.results)):
+        if name in kept:
+            kept[name] = ir.ArrayAttr.get(_token_last([*ir.ArrayAttr(kept[name])], values))
+    if "sdy.sharding" in kept and len(op.results) > 1:
+        shardings = [*sdy.TensorShardingPerValueAttr(kept["sdy.sharding"]).shardings]
+        last = _token_last(shardings, op.results)
+        kept["sdy.sharding"] = sdy.TensorShardingPerValueAttr.get(last)
+    return kept | {
+        "call_target_name": ir.StringAttr.get(custom_calls.TARGET),
+        "api_version": custom_calls.api_version(),
+        "backend_config": custom_calls.make_config(callback, op.context, arrays),
+    }
+
+
+def _token_last(items: Sequence[_T], values: Sequence[ir.Value]) -> list[_T]:
+    """The items, one for each of the values, with a token's moved from the front to the end."""
+    items = [*items]
+    return [*items[1:], items[0]] if len(values) and is_token(values[0].type) else items
+
+
+def _narrow_pairs(values: Sequence[ir.Value]) -> list[int]:
+    codes = [_CODES.get(custom_calls.element_of(value.type)) for value in values]
+    return [n for i, code in enumerate(codes) if code is not None for n in (i, code)]
+
+
+def _wide(type_: ir.Type) -> ir.Type:
+    element = custom_calls.WIDE.get(custom_calls.element_of(type_))
+    if element is None:
+        return type_
+    tensor = ir.RankedTensorType(type_)
+    return ir.RankedTensorType.get(tensor.shape, ir.Type.parse(element), tensor.encoding)
+
+
+def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return value if value.type == type_ else builders.converted(value, type_)

@@ -1,0 +1,187 @@
+"""Inlining the functions that hold host calls, before a function is split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+
+from hostcall_mlir.ir import custom_calls, nesting, side_effects
+from hostcall_mlir.ir.diagnostics import Failure, report
+from hostcall_mlir.ir.jaxlib_names import attribute_of
+
+# Into one function. XLA takes minutes for more.
+_MOST_OPS = 500_000
+
+
+def inline_holders(module: ir.Module, entry: ir.Operation, of: str) -> None:
+    """Inlines into `entry` each function that makes host calls, directly or not.
+
+    Functions that only such functions called are erased, and `entry` stays.
+
+    Args:
+      module: the one that is changed.
+      entry: one of its functions.
+      of: the name of the pass, for errors.
+
+    Raises:
+      Failure: when a function cannot be inlined; the diagnostics say why.
+    """
+    functions = side_effects.functions(module)
+    bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
+    direct = [name for name, ops in bodies.items() if any(map(custom_calls.is_host_call, ops))]
+    holders = side_effects.reaching(bodies, direct)
+    _check(functions, bodies, holders, of)
+    _check_size(bodies, holders, entry, of)
+    waiting = custom_calls.walk(entry)[:0:-1]
+    while waiting:
+        op = waiting.pop()
+        if (callee := side_effects.callee_of(op)) in holders:
+            waiting += reversed(_inline(op, functions[callee]))
+    _erase_unused(functions, bodies, holders - {entry_name(entry)})
+
+
+def entry_name(function: ir.Operation) -> str:
+    """The name of a function."""
+    name: str = ir.StringAttr(function.attributes["sym_name"]).value
+    return name
+
+
+def _check(
+    functions: dict[str, ir.Operation],
+    bodies: dict[str, list[ir.Operation]],
+    holders: set[str],
+    of: str,
+) -> None:
+    problems = []
+    for ops in bodies.values():
+        for op in ops:
+            if side_effects.callee_of(op) is None and (names := _references(op) & holders):
+                text = (
+                    f"'{op.name}' refers to @{min(names)}, which makes host calls; only func.call"
+                )
+                problems.append((op, f"{text} of such a function can be split"))
+    for name in sorted(holders, key=[*functions].index):
+        if len(functions[name].regions[0].blocks) > 1:
+            problems.append((functions[name], f"@{name} makes host calls and has several blocks"))
+    for name in _on_cycles(bodies, holders):
+        problems.append((functions[name], f"@{name} makes host calls and calls itself"))
+    for op, text in problems:
+        report(op, f"{of}: {text}")
+    if problems:
+        raise Failure
+
+
+def _check_size(
+    bodies: dict[str, list[ir.Operation]], holders: set[str], entry: ir.Operation, of: str
+) -> None:
+    """Fails where too much would become of `entry`, before any of it is inlined."""
+    sizes: dict[str, int] = {}
+    depths: dict[str, int] = {}
+    for name in _callees_first(_calls_among(bodies, holders)):
+        own = nesting.depths_of(bodies[name])
+        sizes[name], depths[name] = len(own), max(own, default=0)
+        for op, depth in zip(bodies[name], own, strict=True):
+            if (callee := side_effects.callee_of(op)) in holders:
+                sizes[name] += sizes[callee]
+                depths[name] = max(depths[name], depth + depths[callee])
+    name = entry_name(entry)
+    size, depth = sizes.get(name, 0), depths.get(name, 0)
+    if size <= _MOST_OPS and depth <= nesting.OPS:
+        return
+    report(
+        entry,
+        f"{of}: the functions that make host calls are inlined, which would make {size} ops of "
+        f"@{name}, in one another {depth} deep; {_MOST_OPS} are the most, and {nesting.OPS} deep. "
+        "Functions that call one another several times double with each level: make the host calls "
+        "in fewer places",
+    )
+    raise Failure
+
+
+def _references(op: ir.Operation) -> set[str]:
+    """The symbols that an op's attributes name."""
+    found = set()
+    waiting = [attribute_of(op, name) for name in op.attributes]
+    while waiting:
+        attribute = waiting.pop()
+        if isinstance(attribute, ir.FlatSymbolRefAttr):
+            found.add(attribute.value)
+        elif isinstance(attribute, ir.ArrayAttr):
+            waiting += attribute
+    return found
+
+
+def _on_cycles(bodies: dict[str, list[ir.Operation]], holders: set[str]) -> list[str]:
+    """The holders that call themselves, directly or not, or are between two that do."""
+    calls = _calls_among(bodies, holders)
+    left = {*calls} - {*_callees_first(calls)}
+    callers: dict[str, set[str]] = {name: set() for name in calls if name in left}
+    for name in left:
+        for callee in calls[name] & left:
+            callers[callee].add(name)
+    ends = {*_callees_first(callers)}
+    return [name for name in callers if name not in ends]
+
+
+def _calls_among(bodies: dict[str, list[ir.Operation]], holders: set[str]) -> dict[str, set[str]]:
+    """For each holder those that it calls."""
+    return {
+        name: {str(side_effects.callee_of(op)) for op in bodies[name]} & holders
+        for name in bodies
+        if name in holders
+    }
+
+
+def _callees_first(graph: dict[str, set[str]]) -> list[str]:
+    """The nodes that lead to no cycle, each behind those that it leads to."""
+    count = {name: len(after) for name, after in graph.items()}
+    before: dict[str, list[str]] = {name: [] for name in graph}
+    for name, after in graph.items():
+        for other in after:
+            before[other].append(name)
+    done = [name for name in graph if count[name] == 0]
+    for name in done:  # which grows
+        for other in before[name]:
+            count[other] -= 1
+            if count[other] == 0:
+                done.append(other)
+    return done
+
+
+def _inline(call: ir.Operation, callee: ir.Operation) -> Sequence[ir.Operation]:
+    """Puts a copy of the function's body in the place of a call, and returns the ops of it."""
+    with call.location:
+        copy = callee.clone(ip=False).operation
+    ops = custom_calls.walk(copy)[1:]
+    block = copy.regions[0].blocks[0]
+    for argument, operand in zip(block.arguments, call.operands, strict=True):
+        argument.replace_all_uses_with(operand)
+    *body, terminator = [op.operation for op in block]
+    for op in body:
+        op.move_before(call)
+    for result, value in zip(call.results, terminator.operands, strict=True):
+        result.replace_all_uses_with(value)
+    ops.pop()
+    terminator.erase()
+    call.erase()
+    return ops
+
+
+def _erase_unused(
+    functions: dict[str, ir.Operation], bodies: dict[str, list[ir.Operation]], names: set[str]
+) -> None:
+    """Erases those of the functions that are private, and that no public one of them reaches."""
+    kept = [name for name in names if not _is_private(functions[name])]
+    seen = set(kept)
+    while kept:
+        callees = {str(side_effects.callee_of(op)) for op in bodies[kept.pop()]} & names - seen
+        seen |= callees
+        kept += callees
+    for name in names - seen:
+        functions[name].erase()
+
+
+def _is_private(function: ir.Operation) -> bool:
+    attribute = function.attributes.get("sym_visibility")
+    return attribute is not None and ir.StringAttr(attribute).value == "private"

@@ -1,0 +1,60 @@
+"""`hostcall-number`: numbers of this process's registry in the place of durable names.
+
+What `hostcall-name` does, the other way round and with the same options; a name that several numbers
+have becomes the lowest of them. Calls that have a number keep it, and a name without a number is an
+error.
+
+Before:
+
+```mlir
+func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "numpy:sin", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+```
+
+After `hostcall-number{names=3=numpy:sin}`:
+
+```mlir
+func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+```
+"""  # noqa: E501  # IR as it is printed
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir.diagnostics import Failure, report
+from hostcall_mlir.passes.base import Options, Pass, read_map, read_numbers
+
+
+def _run(module: ir.Module, options: Options) -> None:
+    names = read_numbers(read_map(options, "names", PASS.name), PASS.name)
+    numbers = {names[number]: number for number in sorted(names, reverse=True)}
+    ok = True
+    for op in custom_calls.host_calls(module):
+        callback = custom_calls.callback_of(op)
+        if not isinstance(callback, str):
+            continue
+        if callback in numbers:
+            custom_calls.set_callback(op, numbers[callback])
+            continue
+        ok = False
+        report(op, f"{PASS.name}: no number is given for '{callback}'; add it to 'names'")
+    if not ok:
+        raise Failure
+
+
+PASS = Pass(
+    "hostcall-number",
+    "write numbers in the place of durable names",
+    _run,
+    {
+        "names": "3=pkg.mod:fn,4=pkg.mod:other",
+        "file": 'a JSON object, {"3": "pkg.mod:fn"}',
+    },
+)

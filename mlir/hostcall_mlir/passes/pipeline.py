@@ -1,0 +1,139 @@
+"""Pipelines: their text, and running one over a module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from jaxlib.mlir import ir, passmanager
+
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.ir import nesting
+from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
+from hostcall_mlir.passes.base import Pass
+from hostcall_mlir.passes.registry import PASSES
+
+_ANCHORED = re.compile(r"\s*builtin\.module\s*\((.*)\)\s*", re.DOTALL)
+_ELEMENT = re.compile(r"([\w.-]+)\s*(?:\{(.*)\})?", re.DOTALL)
+_OPENING, _CLOSING = "({[<", ")}]>"
+
+_Step = Callable[[ir.Module], None]
+
+
+def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> str:
+    """Runs a pipeline over a module in text or bytecode, and returns what becomes of it as text.
+
+    Args:
+      text: the module, in the dialects of what JAX and TensorFlow export.
+      pipeline: `builtin.module(hostcall-dce,hostcall-split)`, in the form of `mlir-opt`: passes of
+        ours, MLIR's and StableHLO's.
+      source: what errors call the text.
+
+    Raises:
+      PassError: when the pipeline or the module is wrong, or a pass fails; the text says where.
+    """
+    context = private.new_context()
+    with Collector(context) as collector:
+        try:
+            module = read(text, context, collector)
+            run(module, pipeline)
+        except (Failure, ir.MLIRError) as error:
+            raise PassError(collector.show(source)) from error
+    asm: str = module.operation.get_asm(enable_debug_info=True)
+    return asm
+
+
+def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Module:
+    """The module of a text or bytecode.
+
+    Raises:
+      Failure, MLIRError: when it is none, or nested too deep; the collector has what is wrong.
+    """
+    if not nesting.is_bytecode(text) and (problem := nesting.problem_of_text(text)):
+        collector.diagnostics.append(problem)
+        raise Failure
+    module = ir.Module.parse(text, context)
+    nesting.check_ops(module)
+    return module
+
+
+def run(module: ir.Module, pipeline: str) -> None:
+    """Runs a pipeline over a module in place, and verifies the module after each pass.
+
+    Raises:
+      PassError: when the pipeline cannot be read.
+      Failure, MLIRError: when a pass fails, or leaves a module that is not valid; what is wrong is
+        in the diagnostics of the module's context.
+    """
+    for step in parse(pipeline, module.context):
+        step(module)
+
+
+def parse(pipeline: str, context: ir.Context) -> list[_Step]:
+    """The steps of a pipeline.
+
+    Raises:
+      PassError: when it cannot be read.
+    """
+    anchored = _ANCHORED.fullmatch(pipeline)
+    return [_step(element, context) for element in _split(anchored[1] if anchored else pipeline)]
+
+
+def _split(text: str, separator: str = ",") -> Iterator[str]:
+    """The parts of a text between separators that are inside of no brackets and quotes."""
+    depth, quote, part = 0, "", ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in _OPENING:
+            depth += 1
+        elif char in _CLOSING:
+            depth -= 1
+        if char == separator and not quote and depth == 0:
+            yield part.strip()
+            part = ""
+        else:
+            part += char
+    if depth or quote:
+        raise PassError(f"'{text}' in the pipeline: a bracket or a quote is not closed")
+    if part.strip():
+        yield part.strip()
+
+
+def _step(element: str, context: ir.Context) -> _Step:
+    match = _ELEMENT.fullmatch(element)
+    ours = PASSES.get(match[1]) if match else None
+    if match is None or ours is None:
+        return _foreign(element, context)
+    options = dict(_options(ours, match[2] or ""))
+
+    def step(module: ir.Module) -> None:
+        with context, ir.Location.unknown():
+            ours.run(module, options)
+        module.operation.verify()
+
+    return step
+
+
+def _options(of: Pass, text: str) -> Iterator[tuple[str, str]]:
+    for option in filter(None, _split(text.strip().replace("\n", " "), " ")):
+        key, equals, value = option.partition("=")
+        if not equals or key not in of.options:
+            has = ", ".join(f"'{name}'" for name in of.options) or "none"
+            raise PassError(f"{of.name}: no such option: '{option}'. Its options are: {has}.")
+        yield key, value.strip("\"'")
+
+
+def _foreign(element: str, context: ir.Context) -> _Step:
+    """A pass of MLIR's or StableHLO's, or a nested pipeline of those."""
+    try:
+        manager = passmanager.PassManager.parse(f"builtin.module({element})", context)
+    except ValueError as error:
+        ours = ", ".join(PASSES)
+        raise PassError(
+            f"'{element}' in the pipeline: neither a pass of hostcall's ({ours}) nor one that "
+            f"MLIR knows: {error}"
+        ) from error
+    return lambda module: manager.run(module.operation)

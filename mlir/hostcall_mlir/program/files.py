@@ -1,0 +1,230 @@
+"""Programs that are shipped: their files, and what is checked of these before anything runs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from jaxlib.mlir import ir
+
+from hostcall_mlir.program import consistency, manifest_schema, mlir_artifact, signature
+from hostcall_mlir.program.dtypes import dtype_of, is_of_numpy
+from hostcall_mlir.program.errors import ProgramError, listed
+from hostcall_mlir.program.manifest_schema import File, Manifest
+
+_TEXT = "program.mlir"
+_VARIABLES = "variables.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A compiled function that calls Python, as it goes from one process to another.
+
+    Attributes:
+      artifact: the program, a portable artifact of StableHLO's.
+      text: the same for people to read.
+      manifest: what else has to be known of it.
+      variables: the values of the variables that it takes, by their names.
+    """
+
+    artifact: bytes
+    text: str
+    manifest: Manifest
+    variables: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Program {signature.title_of(self.manifest)}>"
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the program into a directory, which is made where there is none.
+
+        A program that lies there is replaced, once all files of this one have been written; other
+        files are left alone.
+
+        Raises:
+          ProgramError: when the manifest contradicts itself or the variables.
+          FileExistsError: when files of these names lie there that are no program's.
+          OSError: when a file cannot be written; what was there before is still there.
+        """
+        problems = [*consistency.problems_of(self.manifest, saved=False)]
+        problems = problems or _problems_of_variables(self.variables, self.manifest)
+        if problems:
+            raise ProgramError(
+                f"{self.manifest.function} cannot be saved, since its manifest or its variables "
+                f"are wrong:\n{listed(problems)}"
+            )
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        names = [self.manifest.program.path, _TEXT, _VARIABLES]
+        _check_replaceable(folder, [manifest_schema.FILE, *names])
+        with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as new:
+            self._write(Path(new))
+            # Where the manifest is, all is there.
+            for name in (manifest_schema.FILE, *names):
+                (folder / name).unlink(missing_ok=True)
+            for name in (*names, manifest_schema.FILE):
+                if (Path(new) / name).exists():
+                    os.replace(Path(new) / name, folder / name)
+
+    def _write(self, folder: Path) -> None:
+        """Writes all files into an empty directory."""
+        program = _write(folder, self.manifest.program.path, self.artifact)
+        _write(folder, _TEXT, self.text.encode())
+        variables = None
+        if self.variables:
+            variables = _write(folder, _VARIABLES, _to_npz(self.variables))
+        manifest = msgspec.structs.replace(self.manifest, program=program, variables=variables)
+        _write(folder, manifest_schema.FILE, manifest_schema.write(manifest))
+
+    def module(self) -> ir.Module:
+        """The program in MLIR, in a context of its own."""
+        return mlir_artifact.read(self.artifact)
+
+
+def read(directory: str | os.PathLike[str]) -> Program:
+    """A program out of its directory. Nothing of the user's is imported or run.
+
+    Raises:
+      ProgramError: when a file is missing, damaged, of another format, or contradicts another one.
+    """
+    folder = Path(directory)
+    try:
+        return _read(folder)
+    except ProgramError as error:
+        raise ProgramError(f"{folder}: {error}") from error.__cause__
+
+
+def _read(folder: Path) -> Program:
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise ProgramError(
+            f"the directory {what}. A program is a directory with a {manifest_schema.FILE} in it, "
+            "which hostcall.export writes."
+        )
+    reader = f"hostcall {_version('hostcall')}"
+    manifest = manifest_schema.read(_read_file(folder, manifest_schema.FILE), reader)
+    if problems := [*consistency.problems_of(manifest)]:
+        raise ProgramError(f"{manifest_schema.FILE} contradicts itself:\n{listed(problems)}")
+    artifact = _read_checked(folder, manifest.program)
+    variables = {}
+    if manifest.variables is not None:
+        variables = _read_arrays(_read_checked(folder, manifest.variables), manifest)
+    if problems := _problems_of_variables(variables, manifest):
+        raise ProgramError(f"the variables are not those of the program:\n{listed(problems)}")
+    module = mlir_artifact.read(artifact)
+    if problems := [*signature.mismatches(module, manifest)]:
+        raise ProgramError(
+            f"the program in {manifest.program.path} and {manifest_schema.FILE} do not belong "
+            f"together, or hold what cannot be loaded:\n{listed(problems)}"
+        )
+    text: str = module.operation.get_asm(large_elements_limit=64)
+    return Program(artifact, text, manifest, variables)
+
+
+def _version(package: str) -> str:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return "(of unknown version)"
+
+
+def _read_checked(folder: Path, file: File) -> bytes:
+    data = _read_file(folder, file.path)
+    if (found := _sha256(data)) != file.sha256:
+        raise ProgramError(
+            f"{file.path} is not the file that was exported: its SHA-256 is {found}, and "
+            f"{manifest_schema.FILE} has {file.sha256}. Copy the directory once more, or export "
+            "the program again."
+        )
+    return data
+
+
+def _read_file(folder: Path, name: str) -> bytes:
+    path = folder / name
+    try:
+        # A link may lead to a file of somebody else's.
+        if path.resolve().parent != folder.resolve():
+            raise ProgramError(f"{name} is a link that leads out of the directory")
+        if (
+            path.exists() and not path.is_file()
+        ):  # a pipe, say, of which nobody writes the other end
+            raise ProgramError(f"{name} is no file")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ProgramError(
+            f"there is no {name}. The directory is not one that hostcall.export has written, or "
+            "it was copied in part."
+        ) from None
+    except (OSError, RuntimeError) as error:  # the latter for links in a circle
+        raise ProgramError(f"{name} cannot be read: {error}") from error
+
+
+def _check_replaceable(folder: Path, names: Sequence[str]) -> None:
+    """Raises a FileExistsError where files of these names are there that are no program's."""
+    manifest = folder / manifest_schema.FILE
+    if manifest.is_file() and manifest_schema.is_manifest(manifest.read_bytes()):
+        return
+    found = [name for name in names if os.path.lexists(folder / name)]
+    if found:
+        raise FileExistsError(
+            f"{folder}: {', '.join(found)} would be replaced, and no program lies there, so that "
+            "this is somebody else's. Save into another directory, or remove it."
+        )
+
+
+def _write(folder: Path, name: str, data: bytes) -> File:
+    (folder / name).write_bytes(data)
+    return File(name, _sha256(data))
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _to_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of an .npz, the same for the same arrays."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, array in arrays.items():
+            # Files know only NumPy's own dtypes; the manifest has the others.
+            plain = array if is_of_numpy(array.dtype) else array.view(f"u{array.dtype.itemsize}")
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(plain), allow_pickle=False)
+    return data.getvalue()
+
+
+def _read_arrays(data: bytes, manifest: Manifest) -> dict[str, np.ndarray]:
+    """The arrays of an .npz, those of ml_dtypes as the manifest has them."""
+    dtypes = {entry.name: dtype_of(entry.spec.dtype) for entry in manifest.inputs_of("variable")}
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except Exception as error:  # of many kinds: zipfile, zlib and NumPy have their own
+        raise ProgramError(f"the file of the variables is no .npz of arrays: {error}") from error
+    for name, array in arrays.items():
+        dtype = dtypes.get(name)
+        if dtype is not None and not is_of_numpy(dtype) and array.dtype == f"u{dtype.itemsize}":
+            arrays[name] = array.view(dtype)
+    return arrays
+
+
+def _problems_of_variables(variables: Mapping[str, np.ndarray], manifest: Manifest) -> list[str]:
+    expected = {entry.name: entry.spec for entry in manifest.inputs_of("variable")}
+    problems = [f"'{name}' has no value" for name in expected if name not in variables]
+    for name, array in variables.items():
+        spec = expected.get(name)
+        if spec is None:
+            problems.append(f"'{name}' is no variable of the program")
+        elif (array.dtype, array.shape) != (dtype_of(spec.dtype), spec.shape):
+            found = f"{array.dtype.name}{[*array.shape]}"
+            problems.append(f"'{name}' is {found}, and should be {signature.show(spec)}")
+    return problems

@@ -1,0 +1,273 @@
+"""The Python functions that a shipped program calls: how they are found, and what is called."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from hostcall_mlir.program import structures
+from hostcall_mlir.program.errors import ProgramError, listed
+from hostcall_mlir.program.manifest_schema import Callback, Manifest
+from hostcall_runtime._error_texts import leave_out_frames_of
+
+# Tracebacks of functions of the user's are to begin with these.
+leave_out_frames_of(os.path.dirname(__file__))
+
+Function = Callable[..., Any]
+
+# What objects of `hostcall.callback` have, and nobody else: the function.
+_MARK = "__hostcall_function__"
+_NUMBERED = re.compile(r"#[1-9]\d*$")
+
+
+class _NotFoundError(Exception):
+    """Says why something cannot be found, and what to do."""
+
+
+def signature_of(function: Function) -> str | None:
+    """The names and kinds of a function's parameters, `(x, y=…)`, None where Python knows none."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    parameters = [
+        parameter.replace(
+            annotation=parameter.empty,
+            default=parameter.empty if parameter.default is parameter.empty else _Ellipsis(),
+        )
+        for parameter in signature.parameters.values()
+    ]
+    return str(inspect.Signature(parameters))
+
+
+class _Ellipsis:
+    """What stands for a default, which may be of any length, and change."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+def find(
+    manifest: Manifest, given: Mapping[str, Function], imports: bool, tensors: bool = False
+) -> tuple[dict[str, Function], dict[str, type]]:
+    """The functions of a program's callbacks, and the namedtuples in its structures, by name.
+
+    Args:
+      manifest: the program's.
+      given: functions that the user gives, by the names of callbacks, with or without a number;
+        and namedtuples.
+      imports: whether others are imported.
+      tensors: whether functions can be called that take TensorFlow's tensors.
+
+    Raises:
+      ProgramError: when some cannot be found, or will not do; the text lists all of them.
+      TypeError: when `given` is no dict.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"callbacks is {given!r}, and has to be a dict from the names of callbacks to functions"
+        )
+    problems: list[str] = []
+    functions: dict[str, Function] = {}
+    for callback in manifest.callbacks:
+        try:
+            functions[callback.name] = _find_function(callback, given, imports, tensors)
+        except _NotFoundError as error:
+            problems.append(f"'{callback.name}'{_called_at(callback)}: {error}")
+    classes: dict[str, type] = {}
+    for name in dict.fromkeys(_namedtuples_in(manifest)):
+        try:
+            classes[name] = _find_namedtuple(name, given, imports)
+        except _NotFoundError as error:
+            problems.append(f"namedtuple '{name}': {error}")
+    names = {callback.name for callback in manifest.callbacks}
+    used = names | {*map(_unnumbered, names)} | classes.keys()
+    problems += (
+        f"callbacks has '{name}', which the program does not call: it calls {_quoted(names)}"
+        for name in given
+        if name not in used
+    )
+    if problems:
+        raise ProgramError(
+            f"functions that {manifest.function} calls are missing, or are others than when it was "
+            f"exported:\n{listed(problems)}"
+        )
+    return functions, classes
+
+
+def host_function(callback: Callback, function: Function, classes: Mapping[str, type]) -> Function:
+    """What the runtime calls: it takes and returns flat arrays, in the function's name."""
+    count = len(callback.calls[0].operands)
+    takes_flat = callback.arguments == {"tuple": [*range(count)]}
+    returns_flat = _is_flat(callback.results)
+    if takes_flat and returns_flat:
+        return function
+
+    @functools.wraps(function, updated=())
+    def call(*arrays: Any, **lent: Any) -> Any:
+        arguments = structures.pack(callback.arguments, arrays, classes)
+        if returns_flat:
+            return function(*arguments, **lent)
+        if not callback.out:
+            return _flatten(callback, function(*arguments))
+        out = lent["out"]
+        given = structures.pack(
+            callback.results, out if isinstance(out, tuple) else (out,), classes
+        )
+        returned = function(*arguments, out=given)
+        return out if returned is given else returned
+
+    return call
+
+
+def _flatten(callback: Callback, returned: Any) -> list[Any]:
+    from hostcall_runtime import ResultError
+
+    try:
+        return structures.flatten(callback.results, returned, f"what {callback.name} returns")
+    except structures.StructureError as error:
+        raise ResultError(str(error)) from None
+
+
+def _is_flat(results: structures.Structure) -> bool:
+    """Whether the runtime takes the results as the function returns them."""
+    if not isinstance(results, dict):
+        return True
+    items = results.get("tuple", results.get("list"))
+    return items is not None and items == [*range(len(items))]
+
+
+def _find_function(
+    callback: Callback, given: Mapping[str, Function], imports: bool, tensors: bool
+) -> Function:
+    name = callback.name if callback.name in given else _unnumbered(callback.name)
+    is_given = name in given
+    function = given[name] if is_given else _import_function(callback, imports, tensors)
+    function = getattr(function, _MARK, function)
+    if not callable(function):
+        raise _NotFoundError(f"{structures.type_name(function)} is there, which cannot be called")
+    check = _check_arguments if is_given else _check_signature
+    check(callback, function)
+    return function
+
+
+def _check_signature(callback: Callback, function: Function) -> None:
+    """An imported function has to take what it took, since it may mean something else now."""
+    found = signature_of(function)
+    if callback.signature is not None and found is not None and found != callback.signature:
+        raise _NotFoundError(
+            f"its parameters are {found}, and were {callback.signature} when the program was "
+            f"exported. Export the program again, or pass {_remedy(callback)} with a function that "
+            "takes what that one took."
+        )
+
+
+def _check_arguments(callback: Callback, function: Function) -> None:
+    """A function that the user gives has to take what the program calls it with."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    assert isinstance(callback.arguments, dict)
+    count = len(callback.arguments["tuple"])
+    out = {"out": None} if callback.out and callback.calls[0].results else {}
+    try:
+        signature.bind(*[None] * count, **out)
+    except TypeError as error:
+        also = " and out=…" if out else ""
+        raise _NotFoundError(
+            f"the program calls it with {count} arguments{also}, and the function in callbacks "
+            f"takes {signature_of(function)}: {error}"
+        ) from error
+
+
+def _import_function(callback: Callback, imports: bool, tensors: bool) -> Function:
+    if callback.kind == "eager" and not tensors:
+        raise _NotFoundError(
+            "it takes and returns TensorFlow's tensors (tf.py_function), and there is no "
+            "TensorFlow here. Export the program with tf.numpy_function or hostcall.callback in "
+            f"its place, or pass {_remedy(callback)} with a function of NumPy arrays."
+        )
+    if callback.function is None:
+        raise _NotFoundError(f"it can only be given: pass {_remedy(callback)}")
+    if not imports:
+        raise _NotFoundError(
+            f"it is not given, and imports=False says not to import it: pass {_remedy(callback)}"
+        )
+    found: Function = _import(callback.function, f"pass {_remedy(callback)}")
+    return found
+
+
+def _import(name: str, remedy: str) -> Any:
+    """What `module:qualname` names."""
+    module_name, _, path = name.partition(":")
+    if "<" in path:
+        raise _NotFoundError(
+            f"{path} is a function inside of another, or a lambda, which is in no module: {remedy}"
+        )
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = "it" if error.name == module_name else f"'{error.name}', which it imports,"
+        raise _NotFoundError(
+            f"module '{module_name}' cannot be imported, since {missing} is not installed here. "
+            f"Install it, or put its directory into PYTHONPATH, or {remedy}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise _NotFoundError(
+            f"importing module '{module_name}' fails: {type(error).__name__}: {error}"
+        ) from error
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            where = getattr(found, "__name__", repr(found))
+            raise _NotFoundError(
+                f"'{where}' has no '{part}'. Was it renamed, or is another version of the module "
+                f"installed than where the program was exported? Else {remedy}"
+            ) from error
+    return found
+
+
+def _find_namedtuple(name: str, given: Mapping[str, Any], imports: bool) -> type:
+    remedy = f"pass callbacks={{'{name}': …}} with the class"
+    if name in given:
+        found = given[name]
+    elif not imports:
+        raise _NotFoundError(f"imports=False says not to import it: {remedy}")
+    else:
+        found = _import(name, remedy)
+    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
+        raise _NotFoundError(f"{found!r} is there, which is no namedtuple")
+    return found
+
+
+def _namedtuples_in(manifest: Manifest) -> Iterable[str]:
+    # Of arguments nothing is made, and of results nothing but for the user.
+    yield from structures.namedtuples_of(manifest.results)
+    for callback in manifest.callbacks:
+        yield from structures.namedtuples_of(callback.arguments)
+        if callback.out:
+            yield from structures.namedtuples_of(callback.results)
+
+
+def _called_at(callback: Callback) -> str:
+    places = dict.fromkeys(call.location for call in callback.calls if call.location)
+    return f" (called at {', '.join(places)})" if places else ""
+
+
+def _remedy(callback: Callback) -> str:
+    return f"callbacks={{'{_unnumbered(callback.name)}': …}}"
+
+
+def _unnumbered(name: str) -> str:
+    return _NUMBERED.sub("", name)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"

@@ -1,0 +1,1 @@
+"""Exported programs, run by JAX in a process without TensorFlow."""

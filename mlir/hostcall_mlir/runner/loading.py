@@ -1,0 +1,241 @@
+"""`hostcall_mlir.load`: a shipped program, compiled by XLA for one of JAX's devices."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxlib.mlir import ir
+
+import hostcall_runtime
+from hostcall_mlir.ir import custom_calls, nesting
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.ir.diagnostics import Collector, Failure
+from hostcall_mlir.passes import pipeline
+from hostcall_mlir.program import files as _program
+from hostcall_mlir.program import function_lookup, signature, structures
+from hostcall_mlir.program.errors import ProgramError
+from hostcall_mlir.program.manifest_schema import Input, Manifest
+from hostcall_mlir.runner import array_conversion, execution_plan, registration
+from hostcall_runtime._errors import interrupt_behind
+
+# The platforms of JAX's on which XLA's programs call back.
+_WITH_HOST_CALLS = ("cpu",)
+
+# What a program does with the arrays that @main takes.
+_Run = Callable[[Sequence[Any]], list[Any]]
+
+
+def load(
+    directory: str | os.PathLike[str],
+    *,
+    callbacks: Mapping[str, Callable[..., Any]] | None = None,
+    imports: bool = True,
+    split: bool = False,
+    device: jax.Device | None = None,
+) -> LoadedProgram:
+    """Loads a program that `hostcall.export` has written. Needs JAX, and no TensorFlow.
+
+    The functions that the program calls are imported by the names that they had where it was
+    exported, once all files have proved to be right. Load programs from sources that you trust:
+    a program says itself which functions it calls.
+
+    Args:
+      directory: where the program is.
+      callbacks: functions of NumPy arrays to call, by the names of callbacks (that of "f" is for
+        "f#2", too, where "f#2" itself is not there); they go before what is imported.
+      imports: whether others are imported.
+      split: whether the program is compiled in parts, with the host calls between them. So it runs
+        on devices whose programs cannot call back; and on others, more slowly.
+      device: the one to run on; JAX's default device if it is left out.
+
+    Returns:
+      A `LoadedProgram`, compiled, whose `call` runs it.
+
+    Raises:
+      ProgramError: when the files are not as they should be, functions are missing, or XLA cannot
+        compile the program; the text lists what is wrong and says what to do. A ValueError.
+      TypeError: when `device` is none of JAX's, or `callbacks` is no dict.
+    """
+    if device is not None and not isinstance(device, jax.Device):
+        raise TypeError(f"device is {device!r}, and has to be one of jax.devices()")
+    program = _program.read(directory)
+    try:
+        return LoadedProgram(program, callbacks or {}, imports, split, device)
+    except ProgramError as error:
+        raise ProgramError(f"{os.fspath(directory)}: {error}") from error.__cause__
+
+
+class LoadedProgram:
+    """A program that is ready to run, from any thread.
+
+    Attributes:
+      manifest: what it takes, returns and calls.
+      text: the program in StableHLO, for people; long constants are left out.
+      variables: the variables' values by name, JAX arrays. A call reads all of them when it begins,
+        and where the program assigns some, they are replaced together when it has ended. New values
+        can be put in between calls.
+    """
+
+    def __init__(
+        self,
+        program: _program.Program,
+        callbacks: Mapping[str, Callable[..., Any]],
+        imports: bool,
+        split: bool,
+        device: jax.Device | None,
+    ) -> None:
+        self.manifest: Manifest = program.manifest
+        self.text = program.text
+        functions, self._classes = function_lookup.find(self.manifest, callbacks, imports)
+        self._device = device if device is not None else _default_device()
+        module = program.module()
+        with module.context, ir.Location.unknown():
+            # The runtime holds them weakly.
+            self._targets = registration.register(module, self.manifest, functions, self._classes)
+            self._run = _compile(module, self._device, split)
+        self._arguments = self.manifest.inputs_of("argument")
+        self._variables = self.manifest.inputs_of("variable")
+        self._lock = threading.Lock()
+        self.variables: dict[str, Any] = {**program.variables}
+        self.variables = dict(zip(self.variables, self._read_variables(), strict=True))
+
+    def __repr__(self) -> str:
+        return f"<LoadedProgram {signature.title_of(self.manifest)}>"
+
+    def call(self, *args: Any) -> Any:
+        """Runs the program, and returns when it has ended.
+
+        Args:
+          *args: NumPy or JAX arrays in the structure of the exported function's arguments, of just
+            the dtypes and shapes that it was exported for.
+
+        Returns:
+          JAX arrays in the structure of the function's results, of 64 bits too where the function
+          has such, whatever jax_enable_x64 says.
+
+        Raises:
+          TypeError: when the arguments are of another structure.
+          ValueError: when an array is of another dtype or shape, or `variables` lacks one or has
+            one that the program does not.
+          KeyboardInterrupt: for Ctrl-C in a callback.
+          jax.errors.JaxRuntimeError: when a callback fails; what it has raised is the cause, and
+            what `hostcall_mlir.last_error` returns.
+        """
+        arrays = [*self._read_arguments(args), *self._read_variables()]
+        outputs = _raising_causes(self._run, arrays)
+        assigned = {
+            entry.name: output
+            for entry, output in zip(self.manifest.outputs, outputs, strict=True)
+            if entry.kind == "variable"
+        }
+        with self._lock:
+            self.variables.update(assigned)
+        results = array_conversion.without_padding(outputs, self.manifest)
+        return structures.pack(self.manifest.results, results, self._classes)
+
+    def _read_arguments(self, args: tuple[Any, ...]) -> list[jax.Array]:
+        who = f"the arguments of {self.manifest.function}"
+        try:
+            flat = structures.flatten(self.manifest.arguments, args, who)
+        except structures.StructureError as error:
+            raise TypeError(str(error)) from None
+        return [
+            self._read(value, entry) for value, entry in zip(flat, self._arguments, strict=True)
+        ]
+
+    def _read_variables(self) -> list[jax.Array]:
+        """The values of all variables at one time."""
+        with self._lock:
+            values = {**self.variables}
+        names = [entry.name for entry in self._variables]
+        if missing := [name for name in names if name not in values]:
+            raise ValueError(
+                f"variables of {self.manifest.function} have no values any more: {missing}"
+            )
+        if unknown := [name for name in values if name not in names]:
+            raise ValueError(
+                f"{self.manifest.function} has no variables {unknown}: it has {names or 'none'}"
+            )
+        return [self._read(values[entry.name], entry) for entry in self._variables]
+
+    def _read(self, value: Any, entry: Input) -> jax.Array:
+        what = f"{entry.kind} '{entry.name}' of {self.manifest.function}"
+        return array_conversion.to_device(value, entry.spec, self._device, what)
+
+
+def _default_device() -> jax.Device:
+    """Where JAX puts arrays of which nobody says where they belong."""
+    (device,) = jax.device_put(np.zeros((), np.bool_)).devices()
+    return device
+
+
+def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
+    """What a run returns; where a callback fails, what it raised is the cause of the error."""
+    try:
+        return run(arrays)
+    except jax.errors.JaxRuntimeError as error:
+        interrupt = interrupt_behind(str(error))
+        if interrupt is not None:
+            raise interrupt from None
+        raise error from hostcall_runtime.last_error(error)
+
+
+def _compile(module: ir.Module, device: jax.Device, split: bool) -> _Run:
+    """What runs a program whose host calls have numbers."""
+    try:
+        if split:
+            return _compile_parts(module, device)
+        return _compile_whole(module, device)
+    except RuntimeError as error:
+        raise ProgramError(f"XLA cannot compile the program for {device}: {error}") from error
+
+
+def _compile_whole(module: ir.Module, device: jax.Device) -> _Run:
+    if device.platform not in _WITH_HOST_CALLS and custom_calls.host_calls(module):
+        raise ProgramError(
+            f"the program calls Python, which XLA's programs for {device} cannot do. Load it with "
+            "split=True, which compiles it in parts with the calls between them, or with "
+            'device=jax.devices("cpu")[0].'
+        )
+    registration.register_handler()
+    calls = bool(custom_calls.host_calls(module))
+    executable = private.compile_for(private.bytecode_of(module), device, calls)
+    return lambda arrays: private.execute_to_end(executable, arrays)
+
+
+def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
+    with Collector(module.context) as collector:
+        try:
+            # Without locations parts that do the same are the same, and compiled once.
+            nesting.check_ops(module, nesting.SPLIT_OPS)
+            pipeline.run(module, "hostcall-split,strip-debuginfo")
+        except (Failure, ir.MLIRError) as error:
+            raise ProgramError(
+                f"the program cannot be split:\n{collector.show('the program')}"
+            ) from error
+    registration.register_handler()
+    plan = execution_plan.make_plan(module, device, _host_of(device))
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        results: list[Any] = jax.block_until_ready(plan.run(arrays))
+        return results
+
+    return run
+
+
+def _host_of(device: jax.Device) -> jax.Device:
+    """The CPU of JAX's that makes the host calls of a program for a device."""
+    if device.platform in _WITH_HOST_CALLS:
+        return device
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise ProgramError(
+            "host calls need JAX's CPU beside the device: add it to JAX_PLATFORMS, as in "
+            f"JAX_PLATFORMS={device.platform},cpu."
+        ) from error

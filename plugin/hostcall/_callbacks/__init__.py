@@ -1,0 +1,1 @@
+"""What a Python function is to hostcall: what is declared of it, and how it is found and called."""

@@ -1,0 +1,160 @@
+"""The lines that messages advise where the shape of a result is not known."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.specs import BoundedSpec, Spec
+
+# What the user has to fill in: all sizes, or one.
+_BLANK = "..."
+
+# What stands for a function that has no name.
+_UNNAMED = "function"
+
+# What the lines need themselves.
+_TAKEN = frozenset({"tf", "hostcall"})
+
+
+def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
+    """What to write so that the shapes of all results are known, line by line.
+
+    Args:
+      spec: the callback.
+      known: what is known of its results; None where that is nothing.
+    """
+    text = "Write the sizes in the place of each `...`; [] is a scalar."
+    constants = _constants(spec, known)
+    if constants is not None:
+        set_shapes, tout = constants
+        lines = "".join(f"    {line}\n" for line in set_shapes)
+        text += f" If they are constants, after the call, where y is what it returns:\n\n{lines}\n"
+        text += f"or in the call:\n\n    {tout}\n\n"
+    traced = (
+        ' (or result="trace", if TensorFlow may trace the function to find them)'
+        if isinstance(spec, EagerSpec)
+        else ""
+    )
+    text += f"If they follow from {_sources(spec)}, before the call{traced}:\n\n"
+    text += f"    import hostcall\n    {declaration(spec, known)}"
+    unnamed = _name_to_write(spec.function) == _UNNAMED
+    return f"{text}    # give the function a name, and the name to the op" if unnamed else text
+
+
+def in_one_line(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
+    """The same in one line, for the log."""
+    text = "write the sizes in the place of each `...` ([] is a scalar). "
+    constants = _constants(spec, known)
+    if constants is not None:
+        set_shapes, tout = constants
+        text += f"If they are constants: {'; '.join(set_shapes)} after the call, where y is what "
+        text += f"it returns; or {tout} in the call. "
+    return (
+        f"{text}If they follow from {_sources(spec)}, before the call: {declaration(spec, known)}"
+    )
+
+
+def what_is_known(spec: Spec) -> str:
+    """What is known of one result, where that is too little."""
+    if spec.shape.rank is None:
+        return "nothing is known of it, not even how many dimensions it has"
+    return f"all that is known is {spec.shape}"
+
+
+def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
+    """The line that declares the results by a rule, with blanks for what is not known.
+
+    It has the function's own name and parameters, and as many results as the op.
+    """
+    names = parameters(spec)
+    rule = f"lambda {', '.join(names)}: " if names else ""
+    result = f"result={rule}{_result(spec, known)}"
+    if spec.op_name == "hostcall.callback":
+        return f"@hostcall.callback({result})    # in the place of the result that it has"
+    return f"hostcall.declare({_name_to_write(spec.function)}, {result})"
+
+
+def splitting_is_fine(spec: CallbackSpec) -> str:
+    """The line that says so."""
+    if spec.op_name == "hostcall.callback":
+        return "@hostcall.callback(..., route='split')"
+    return f"hostcall.declare({_name_to_write(spec.function)}, route='split')"
+
+
+def parameters(spec: CallbackSpec) -> list[str]:
+    """Names for the arguments of a rule: those of the function's parameters, where it has any."""
+    found: list[inspect.Parameter] = []
+    with contextlib.suppress(TypeError, ValueError):  # not of every function in C
+        found = [*inspect.signature(spec.function).parameters.values()]
+    names = [
+        f"{one.name}_" if one.name in _TAKEN else one.name
+        for one in found
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    made_up = ["x", "y", "z", *(f"x{i}" for i in range(len(names) + spec.inputs.count))]
+    return [*names, *(name for name in made_up if name not in names)][: spec.inputs.count]
+
+
+def _name_to_write(function: Any) -> str:
+    """How the user may name a function."""
+    name = str(getattr(function, "__name__", ""))
+    if not name.isidentifier():
+        return _UNNAMED
+    return f"the_object.{name}" if isinstance(function, types.MethodType) else name
+
+
+def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[str], str] | None:
+    """The lines for sizes that are constants: after the call, and in it.
+
+    None where they would have to go by the structure of the results.
+    """
+    if not spec.outputs.trivial or spec.op_name == "hostcall.callback":
+        return None
+    results = {
+        "y" if spec.outputs.alone else f"y[{index}]": said or tf.TensorSpec(None)
+        for index, said in enumerate(known)
+    }
+    lines = [f"{y}.set_shape({_shape(said)})" for y, said in results.items() if not _is_known(said)]
+    return lines, f"Tout={_result(spec, known)}"
+
+
+def _sources(spec: CallbackSpec) -> str:
+    shapes = [f"{name}.shape" for name in parameters(spec)]
+    if len(shapes) > 2:
+        shapes[2:] = ["..."]
+    return f"the inputs ({', '.join(shapes)})" if shapes else "something else"
+
+
+def _is_known(spec: Spec) -> bool:
+    return isinstance(spec, BoundedSpec) or bool(spec.shape.is_fully_defined())
+
+
+def _result(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
+    """The results as a user writes them: one, or a list."""
+    results = [
+        _spec(tf.TensorSpec(None, dtype) if said is None else said)
+        for said, dtype in zip(known, spec.outputs.dtypes, strict=True)
+    ]
+    return results[0] if spec.outputs.alone and len(results) == 1 else f"[{', '.join(results)}]"
+
+
+def _spec(spec: Spec) -> str:
+    name = spec.dtype.name
+    dtype = f"tf.{name}" if hasattr(tf, name) else f'"{name}"'
+    if isinstance(spec, BoundedSpec):
+        return f"hostcall.BoundedSpec({_shape(spec)}, {dtype}, {list(spec.dynamic_dims)})"
+    return f"tf.TensorSpec({_shape(spec)}, {dtype})"
+
+
+def _shape(spec: Spec) -> str:
+    if spec.shape.rank is None:
+        return f"[{_BLANK}]"
+    return f"[{', '.join(_BLANK if size is None else str(size) for size in spec.shape)}]"

@@ -1,0 +1,297 @@
+"""The registry's entries: one CallbackSpec for each Python function in a graph."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks import memoization, requested_routes
+from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.specs import BoundedSpec, Spec, admits
+from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._tf import autograph, eager_execution, source_location, token_registry
+from hostcall_runtime import Target, _errors, _locks, register, within
+
+Rule = Callable[[Sequence[Spec]], Sequence[Spec | None]]
+
+
+class Recording(enum.IntEnum):
+    """Whether a compiled program can ask for the gradient of a py_function's call."""
+
+    NO = 0
+    # Within the run of the program.
+    RUN = 1
+    # After it: the state's number is a result of the program.
+    ESCAPING = 2
+
+
+_lock = _locks.new_lock()
+_by_number: weakref.WeakValueDictionary[int, CallbackSpec] = weakref.WeakValueDictionary()
+
+
+class CallbackSpec:
+    """What is known of a Python function that a script op calls.
+
+    Graphs own it; TensorFlow's registry and the runtime's hold it weakly. Plain graph mode calls it
+    through the stock kernel, a compiled program through one of its targets.
+
+    Attributes:
+      function: the user's function.
+      inputs, outputs: the structures of its arguments and results.
+      rule: from the inputs' specs to the results', or None where nothing was declared.
+      shape_only: the inputs that only `rule` looks at; a compiled program does not pass them.
+      like: for each result the input that has the same shape, where all results are such; or None.
+      static_specs: what is known of the results in tracing.
+      plain_specs: what plain graphs are told of that, and so must hold in them: no more than stock
+        TensorFlow tells, but for what is declared with hostcall.
+      pending: for each result, whether the rule may know more when XLA compiles than in tracing.
+      description: the function and the op for a message, with the file and line of both.
+      title: how messages call it: the op's token, `pyfunc_N`.
+      copies_inputs: whether the function is given arrays of its own where the stock kernel calls
+        it, which hands out the tensors' memory.
+      timeout: how many seconds a call may take, or None.
+      route: "auto", "custom_call" or "split", as asked for when the op was created.
+      declaration: what the user has declared of the function.
+      given_name: the name that the user has given it, or None.
+      op: a weak reference to the op, where it is in a graph.
+    """
+
+    op_name = "tf.numpy_function"
+    takes_tensors = False
+
+    # The target of the custom calls.
+    custom_call = "hostcall"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs,
+        outputs: Outputs,
+        rule: Rule | None,
+        shape_only: Iterable[int] = (),
+    ) -> None:
+        self.function = function
+        self.inputs = inputs
+        self.outputs = outputs
+        self.rule = rule
+        self.shape_only = frozenset(shape_only)
+        self.like: Sequence[int] | None = None
+        self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
+        self.plain_specs = self.static_specs
+        self.pending = [rule is not None] * len(outputs.dtypes)
+        self.timeout: float | None = None
+        self.route = requested_routes.AUTO
+        self.declaration = Declaration()
+        self.given_name: str | None = None
+        self.copies_inputs = False
+        self.description = f"{self.op_name} of {source_location.of_function(function)}"
+        self.title = ""
+        self.op: weakref.ref[Any] | None = None
+        self._targets: dict[Recording, tuple[Target, int]] = {}
+        self._host_call: Any = None
+
+    def locate(self) -> None:
+        """Fills in the description; to be called while the user's code creates the op."""
+        self.description = (
+            f"{self.op_name} of {source_location.of_function(self.function)}, called at "
+            f"{source_location.caller()}"
+        )
+
+    def target_id(self, recording: Recording) -> int:
+        """The id under which compiled programs call this; made when one first asks for it."""
+        with _lock:  # several threads may compile the same op
+            if recording not in self._targets:
+                self._targets[recording] = self._register(recording)
+                _by_number[self._targets[recording][1]] = self
+            return self._targets[recording][1]
+
+    def _register(self, recording: Recording) -> tuple[Target, int]:
+        name = f"{self.title}/{recording.name}" if recording else self.title
+        function = self.host_function(recording)
+        target = Target(function, self.title, self.description)
+        target.node, target.definition = self.node, self.definition
+        takes_tensors = self.takes_tensors
+        if takes_tensors:
+            target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
+            target.to_arrays = self.to_arrays(recording)
+        declared = self.declaration
+        return target, register(
+            target,
+            name,
+            takes_tensors,
+            self.description,
+            borrows=declared.borrow,
+            takes_out=declared.out,
+            lends=self.lends_memory,
+        )
+
+    @property
+    def op_dtypes(self) -> list[tf.DType]:
+        """The dtypes of the op's outputs."""
+        return self.outputs.dtypes
+
+    @property
+    def node(self) -> str:
+        """The name of the op, or "" where it is in no graph."""
+        op = None if self.op is None else self.op()
+        return "" if op is None else str(op.name)
+
+    def definition(self) -> list[str]:
+        """The lines of the user's that have led to the op, as those of a traceback."""
+        op = None if self.op is None else self.op()
+        return [] if op is None else source_location.definition(op)
+
+    @property
+    def lends_memory(self) -> bool:
+        """Whether its arrays may lie in the memory of a compiled program."""
+        # Nobody waits for a call that overruns its timeout: it may outlast the program.
+        return self.declaration.lends and self.timeout is None
+
+    def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
+        """What must be right before a compiled program may call it.
+
+        Raises:
+          LoweringError: when something is not.
+        """
+
+    def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
+        """What the stock kernel calls in a function that is split; made when one first asks for it.
+
+        Args:
+          make: makes it of this and `node`. It has a title, its token.
+          node: the op.
+        """
+        with _lock:
+            if self._host_call is None:
+                self._host_call = make(self, node)
+                token_registry.register_token(self._host_call.title, self._host_call)
+            return self._host_call
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, held to the timeout if there is one."""
+        if self.timeout is None:
+            return function
+        return within(self.timeout, function, self.description)
+
+    def host_function(self, recording: Recording) -> Callable[..., Any]:
+        """The function that a compiled program calls."""
+        raise AssertionError("a subclass defines it")
+
+    def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
+        """What makes arrays of what that function returns, where it takes and returns tensors."""
+        raise AssertionError("a subclass defines it")
+
+    def check_count(self, arguments: Sequence[Any]) -> None:
+        """Plain graph mode: what an op passes that was not made for this, in an altered graph.
+
+        Raises:
+          ValueError: when there are more or fewer of them than the function was traced with.
+        """
+        if len(arguments) != self.inputs.size:
+            raise ValueError(
+                f"{self.title} was made for an op with {self.inputs.size} inputs, and is called by "
+                f"one with {len(arguments)}. The graph was altered, or it comes from another "
+                f"process. This is {self.description}."
+            )
+
+    def check_static(self, shapes: Sequence[Any]) -> None:
+        """Plain graph mode: what tracing was told of the shapes must be true.
+
+        Raises:
+          ValueError: naming the result, the declared and the actual shape.
+        """
+        for index, (actual, expected) in enumerate(zip(shapes, self.plain_specs, strict=False)):
+            if not admits(expected, actual):
+                raise ValueError(shape_error(self, index, actual, expected))
+
+
+def shape_error(spec: CallbackSpec, index: int, actual: Any, expected: Spec) -> str:
+    """What to say of a result whose shape is not as declared."""
+    declared = expected if isinstance(expected, BoundedSpec) else expected.shape
+    return (
+        f"{index}-th value returned by {spec.title} has shape {tuple(actual)}, but its declared "
+        f"shape is {declared}. Correct the function or the declaration: {spec.description}."
+    )
+
+
+def spec_of_number(number: int) -> tuple[CallbackSpec | None, Recording]:
+    """The spec that compiled programs call by a number, None where it is no spec's; and how."""
+    spec = _by_number.get(number)
+    if spec is not None:
+        for recording, (_, known) in [*spec._targets.items()]:
+            if known == number:
+                return spec, recording
+    return None, Recording.NO
+
+
+class NumpySpec(CallbackSpec):
+    """A function from arrays to arrays (ops PyFunc and PyFuncStateless)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # A function that was defined inside a tf.function is autograph's copy of the user's.
+        self._unconverted = autograph.called_unconverted(self.function)
+        self._form = (self.inputs.form, self.outputs.form)
+
+    @property
+    def _call(self) -> Callable[..., Any]:
+        flat = not self.inputs.nested and self.outputs.trivial
+        return self._unconverted if flat else self._call_structured
+
+    def host_function(self, recording: Recording) -> Callable[..., Any]:
+        call = self.timed(self._call)
+        table = self.declaration.table
+        return call if table is None else table.remembering(call, self._form)
+
+    @_errors.raises_for_stock_kernel
+    def __call__(self, *arrays: Any) -> Any:
+        """What the stock kernel calls, through TensorFlow's registry."""
+        return self._run_op(arrays)
+
+    def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The arguments in plain graph mode, as arrays that the function may write to."""
+        if not self.copies_inputs:
+            return arrays
+        # Lone strings are bytes, and scalars nobody can write to.
+        return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+
+    def _returned(self, arrays: Sequence[Any]) -> Any:
+        return self.host_function(Recording.NO)(*self.own(arrays))
+
+    def _run_op(self, arrays: Sequence[Any]) -> Any:
+        self.check_count(arrays)
+        returned = self._returned(arrays)
+        if self.declaration.table is not None:
+            returned = memoization.private_copy(
+                returned
+            )  # the stock kernel may share an array's memory
+        if isinstance(returned, list | tuple):
+            values = [_native(value) for value in returned]
+            self.check_static([np.shape(value) for value in values if value is not None])
+            return values
+        value = _native(returned)
+        if value is not None:
+            self.check_static([np.shape(value)])
+        return value
+
+    def _call_structured(self, *arrays: Any, **lent: Any) -> Any:
+        if "out" in lent and not self.outputs.trivial:
+            out = lent["out"]
+            lent["out"] = self.outputs.pack(out if isinstance(out, tuple) else [out])
+        returned = self._unconverted(*self.inputs.pack(arrays), **lent)
+        if self.outputs.trivial or (lent and returned is None):
+            return returned
+        return self.outputs.flatten(returned, self.function)
+
+
+def _native(value: Any) -> Any:
+    # Stock TensorFlow takes the bytes of a big-endian array for little-endian ones.
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        return value.astype(value.dtype.newbyteorder("="))
+    return value

@@ -1,0 +1,288 @@
+"""What users say of their functions: `hostcall.declare`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import numbers
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from hostcall._callbacks import memoization, requested_routes
+from hostcall._callbacks.declaration_checks import TRACE as TRACE
+from hostcall._callbacks.declaration_checks import check_function, check_result
+from hostcall._callbacks.native.native_code import Native, check_declared
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+    """What is declared of one function.
+
+    Attributes:
+      result: a structure of specs, a function from the inputs' specs to one, or "trace"; None
+        where nothing is said of the results.
+      pure: whether the gradient may run the function once more.
+      timeout: how many seconds a call may take, or None.
+      route: "auto", "custom_call" or "split"; None where nothing is said of it.
+      borrow: whether the function is lent its arguments, which it only reads.
+      out: whether it writes its results into arrays that it is lent.
+      memo: how many results are kept for calls with equal inputs; True for the usual number, False
+        for none.
+      table: the results that are kept, or None.
+    """
+
+    result: Any = None
+    pure: bool = False
+    timeout: float | None = None
+    route: str | None = None
+    borrow: bool = False
+    out: bool = False
+    memo: bool | int = False
+    table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_result(self.result)
+        if self.route is not None:
+            requested_routes.checked(self.route)
+        if self.timeout is not None:
+            is_time = isinstance(self.timeout, numbers.Real) and self.timeout > 0
+            if not is_time:
+                raise ValueError(
+                    f"hostcall: timeout={self.timeout!r} is not a positive time in seconds."
+                )
+        object.__setattr__(self, "table", memoization.table_for(self.memo))
+        if self.out and self.table is not None:
+            raise ValueError(
+                "hostcall: out=True has the function write its results into arrays that it is "
+                f"given, and memo={self.memo!r} returns results without calling it. Take one of "
+                "the two away."
+            )
+
+    @property
+    def lends(self) -> bool:
+        """Whether the function is lent arrays, of either kind."""
+        return self.borrow or self.out
+
+    def renewed(self) -> Declaration:
+        """The same for another function, whose results are kept in a table of their own."""
+        return dataclasses.replace(self)
+
+
+# Where a declaration is kept: with the object itself, since a rule may refer to the function, and a
+# table here would then keep both alive for ever.
+_ATTRIBUTE = "__hostcall_declarations__"
+
+_Key = tuple[int, ...]
+
+
+class _Declarations:
+    """Those of one object: of a function, or of an object's methods.
+
+    An object's attributes may be copied to another one, as `functools.wraps` does, or pickled:
+    declarations stay behind.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = weakref.ref(owner)
+        # With the function of a method, whose id may else become another's.
+        self.of: dict[_Key, tuple[Any, Declaration]] = {}
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+
+# Objects without attributes. Keyed by identity, since callables may define equality as they like;
+# the reference tells whether the id still means the same object.
+_table: dict[_Key, tuple[Callable[[], Any], Declaration]] = {}
+
+
+@overload
+def declare(
+    function: F,
+    *,
+    result: Any = None,
+    pure: bool = False,
+    timeout: float | None = None,
+    route: str | None = None,
+    borrow: bool = False,
+    out: bool = False,
+    memo: bool | int = False,
+) -> F: ...
+@overload
+def declare(
+    *,
+    result: Any = None,
+    pure: bool = False,
+    timeout: float | None = None,
+    route: str | None = None,
+    borrow: bool = False,
+    out: bool = False,
+    memo: bool | int = False,
+) -> Callable[[F], F]: ...
+def declare(
+    function: Any = None,
+    *,
+    result: Any = None,
+    pure: bool = False,
+    timeout: float | None = None,
+    route: str | None = None,
+    borrow: bool = False,
+    out: bool = False,
+    memo: bool | int = False,
+) -> Any:
+    """Declares what holds of a function that is passed to a script op.
+
+    XLA must know the shape of every result when it compiles. The declaration holds for every
+    `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.py_func` of `function` that is traced
+    from now on. What it says is checked whenever the function runs in a compiled program.
+
+        hostcall.declare(np.linalg.eigvalsh, result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
+
+    Args:
+      function: the function as it is given to the op: a function, method, builtin or other
+        callable. Held weakly where Python allows it. Left out, `declare` is a decorator.
+      result: one of
+        - a `tf.TensorSpec`, or a structure of them like the op's `Tout`;
+        - `hostcall.BoundedSpec`s in the same places, where only an upper bound is known;
+        - a function from the inputs' specs to one of the above. It is called when XLA compiles,
+          with one argument for each of the op's inputs: a `tf.TensorSpec` of known shape, or a
+          `BoundedSpec` where the size of an input is bounded. Shapes alone are enough for it to
+          return: the dtypes are those of `Tout`;
+        - `"trace"`, for `tf.py_function`: TensorFlow traces the function with symbolic tensors to
+          find the shapes. The function runs once more for that, for each combination of input
+          shapes, whatever it prints or appends included; and it must be one that tracing can
+          follow. That is why it is not the default.
+        None says nothing of the results.
+      pure: True says that the function returns the same for the same inputs and does nothing else.
+        The gradient of a `tf.py_function` then runs it once more, instead of keeping what its
+        call has computed: less memory, more time.
+      timeout: the seconds that a call may take. One that takes longer fails, with the
+        stack that it has then: with `tf.errors.DeadlineExceededError` in a compiled program, with
+        `tf.errors.UnknownError` elsewhere. It runs on a thread of its own.
+      route: how compiled functions call it, as for `hostcall.configure`; None leaves it to that.
+      borrow: True lends the function its arguments, instead of copying them for it: read-only
+        arrays over the program's own memory, for the call alone. The function must let go of them
+        before it returns (results are copied, so that it may return them, or parts of them).
+      out: True has the function write its results into arrays that it is lent, over the program's
+        own memory where that is possible. As NumPy's functions take it: by the keyword `out`, an
+        array, or a tuple of arrays for several results (or a structure like `Tout`). They come with
+        arbitrary values. It returns nothing, or `out`. The sizes of the results must be known
+        before the call, so no `BoundedSpec`s. Both are for functions that take arrays, those of
+        `tf.numpy_function` and `tf.compat.v1.py_func`. An array that something still refers to
+        when the call is over is an error, of class `tf.errors.InvalidArgumentError`; its memory is
+        kept as long as something refers to it.
+      memo: for functions that take arrays: True, or a number, says that the function returns the
+        same for the same inputs and does nothing else. The results for the 128 inputs, or the
+        number of inputs, that were used last are kept, and a call with equal inputs (the same
+        shapes, dtypes and bits) does not call the function: in eager mode, in plain graphs and in
+        compiled functions, which share what is kept. Results take memory, inputs hardly any: they
+        are known by their digests (SHA-256). Two threads with the same new inputs may both call the
+        function, and what it raises is not kept. Where XLA knows all inputs when it compiles, it
+        calls the function then, even if the program never comes to the call, and keeps results of
+        up to 1 MiB as constants of the program.
+
+    Returns:
+      `function`.
+
+    Raises:
+      TypeError: when `function` is not callable, or an `async` function.
+      ValueError: when `result` is another string, `timeout` is not positive, there is no such
+        `route`, or `memo` is no positive number or comes with `out`. A `tf.py_function` of a
+        function with `memo` raises it, too.
+    """
+    declaration = Declaration(result, pure, timeout, route, borrow, out, memo)
+    if function is None:
+        return lambda decorated: _declare(decorated, declaration.renewed())
+    return _declare(function, declaration)
+
+
+def _declare(function: Any, declaration: Declaration) -> Any:
+    check_function(function, "hostcall.declare")
+    declaration = of_native(function, declaration)
+    key, owner = _identity(function)
+    if not _keep_with(owner, key, (getattr(function, "__func__", None), declaration)):
+        _table[key] = (_reference(owner, key), declaration)
+    return function
+
+
+def _keep_with(owner: Any, key: _Key, declared: tuple[Any, Declaration]) -> bool:
+    attributes = getattr(owner, "__dict__", None)
+    if not isinstance(attributes, dict):  # a class has a read-only view
+        return False
+    try:
+        known = _known(owner) or _Declarations(owner)
+    except TypeError:
+        return False
+    known.of[key] = declared
+    attributes[_ATTRIBUTE] = known
+    return True
+
+
+def _known(owner: Any) -> _Declarations | None:
+    attributes = getattr(owner, "__dict__", None)
+    known = attributes.get(_ATTRIBUTE) if isinstance(attributes, dict) else None
+    return known if isinstance(known, _Declarations) and known.owner() is owner else None
+
+
+def _reference(owner: Any, key: _Key) -> Callable[[], Any]:
+    try:
+        return weakref.ref(owner, functools.partial(_forget, key))
+    except TypeError:  # not all callables of C modules can be held weakly, NumPy's ufuncs cannot
+        return lambda: owner
+
+
+# Bound early: when the process exits, a module's names may go before the objects that it serves.
+def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
+    table.pop(key, None)
+
+
+def of_native(function: Any, declaration: Declaration) -> Declaration:
+    """The declaration, with the results where `function` is a Native, which says them itself.
+
+    Raises:
+      ValueError: when something is declared that cannot hold of native code.
+    """
+    if not isinstance(function, Native):
+        return declaration
+    check_declared(function, vars(declaration))
+    if declaration.result is not None:
+        return declaration
+    return dataclasses.replace(declaration, result=function.result)
+
+
+def declaration_of(function: Any) -> Declaration | None:
+    """What was declared of `function`, or None."""
+    key, owner = _identity(function)
+    if (known := _known(owner)) is not None and key in known.of:
+        return known.of[key][1]
+    found = _table.get(key)
+    if found is not None and found[0]() is owner:
+        return found[1]
+    return of_native(function, Declaration()) if isinstance(function, Native) else None
+
+
+def of_method(method: types.MethodType, declaration: Declaration) -> Declaration:
+    """`declaration` for one object's method: results that are kept are kept for that object.
+
+    They are shared and live as long as the object, where it can have attributes.
+    """
+    if declaration.table is None:
+        return declaration
+    found = declaration_of(method)
+    if found is None:
+        found = declaration.renewed()
+        key, owner = _identity(method)
+        _keep_with(owner, key, (method.__func__, found))
+    return found
+
+
+def _identity(function: Any) -> tuple[_Key, Any]:
+    """What tells a callable from others, and the object whose life it shares."""
+    if isinstance(function, types.MethodType):
+        # A bound method is made anew each time that it is looked up.
+        return (id(function.__self__), id(function.__func__)), function.__self__
+    return (id(function),), function

@@ -1,0 +1,206 @@
+"""The registry's entry for a py_function, and how it records what its gradient needs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks import tape_residuals
+from hostcall._callbacks.callback_spec import CallbackSpec, Recording, Rule
+from hostcall._callbacks.specs import array_dtype, is_array_of
+from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._tf import autograph, eager_execution, gradient_tapes, token_registry
+from hostcall_runtime import _errors
+
+# In the place of the number of a state where none is kept.
+_NO_STATE = np.zeros([], np.int64)
+
+
+class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
+    """A function from EagerTensors to tensors (op EagerPyFunc).
+
+    A differentiable one has a result more than the user sees: the number under which the state of
+    the call is kept for the gradient, 0 where nothing is kept. It is what ties a gradient call to
+    its forward call, in every iteration, thread and step.
+
+    Attributes:
+      differentiable: whether it has that result.
+      pure: whether the gradient runs the function once more instead, so that nothing is kept.
+      root: the spec of the user's function; another one for the spec of a derivative.
+      order: 0, or that of the derivative.
+      orders_wanted: the highest derivative that a graph or a tape can ask for; of the root.
+      gradient_wanted: whether one can ask for the derivative of this very spec's calls.
+    """
+
+    op_name = "tf.py_function"
+    takes_tensors = True
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs,
+        outputs: Outputs,
+        rule: Rule | None,
+        shape_only: Iterable[int] = (),
+        differentiable: bool = False,
+        pure: bool = False,
+    ) -> None:
+        CallbackSpec.__init__(self, function, inputs, outputs, rule, shape_only)
+        self.differentiable = differentiable
+        self.pure = pure
+        self.root = self
+        self.order = 0
+        self.orders_wanted = 0
+        self.gradient_wanted = False
+        self._call = autograph.called_unconverted(function)
+        self._arrays = [array_dtype(dtype) for dtype in self.outputs.dtypes]
+
+    @property
+    def op_dtypes(self) -> list[tf.DType]:
+        """The dtypes of the op's outputs, the hidden one included."""
+        return [*self.outputs.dtypes, tf.int64] if self.differentiable else self.outputs.dtypes
+
+    @_errors.raises_for_stock_kernel
+    def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
+        """What the stock kernel calls, through TensorFlow's registry."""
+        self.check_count(args)
+        values, state = self.timed(self._run)(args, self.gradient_wanted)
+        self.check_static([value.shape for value in values])
+        return self.for_kernel(values, 0 if state is None else tape_residuals.keep(state), device)
+
+    def for_kernel(self, values: list[Any], number: int, device: str | None) -> list[Any]:
+        """What the stock kernel is given: the results, and the number of the state."""
+        with (
+            eager_execution.eager_mode()
+        ):  # in programs of TensorFlow 1 a kernel's thread builds graphs
+            if self.differentiable:
+                # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.
+                values = [*values, eager_execution.convert_to_tensor(np.int64(number), tf.int64)]
+            return [eager_execution.copy_to_device(value, device) for value in values]
+
+    def host_function(self, recording: Recording) -> Callable[..., Any]:
+        eager_execution.ensure_initialized()
+        if self._is_plain(recording):
+            return self._plain_function()
+        record = recording is not Recording.NO
+        escapes = recording is Recording.ESCAPING
+        run = self.timed(self._run)
+
+        def call(*tensors: Any) -> list[Any]:
+            values: list[Any]
+            values, state = run(tensors, record, self._arrays)
+            if self.differentiable:
+                # Not by `run`: nobody waits any more for one that overran its timeout.
+                number = 0 if state is None else tape_residuals.keep_in_program(state, escapes)
+                values.append(np.asarray(number, np.int64) if number else _NO_STATE)
+            return values
+
+        return call
+
+    def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
+        return self._convert_plain if self._is_plain(recording) else _to_arrays
+
+    def _is_plain(self, recording: Recording) -> bool:
+        """Whether the user's function is all that has to be called."""
+        alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
+        return not (recording or self.timeout or self.inputs.nested) and alone
+
+    def _plain_function(self) -> Callable[..., Any]:
+        function, executing_eagerly = self._call, eager_execution.executing_eagerly
+        differentiable = self.differentiable
+
+        def call(*tensors: Any) -> Any:
+            if executing_eagerly():
+                returned = function(*tensors)
+            else:
+                with eager_execution.eager_mode():
+                    returned = function(*tensors)
+            # The runtime takes tensors and arrays of the right dtype as they are.
+            return [returned, _NO_STATE] if differentiable else returned
+
+        return call
+
+    def _convert_plain(self, returned: Any) -> list[Any]:
+        number = []
+        if self.differentiable:
+            returned, *number = returned
+        with eager_execution.eager_mode():
+            return _to_arrays(self._as_tensors(returned)) + number
+
+    def _run(
+        self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
+    ) -> tuple[list[Any], tape_residuals.State | None]:
+        """The results as EagerTensors, and what to keep of the call for its gradient.
+
+        Args:
+          tensors: the arguments.
+          record: whether the gradient may be asked for.
+          arrays: for each result, the dtype of arrays that may stay what they are.
+        """
+        if not eager_execution.executing_eagerly():
+            with eager_execution.eager_mode():
+                return self._run(tensors, record, arrays)
+        if not record:
+            return self.compute(tensors, arrays), None
+        # One tape for each order of derivative: the next one records how the first is asked.
+        tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
+        with contextlib.ExitStack() as stack:
+            for tape in reversed(tapes):
+                stack.enter_context(tape)
+                tape.watch([tensor for tensor in tensors if gradient_tapes.is_trainable(tensor)])
+            values = self.compute(tensors)
+        return values, tape_residuals.State(self, tapes, list(tensors), list(values))
+
+    def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:
+        """The results of the user's function, as EagerTensors of the declared dtypes.
+
+        Args:
+          tensors: its arguments.
+          arrays: for each result, the dtype of arrays that may stay what they are.
+        """
+        returned = self._call(*self.inputs.pack(tensors))
+        dtypes = self.outputs.dtypes
+        if len(dtypes) == 1 and self.outputs.trivial:
+            if _is_tensor_of(returned, dtypes[0]):
+                return [returned]
+            if arrays and is_array_of(returned, arrays[0]):
+                return [returned]
+        return self._as_tensors(returned)
+
+    def _as_tensors(self, returned: Any) -> list[Any]:
+        dtypes = self.outputs.dtypes
+        values = self.outputs.flatten(returned, self.function, self.inputs.composite)
+        tensors = [self._convert(*pair) for pair in zip(values, dtypes, strict=False)]
+        if len(values) != len(dtypes):
+            raise ValueError(
+                f"{self.title} returns {len(values)} values, but expects to see {len(dtypes)} "
+                "values."
+            )
+        return tensors
+
+    def _convert(self, value: Any, dtype: tf.DType) -> Any:
+        if isinstance(value, eager_execution.ResourceVariable):
+            raise RuntimeError(
+                "Attempting to return a variable from an eagerly executed py_func. Only numeric "
+                "data structures like Tensors or NumPy arrays should be returned; to return the "
+                "value of a variable, make sure to obtain the Tensor backing it by calling "
+                f"`.read_value()` on the variable in question: {value}"
+            )
+        if _is_tensor_of(value, dtype):
+            return value
+        return eager_execution.convert_to_tensor(value, dtype)
+
+
+def _is_tensor_of(value: Any, dtype: tf.DType) -> bool:
+    return type(value) is eager_execution.EagerTensor and value.dtype is dtype
+
+
+def _to_arrays(values: list[Any]) -> list[Any]:
+    return [
+        eager_execution.as_array(v) if isinstance(v, eager_execution.EagerTensor) else v
+        for v in values
+    ]

@@ -1,0 +1,61 @@
+"""Functions that TensorFlow registered before hostcall was imported."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Rule
+from hostcall._callbacks.declarations import Declaration, declaration_of
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._tf import autograph, eager_execution, source_location, token_registry
+
+
+def adopt(
+    entry: Any,
+    token: str,
+    inputs: Inputs,
+    outputs: Outputs,
+    make_rule: Callable[[Any, Inputs, Outputs], Rule | None],
+) -> CallbackSpec:
+    """A spec for what TensorFlow registered itself, before hostcall was imported.
+
+    Its gradient, if it is a py_function, stays TensorFlow's.
+
+    Args:
+      entry: the registered function or EagerFunc.
+      token: under which it is registered.
+      inputs: of its op, flat.
+      outputs: likewise.
+      make_rule: finds what is declared of the user's function.
+    """
+    eager = isinstance(entry, token_registry.EagerFunc)
+    users = autograph.unwrapped(entry._func if eager else entry)
+    specs = vars(entry).setdefault("__hostcall_specs__", {})  # live as long as what they stand for
+    adopted = specs.get((inputs.size, *outputs.dtypes))
+    if isinstance(adopted, CallbackSpec):
+        adopted.rule = make_rule(users, inputs, outputs)  # may be declared by now
+        adopted.pending = [adopted.rule is not None] * len(outputs.dtypes)
+        return adopted
+    function = entry
+    if eager:
+
+        @functools.wraps(users)
+        def function(*arrays: Any) -> list[Any]:
+            with eager_execution.eager_mode():
+                tensors = [eager_execution.to_eager_tensor(array, None) for array in arrays]
+            returned = entry(None, token, tensors)
+            values = returned if isinstance(returned, list) else [returned]
+            return [value.numpy() for value in values if value is not None]
+
+    spec = NumpySpec(function, inputs, outputs, make_rule(users, inputs, outputs))
+    if not eager:
+        spec.declaration = declaration_of(users) or Declaration()
+    spec.title = token
+    spec.description = f"{EagerSpec.op_name if eager else spec.op_name} of " + (
+        source_location.of_function(users)
+    )
+    specs[inputs.size, *outputs.dtypes] = spec
+    return spec

@@ -1,0 +1,1 @@
+"""Native code that compiled programs call without Python: C functions and FFI handlers."""

@@ -1,0 +1,123 @@
+"""C functions as native code."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hostcall._callbacks.specs import Spec
+from hostcall_runtime import _library
+
+_runtime = _library.load("hostcall_runtime._runtime")
+
+CONVENTION = (
+    "A native function takes a pointer for each input, then a pointer for each result, then "
+    "perhaps a 64-bit integer for each dimension of each input, and returns nothing, or an int32 "
+    "that is 0 for success."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pointer:
+    """What is known of the array that an argument points to; None where it can be any.
+
+    Attributes:
+      dtype: its dtype.
+      ndim: its rank.
+      shape: its shape.
+    """
+
+    dtype: np.dtype[Any] | None = None
+    ndim: int | None = None
+    shape: tuple[int, ...] | None = None
+
+    def complaint(self, spec: Spec) -> str:
+        """What is wrong with an array of this spec, or ""."""
+        dtype = np.dtype(spec.dtype.as_numpy_dtype)
+        if self.dtype is not None and dtype != self.dtype:
+            return f"points to {self.dtype.name}, and not to {spec.dtype.name}"
+        if self.ndim is not None and self.ndim != spec.shape.rank:
+            return f"points to an array of rank {self.ndim}, and not of rank {spec.shape.rank}"
+        if self.shape is not None and self.shape != tuple(spec.shape):
+            return f"points to an array of shape {self.shape}, and not of {tuple(spec.shape)}"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CFunction:
+    """A C function, and what it takes.
+
+    Attributes:
+      name: the function's, for messages.
+      address: where its code is.
+      pointers: what its first arguments point to: its inputs, then its results.
+      sizes: how many 64-bit integers follow, none or one for each dimension of each input.
+      returns_status: whether it returns an int32, or nothing.
+    """
+
+    name: str
+    address: int
+    pointers: tuple[Pointer, ...]
+    sizes: int
+    returns_status: bool
+
+    def complaint(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> str:
+        """What is wrong with calling it for these, whose shapes are known; "" where nothing is."""
+        if len(inputs) + len(results) != len(self.pointers):
+            return (
+                f"{self.name} takes {len(self.pointers)} pointers, but there are {len(inputs)} "
+                f"inputs and {len(results)} results. {CONVENTION}"
+            )
+        dimensions = sum(spec.shape.rank for spec in inputs)
+        if self.sizes not in (0, dimensions):
+            return (
+                f"{self.name} takes {self.sizes} sizes, but its inputs have {dimensions} "
+                f"dimensions. {CONVENTION}"
+            )
+        names = [f"input {i}" for i in range(len(inputs))]
+        names += [f"result {i}" for i in range(len(results))]
+        specs = [*inputs, *results]
+        for i, (pointer, spec, name) in enumerate(zip(self.pointers, specs, names, strict=True)):
+            if wrong := pointer.complaint(spec):
+                return f"argument {i} of {self.name}, for {name}, {wrong}."
+        return ""
+
+    def register(self, label: str) -> int:
+        """The runtime's number for it, until that is given back."""
+        count = len(self.pointers) + self.sizes
+        number: int = _runtime.register_c_function(
+            label, self.address, count, self.sizes > 0, self.returns_status
+        )
+        return number
+
+    def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
+        """Calls it, without Python's lock.
+
+        Args:
+          inputs: arrays that lie in memory row by row, and of which there is no complaint.
+          results: arrays like that, to be written.
+          native: of no use here.
+
+        Raises:
+          RuntimeError: when it returns another status than 0.
+        """
+        sizes = [size for array in inputs for size in array.shape] if self.sizes else []
+        returned = ctypes.c_int32 if self.returns_status else None
+        types = [ctypes.c_void_p] * len(self.pointers) + [ctypes.c_int64] * len(sizes)
+        function = ctypes.CFUNCTYPE(returned, *types)(self.address)
+        status = function(*map(_address_of, [*inputs, *results]), *sizes)
+        if status:
+            raise RuntimeError(
+                f"The native function {self.name} returned status {status}, and not 0 for success. "
+                "If it returns nothing, its declaration has to say so: `restype = None` in ctypes, "
+                "`types.void(...)` in Numba."
+            )
+
+
+def _address_of(array: np.ndarray) -> int | None:
+    """Null for an array without elements, as in a compiled program."""
+    return array.ctypes.data if array.size else None

@@ -1,0 +1,104 @@
+"""The routes that a script op can take, and where the user says which."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from hostcall._tf import op_kinds, protos
+from hostcall_runtime import _library
+
+AUTO, CUSTOM_CALL, SPLIT = "auto", "custom_call", "split"
+ROUTES = (AUTO, CUSTOM_CALL, SPLIT)
+
+# On a node: the route that was asked for, where that is not "auto".
+ROUTE_ATTR = "_hostcall_route"
+
+_ENVIRONMENT = "HOSTCALL_ROUTE"
+
+
+def checked(route: Any, what: str = "route") -> str:
+    """`route`, if it is one.
+
+    Raises:
+      ValueError: when it is none.
+    """
+    if route not in ROUTES:
+        raise ValueError(f"hostcall: {what}={route!r} is none of {', '.join(map(repr, ROUTES))}.")
+    return str(route)
+
+
+_configured = checked(os.environ.get(_ENVIRONMENT) or AUTO, _ENVIRONMENT)
+_scoped: contextvars.ContextVar[str | None] = contextvars.ContextVar("hostcall_route", default=None)
+
+
+def configure(*, route: str) -> None:
+    """Sets the route of the script ops that are traced from now on, in all threads.
+
+    The environment variable `HOSTCALL_ROUTE` sets it for a process that does not call this.
+
+    Args:
+      route: one of
+        - `"auto"`: a custom call inside one compiled program where the shapes of all results are
+          known or bounded when XLA compiles, and `"split"` otherwise;
+        - `"custom_call"`: never split. What cannot be compiled is an error that says why;
+        - `"split"`: the function runs on the host between compiled clusters, and so does every op
+          that has no XLA kernel, in functions without script ops too.
+
+    Raises:
+      ValueError: when `route` is none of these.
+    """
+    global _configured
+    _configured = checked(route)
+
+
+@contextlib.contextmanager
+def scope(*, route: str) -> Iterator[None]:
+    """Sets the route of the script ops that are traced inside, by this thread.
+
+    It takes precedence over `hostcall.configure`, and what is declared of a function over both.
+
+    Args:
+      route: as for `hostcall.configure`.
+
+    Raises:
+      ValueError: when `route` is none of those.
+    """
+    token = _scoped.set(checked(route))
+    try:
+        yield
+    finally:
+        _scoped.reset(token)
+
+
+def current() -> str:
+    """The route of a script op that is created now, if nothing is declared of its function."""
+    return _scoped.get() or _configured
+
+
+def mark(op: Any, route: str) -> None:
+    """Writes onto an op of a graph which route it shall take."""
+    if route != AUTO:
+        protos.set_attr(op, ROUTE_ATTR, s=route.encode())
+
+
+def mark_uncompilable(func_graph: Any) -> None:
+    """Marks the ops of a graph for the host that XLA cannot compile, where splitting is asked for.
+
+    Called when the tracing of the graph has ended.
+    """
+    if current() != SPLIT:
+        return
+    glue = _library.load("hostcall._tensorflow")
+    for op in func_graph.get_operations():
+        if not op_kinds.has_xla_kernel(glue, op.node_def):
+            mark(op, SPLIT)
+            glue.set_any_is_marked()
+
+
+def asked(node: Any) -> str:
+    """The route that was asked for a node."""
+    return node.attr[ROUTE_ATTR].s.decode() if ROUTE_ATTR in node.attr else AUTO

@@ -1,0 +1,248 @@
+"""The shapes of results when XLA compiles: who says what, and who is asked first."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import advice, requested_routes
+from hostcall._callbacks.callback_spec import CallbackSpec, Rule
+from hostcall._callbacks.declarations import TRACE, Declaration, declaration_of
+from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
+from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._frontend.tracing import SHAPES_ATTR, final_shapes
+from hostcall_runtime._errors import LoweringError
+
+# To ask these runs the function.
+_tracing_rules: weakref.WeakSet[Rule] = weakref.WeakSet()
+
+
+def declared_rule(function: Any, inputs: Inputs, outputs: Outputs) -> Rule | None:
+    """The rule that the user has declared for a function, or None."""
+    declaration = declaration_of(function)
+    if declaration is None or declaration.result is None:
+        return None
+    return make_rule(declaration, function, inputs, outputs)
+
+
+def make_rule(
+    declaration: Declaration,
+    function: Callable[..., Any],
+    inputs: Inputs,
+    outputs: Outputs,
+) -> Rule:
+    """The rule that a declaration stands for."""
+    traced: dict[tuple[Any, ...], list[Spec | None]] = {}
+    traces = isinstance(declaration.result, str) and declaration.result == TRACE
+
+    def rule(specs: Sequence[Spec]) -> list[Spec | None]:
+        result = declaration.result
+        if traces:
+            shapes = tuple(str(static_shape(spec)) for spec in specs)
+            if shapes not in traced:
+                traced[shapes] = trace(function, inputs, outputs, specs)
+            return traced[shapes]
+        if callable(result) and not is_leaf(result):
+            result = result(*inputs.pack_specs(specs))
+        return flatten_result(result, outputs.dtypes)
+
+    if traces:
+        _tracing_rules.add(rule)
+    return rule
+
+
+def flatten_result(result: Any, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
+    """The specs of a declared `result`, one for each dtype.
+
+    Raises:
+      ValueError: when there are not as many, or one says another dtype.
+    """
+    none = isinstance(result, list | tuple) and not result and not dtypes
+    leaves = [] if none else _leaves(result)
+    if len(leaves) != len(dtypes):
+        raise ValueError(f"{len(leaves)} results are declared, but Tout has {len(dtypes)}.")
+    specs = [as_spec(leaf, dtype) for leaf, dtype in zip(leaves, dtypes, strict=True)]
+    for index, (spec, dtype) in enumerate(zip(specs, dtypes, strict=True)):
+        if spec.dtype != dtype:
+            raise ValueError(
+                f"result {index} is declared as {spec.dtype.name}, but Tout says {dtype.name}."
+            )
+    return list(specs)
+
+
+def _is_bare_shape(value: Any) -> bool:
+    """True for [2, 3] or (None, 3), and for []: a scalar."""
+    return isinstance(value, list | tuple) and all(
+        dim is None or isinstance(dim, int) for dim in value
+    )
+
+
+def _leaves(result: Any) -> list[Any]:
+    if is_leaf(result):
+        return [result]
+    if isinstance(result, dict):
+        return [leaf for key in sorted(result) for leaf in _leaves(result[key])]
+    if isinstance(result, list | tuple) and not _is_bare_shape(result):
+        return [leaf for item in result for leaf in _leaves(item)]
+    return [result]
+
+
+def trace(
+    function: Callable[..., Any], inputs: Inputs, outputs: Outputs, specs: Sequence[Spec]
+) -> list[Spec | None]:
+    """The shapes that `function` has when TensorFlow traces it with symbolic tensors."""
+
+    def flat_function(*tensors: Any) -> list[Any]:
+        values = outputs.flatten(function(*inputs.pack(tensors)), function)
+        return [
+            tf.convert_to_tensor(value, dtype)
+            for value, dtype in zip(values, outputs.dtypes, strict=True)
+        ]
+
+    graph = tf.Graph()
+    with graph.as_default():
+        symbols = [tf.compat.v1.placeholder(spec.dtype, static_shape(spec)) for spec in specs]
+        return [tf.TensorSpec(value.shape, value.dtype) for value in flat_function(*symbols)]
+
+
+def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
+    """For each result, whether the rule may know it when XLA compiles, and does not in tracing.
+
+    Args:
+      spec: the callback.
+      operands: what tracing knows of the op's inputs.
+    """
+    count = len(spec.outputs.dtypes)
+    if spec.rule is None or all(operand.shape.is_fully_defined() for operand in operands):
+        return [False] * count
+    if spec.rule in _tracing_rules:
+        return [True] * count
+    # Asked with sizes and ranks that are made up: all that matters is whether it knows some then.
+    for rank in (1, 2, 3, 4, 0):
+        made_up = [_made_up(operand, rank) for operand in operands]
+        with contextlib.suppress(Exception):  # not all of them will do
+            return [
+                isinstance(said, BoundedSpec)
+                or (said is not None and said.shape.is_fully_defined())
+                for said in spec.rule(made_up)
+            ]
+    return [True] * count
+
+
+def _made_up(operand: tf.TensorSpec, rank: int) -> tf.TensorSpec:
+    """A spec of sizes that are all known, as near to `operand` as can be."""
+    sizes = [None] * rank if operand.shape.rank is None else operand.shape.as_list()
+    return tf.TensorSpec([2 if size is None else size for size in sizes], operand.dtype)
+
+
+def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
+    """The spec of each of the user's results, every size or bound of it known.
+
+    Args:
+      spec: the callback.
+      node: the NodeDef of its op.
+      operands: what XLA knows of the op's inputs.
+
+    Raises:
+      LoweringError: when a size stays unknown, or what is declared contradicts itself.
+    """
+    resolved = known(spec, node, operands)
+    for index, said in enumerate(resolved):
+        if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
+            raise LoweringError(_unknown_shape(spec, node, index, resolved))
+    return resolved
+
+
+def known(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
+    """The spec of each of the user's results, as far as it is known.
+
+    In this order: the rule (declared by the user, or made for a gradient call), the specs in
+    `Tout`, what tracing ended with. A later one fills in what an earlier one leaves open.
+
+    Args:
+      spec: the callback.
+      node: the NodeDef of its op, or None where there is none.
+      operands: what is known of the op's inputs.
+
+    Raises:
+      LoweringError: when two of these contradict each other.
+    """
+    dtypes = spec.outputs.dtypes
+    sources: list[tuple[str, Sequence[Spec | None]]] = [
+        ("the declared rule", _apply_rule(spec, operands)),
+        ("Tout", spec.outputs.specs),
+        ("tracing", spec.static_specs),
+        ("set_shape or ensure_shape", _traced_specs(spec, node)),
+    ]
+    resolved: list[Spec] = []
+    for index in range(len(dtypes)):
+        said = [(who, specs[index]) for who, specs in sources if specs]
+        resolved.append(_merge(spec, index, said))
+    return resolved
+
+
+def _apply_rule(spec: CallbackSpec, operands: Sequence[Spec]) -> Sequence[Spec | None]:
+    if spec.rule is None:
+        return []
+    try:
+        return spec.rule(operands)
+    except Exception as error:
+        raise LoweringError(
+            f"hostcall: the declared result of {spec.description} cannot be worked out for inputs "
+            f"{', '.join(str(operand) for operand in operands) or '(none)'}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _traced_specs(spec: CallbackSpec, node: Any) -> list[Spec | None]:
+    """What tracing ended with: from the op, or from the node where the op's graph is gone."""
+    op = spec.op() if spec.op is not None else None
+    if op is not None:
+        shapes = final_shapes(op)
+    elif node is not None and SHAPES_ATTR in node.attr:
+        shapes = [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]
+    else:
+        return []
+    # The hidden result of a py_function is of no interest here.
+    return [
+        tf.TensorSpec(shape, dtype)
+        for shape, dtype in zip(shapes, spec.outputs.dtypes, strict=False)
+    ]
+
+
+def _merge(spec: CallbackSpec, index: int, said: Sequence[tuple[str, Spec | None]]) -> Spec:
+    merged: Spec = tf.TensorSpec(None, spec.outputs.dtypes[index])
+    for who, source in said:
+        try:
+            merged = merge(merged, source)
+        except ValueError as error:
+            raise LoweringError(
+                f"hostcall: result {index} of {spec.description} is declared twice, and not the "
+                f"same: {who} says {source and static_shape(source)}, and what comes before it "
+                f"{static_shape(merged)}. Correct one of them."
+            ) from error
+    return merged
+
+
+def _unknown_shape(spec: CallbackSpec, node: Any, index: int, known: Sequence[Spec]) -> str:
+    return (
+        f"hostcall: the shape of result {index} of op '{node.name}', {spec.description}, is not "
+        "known when XLA compiles the function around it; "
+        f"{advice.what_is_known(known[index])}. XLA needs every size.\n\n"
+        f"{advice.in_lines(spec, known)}\n\n"
+        "If only an upper bound is known, use hostcall.BoundedSpec(shape, dtype, dynamic_dims) "
+        f"there.\n\n{_other_route(node)}"
+    )
+
+
+def _other_route(node: Any) -> str:
+    if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
+        return (
+            "route='custom_call' was asked for. With route='auto' or route='split' nothing has to "
+            "be known: the function is split around the call."
+        )
+    return "With route='split' nothing has to be known: the function is split around the call."

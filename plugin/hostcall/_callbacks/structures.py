@@ -1,0 +1,302 @@
+"""Nested inputs and results: what the user writes against the flat lists that an op has."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks.specs import BoundedSpec, Spec
+from hostcall._tf import eager_execution, tensor_structures
+
+nest = tf.nest
+
+
+class Inputs:
+    """The arguments of one call.
+
+    Attributes:
+      count: the number of arguments.
+      size: the number of the op's inputs.
+      flat: the tensors, in the order of the op's inputs.
+      composite: whether there is a composite tensor in an argument.
+      nested: whether an argument is one, or a structure of tensors.
+    """
+
+    def __init__(self, arguments: list[Any], expand_composites: bool) -> None:
+        self._expand = expand_composites
+        self.count = len(arguments)
+        self.flat: list[Any] = nest.flatten(arguments, expand_composites=expand_composites)
+        self.size = len(self.flat)
+        # Of types rather than tensors, so that whoever keeps this does not keep a graph's tensors.
+        self._structure = nest.map_structure(_type_of, arguments)
+        self.composite = any(map(_is_composite, nest.flatten(self._structure)))
+        self.nested = (
+            self.composite or self.size != self.count or any(map(nest.is_nested, self._structure))
+        )
+
+    @property
+    def form(self) -> Hashable:
+        """Equal for arguments of equal structure, as far as that is told without much ado."""
+        return _form_of(self._structure) if self.nested else None
+
+    def drop_tensors(self) -> None:
+        """Forgets the tensors; the structure stays."""
+        self.flat = []
+
+    def pack(self, flat: Sequence[Any]) -> list[Any]:
+        """The user's arguments from the op's inputs."""
+        if not self.nested:
+            return list(flat)
+        packed: list[Any] = nest.pack_sequence_as(
+            self._structure, flat, expand_composites=self._expand
+        )
+        return packed
+
+    def flatten_gradients(self, gradients: Any) -> list[Any]:
+        """Gradients for the arguments, in their structure, as a list for the op's inputs.
+
+        Raises:
+          ValueError: when there are more or fewer of them than arguments.
+        """
+        if not isinstance(gradients, list | tuple):
+            gradients = [gradients]
+        if len(gradients) != self.count:
+            raise ValueError(
+                f"hostcall: grad returned {len(gradients)} gradients for {self.count} arguments. "
+                "Return one for each argument, and None for those that have none."
+            )
+        flat: list[Any] = []
+        for argument, gradient in zip(self._structure, gradients, strict=True):
+            if gradient is None:
+                flat.extend([None] * len(nest.flatten(argument, expand_composites=self._expand)))
+            elif nest.is_nested(argument):
+                flat.extend(tensor_structures.flatten_up_to(argument, gradient))
+            else:
+                flat.append(gradient)
+        return flat
+
+    def pack_specs(self, specs: Sequence[Spec]) -> list[Any]:
+        """The same for specs; a composite tensor becomes the list of its components' specs."""
+        if not self.nested:
+            return list(specs)
+        remaining = iter(specs)
+        packed: list[Any] = nest.map_structure(
+            lambda leaf: (
+                [next(remaining) for _ in nest.flatten(leaf, expand_composites=True)]
+                if self._expand and _is_composite(leaf)
+                else next(remaining)
+            ),
+            self._structure,
+        )
+        return packed
+
+
+def _form_of(structure: Any) -> Hashable:
+    if isinstance(structure, dict):
+        return type(structure), *((key, _form_of(value)) for key, value in structure.items())
+    if isinstance(structure, list | tuple):
+        return type(structure), *map(_form_of, structure)
+    # Nothing else is equal to a new object.
+    return object() if nest.is_nested(structure) or _is_composite(structure) else None
+
+
+def _type_of(value: Any) -> Any:
+    if isinstance(value, tensor_structures.CompositeTensor):
+        return tensor_structures.type_spec_of(value)
+    return None
+
+
+def read_inputs(inp: Any, eager: bool, pack_lists: bool = True) -> Inputs:
+    """The arguments of a call of a script op.
+
+    Args:
+      inp: what the user gave: a list or tuple with an entry for each argument, or a lone tensor,
+        composite tensor, variable or dict. Variables are read.
+      eager: whether the function takes EagerTensors, and so composite tensors.
+      pack_lists: whether a list of tensors that TensorFlow can stack into one is stacked, as the
+        stock ops do it, rather than passed as a list.
+    """
+    alone = isinstance(inp, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor | dict)
+    arguments = tensor_structures.convert_variables_to_tensors([inp] if alone else list(inp))
+    if pack_lists:
+        arguments = [pack_list(argument) for argument in arguments]
+    return Inputs(arguments, expand_composites=eager)
+
+
+def pack_list(argument: Any) -> Any:
+    """A list that TensorFlow can make one tensor of as that; anything else as it is."""
+    if not isinstance(argument, list | tuple):
+        return argument
+    leaves = nest.flatten(argument)
+    if any(isinstance(leaf, tensor_structures.CompositeTensor) for leaf in leaves) or _has_dict(
+        argument
+    ):
+        return argument
+    try:
+        return eager_execution.convert_to_tensor(argument, None)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError):
+        return argument
+
+
+def _has_dict(value: Any) -> bool:
+    if isinstance(value, dict):
+        return True
+    return isinstance(value, list | tuple) and any(_has_dict(item) for item in value)
+
+
+class Outputs:
+    """The results of one call.
+
+    Attributes:
+      alone: whether it is one, and no structure of them.
+      composite: whether there is a composite tensor among them.
+      dtypes: the dtypes of the op's outputs, a list.
+      specs: for each of them the TensorSpec or BoundedSpec that `Tout` holds, or None.
+      strict: whether a function must return neither more nor fewer values, and the call returns a
+        tuple for a tuple: so for `hostcall.callback`.
+    """
+
+    def __init__(self, structure: Any, strict: bool = False) -> None:
+        self.strict = strict
+        # TensorFlow's script ops return a list for a tuple of dtypes.
+        self._sequence: Any = tuple if strict and isinstance(structure, tuple) else list
+        self._structure = structure
+        self.alone = not isinstance(structure, list | tuple | dict)
+        self._leaves = [_as_leaf(leaf) for leaf in _flatten_types(structure)]
+        self._plain = self.alone or (
+            isinstance(structure, list | tuple)
+            and not hasattr(structure, "_fields")
+            and not any(nest.is_nested(item) for item in structure)
+        )
+        components = [_components(leaf) for leaf in self._leaves]
+        self.composite = any(_is_composite(leaf) for leaf in self._leaves)
+        self.dtypes: list[tf.DType] = [dtype for parts in components for dtype, _ in parts]
+        self.specs: list[Spec | None] = [spec for parts in components for _, spec in parts]
+
+    @property
+    def trivial(self) -> bool:
+        """True where what the function returns are the op's outputs as they are."""
+        return self._plain and not self.composite
+
+    @property
+    def form(self) -> Hashable:
+        """Equal where `flatten` makes the same of the same, as far as that is easily told."""
+        return None if self.trivial else _form_of(self._structure)
+
+    def flatten(
+        self, returned: Any, function: Callable[..., Any], composite_inputs: bool = False
+    ) -> list[Any]:
+        """The values for the op's outputs, from what the user's function returned.
+
+        Args:
+          returned: what it returned.
+          function: the function.
+          composite_inputs: whether there is a composite tensor among its arguments.
+
+        Raises:
+          ValueError, TypeError, IndexError: when the structure is another one.
+        """
+        if self._plain and not self.strict:
+            return self._flatten_as_stock(returned, function, composite_inputs)
+        values = self._values(returned)
+        if not self.composite:
+            return values
+        if len(values) != len(self._leaves):
+            raise ValueError(
+                f"{function} returned {len(values)} values, but Tout={self._structure!r} wants "
+                f"{len(self._leaves)}."
+            )
+        return self._flatten_values(values, function, returned)
+
+    def _flatten_as_stock(self, returned: Any, function: Any, composite_inputs: bool) -> list[Any]:
+        """What TensorFlow makes of it: of too many values it takes the first ones."""
+        wraps = composite_inputs or any(
+            isinstance(leaf, tensor_structures.TypeSpec) for leaf in self._leaves
+        )
+        if wraps and not self._leaves:
+            return []
+        if not self._leaves and not isinstance(returned, list | tuple | types.NoneType):
+            raise IndexError("list index out of range")
+        if not wraps:
+            return self._values(returned)[: len(self._leaves)]
+        values = returned if isinstance(returned, list | tuple) else [returned]
+        return self._flatten_values(self._values(values), function, values)
+
+    def _flatten_values(self, values: list[Any], function: Any, returned: Any) -> list[Any]:
+        flat = []
+        for value, leaf in zip(values, self._leaves, strict=False):
+            if _is_composite(leaf) and leaf.is_compatible_with(value):
+                flat.extend(nest.flatten(value, expand_composites=True))
+            elif _is_composite(leaf) or isinstance(value, tensor_structures.CompositeTensor):
+                what = f"compatible with {leaf!r}" if _is_composite(leaf) else "a Tensor"
+                raise ValueError(
+                    f"py_function: func={function} returned {returned!r}, which did not match "
+                    f"Tout={self._leaves!r}.\nIn particular, {value!r} is not {what}."
+                )
+            else:
+                flat.append(value)
+        return flat
+
+    def pack(self, tensors: Sequence[Any]) -> Any:
+        """What the call returns to the user, from the op's outputs."""
+        if self._plain and not self.composite:
+            return tensors[0] if self.alone else self._sequence(tensors)
+        remaining = iter(tensors)
+        leaves = [
+            nest.pack_sequence_as(
+                leaf,
+                [next(remaining) for _ in nest.flatten(leaf, expand_composites=True)],
+                expand_composites=True,
+            )
+            if _is_composite(leaf)
+            else next(remaining)
+            for leaf in self._leaves
+        ]
+        return nest.pack_sequence_as(self._structure, leaves)
+
+    def unpack(self, packed: Any) -> list[Any]:
+        """The op's outputs, from what `pack` made of them."""
+        return list(nest.flatten(packed, expand_composites=True))
+
+    def _values(self, returned: Any) -> list[Any]:
+        if not self._plain:
+            # Functions return tuples by habit, where Tout is a list.
+            flat: list[Any] = tensor_structures.flatten_up_to(
+                self._structure, returned, check_types=False
+            )
+            return flat
+        if returned is None:
+            return []
+        if self.alone and isinstance(returned, list) and not returned:
+            return [returned]  # a value without elements, rather than no value
+        return list(returned) if isinstance(returned, list | tuple) else [returned]
+
+
+def _flatten_types(structure: Any) -> list[Any]:
+    """The leaves of `Tout`; what holds none, such as [{}], stays as a leaf to be refused."""
+    if isinstance(structure, list | tuple) and not hasattr(structure, "_fields"):
+        return [leaf for item in structure for leaf in nest.flatten(item) or [item]]
+    return nest.flatten(structure) or [structure]
+
+
+def _as_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, tensor_structures.TypeSpec | BoundedSpec):
+        return leaf
+    return tf.as_dtype(leaf)
+
+
+def _is_composite(leaf: Any) -> bool:
+    return isinstance(leaf, tensor_structures.TypeSpec) and not isinstance(leaf, tf.TensorSpec)
+
+
+def _components(leaf: Any) -> list[tuple[tf.DType, Spec | None]]:
+    """(dtype, declared spec) of each op output that a leaf of `Tout` stands for."""
+    if isinstance(leaf, tf.DType):
+        return [(leaf, None)]
+    if not _is_composite(leaf):
+        return [(leaf.dtype, leaf)]
+    parts = nest.flatten(leaf, expand_composites=True)
+    return [(part.dtype, part if isinstance(part, tf.TensorSpec) else None) for part in parts]

@@ -1,0 +1,138 @@
+"""What a recorded call keeps for its gradient, under a number, and for how long.
+
+The number is a hidden result of the op, and an input of the gradient op. So it goes wherever
+TensorFlow's autodiff takes the values of the forward pass: through loops, branches and functions,
+and into the tapes that the user holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hostcall._callbacks.owners import Holders
+from hostcall._tf import gradient_tapes, token_registry
+from hostcall_runtime import _library
+
+
+@dataclasses.dataclass(eq=False)
+class State:
+    """A recorded call.
+
+    Attributes:
+      spec: the callback.
+      tapes: the tapes that recorded it, innermost first: one for each order of derivative that the
+        program can ask for.
+      inputs: the tensors that went in; None for those that have no derivative.
+      outputs: the tensors that came out.
+      moment: when a compiled program made the call, by the glue's clock; None elsewhere.
+      until_end: whether it is kept until the program has ended that made the call.
+    """
+
+    spec: Any
+    tapes: list[Any]
+    inputs: list[Any]
+    outputs: list[Any]
+    moment: int | None = None
+    until_end: bool = False
+
+
+_states: dict[int, State] = gradient_tapes.tape_cache
+
+
+def keep(state: State) -> int:
+    """Keeps the state of a call that no compiled program makes, and returns its number."""
+    return _keep(state, lambda number: holders.note(number, state.spec.title))
+
+
+def keep_for_call(state: State) -> int:
+    """Keeps the state of a call that a split function makes, and returns its number.
+
+    As in a compiled program, the gradient may be asked for any number of times until that ends.
+    """
+    state.until_end = True
+    return keep(state)
+
+
+def keep_in_program(state: State, escapes: bool) -> int:
+    """Keeps the state of a call that a compiled program makes, and returns its number.
+
+    Args:
+      state: the state.
+      escapes: whether the gradient may be asked for after the program has ended.
+    """
+    state.moment = _glue().now()
+    return keep(state) if escapes else _keep(state, _glue().drop_after_run)
+
+
+def _keep(state: State, see_to_its_end: Callable[[int], None]) -> int:
+    # Cannot be mistaken for a user's value, nor for the 0 of a call that was not recorded.
+    number = secrets.randbits(62) | 1
+    # In this order: Ctrl-C may come in between.
+    see_to_its_end(number)
+    _states[number] = state
+    return number
+
+
+def _glue() -> Any:
+    # Not loaded at import: that registers kernels, which HOSTCALL_DISABLE=1 forbids.
+    return _library.load("hostcall._tensorflow")
+
+
+def drop(number: int) -> None:
+    """Forgets a state, if it is still kept."""
+    holders.forget(number)
+    _states.pop(number, None)
+
+
+holders = Holders(drop)
+
+
+def may_be_recorded(tokens: Iterable[str]) -> bool:
+    """Whether calls of py_functions with these tokens may be recorded in a call of a function.
+
+    Their gradient is asked for already, or a tape of the caller's may ask for it in the call.
+    """
+    if not gradient_tapes.has_no_tapes():
+        return True
+    entries = map(token_registry.functions.get, tokens)
+    return any(getattr(entry, "gradient_wanted", False) for entry in entries)
+
+
+def adopt(tensors: Iterable[Any]) -> None:
+    """Ties states to the EagerTensors that hold their numbers.
+
+    Args:
+      tensors: what a function or an op has returned.
+    """
+    holders.adopt(tensors)
+
+
+def spec_of(number: int) -> Any:
+    """The spec whose call kept this state, None when it is not kept."""
+    state = _states.get(number)
+    return state.spec if isinstance(state, State) else None
+
+
+def take(number: int) -> State:
+    """The state of that number; one that nobody can ask for again is not kept any longer.
+
+    Raises:
+      RuntimeError: when it is not kept.
+    """
+    state = _states.get(number)
+    if state is None:
+        raise RuntimeError(
+            "The gradient of this call of a Python function cannot be computed: what it needs is "
+            "not kept any more, or the call was not recorded. A call in a function without "
+            "jit_compile=True keeps it for one gradient; compute all of them at once there, or "
+            "compile the function."
+        )
+    # A program that hands a number out may ask for it first, any number of times.
+    within = state.moment is not None and _glue().was_running(state.moment)
+    within |= state.until_end and holders.holds(number)
+    if not within and not holders.may_hold(number):
+        drop(number)
+    return state

@@ -1,0 +1,1 @@
+"""What TensorFlow's compiler is told: routes, order, shapes, and lowering."""

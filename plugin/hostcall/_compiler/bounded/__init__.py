@@ -1,0 +1,1 @@
+"""Results of bounded size, followed through a function before XLA compiles it."""

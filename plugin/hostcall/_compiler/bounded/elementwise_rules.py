@@ -1,0 +1,230 @@
+"""What becomes of sizes, known and bounded, in an op: the rules that `_bounded_ops.py` names.
+
+A rule tells the shapes of an op's results, and raises an UnprovenError for what is not proven: an
+operand, say, whose bounded dimension is another one. It need not look at what cannot be compiled
+anyway.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from hostcall._compiler.bounded.sizes import (
+    Shape,
+    Size,
+    Symbol,
+    Tensor,
+    UnprovenError,
+    broadcast,
+    product,
+    same,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """An op in a program.
+
+    Attributes:
+      node: its NodeDef.
+      path: the way to it, a name that no other op of the program has.
+      shapes: what TensorFlow knows of the shapes of its results.
+    """
+
+    node: Any
+    path: str
+    shapes: Sequence[Shape | None]
+
+    def symbol(self, dim: int, bound: int | None = None, result: int = 0) -> Symbol:
+        """A new bounded size: that of a dimension of a result."""
+        return Symbol((self.path, result, dim), bound)
+
+    def fixed(self) -> list[Tensor]:
+        """The results, where no size of them is bounded."""
+        return [Tensor(shape) for shape in self.shapes]
+
+    def flag(self, name: str) -> bool:
+        """The value of an attribute; False where the op has none."""
+        # To ask for what is not there would add it.
+        return name in self.node.attr and bool(self.node.attr[name].b)
+
+    def number(self, name: str) -> int:
+        """The value of an attribute; 0 where it is left out, or the op has none."""
+        return int(self.node.attr[name].i) if name in self.node.attr else 0
+
+    def numbers(self, name: str) -> list[int]:
+        """The value of an attribute; none where it is left out."""
+        return [*self.node.attr[name].list.i] if name in self.node.attr else []
+
+
+Rule: TypeAlias = Callable[[Site, Sequence[Tensor]], list[Tensor]]
+
+
+def shape_of(tensor: Tensor) -> Shape:
+    """The shape of an operand whose rank has to be known.
+
+    Raises:
+      UnprovenError: where it is not.
+    """
+    if tensor.shape is None:
+        raise UnprovenError("the rank of what it takes is not known")
+    return tensor.shape
+
+
+def integers(tensor: Tensor) -> tuple[int, ...]:
+    """The elements of an operand that have to be known, as axes.
+
+    Raises:
+      UnprovenError: where they are not.
+    """
+    if tensor.contents is None or not all(isinstance(n, int) for n in tensor.contents):
+        raise UnprovenError("which dimensions it works on, or where, is not known")
+    return tuple(n for n in tensor.contents if isinstance(n, int))
+
+
+def sizes_in(tensor: Tensor) -> Shape:
+    """The elements of an operand that are sizes.
+
+    Raises:
+      UnprovenError: where nothing is known of them.
+    """
+    if tensor.contents is None:
+        raise UnprovenError("it takes a size that is worked out from a bounded one")
+    return tensor.contents
+
+
+def check_fixed(*sizes: Size) -> None:
+    """Raises an UnprovenError where a size is bounded."""
+    if any(isinstance(size, Symbol) for size in sizes):
+        raise UnprovenError("it works along a dimension whose size is bounded")
+
+
+def elementwise(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Shapes are broadcast."""
+    if all(operand.shape is not None for operand in operands):
+        return [Tensor(broadcast([shape_of(operand) for operand in operands]))]
+    large = [operand for operand in operands if operand.shape != ()]
+    return [Tensor(None if len(large) == 1 else shape_of(next(o for o in large if not o.shape)))]
+
+
+def kept(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Each result is what an operand is, with other elements at most in the dtype."""
+    return [*operands]
+
+
+def arithmetic(operate: Callable[..., int]) -> Rule:
+    """Element-wise, also of numbers that tell dimensions."""
+
+    def rule(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+        (result,) = elementwise(site, operands)
+        contents = [c for operand in operands if (c := operand.contents) is not None]
+        known = all(isinstance(n, int) for c in contents for n in c)
+        if len(contents) < len(operands) or not known:
+            return [result]
+        count = max(map(len, contents))
+        repeated = [c * (count if len(c) == 1 else 1) for c in contents]
+        columns = zip(*repeated, strict=True)
+        return [dataclasses.replace(result, contents=tuple(operate(*c) for c in columns))]
+
+    return rule
+
+
+def floor_divided(number: int, divisor: int) -> int:
+    """FloorDiv, whatever the divisor."""
+    return number // divisor if divisor else 0
+
+
+def remainder(number: int, divisor: int) -> int:
+    """FloorMod, whatever the divisor."""
+    return number % divisor if divisor else 0
+
+
+def alike(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """All operands have one shape, and so has the result."""
+    shapes = [shape_of(operand) for operand in operands]
+    if len({len(shape) for shape in shapes}) > 1:
+        raise UnprovenError("it takes sizes that may differ")
+    return [Tensor(tuple(same(sizes) for sizes in zip(*shapes, strict=True)))]
+
+
+def like_first(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """The result has the shape of the first operand; the others have fixed sizes."""
+    for operand in operands[1:]:
+        check_fixed(*shape_of(operand))
+    return [Tensor(operands[0].shape)]
+
+
+def select(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Select: a condition of the shape of what it chooses from, or a scalar."""
+    return alike(site, operands[1:] if operands[0].shape == () else operands)
+
+
+def ensure_shape(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """EnsureShape: it leaves bounded sizes open."""
+    wanted, shape = site.node.attr["shape"].shape, operands[0].shape
+    if not wanted.unknown_rank:
+        pairs = zip(shape_of(operands[0]), wanted.dim, strict=True)
+        check_fixed(*(size for size, dim in pairs if dim.size >= 0))
+    return [Tensor(shape)]
+
+
+def shapes(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Shape and ShapeN."""
+    return [Tensor((len(shape_of(operand)),), operand.shape) for operand in operands]
+
+
+def size(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Size."""
+    return [Tensor((), (product(shape_of(operands[0])),))]
+
+
+def rank(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Rank."""
+    return [Tensor((), (len(shape_of(operands[0])),))]
+
+
+def reduction(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Along any dimensions."""
+    shape = shape_of(operands[0])
+    axes = {axis % max(len(shape), 1) for axis in integers(operands[1])}
+    if site.flag("keep_dims"):
+        return [Tensor(tuple(1 if d in axes else n for d, n in enumerate(shape)))]
+    return [Tensor(tuple(n for d, n in enumerate(shape) if d not in axes))]
+
+
+def product_reduction(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Prod, also of a vector of sizes."""
+    (result,) = reduction(site, operands)
+    contents = operands[0].contents
+    if contents is None or result.shape != ():
+        return [result]
+    return [dataclasses.replace(result, contents=(product(contents),))]
+
+
+def to_scalar(_: Site, __: Sequence[Tensor]) -> list[Tensor]:
+    """Of all elements."""
+    return [Tensor(())]
+
+
+def arg_reduction(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """ArgMax and ArgMin, which plain TensorFlow refuses where there are no elements."""
+    shape = shape_of(operands[0])
+    (axis,) = integers(operands[1])
+    axis %= len(shape)
+    check_fixed(shape[axis])
+    return [Tensor(shape[:axis] + shape[axis + 1 :])]
+
+
+def along_axis(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Along a dimension of fixed size, which the second operand names."""
+    shape = shape_of(operands[0])
+    check_fixed(*(shape[axis] for axis in integers(operands[1])))
+    return [Tensor(shape)]
+
+
+def along_any_axis(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Along any dimensions, which the second operand names."""
+    integers(operands[1])
+    return [Tensor(shape_of(operands[0]))]

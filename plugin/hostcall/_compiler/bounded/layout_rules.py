@@ -1,0 +1,276 @@
+"""What becomes of sizes, known and bounded, in the ops that arrange and rearrange elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hostcall._compiler.bounded.elementwise_rules import (
+    Site,
+    alike,
+    check_fixed,
+    integers,
+    shape_of,
+    sizes_in,
+)
+from hostcall._compiler.bounded.sizes import (
+    Shape,
+    Size,
+    Symbol,
+    Tensor,
+    UnprovenError,
+    broadcast,
+    has_symbol,
+    product,
+    same,
+)
+
+LONGEST = 64  # of vectors whose elements are followed
+
+_DIFFER = "it takes sizes that may differ"
+_JOINS = "it joins or divides dimensions of bounded size"
+
+
+def expand_dims(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """ExpandDims."""
+    shape = shape_of(operands[0])
+    (axis,) = integers(operands[1])
+    axis %= len(shape) + 1
+    contents = None if shape else operands[0].contents
+    return [Tensor((*shape[:axis], 1, *shape[axis:]), contents)]
+
+
+def squeeze(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Squeeze of dimensions that are named, if a size is bounded."""
+    shape = shape_of(operands[0])
+    axes = {axis % len(shape) for axis in site.numbers("squeeze_dims")}
+    check_fixed(*(shape if not axes else (shape[axis] for axis in axes)))
+    kept = tuple(n for d, n in enumerate(shape) if (d not in axes if axes else n != 1))
+    return [Tensor(kept, None if kept else operands[0].contents)]
+
+
+def transpose(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Transpose by a permutation that is known."""
+    shape = shape_of(operands[0])
+    return [Tensor(tuple(shape[axis] for axis in integers(operands[1])))]
+
+
+def concat(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """ConcatV2, also of vectors of sizes."""
+    *parts, last = operands
+    shapes = [shape_of(part) for part in parts]
+    (axis,) = integers(last)
+    axis %= len(shapes[0])
+    sizes: list[Size] = []
+    for dim, column in enumerate(zip(*shapes, strict=True)):
+        if dim != axis:
+            sizes.append(same(column))
+        else:
+            total = _sum(column)
+            unknown = total is None and has_symbol(column)
+            sizes.append(site.symbol(dim) if unknown else total)
+    contents = [part.contents for part in parts]
+    known = [c for c in contents if c is not None] if len(shapes[0]) == 1 else []
+    joined = tuple(n for c in known for n in c) if len(known) == len(parts) else None
+    return [Tensor(tuple(sizes), joined)]
+
+
+def concat_offset(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """ConcatOffset along a dimension of fixed size: where each part begins."""
+    (axis,), *shapes = (sizes_in(operand) for operand in operands)
+    if not isinstance(axis, int):
+        raise UnprovenError("which dimensions it works on, or where, is not known")
+    check_fixed(*(shape[axis] for shape in shapes))
+    begins, results = 0, []
+    for shape in shapes:
+        offsets = [0] * len(shape)
+        offsets[axis] = begins
+        results.append(Tensor((len(shape),), tuple(offsets)))
+        size = shape[axis]
+        if not isinstance(size, int):
+            raise UnprovenError("which dimensions it works on, or where, is not known")
+        begins += size
+    return results
+
+
+def _sum(sizes: Sequence[Size]) -> Size:
+    """The sum, the same symbol for the same sizes; None where one is not known."""
+    if any(size is None for size in sizes):
+        return None
+    if not has_symbol(sizes):
+        return sum(size for size in sizes if isinstance(size, int))
+    names = [str(size.origin if isinstance(size, Symbol) else size) for size in sizes]
+    return Symbol(("+".join(names), 0, 0))
+
+
+def pack(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Pack, also of sizes."""
+    shape = shape_of(alike(site, operands)[0])
+    axis = site.number("axis") % (len(shape) + 1)
+    contents = [c for operand in operands if (c := operand.contents) is not None]
+    known = not shape and len(contents) == len(operands)
+    joined = tuple(n for c in contents for n in c) if known else None
+    return [Tensor((*shape[:axis], len(operands), *shape[axis:]), joined)]
+
+
+def unpack(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Unpack along a dimension of fixed size, also of a vector of sizes."""
+    shape, contents = shape_of(operands[0]), operands[0].contents
+    axis = site.number("axis") % len(shape)
+    check_fixed(shape[axis])
+    rest = shape[:axis] + shape[axis + 1 :]
+    known = contents if contents is not None and not rest else None
+    count = site.number("num")
+    return [Tensor(rest, None if known is None else (known[i],)) for i in range(count)]
+
+
+def filled(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Fill: the first operand tells the shape."""
+    shape, value = sizes_in(operands[0]), operands[1].contents
+    count = product(shape) if len(shape) <= 1 else None
+    if value is None or not isinstance(count, int) or count > LONGEST:
+        return [Tensor(shape)]
+    return [Tensor(shape, value * count)]
+
+
+def counted(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Range between numbers that are known, or from 0 by 1 to a bounded size."""
+    (start,), (limit,), (delta,) = map(sizes_in, operands)
+    if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int) and delta:
+        numbers = tuple(range(start, limit, delta))
+        return [Tensor((len(numbers),), numbers if len(numbers) <= LONGEST else None)]
+    if start != 0 or delta != 1:
+        raise UnprovenError("it counts to a bounded size, and not from 0 by 1")
+    return [Tensor((limit,))]
+
+
+def inverted(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """InvertPermutation of one that is known."""
+    order = integers(operands[0])
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return [Tensor((len(order),), tuple(inverse))]
+
+
+def broadcast_to(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """BroadcastTo."""
+    shape, wanted = shape_of(operands[0]), sizes_in(operands[1])
+    broadcast([shape, wanted])
+    for size, target in zip(shape[::-1], wanted[::-1], strict=False):
+        if isinstance(size, Symbol) and size != target:
+            raise UnprovenError(_DIFFER)
+    return [Tensor(wanted)]
+
+
+def tile(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Tile as often as is known, or of one element as often as a bounded size says."""
+    sizes: list[Size] = []
+    pairs = zip(shape_of(operands[0]), sizes_in(operands[1]), strict=True)
+    for dim, (size, times) in enumerate(pairs):
+        if size == 1 or times == 1:
+            sizes.append(times if size == 1 else size)
+        elif isinstance(times, Symbol):
+            raise UnprovenError("it repeats what is there as often as a bounded size says")
+        else:
+            sizes.append(site.symbol(dim) if isinstance(size, Symbol) else None)
+    return [Tensor(tuple(sizes))]
+
+
+def pad(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """PadV2 by what is known."""
+    if any(operand.tainted for operand in operands[1:]):
+        raise UnprovenError("how much it adds follows from a bounded size")
+    sizes = enumerate(shape_of(operands[0]))
+    padded = tuple(site.symbol(dim) if isinstance(n, Symbol) else None for dim, n in sizes)
+    return [Tensor(refined(padded, site.shapes[0]))]
+
+
+def refined(sizes: Shape, known: Shape | None) -> Shape:
+    """Sizes, with what TensorFlow knows of those that are not bounded."""
+    if known is None or len(known) != len(sizes):
+        return sizes
+    return tuple(k if n is None else n for n, k in zip(sizes, known, strict=True))
+
+
+def reshape(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Reshape: dimensions stay, or several become one, or one several."""
+    wanted = sizes_in(operands[1])
+    contents = operands[0].contents if len(wanted) <= 1 else None
+    if not operands[0].bounded and not has_symbol(wanted):
+        rest = _rest(product(operands[0].shape or (None,)), wanted)
+        return [Tensor(tuple(rest if n == -1 else n for n in wanted), contents)]
+    shape = [size for size in shape_of(operands[0]) if size != 1]
+    sizes = iter(_regrouped(shape, [size for size in wanted if size != 1]))
+    return [Tensor(tuple(1 if size == 1 else next(sizes) for size in wanted), contents)]
+
+
+def _rest(total: Size, wanted: Shape) -> Size:
+    """The size that is left open where the others follow."""
+    others = product([size for size in wanted if size != -1])
+    if total == others:
+        return 1
+    if isinstance(total, int) and isinstance(others, int):
+        return total // others if others else None
+    if isinstance(total, Symbol) and isinstance(others, int) and others and total.factors:
+        number, *symbols = total.factors
+        if isinstance(number, int) and number % others == 0:
+            return product([number // others, *symbols])
+    return None
+
+
+def _regrouped(shape: list[Size], wanted: list[Size]) -> list[Size]:
+    """The sizes wanted, where each is one that was there, or a product, or a factor."""
+    if len(shape) == 1 and -1 in wanted and (rest := _rest(shape[0], tuple(wanted))) is not None:
+        return [rest if size == -1 else size for size in wanted]
+    open_one = wanted.index(-1) if -1 in wanted else len(wanted)
+    first = _matched(shape, wanted[:open_one])
+    last = len(shape) - _matched(shape[::-1], wanted[:open_one:-1])
+    middle = product(shape[first:last])
+    if -1 not in wanted and first == len(shape):
+        return wanted
+    if -1 not in wanted or first > last or middle is None:
+        raise UnprovenError(_JOINS)
+    return [middle if size == -1 else size for size in wanted]
+
+
+def _matched(shape: list[Size], wanted: list[Size]) -> int:
+    """How many dimensions become those wanted, each of one or several, or several of one."""
+    first = last = 0
+    while last < len(wanted):
+        joined = _count(wanted[last], shape[first:])
+        divided = _count(shape[first], wanted[last:]) if first < len(shape) else 0
+        if not joined and not divided:
+            raise UnprovenError(_JOINS)
+        first, last = first + (joined or 1), last + (1 if joined else divided)
+    return first
+
+
+def _count(size: Size, others: list[Size]) -> int:
+    """Of how many of the first sizes of a list another one is the product; 0 if it is not."""
+    products = ((n, product(others[:n])) for n in range(1, len(others) + 1))
+    return next((n for n, total in products if total is not None and total == size), 0)
+
+
+def stitched(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """DynamicStitch of vectors of sizes, as gradients of reductions have it."""
+    count = len(operands) // 2
+    found: dict[int, Size] = {}
+    for indices, data in zip(operands[:count], operands[count:], strict=True):
+        found.update(zip(integers(indices), sizes_in(data), strict=True))
+    if sorted(found) != list(range(len(found))):
+        raise UnprovenError("what it makes of sizes is not known")
+    return [Tensor((len(found),), tuple(found[i] for i in range(len(found))))]
+
+
+def gradient_axes(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """BroadcastGradientArgs: which dimensions of gradients are summed, after broadcasting."""
+    first, second = (sizes_in(operand) for operand in operands)
+    rank = max(len(first), len(second))
+    padded = [(1,) * (rank - len(sizes)) + sizes for sizes in (first, second)]
+    axes: tuple[list[int], list[int]] = ([], [])
+    for dim, (one, other) in enumerate(zip(*padded, strict=True)):
+        if one is None or other is None or not (one == other or 1 in (one, other)):
+            raise UnprovenError(_DIFFER)
+        if one == 1:
+            axes[0].append(dim)
+        if other == 1:
+            axes[1].append(dim)
+    return [Tensor((len(found),), tuple(found)) for found in axes]

@@ -1,0 +1,256 @@
+"""`hostcall.rewrite`: the split way as a pass over graphs, for pipelines of one's own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import requested_routes
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._compiler import kernel_hook, nesting_depth, route_selection
+from hostcall._compiler.bounded import analysis
+from hostcall._compiler.partition import host_calls
+from hostcall._compiler.partition.boundary_values import MUST_COMPILE
+from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
+from hostcall._explain.bodies import is_compiled, is_compiled_call
+from hostcall._tf import concrete_functions, op_kinds, protos, token_registry
+from hostcall._tf import function_defs as defs
+from hostcall._tf.default_attributes import with_defaults
+from hostcall_runtime import _library
+from hostcall_runtime._errors import LoweringError
+
+_CANNOT = """\
+hostcall.rewrite: route="custom_call" keeps compiled functions whole, and these calls of Python \
+cannot be in one:
+
+{ops}
+
+Declare the shapes of their results (hostcall.declare(function, result=...)), do in Python what XLA
+gets wrong for sizes that are only bounded, or use route="auto", \
+which splits the functions around them."""
+
+
+@nesting_depth.limited
+def rewrite(target: Any, route: str = requested_routes.AUTO) -> Any:
+    """Writes out what hostcall otherwise does when TensorFlow creates kernels.
+
+    Each must-compile function that has to be split becomes a function that runs on the host and
+    calls must-compile clusters. Nothing else changes, and `target` itself stays as it is.
+
+    Args:
+      target: a `ConcreteFunction` or a `GraphDef`.
+      route: "auto": what has to be split is, and what was traced with a route of its own goes by
+        that. "split": everything is split around what has no XLA kernel, script ops included.
+        "custom_call": nothing is split, and what cannot be compiled whole is an error.
+
+    Returns:
+      The same kind of thing: a `ConcreteFunction` with the same signature that shares the variables
+      of `target` (`target` itself, where nothing is to be done), or a `GraphDef`, in which the
+      functions keep their names. Running it takes hostcall, as it took before.
+
+    Raises:
+      TypeError: when `target` is neither.
+      ValueError: for an unknown route, and for "custom_call" where that is impossible.
+    """
+    requested_routes.checked(route)
+    if isinstance(target, tf.compat.v1.GraphDef):
+        return _rewrite_graph(target, route)
+    if isinstance(target, concrete_functions.ConcreteFunction):
+        return _rewrite_function(target, route)
+    raise TypeError(
+        "hostcall.rewrite takes a ConcreteFunction or a GraphDef. Of a tf.function, take "
+        f"function.get_concrete_function(...). This is {target!r}."
+    )
+
+
+def split_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
+    """The same as a pass to put into a pipeline: from a GraphDef to a GraphDef.
+
+        for graph_pass in [my_pass, hostcall.split_pass(), my_other_pass]:
+            graph_def = graph_pass(graph_def)
+
+    Args:
+      route: as for `hostcall.rewrite`.
+
+    Returns:
+      A function with a `__name__`, "hostcall_split" or the like.
+
+    Raises:
+      ValueError: for an unknown route.
+    """
+    requested_routes.checked(route)
+
+    def run(graph_def: Any) -> Any:
+        return rewrite(graph_def, route)
+
+    run.__name__ = run.__qualname__ = "hostcall_split" + (
+        "" if route == requested_routes.AUTO else f"_{route}"
+    )
+    return run
+
+
+def _rewrite_graph(graph_def: Any, route: str) -> Any:
+    rewritten = tf.compat.v1.GraphDef()
+    rewritten.CopyFrom(graph_def)
+    _Rewriter(rewritten.library, route).run(rewritten.node)
+    return rewritten
+
+
+def _rewrite_function(concrete: Any, route: str) -> Any:
+    library = protos.function_pb2.FunctionDefLibrary()
+    library.CopyFrom(concrete.graph.as_graph_def().library)
+    library.function.add().CopyFrom(concrete.function_def)
+    before = library.SerializeToString(deterministic=True)
+    _Rewriter(library, route).run(())
+    if library.SerializeToString(deterministic=True) == before:
+        return concrete
+    return concrete_functions.like(concrete, library)
+
+
+class _Rewriter:
+    """Rewrites a library of functions in place."""
+
+    def __init__(self, library: Any, route: str) -> None:
+        self._library = library
+        self._route = route
+        self._functions = {function.signature.name: function for function in library.function}
+
+    def run(self, nodes: Iterable[Any]) -> None:
+        """Rewrites the functions, and the calls of them in the functions and in `nodes`."""
+        calls = [node for node in (*nodes, *self._outside_nodes()) if is_compiled_call(node)]
+        entries = [name for name, function in self._functions.items() if is_compiled(function)]
+        # Their calls are compiled, while they are not by themselves.
+        called = {name for node in calls for name in self._called(node)} - set(entries)
+        reached = self._reachable([*entries, *sorted(called)])
+        if self._route == requested_routes.CUSTOM_CALL:
+            self._keep_whole(reached, [*entries, *sorted(called)])
+            return
+        library = with_defaults(self._library)
+        if self._route == requested_routes.SPLIT:
+            self._mark(library, set(reached))
+        new_names = {}
+        for name in [*entries, *sorted(called)]:
+            splitter = kernel_hook.splitter_for(library, name)
+            if not splitter.is_cluster(name) and splitter.must_split(name):
+                new_names[name] = splitter.split(name)
+                self._add(splitter.functions, new_names[name], name if name in entries else "")
+        for node in calls:
+            self._redirect(node, new_names, set(entries))
+
+    def _outside_nodes(self) -> Iterator[Any]:
+        """The nodes of the functions that are not compiled by themselves."""
+        for function in self._functions.values():
+            if not is_compiled(function):
+                yield from function.node_def
+
+    def _called(self, node: Any) -> list[str]:
+        names = defs.called_functions(node, self._functions)
+        return [name for name in names if name in self._functions]
+
+    def _reachable(self, names: list[str]) -> list[str]:
+        found = dict.fromkeys(names)
+        pending = list(names)
+        while pending:
+            for node in self._functions[pending.pop()].node_def:
+                new = [name for name in self._called(node) if name not in found]
+                found.update(dict.fromkeys(new))
+                pending.extend(new)
+        return list(found)
+
+    def _keep_whole(self, names: list[str], entries: list[str]) -> None:
+        """Marks what would be split otherwise.
+
+        Args:
+          names: of the functions that are compiled.
+          entries: of those that are compiled by themselves.
+
+        Raises:
+          ValueError: when an op cannot be compiled.
+        """
+        impossible = []
+        for node in (node for name in names for node in self._functions[name].node_def):
+            if node.op in op_kinds.SCRIPT_OPS:
+                unmarked = protos.node_def_pb2.NodeDef()
+                unmarked.CopyFrom(node)
+                unmarked.attr.pop(requested_routes.ROUTE_ATTR, None)
+                choice = route_selection.choose(unmarked)
+                if choice.route == requested_routes.SPLIT:
+                    impossible.append(f"    {_described(node)}: {choice.reason}")
+                elif requested_routes.asked(node) == requested_routes.SPLIT:
+                    node.attr[requested_routes.ROUTE_ATTR].s = requested_routes.CUSTOM_CALL.encode()
+            else:
+                node.attr.pop(requested_routes.ROUTE_ATTR, None)
+        library = with_defaults(self._library)
+        for hindered in (analysis.find(library, entry) for entry in entries):
+            for (function, name), reason in hindered.items():
+                node = next(n for n in self._functions[function].node_def if n.name == name)
+                impossible.append(f"    {_described(node)}: {reason}")
+        if impossible:
+            raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
+
+    def _mark(self, library: Any, names: set[str]) -> None:
+        """Marks functions of a library to be split around all that XLA lacks."""
+        glue = _library.load("hostcall._tensorflow")
+        nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
+        for node in nodes:
+            compiles = node.op in self._functions or op_kinds.has_xla_kernel(glue, node)
+            if node.op in op_kinds.SCRIPT_OPS or not compiles:
+                node.attr[requested_routes.ROUTE_ATTR].s = requested_routes.SPLIT.encode()
+
+    def _add(self, functions: Mapping[str, Any], new_name: str, name: str) -> None:
+        """Adds what a function was split into; `name`, if the result takes the function's place."""
+        for function in functions.values():
+            _keep_promises(function)
+            # TensorFlow refuses to load functions with an attribute that it does not know.
+            function.attr.pop(CLUSTER_ATTR, None)
+            _name_control_outputs_once(function)
+            if name and function.signature.name == new_name:
+                self._functions[name].CopyFrom(function)
+                self._functions[name].signature.name = name
+            else:
+                self._library.function.add().CopyFrom(function)
+
+    def _redirect(self, node: Any, new_names: Mapping[str, str], replaced: set[str]) -> None:
+        """Lets a call that was compiled be one of what the function was split into."""
+        split = [name for name in self._called(node) if name in new_names]
+        if not split:
+            return
+        node.attr.pop(MUST_COMPILE, None)
+        for callee in defs.callees(node):
+            if callee.name in new_names:
+                callee.attr.pop(MUST_COMPILE, None)
+                callee.name = callee.name if callee.name in replaced else new_names[callee.name]
+        if node.op in new_names and node.op not in replaced:
+            node.op = new_names[node.op]
+
+
+def _keep_promises(function: Any) -> None:
+    """Lets calls of NumPy functions behave as in a compiled function.
+
+    Those of eager ones are left alone: TensorFlow may be asked for the gradient of the new graph,
+    and finds it by the token that their callback has.
+    """
+    eager = {n.name: n.attr["token"].s for n in function.node_def if n.op == "EagerPyFunc"}
+    with contextlib.suppress(LoweringError):  # another process may have the callbacks
+        host_calls.redirect([function])
+    for node in function.node_def:
+        if node.name in eager:
+            node.attr["token"].s = eager[node.name]
+
+
+def _name_control_outputs_once(function: Any) -> None:
+    """Of several nodes one cluster may have been made, and TensorFlow wants each name once."""
+    nodes = sorted(set(function.control_ret.values()))
+    function.control_ret.clear()
+    function.control_ret.update({node: node for node in nodes})
+    function.signature.control_output[:] = nodes
+
+
+def _described(node: Any) -> str:
+    """A script op, in the user's words where this process has its function."""
+    spec = token_registry.functions.get(node.attr["token"].s.decode())
+    known = f", {spec.description}" if isinstance(spec, CallbackSpec) else ""
+    return f"op {node.name!r} ({node.op}){known}"

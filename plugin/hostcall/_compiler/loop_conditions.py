@@ -1,0 +1,173 @@
+"""Conditions of loops that call Python.
+
+XLA does not compute the condition of a loop whose turns it can count, whatever side effects that
+has. So the condition is computed by ordinary calls, before the loop and at the end of each turn:
+
+    while cond(x):          go = cond(x)
+        x = body(x)   ->    while go:
+                                x = body(x)
+                                go = cond(x)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._tf import function_defs as defs
+from hostcall._tf import protos
+
+_LOOP_OPS = frozenset({"While", "StatelessWhile"})
+_BOOL = tf.bool.as_datatype_enum
+_RESOURCE = tf.resource.as_datatype_enum
+# Also the name of the argument and of the result that carry it.
+_CARRIED = "hostcall_condition"
+_TURN = "hostcall_turn"
+
+
+def carry(
+    functions: Mapping[str, Any], has_effect: Callable[[str], bool], prefix: str
+) -> dict[str, Any]:
+    """Functions in which loops have no side effects in their conditions.
+
+    Args:
+      functions: FunctionDefs by name.
+      has_effect: whether the function of a name has side effects.
+      prefix: for the names of new functions.
+
+    Returns:
+      The functions, with copies of those that are changed, and new ones.
+    """
+    carried = dict(functions)
+    pending = list(functions)
+    for name in pending:
+        function = carried[name]
+        found = [i for i, n in enumerate(function.node_def) if _must_carry(n, carried, has_effect)]
+        if found:
+            carried[name] = protos.function_pb2.FunctionDef()
+            carried[name].CopyFrom(function)
+        for index in found:
+            loop = carried[name].node_def[index]
+            stem = f"{prefix}__{name}__{loop.name}".replace("/", "__")
+            for new in _carry(loop, carried[name], carried, stem):
+                carried[new.signature.name] = new
+                pending.append(new.signature.name)  # there may be loops in it
+    return carried
+
+
+def _must_carry(node: Any, functions: Mapping[str, Any], has_effect: Callable[[str], bool]) -> bool:
+    if node.op not in _LOOP_OPS or not has_effect(node.attr["cond"].func.name):
+        return False
+    # Of loops that TensorFlow's Python makes both hold.
+    results = functions[node.attr["cond"].func.name].signature.output_arg
+    body = functions[node.attr["body"].func.name]
+    arguments = enumerate(body.signature.input_arg)
+    resources = {number for number, argument in arguments if argument.type == _RESOURCE}
+    return [result.type for result in results] == [_BOOL] and resources <= _invariants(body)
+
+
+def _invariants(body: Any) -> set[int]:
+    """The numbers of the arguments that a body returns as they are, in their places."""
+    identities = {f"{n.name}:output:0": n.input[0] for n in body.node_def if n.op == "Identity"}
+    found = set()
+    for number, result in enumerate(body.signature.output_arg):
+        value = body.ret[result.name]
+        while value in identities:
+            value = identities[value]
+        if value == body.signature.input_arg[number].name:
+            found.add(number)
+    return found
+
+
+def _carry(loop: Any, function: Any, functions: Mapping[str, Any], stem: str) -> list[Any]:
+    """Changes a loop and the function that it is in; returns its new condition and body."""
+    condition = functions[loop.attr["cond"].func.name]
+    body = functions[loop.attr["body"].func.name]
+    count = len(loop.attr["T"].list.type)
+    values, order = list(loop.input[:count]), list(loop.input[count:])
+    first = _call(f"{loop.name}/{_CARRIED}", condition, [*values, *order])
+    function.node_def.append(first)
+    loop.input[:] = [*values, f"{first.name}:output:0", *order]
+    loop.attr["T"].list.type.append(_BOOL)
+    if loop.attr["output_shapes"].list.shape:
+        loop.attr["output_shapes"].list.shape.add()  # a scalar's
+    carried = _condition(condition, f"{stem}__condition")
+    invariants = _invariants(body)
+    turn = _without_results(body, invariants, f"{stem}__turn") if invariants else body
+    around = _body(body, turn, invariants, condition, f"{stem}__body")
+    loop.attr["cond"].func.name = carried.signature.name
+    loop.attr["body"].func.name = around.signature.name
+    return [carried, around, *([turn] if turn is not body else [])]
+
+
+def _condition(condition: Any, name: str) -> Any:
+    """A condition that is what it is given last."""
+    new = _new(name, condition)
+    new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
+    new.ret[_CARRIED] = _CARRIED
+    return new
+
+
+def _without_results(body: Any, numbers: set[int], name: str) -> Any:
+    """A body without some of its results."""
+    turn = protos.function_pb2.FunctionDef()
+    turn.CopyFrom(body)
+    turn.signature.name = name
+    for number in sorted(numbers, reverse=True):
+        turn.ret.pop(turn.signature.output_arg[number].name)
+        del turn.signature.output_arg[number]
+    return turn
+
+
+def _body(body: Any, turn: Any, invariants: set[int], condition: Any, name: str) -> Any:
+    """A body that computes the condition for the next turn, too.
+
+    Args:
+      body: what it takes the place of.
+      turn: the same without results that are arguments.
+      invariants: the numbers of these. XLA takes no variable of a call, and knows constants and
+        sizes by the arguments that a body returns itself.
+      condition: the condition.
+      name: of the new body.
+    """
+    new = _new(name, body)
+    new.signature.is_stateful = True
+    new.signature.output_arg.extend(body.signature.output_arg)
+    new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
+    arguments = [argument.name for argument in body.signature.input_arg]
+    called = _call(_TURN, turn, arguments)
+    outputs = itertools.count()
+    results = [
+        argument if number in invariants else f"{_TURN}:output:{next(outputs)}"
+        for number, argument in enumerate(arguments)
+    ]
+    after = _call(f"{_TURN}/{_CARRIED}", condition, [*results, f"^{_TURN}"])
+    new.node_def.extend([called, after])
+    for result, value in zip(body.signature.output_arg, results, strict=True):
+        new.ret[result.name] = value
+    new.ret[_CARRIED] = f"{after.name}:output:0"
+    for node in (called, after):
+        new.control_ret[node.name] = node.name
+        new.signature.control_output.append(node.name)
+    return new
+
+
+def _new(name: str, function: Any) -> Any:
+    """A function without nodes and results, for the arguments of another and the condition."""
+    new = protos.function_pb2.FunctionDef()
+    new.signature.name = name
+    new.signature.input_arg.extend(function.signature.input_arg)
+    new.signature.input_arg.add(name=_CARRIED, type=_BOOL)
+    for number, attributes in function.arg_attr.items():
+        new.arg_attr[number].CopyFrom(attributes)
+    # TensorFlow adds one where it lacks, and then takes the function for another one.
+    for attribute, value in function.attr.items():
+        new.attr[attribute].CopyFrom(value)
+    return new
+
+
+def _call(name: str, function: Any, inputs: list[str]) -> Any:
+    return defs.call_node(name, function.signature, inputs, stateful=True)

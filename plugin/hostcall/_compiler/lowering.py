@@ -1,0 +1,152 @@
+"""Lowering: what XLA is told to emit for one script op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import lookup, result_shapes
+from hostcall._callbacks.callback_spec import CallbackSpec, Recording
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.native_spec import NativeSpec
+from hostcall._callbacks.specs import BoundedSpec, Spec
+from hostcall._compiler import constant_folding
+from hostcall._compiler.ordering import RECORD_ATTR
+from hostcall._tf import protos
+from hostcall_runtime._errors import LoweringError
+
+# On a script op: the (result, dimension)s, one after another, that the rewriting took for bounded.
+FORESEEN_ATTR = "_hostcall_foreseen"
+
+# (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
+Operand = tuple[int, list[int], list[bool]]
+# (target and attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of
+# results, whether the results may be constants where the inputs are).
+Lowered = tuple[str, str, bool, list[int], list[tuple[list[int], list[bool]]], bool]
+
+
+def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
+    """Called by the XLA kernel for each script op that is compiled; no lasting effect.
+
+    Args:
+      serialized: the op's NodeDef.
+      operands: what XLA knows of the op's inputs.
+
+    Raises:
+      LoweringError: when the op cannot be a custom call, with the reason and the remedy.
+    """
+    node = protos.node_def_pb2.NodeDef.FromString(serialized)
+    spec = lookup.find_spec(node)
+    specs = [_as_spec(operand) for operand in operands]
+    results = [*result_shapes.resolve(spec, node, specs)]
+    _check_out(spec, results)
+    _check_foreseen(spec, node, results)
+    if isinstance(spec, EagerSpec) and spec.differentiable:
+        results.append(tf.TensorSpec([], tf.int64))  # the number of the state
+    passed = [i for i in range(len(specs)) if i not in spec.shape_only]
+    operands_passed = [specs[i] for i in passed]
+    spec.check_call(operands_passed, results)
+    pairs = {} if isinstance(spec, NativeSpec) else _pairs(operands_passed, results)
+    attributes = _attributes(spec.target_id(_recording(spec, node)), pairs)
+    foldable = constant_folding.is_foldable(spec, specs, results)
+    shapes = [_shape_of(result) for result in results]
+    stateful = node.op != "PyFuncStateless"
+    return spec.custom_call, attributes, stateful, passed, shapes, foldable
+
+
+def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
+    """Called by the XLA kernel for a script op that is foldable and whose inputs are constants.
+
+    Args:
+      serialized: the op's NodeDef.
+      inputs: serialized TensorProtos.
+
+    Returns:
+      Those of the results, or None where the op has to be a call.
+    """
+    node = protos.node_def_pb2.NodeDef.FromString(serialized)
+    spec = lookup.find_spec(node)
+    tensors = [protos.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
+    operands = [tf.TensorSpec(tensor.tensor_shape, tensor.dtype) for tensor in tensors]
+    return constant_folding.fold(spec, tensors, result_shapes.resolve(spec, node, operands))
+
+
+def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
+    if spec.declaration.out and any(isinstance(result, BoundedSpec) for result in results):
+        raise LoweringError(
+            f"hostcall: {spec.description} is declared with out=True, so that the arrays for its "
+            "results are made before the call, and with a BoundedSpec, whose size only the call "
+            "tells. Take one of the two away."
+        )
+
+
+def _check_foreseen(spec: CallbackSpec, node: Any, results: Sequence[Spec]) -> None:
+    """Nobody has looked where a bounded size goes that the rewriting did not know of."""
+    if FORESEEN_ATTR not in node.attr:
+        return  # compiled by a way that does not rewrite functions
+    numbers = node.attr[FORESEEN_ATTR].list.i
+    foreseen = {*zip(numbers[::2], numbers[1::2], strict=True)}
+    for index, result in enumerate(results):
+        if any((index, dim) not in foreseen for dim in _dynamic_dims(result)):
+            raise LoweringError(
+                f"hostcall: the size of result {index} of {spec.description} is only bounded, "
+                f"{result}, for inputs of the sizes that XLA compiles for, and could not be seen "
+                "to be so before, when hostcall chose the route. Declare a BoundedSpec for inputs "
+                "of all sizes, or say hostcall.declare(function, result=..., route='split')."
+            )
+
+
+def _as_spec(operand: Operand) -> Spec:
+    dtype, dims, dynamic = operand
+    if any(dynamic):
+        return BoundedSpec(dims, tf.as_dtype(dtype), [i for i, d in enumerate(dynamic) if d])
+    return tf.TensorSpec(dims, tf.as_dtype(dtype))
+
+
+def _recording(spec: CallbackSpec, node: Any) -> Recording:
+    if not isinstance(spec, EagerSpec) or not spec.differentiable:
+        return Recording.NO
+    if RECORD_ATTR in node.attr:
+        return Recording(node.attr[RECORD_ATTR].i)
+    # Compiled by a way that does not rewrite functions.
+    return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
+
+
+def _shape_of(spec: Spec) -> tuple[list[int], list[bool]]:
+    dims = list(spec.shape)
+    return dims, [i in _dynamic_dims(spec) for i in range(len(dims))]
+
+
+def _dynamic_dims(spec: Spec) -> tuple[int, ...]:
+    return spec.dynamic_dims if isinstance(spec, BoundedSpec) else ()
+
+
+def _attributes(callback: int, pairs: Mapping[str, Sequence[int]]) -> str:
+    """The custom call's attributes as an MLIR dictionary; the handler says what they mean."""
+    arrays = [f"{name} = {_array(numbers)}" for name, numbers in pairs.items()]
+    return f"{{{', '.join([f'callback = {callback} : i64', *arrays])}}}"
+
+
+def _pairs(operands: Sequence[Spec], results: Sequence[Spec]) -> dict[str, list[int]]:
+    return {
+        "dynamic_operands": _dynamic_pairs(operands),
+        "dynamic_results": _dynamic_pairs(results),
+        "narrow_operands": _narrow_pairs(operands),
+        "narrow_results": _narrow_pairs(results),
+    }
+
+
+def _dynamic_pairs(specs: Sequence[Spec]) -> list[int]:
+    return [n for i, spec in enumerate(specs) for dim in _dynamic_dims(spec) for n in (i, dim)]
+
+
+def _narrow_pairs(specs: Sequence[Spec]) -> list[int]:
+    codes = {"int4": 21, "uint4": 22}  # FFI element types
+    kinds = [codes.get(spec.dtype.name) for spec in specs]
+    return [n for i, code in enumerate(kinds) if code is not None for n in (i, code)]
+
+
+def _array(numbers: Sequence[int]) -> str:
+    return f"array<i64: {', '.join(map(str, numbers))}>" if numbers else "array<i64>"

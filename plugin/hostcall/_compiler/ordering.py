@@ -1,0 +1,249 @@
+"""Program order: the rewriting of a function before XLA compiles it.
+
+XLA keeps a call that has a side effect, but runs independent ones in any order. What orders them is
+a token: a value that each call takes from the one before it. TensorFlow's bridge to XLA threads
+tokens through loops and conditionals by itself once two attributes say who follows whom. Writing
+those attributes is what this module does, on copies of the function and of all that it reaches.
+
+A *unit* is what the bridge compiles as one computation: the function itself, the body and the
+condition of a loop, the branch of a conditional. Each unit begins with a token of its own. A plain
+call is inlined into the unit that it stands in, so that its ops follow those of the caller; a
+function that is called twice needs a copy for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hostcall._compiler import loop_conditions
+from hostcall._tf import op_kinds, protos
+from hostcall._tf.function_defs import (
+    CALL_OPS,
+    CONTROL_FLOW_OPS,
+    called_functions,
+    callees,
+    program_order,
+)
+from hostcall_runtime._errors import LoweringError
+
+# As many calls as are inlined into one program; XLA takes hours for fewer.
+_MOST_COPIES = 50_000
+# As many as TensorFlow inlines in one another. Stock TensorFlow crashes where there are more.
+_MOST_LEVELS = 21
+
+_TOO_MANY = (
+    "hostcall: {entry} calls functions with script ops, directly or not, more than {most} times. "
+    "Each call is inlined, and functions that call one another several times double with each "
+    "level. Call them in a tf.while_loop or a tf.map_fn, or make script ops in fewer places."
+)
+_TOO_DEEP = (
+    "hostcall: {entry} calls functions with script ops that call one another more than {most} "
+    "deep, and TensorFlow inlines no more. Make plain Python functions of some of them."
+)
+
+# Read by TensorFlow (tf2xla/side_effect_util.h).
+_TOKEN_INPUTS = "_xla_token_input_nodes"
+_TOKEN_NAME = "_xla_original_oc_node_name"
+_UNIT_TOKEN = "_xla_token_arg_node"
+
+# Read by hostcall's lowering: the Recording of a py_function's call, as an int.
+RECORD_ATTR = "_hostcall_record"
+
+# Read by hostcall's kernel creator: whether states are kept until the program has run.
+_KEEPS_STATES = "_hostcall_keeps_states"
+
+
+def order_side_effects(library: Any, entry: str) -> tuple[Any, str]:
+    """Writes the order of side effects into copies of a function and of all that it reaches.
+
+    Args:
+      library: a FunctionDefLibrary that holds them.
+      entry: the name of the function.
+
+    Returns:
+      A FunctionDefLibrary with the new functions, and the name of the one that takes the place of
+      `entry`. The same input gives the same output, names included.
+    """
+    orderer = _Orderer(library)
+    name = orderer.entry(entry)
+    return orderer.ordered, name
+
+
+class _Orderer:
+    def __init__(self, library: Any) -> None:
+        self._functions = {function.signature.name: function for function in library.function}
+        self._units: dict[tuple[str, frozenset[str]], str] = {}
+        self._effects: dict[str, bool] = {}
+        self._entry = ""
+        self._keeps_states = False
+        self._inlined = 0
+        self._level = 0
+        self.ordered = protos.function_pb2.FunctionDefLibrary()
+
+    def entry(self, name: str) -> str:
+        """The name of the ordered copy of the whole program."""
+        self._entry = f"{name}__hostcall"
+        known = self._functions
+        self._functions = loop_conditions.carry(known, self._has_effect, self._entry)
+        for new in self._functions:
+            if new not in known and not self._has_effect(new):  # else it is copied when called
+                self._copy(new, new)
+        function = self._copy(name, self._entry)
+        self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
+        function.attr[_KEEPS_STATES].b = self._keeps_states
+        new_name: str = function.signature.name
+        return new_name
+
+    def _unit(self, name: str, escaping: frozenset[str]) -> str:
+        """The name of the ordered copy of a loop's body or condition, or of a branch."""
+        key = (name, escaping)
+        if key not in self._units:
+            # Two programs may reach the same function, and need different copies of it.
+            self._units[key] = f"{self._entry}__{len(self._units)}_{name}"
+            function = self._copy(name, self._units[key])
+            level, self._level = self._level, 0
+            self._order(function, "", _UNIT_TOKEN, _returned(function, escaping))
+            self._level = level
+        return self._units[key]
+
+    def _order(self, function: Any, path: str, last: str, escaping: set[str]) -> str:
+        """Chains the ops of `function`, from the token named `last`; returns the new last one.
+
+        Args:
+          function: the FunctionDef, changed in place.
+          path: what inlining will put before the names of its nodes.
+          last: the name of the token to begin with.
+          escaping: the values in it that become results of the whole program.
+        """
+        consumed = _consumed_outputs(function)
+        previous: Any = None
+        for node in program_order(function):
+            token = f"{path}{node.name}"
+            if op_kinds.is_ordered(node):
+                last = _chain(node, last, token)
+                self._mark_recording(node, consumed, escaping)
+            elif node.op in CONTROL_FLOW_OPS and self._node_has_effect(node):
+                for callee in callees(node):
+                    callee.name = self._unit(callee.name, self._escaping_of(node, callee, escaping))
+                last = _chain(node, last, token)
+            elif self._is_call(node) and self._node_has_effect(node):
+                copy = self._copy_callee(node, function.signature.name)
+                returned = self._escaping_of(node, copy.signature, escaping)
+                self._level += 1
+                self._refuse(_TOO_DEEP, self._level, _MOST_LEVELS)
+                last = self._order(copy, f"{token}/", last, _returned(copy, returned))
+                self._level -= 1
+            else:
+                continue
+            # The bridge looks tokens up while it goes through the graph in an order of its own.
+            if previous is not None and f"^{previous.name}" not in node.input:
+                node.input.append(f"^{previous.name}")
+            previous = node
+        if previous is not None:
+            _return_control(function, previous.name)
+        return last
+
+    def _refuse(self, why: str, count: int, most: int) -> None:
+        if count > most:
+            entry = self._entry.removesuffix("__hostcall")
+            raise LoweringError(why.format(entry=entry, most=most))
+
+    def _mark_recording(self, node: Any, consumed: set[str], escaping: set[str]) -> None:
+        if node.op != "EagerPyFunc":
+            return
+        hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
+        if hidden in escaping:
+            node.attr[RECORD_ATTR].i = 2
+            self._keeps_states = True
+        elif hidden in consumed:
+            node.attr[RECORD_ATTR].i = 1
+            self._keeps_states = True
+        else:
+            node.attr[RECORD_ATTR].i = 0
+
+    def _escaping_of(self, node: Any, callee: Any, escaping: set[str]) -> frozenset[str]:
+        """The results of a callee, by name, that escape as results of the node that calls it."""
+        results = self._functions[callee.name].signature.output_arg
+        return frozenset(
+            result.name
+            for i, result in enumerate(results)
+            if escaping & {f"{node.name}:output:{i}", f"{node.name}:{result.name}:0"}
+        )
+
+    def _copy_callee(self, node: Any, caller: str) -> Any:
+        """A copy of the function that a plain call calls, for this call alone."""
+        self._inlined += 1
+        self._refuse(_TOO_MANY, self._inlined, _MOST_COPIES)
+        name = node.attr["f"].func.name if node.op in CALL_OPS else node.op
+        copy = self._copy(name, f"{caller}__{node.name}".replace("/", "__"))
+        self._functions[copy.signature.name] = self._functions[name]
+        # The names of the tokens count on the body being inlined.
+        copy.attr.pop("_noinline", None)
+        if node.op in CALL_OPS:
+            node.attr["f"].func.name = copy.signature.name
+            node.attr["f"].func.attr.pop("_noinline", None)
+        else:
+            node.op = copy.signature.name
+        return copy
+
+    def _copy(self, name: str, new_name: str) -> Any:
+        copy = self.ordered.function.add()
+        copy.CopyFrom(self._functions[name])
+        copy.signature.name = new_name
+        return copy
+
+    def _is_call(self, node: Any) -> bool:
+        return node.op in CALL_OPS or node.op in self._functions
+
+    def _node_has_effect(self, node: Any) -> bool:
+        return any(map(self._has_effect, called_functions(node, self._functions)))
+
+    def _has_effect(self, name: str) -> bool:
+        """Whether an op with side effects can be reached from a function."""
+        if name not in self._effects:
+            self._effects[name] = False  # what a function that calls itself finds
+            function = self._functions.get(name)
+            self._effects[name] = function is not None and any(
+                op_kinds.is_ordered(node) or self._node_has_effect(node)
+                for node in function.node_def
+            )
+        return self._effects[name]
+
+
+def _chain(node: Any, last: str, token: str) -> str:
+    node.attr[_TOKEN_INPUTS].list.s[:] = [last.encode()]
+    node.attr[_TOKEN_NAME].s = token.encode()
+    return token
+
+
+def _return_control(function: Any, name: str) -> None:
+    """Makes whatever follows a call of `function` follow the node, too."""
+    if name not in function.control_ret.values():
+        function.control_ret[name] = name
+        function.signature.control_output.append(name)
+
+
+def _returned(function: Any, results: Iterable[str]) -> set[str]:
+    """The values of a function that become the named results, straight or through identities."""
+    identities = {
+        f"{node.name}:output:{i}": value
+        for node in function.node_def
+        if node.op in ("Identity", "IdentityN")
+        for i, value in enumerate(node.input)
+    }
+    values = {function.ret[name] for name in results}
+    pending = list(values)
+    while pending:
+        value = identities.get(pending.pop())
+        if value is not None and value not in values:
+            values.add(value)
+            pending.append(value)
+    return values
+
+
+def _consumed_outputs(function: Any) -> set[str]:
+    consumed = set(function.ret.values())
+    for node in function.node_def:
+        consumed.update(node.input)
+    return consumed

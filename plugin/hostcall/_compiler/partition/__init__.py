@@ -1,0 +1,1 @@
+"""Graph partitioning: compiled clusters, and host ops between them."""

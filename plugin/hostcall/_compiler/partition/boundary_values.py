@@ -1,0 +1,267 @@
+"""Taking a function apart: its host nodes, and one function for each cluster of the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._compiler.partition import clustering
+from hostcall._compiler.partition.clustering import Place
+from hostcall._tf import function_defs as defs
+from hostcall._tf import protos
+
+# Values that a compiled program has inside, but can neither take nor return.
+_INNER_DTYPE = tf.variant.as_datatype_enum
+
+# On the nodes that call a function which XLA must compile, and on the function.
+MUST_COMPILE = "_XlaMustCompile"
+
+# They cost less than to start a compiled program.
+TRIVIAL_OPS = frozenset(
+    {
+        "EnsureShape",
+        "ExpandDims",
+        "Identity",
+        "IdentityN",
+        "NoOp",
+        "PreventGradient",
+        "ReadVariableOp",
+        "Reshape",
+    }
+    | {"Shape", "Squeeze", "StopGradient"}
+)
+
+
+def partition(
+    function: Any, new_name: str, places: Mapping[str, Place], functions: Mapping[str, Any]
+) -> tuple[Any, list[Any]]:
+    """Takes a function apart.
+
+    Args:
+      function: a FunctionDef.
+      new_name: for the function that takes its place.
+      places: where each of its nodes may run, by name.
+      functions: those that it calls, by name.
+
+    Returns:
+      The FunctionDef of the function on the host, which calls the clusters, and theirs.
+    """
+    # Every cluster has constants of its own: XLA wants to know many operands when it compiles.
+    ordered = defs.program_order(function)
+    constants = {node.name: node for node in ordered if node.op == "Const" and not node.input}
+    nodes = [node for node in ordered if node.name not in constants]
+    types = defs.Types(function, functions)
+    cluster_of = _assign(function, nodes, places, types)
+    return _Partition(function, new_name, nodes, constants, types, cluster_of).functions()
+
+
+def passes_inner_values(function: Any) -> bool:
+    """Whether a FunctionDef takes or returns values that a compiled program has inside only."""
+    signature = function.signature
+    return any(arg.type == _INNER_DTYPE for arg in (*signature.input_arg, *signature.output_arg))
+
+
+def _assign(
+    function: Any, nodes: list[Any], places: Mapping[str, Place], types: defs.Types
+) -> dict[str, int]:
+    """The numbers of the clusters of those nodes that are in one, by name."""
+    chosen = [places[node.name] for node in nodes]
+    before = defs.predecessors(nodes)
+    groups = _groups(function, nodes, chosen, types)
+    steps = clustering.assign(chosen, before, groups)
+    worth = {s for s, node in zip(steps, nodes, strict=True) if node.op not in TRIVIAL_OPS}
+    idle = [i for i, step in enumerate(steps) if step % 2 == 0 and step not in worth]
+    if idle:
+        for i in idle:
+            chosen[i] = Place.HOST
+        steps = clustering.assign(chosen, before, groups)
+    steps = clustering.sink(chosen, before, steps, [i for group in groups for i in group])
+    number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
+    return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
+
+
+def _groups(
+    function: Any, nodes: list[Any], places: list[Place], types: defs.Types
+) -> list[list[int]]:
+    """Nodes that pass each other values which cannot leave a compiled program.
+
+    Those that take such a value from outside of the function, or return one, are put on the host.
+    """
+    parent = list(range(len(nodes)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = i = parent[parent[i]]
+        return i
+
+    position = {node.name: i for i, node in enumerate(nodes)}
+    returned = {defs.source(v) for v in function.ret.values() if _is_inner(types, v)}
+    for i, node in enumerate(nodes):
+        if node.name in returned:
+            places[i] = Place.HOST
+        if not types.handles(node, _INNER_DTYPE):
+            continue
+        for value in node.input:
+            if value.startswith("^") or not _is_inner(types, value):
+                continue
+            producer = position.get(defs.source(value))
+            if producer is None:
+                places[i] = Place.HOST
+            else:
+                parent[root(i)] = root(producer)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for i in range(len(nodes)):
+        groups[root(i)].append(i)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _is_inner(types: defs.Types, value: str) -> bool:
+    return bool(types.of(value) == _INNER_DTYPE)
+
+
+class _Partition:
+    """A function with its nodes assigned to clusters, about to be taken apart."""
+
+    def __init__(
+        self,
+        function: Any,
+        new_name: str,
+        nodes: list[Any],
+        constants: Mapping[str, Any],
+        types: defs.Types,
+        cluster_of: Mapping[str, int],
+    ) -> None:
+        self._function = function
+        self._new_name = new_name
+        self._constants = constants
+        self._types = types
+        self._cluster_of = cluster_of
+        self._host = [node for node in nodes if node.name not in cluster_of]
+        self._members: dict[int, list[Any]] = defaultdict(list)
+        for node in nodes:
+            if node.name in cluster_of:
+                self._members[cluster_of[node.name]].append(node)
+        self._call_names = self._unused_names(self._members)
+        # For each cluster, the values and the nodes in it that something outside waits for.
+        self._exports: dict[int, dict[str, int]] = defaultdict(dict)
+        self._awaited: dict[int, dict[str, None]] = defaultdict(dict)
+        self._find_exports()
+
+    def _unused_names(self, numbers: Iterable[int]) -> dict[int, str]:
+        taken = {node.name for node in self._function.node_def}
+        taken.update(arg.name for arg in self._function.signature.input_arg)
+        prefix = "hostcall_cluster"
+        while any(f"{prefix}_{number}" in taken for number in numbers):
+            prefix += "_"
+        return {number: f"{prefix}_{number}" for number in numbers}
+
+    def _find_exports(self) -> None:
+        consumers = [(node.input, self._cluster_of.get(node.name)) for node in self._host]
+        consumers += [(n.input, number) for number, ns in self._members.items() for n in ns]
+        # Sorted: the maps of a message have no order that lasts, and names must be the same again.
+        consumers.append((sorted(self._function.ret.values()), None))
+        awaited = sorted(self._function.control_ret.values())
+        consumers.append(([f"^{name}" for name in awaited], None))
+        for values, consumer in consumers:
+            for value in values:
+                producer = self._cluster_of.get(defs.source(value))
+                if producer is None or producer == consumer:
+                    continue
+                if value.startswith("^"):
+                    self._awaited[producer].setdefault(value[1:])
+                else:
+                    exports = self._exports[producer]
+                    exports.setdefault(value, len(exports))
+
+    def functions(self) -> tuple[Any, list[Any]]:
+        """The function on the host, and the clusters."""
+        host = protos.function_pb2.FunctionDef()
+        host.CopyFrom(self._function)
+        host.signature.name = self._new_name
+        del host.node_def[:]
+        for node in self._host:
+            added = host.node_def.add()
+            added.CopyFrom(node)
+            added.input[:] = self._outside(node.input)
+        clusters = []
+        for number, members in sorted(self._members.items()):
+            cluster, taken = self._cluster(number, members)
+            host.node_def.append(self._call(number, cluster, taken))
+            clusters.append(cluster)
+        for name, value in self._function.ret.items():
+            host.ret[name] = self._outside([value])[0]
+        for name, node in self._function.control_ret.items():
+            host.control_ret[name] = self._outside([f"^{node}"])[0][1:]
+        self._add_constants(host)
+        return host, clusters
+
+    def _outside(self, values: Iterable[str]) -> list[str]:
+        """What has become of the inputs of a host node."""
+        found: dict[str, None] = {}
+        data: list[str] = []
+        for value in values:
+            number = self._cluster_of.get(defs.source(value))
+            if value.startswith("^"):
+                found.setdefault(value if number is None else f"^{self._call_names[number]}")
+            elif number is None:
+                data.append(value)
+            else:
+                index = self._exports[number][value]
+                data.append(f"{self._call_names[number]}:output:{index}")
+        return data + list(found)
+
+    def _cluster(self, number: int, members: list[Any]) -> tuple[Any, list[str]]:
+        """A cluster's function, and the inputs of the node that calls it."""
+        function = protos.function_pb2.FunctionDef()
+        signature = function.signature
+        signature.name = f"{self._new_name}__cluster_{number}"
+        inside = {node.name for node in members}
+        taken: dict[str, str] = {}
+        controls: dict[str, None] = {}
+        constants: dict[str, None] = {}
+        for node in members:
+            added = function.node_def.add()
+            added.CopyFrom(node)
+            inputs = []
+            for value in node.input:
+                name = defs.source(value)
+                if name in inside:
+                    inputs.append(value)
+                elif name in self._constants:
+                    constants.setdefault(name)
+                    inputs.append(value)
+                elif value.startswith("^"):
+                    controls.setdefault(value)
+                else:
+                    inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
+            added.input[:] = inputs
+            signature.is_stateful |= self._is_stateful(node)
+        function.node_def.extend(self._constants[name] for name in constants)
+        for value, name in taken.items():
+            signature.input_arg.add(name=name, type=self._types.of(value))
+        for value, index in self._exports[number].items():
+            name = f"hostcall_result_{index}"
+            signature.output_arg.add(name=name, type=self._types.of(value))
+            function.ret[name] = value
+        for name in self._awaited[number]:
+            function.control_ret[name] = name
+            signature.control_output.append(name)
+        return function, self._outside([*taken, *controls])
+
+    def _call(self, number: int, cluster: Any, inputs: list[str]) -> Any:
+        signature = cluster.signature
+        node = defs.call_node(self._call_names[number], signature, inputs, signature.is_stateful)
+        # TensorFlow compiles a call for this attribute of the node, and not of the function.
+        node.attr[MUST_COMPILE].b = True
+        return node
+
+    def _is_stateful(self, node: Any) -> bool:
+        return bool(self._types.definition_of(node).is_stateful)
+
+    def _add_constants(self, host: Any) -> None:
+        used = {defs.source(value) for node in host.node_def for value in node.input}
+        used.update(map(defs.source, host.ret.values()), host.control_ret.values())
+        host.node_def.extend(node for name, node in self._constants.items() if name in used)

@@ -1,0 +1,295 @@
+"""What the stock kernels call for the script ops of a function that is split.
+
+In plain graph mode they call the specs themselves, and ops behave as TensorFlow's always did. In a
+compiled function more is promised, whichever way its script ops take: arrays of their own for the
+functions, shapes that are checked, results and errors as from a custom call. So the ops of a split
+function get the tokens of other entries in TensorFlow's registry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks import call_stats, lookup, result_shapes, tape_residuals
+from hostcall._callbacks.borrowed_views import LentSpec
+from hostcall._callbacks.callback_spec import NumpySpec, Recording, shape_error
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.specs import Spec, admits, array_dtype, is_array_of
+from hostcall._compiler.partition import foreign_objects, host_errors
+from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
+from hostcall._tf import eager_execution, op_kinds, token_registry
+from hostcall_runtime import _errors, _library
+
+# As TensorFlow's C++ calls them; the others have the same name everywhere.
+_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+
+# The stock kernel shares the memory of an array that begins at a multiple of 64.
+_ALIGNMENT = 32
+
+# To copy fewer bytes than this takes less time than to find out where they begin.
+_FEW_BYTES = 4096
+
+_STATELESS = "PyFuncStateless"
+
+# TensorFlow's casts to it leave bits open where NumPy has the sign.
+_INT4 = tf.as_dtype("int4")
+_INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
+
+
+def redirect(functions: Iterable[Any]) -> None:
+    """Gives the script ops on the host the tokens of entries that keep the promises above.
+
+    Args:
+      functions: the FunctionDefs that have come out of a splitting.
+
+    Raises:
+      LoweringError: when the Python function of an op does not exist in this process, or is
+        not made for it.
+    """
+    for function in functions:
+        if CLUSTER_ATTR in function.attr:
+            continue
+        for node in function.node_def:
+            if node.op == _STATELESS:
+                # TensorFlow would run it once and for all where its inputs are constants.
+                node.op = "PyFunc"
+            if node.op in op_kinds.SCRIPT_OPS:
+                _redirect(node)
+
+
+def _redirect(node: Any) -> None:
+    entry = lookup.entry_of(node)
+    if entry is None:
+        raise lookup.missing(node)
+    if isinstance(entry, EagerSpec):
+        node.attr["token"].s = entry.host_call(_EagerHostCall, node).title.encode()
+    elif isinstance(entry, NumpySpec):
+        node.attr["token"].s = entry.host_call(_NumpyHostCall, node).title.encode()
+
+
+class _HostCall:
+    """An entry of TensorFlow's registry; the spec owns it.
+
+    Args:
+      spec: the callback.
+      node: the NodeDef of an op that calls it.
+    """
+
+    def __init__(self, spec: Any, node: Any) -> None:
+        self.title = f"{spec.title}/host"
+        self._spec = self.__hostcall_stands_for__ = spec
+        self._node = node
+        self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
+        self._latest: _Expected | None = None
+
+    def _expected(self, shapes: list[Any]) -> _Expected:
+        """What is declared of the results for inputs of these shapes."""
+        latest = self._latest
+        if latest is None or latest.inputs != shapes:
+            operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
+            declared = result_shapes.known(self._spec, self._node, operands)
+            latest = self._latest = _Expected(shapes, declared)
+        return latest
+
+    def _counted(
+        self, call: Callable[..., Any], function: Callable[..., Any], arguments: Any
+    ) -> list[Any]:
+        """What `call` makes of the function and the arguments."""
+        results: list[Any]
+        if call_stats.is_collecting():
+            results = call_stats.counted(self._spec.description, call, function, arguments)
+        else:
+            results = call(function, arguments)
+        return results
+
+    def _check_shapes(self, shapes: list[Any], expected: _Expected) -> None:
+        if shapes == expected.admitted:
+            return
+        for index, (shape, spec) in enumerate(zip(shapes, expected.declared, strict=True)):
+            if not admits(spec, shape):
+                raise _errors.ResultError(shape_error(self._spec, index, shape, spec))
+        expected.admitted = shapes
+
+
+@dataclasses.dataclass
+class _Expected:
+    """For inputs of some shapes: what is declared of the results, and which shapes were right."""
+
+    inputs: list[Any]
+    declared: list[Spec]
+    admitted: list[Any] | None = None
+
+
+class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
+    """Of a function from arrays to arrays.
+
+    TensorFlow's registry would convert its results once more, were it not an EagerFunc.
+    """
+
+    def __init__(self, spec: NumpySpec, node: Any) -> None:
+        super().__init__(spec, node)
+        self._function = spec.host_function(Recording.NO)
+        self._arrays = [array_dtype(dtype) for dtype in spec.outputs.dtypes]
+        self._lent_inputs = _library.load("hostcall._tensorflow").lent_inputs
+
+    def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
+        try:
+            return self._counted(self._call, self._function, arrays)
+        except BaseException as error:
+            carrier = host_errors.carrier_of(error, self._spec)
+        try:
+            raise carrier
+        finally:
+            del carrier  # it refers to this frame, and so to what the call has been given
+
+    def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        lent = self._lent_inputs()
+        expected = self._expected([getattr(array, "shape", ()) for array in arrays])
+        borrows = self._spec.declaration.borrow
+        own = [_own(array, borrows or bool(lent >> i & 1)) for i, array in enumerate(arrays)]
+        if isinstance(self._spec, LentSpec):
+            results = self._read(self._spec.call_lent(function, own, expected.declared))
+        else:
+            results = self._read(function(*own))
+        self._check_shapes([result.shape for result in results], expected)
+        given = set() if borrows else set(map(id, own))
+        own.clear()
+        arrays.clear()  # no reference is left but those of the function, if it keeps some
+        return _unshared(results, given)
+
+    def _read(self, returned: Any) -> list[np.ndarray]:
+        """The results as arrays, with the checks of a custom call."""
+        count = len(self._arrays)
+        values = _split(returned, count)
+        if len(values) != count:
+            raise self._complaint(
+                f"{self._spec.title} returns {len(values)} values, but expects to see {count} "
+                "values."
+            )
+        return [self._to_array(index, value) for index, value in enumerate(values)]
+
+    def _to_array(self, index: int, value: Any) -> np.ndarray:
+        if is_array_of(value, self._arrays[index]):
+            return value
+        dtype = self._spec.outputs.dtypes[index]
+        subject = f"{index}-th value returned by {self._spec.title}"
+        if value is None:
+            raise self._complaint(
+                f"Unsupported object type NoneType: {subject} is None, but expects {_name(dtype)}.",
+                _errors.INTERNAL,
+            )
+        # An empty list's own dtype would be float64, whatever the function means to return.
+        array: np.ndarray = token_registry.to_array(
+            value, dtype.as_numpy_dtype if _is_empty_list(value) else None
+        )
+        if dtype == tf.string and array.dtype.kind in "SO":
+            return array  # TensorFlow looks at each item
+        actual = _dtype_of(array)
+        if actual is None:
+            message = f"Unsupported {foreign_objects.kind_of(array)} the array {array!r}."
+            raise self._complaint(message, _errors.INTERNAL)
+        if actual != dtype:
+            raise self._complaint(f"{subject} is {_name(actual)}, but expects {_name(dtype)}.")
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+    def _complaint(self, message: str, code: int = _errors.INVALID_ARGUMENT) -> Exception:
+        return _errors.ResultError(f"{message} This is {self._spec.description}.", code)
+
+
+class _EagerHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
+    """Of a function from EagerTensors to tensors."""
+
+    def __init__(self, spec: EagerSpec, node: Any) -> None:
+        super().__init__(spec, node)
+        self._run = spec.timed(spec._run)
+
+    def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
+        try:
+            call = functools.partial(self._call, device)
+            return self._counted(call, self._run, args)
+        except BaseException as error:
+            carrier = host_errors.carrier_of(error, self._spec)
+        try:
+            raise carrier
+        finally:
+            del carrier  # it refers to this frame, and so to what the call has been given
+
+    def _call(self, device: str | None, run: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
+        spec: EagerSpec = self._spec
+        expected = self._expected([tensor.shape for tensor in args])
+        args = [
+            _tidy(arg) if dtype is _INT4 else arg
+            for arg, dtype in zip(args, self._dtypes, strict=True)
+        ]
+        values, state = run(args, spec.gradient_wanted)
+        self._check_shapes([value.shape for value in values], expected)
+        number = 0 if state is None else tape_residuals.keep_for_call(state)
+        return spec.for_kernel(values, number, device)
+
+
+def _own(array: Any, lent: bool) -> Any:
+    """An array for the function to write to; scalars are no arrays, and strings have no dtype."""
+    if getattr(array, "dtype", None) == _INT4_ARRAY:
+        return array.astype(np.int8).astype(array.dtype)
+    if not isinstance(array, np.ndarray) or (lent and array.nbytes >= _FEW_BYTES):
+        return array
+    return array.copy()
+
+
+def _tidy(tensor: Any) -> Any:
+    with eager_execution.eager_mode():
+        return eager_execution.to_eager_tensor(_own(tensor.numpy(), lent=False), None)
+
+
+def _split(returned: Any, count: int) -> list[Any]:
+    if count == 1 and _is_empty_list(returned):
+        return [returned]  # one empty value, rather than no value
+    if isinstance(returned, list | tuple):
+        return list(returned)
+    return [] if foreign_objects.is_none(returned) else [returned]
+
+
+def _is_empty_list(value: Any) -> bool:
+    return isinstance(value, list) and not value
+
+
+def _dtype_of(array: np.ndarray) -> tf.DType | None:
+    if array.dtype.kind == "O":
+        return None if foreign_objects.items(array) else tf.string
+    try:
+        return tf.as_dtype(array.dtype.newbyteorder("="))
+    except TypeError:
+        return None
+
+
+def _name(dtype: tf.DType) -> str:
+    return _NAMES.get(dtype.name, str(dtype.name))
+
+
+def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
+    """Arrays without gaps, whose memory the kernel may take over.
+
+    Args:
+      arrays: the results of a function; the list is emptied.
+      given: the ids of the arrays that the function was given.
+    """
+    unshared = []
+    while arrays:
+        array = arrays.pop()
+        if array.nbytes < _FEW_BYTES or not array.flags.c_contiguous:
+            array = array.copy()
+        # The kernel shares the memory of arrays that are aligned, and copies others. Nobody else
+        # can write to an array that has no references but these two: `array`, and the argument.
+        elif array.ctypes.data % _ALIGNMENT == 0:
+            owner = array.base is None or id(array) in given
+            if not owner or sys.getrefcount(array) > 2:
+                array = array.copy()
+        unshared.append(array)
+    return unshared[::-1]

@@ -1,0 +1,172 @@
+"""Which nodes of a function stay on the host when it is split, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._compiler.route_selection import Choice
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
+
+_STRING = tf.string.as_datatype_enum
+_LOOP_OPS = frozenset({"While", "StatelessWhile"})
+_BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+_IDENTITIES = frozenset({"Identity", "IdentityN"})
+# What XLA compiles to nothing.
+_CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
+_MADE_UP = frozenset({"FakeParam"})
+# What loops keep for their gradients, made up or not.
+_LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What has been found of the nodes of one function.
+
+    Attributes:
+      reasons: the nodes that are not compiled, by name, each with the reason.
+      made_up: the nodes and arguments whose values may be made up. A branch returns what the
+        gradient wants of every branch, and on the host TensorFlow makes up values of any shape for
+        those that are not taken. Only the gradient of such a branch uses them, which does not run;
+        but XLA would compile it.
+    """
+
+    reasons: dict[str, str]
+    made_up: set[str]
+
+
+class HostNodes:
+    """What of some functions is for the host.
+
+    Args:
+      functions: FunctionDefs by name: those to look into.
+      choose: the route of a script op, by its NodeDef.
+      has_kernel: whether XLA can compile an op, by its NodeDef.
+      marked: whether a node shall be on the host whatever it is, by its NodeDef.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Any],
+        choose: Callable[[Any], Choice],
+        has_kernel: Callable[[Any], bool],
+        marked: Callable[[Any], bool],
+    ) -> None:
+        self._functions = functions
+        self._choose = choose
+        self._has_kernel = has_kernel
+        self._marked = marked
+        self._must: dict[str, bool] = {}
+        self._effects: dict[str, bool] = {}
+        self._reached: dict[tuple[str, frozenset[str]], bool] = {}
+        self._obstacles: dict[tuple[str, bool], str] = {}
+
+    def must_split(self, name: str) -> bool:
+        """Whether a function reaches a node that shall be on the host."""
+        if name not in self._must:
+            self._must[name] = False  # what a function that calls itself finds
+            self._must[name] = any(map(self._must_be_on_host, self._nodes(name)))
+        return self._must[name]
+
+    def _must_be_on_host(self, node: Any) -> bool:
+        if node.op in op_kinds.SCRIPT_OPS:
+            return self._choose(node).route == "split"
+        return self._marked(node) or any(map(self.must_split, self._called(node)))
+
+    def has_effect(self, node: Any) -> bool:
+        """Whether a stateful script op can be reached from a node."""
+        if node.op in op_kinds.SCRIPT_OPS:
+            return node.op in op_kinds.STATEFUL_SCRIPT_OPS
+        return any(map(self._function_has_effect, self._called(node)))
+
+    def _function_has_effect(self, name: str) -> bool:
+        if name not in self._effects:
+            self._effects[name] = False
+            self._effects[name] = any(map(self.has_effect, self._nodes(name)))
+        return self._effects[name]
+
+    def find(self, function: Any, after_branch: bool = False) -> Findings:
+        """The nodes of a function that are not compiled.
+
+        Args:
+          function: a FunctionDef.
+          after_branch: whether its arguments may be made up, as those of a gradient: see Findings.
+        """
+        if any(node.op in defs.FRAME_OPS for node in function.node_def):
+            reason = "TensorFlow 1's loops and branches are not split"
+            return Findings({node.name: reason for node in function.node_def}, set())
+        reasons = self._reasons(function)
+        made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
+        for node in defs.program_order(function):
+            takes = any(defs.source(v) in made_up for v in node.input if not v.startswith("^"))
+            if takes and node.name not in reasons and self._reaches(node, _BRANCH_OPS):
+                reasons[node.name] = "its branches take values of branches that were not taken"
+            makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
+            if makes_up or node.op in _LIST_READS or (takes and node.op in _IDENTITIES):
+                made_up.add(node.name)
+        return Findings(reasons, made_up)
+
+    def _reaches(self, node: Any, ops: frozenset[str]) -> bool:
+        """Whether a node, or one that it leads to, is one of some ops."""
+        return node.op in ops or any(self._function_reaches(n, ops) for n in self._called(node))
+
+    def _function_reaches(self, name: str, ops: frozenset[str]) -> bool:
+        key = (name, ops)
+        if key not in self._reached:
+            self._reached[key] = False
+            self._reached[key] = any(self._reaches(node, ops) for node in self._nodes(name))
+        return self._reached[key]
+
+    def _reasons(self, function: Any) -> dict[str, str]:
+        found = {}
+        for node in function.node_def:
+            reason = self._obstacle(node, inside_loop=False)
+            if not reason and defs.handles(node, _STRING, self._functions):
+                reason = "it works on strings"
+            if reason:
+                found[node.name] = reason
+        return found
+
+    def _obstacle(self, node: Any, inside_loop: bool) -> str:
+        """Why a node is not compiled, if it is not."""
+        if node.op in op_kinds.SCRIPT_OPS:
+            choice = self._choose(node)
+            return choice.reason if choice.route == "split" else ""
+        if self._marked(node):
+            return "route='split' was asked for, and it has no XLA kernel"
+        if node.op in _CHECKS:
+            # A loop of compiled code is not taken apart for it.
+            return "" if inside_loop else f"XLA would drop the {_CHECKS[node.op]}"
+        if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b:
+            return "XLA would not let the list grow"
+        for name in self._called(node):
+            if self.must_split(name):
+                return f"it calls {name}, which is split"
+            loop = inside_loop or node.op in _LOOP_OPS
+            if reason := self.obstacle_in(name, inside_loop=loop):
+                return reason
+        if node.op not in self._functions and not self._has_kernel(node):
+            return f"{node.op} has no XLA kernel for its types"
+        return ""
+
+    def obstacle_in(self, name: str, inside_loop: bool = False) -> str:
+        """Why a function is not compiled as a whole, if it is not."""
+        key = (name, inside_loop)
+        if key not in self._obstacles:
+            self._obstacles[key] = ""
+            for node in self._nodes(name):
+                if reason := self._obstacle(node, inside_loop):
+                    self._obstacles[key] = f"in {name}: {reason}"
+                    break
+        return self._obstacles[key]
+
+    def _called(self, node: Any) -> list[str]:
+        return defs.called_functions(node, self._functions)
+
+    def _nodes(self, name: str) -> Any:
+        function = self._functions.get(name)
+        return () if function is None else function.node_def

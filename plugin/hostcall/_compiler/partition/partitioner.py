@@ -1,0 +1,212 @@
+"""The split way: a function becomes compiled clusters with host nodes between them.
+
+A *host node* is one that cannot be compiled, or shall not: a script op whose results have no known
+shape, say, and the ops that work on strings (`_host_nodes.py`). A loop, branch or call that holds
+one inside is a host node itself, and what it calls is split in turn. All the other nodes are put
+into clusters (`_clusters.py`, `_partition.py`), each of them a must-compile function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hostcall._compiler.partition.boundary_values import (
+    MUST_COMPILE,
+    TRIVIAL_OPS,
+    partition,
+    passes_inner_values,
+)
+from hostcall._compiler.partition.clustering import Place
+from hostcall._compiler.partition.host_ops import HostNodes
+from hostcall._compiler.route_selection import Choice
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds, protos
+from hostcall._tf.sub_byte import widen
+
+# Which of an op's kernels a node wants: for script ops, that of host_script_op.cc.
+_KERNEL = "_kernel"
+
+# The eager context adds this to functions that lack it, and then takes them for other ones.
+_CONTEXT = "_construction_context"
+
+# Of the names of new functions.
+SUFFIX = "__split"
+
+# On a cluster's function: it is compiled as it is.
+CLUSTER_ATTR = "_hostcall_cluster"
+
+_EITHER_OPS = frozenset({"NoOp", "Identity", "IdentityN"})
+
+# The condition of a loop is a handful of scalar ops; to start a program for them costs more.
+_SMALL_CONDITION = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Nodes that are compiled together: the name of their function, and theirs."""
+
+    name: str
+    nodes: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitFunction:
+    """What has become of one function.
+
+    Attributes:
+      name: of the function as it was.
+      new_name: of the one that takes its place.
+      host_nodes: the nodes that stay on the host, with the reason for each.
+      clusters: the others.
+    """
+
+    name: str
+    new_name: str
+    host_nodes: dict[str, str]
+    clusters: list[Cluster]
+
+
+class Splitter:
+    """Splits a function and all that it reaches.
+
+    Args:
+      library: the FunctionDefLibrary that holds them.
+      choose: the route of a script op, by its NodeDef.
+      has_kernel: whether XLA can compile an op, by its NodeDef.
+      marked: whether a node shall be on the host whatever it is, by its NodeDef.
+      gradient: whether the function to be split is the gradient of one that is split.
+      suffix: of the names of new functions.
+
+    Attributes:
+      library: as given.
+      functions: the new ones, by name.
+      plans: what has become of each function.
+    """
+
+    def __init__(
+        self,
+        library: Any,
+        choose: Callable[[Any], Choice],
+        has_kernel: Callable[[Any], bool],
+        marked: Callable[[Any], bool],
+        gradient: bool = False,
+        suffix: str = SUFFIX,
+    ) -> None:
+        self.library = library
+        self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
+        self._host_nodes = HostNodes(self._old, choose, has_kernel, marked)
+        self._gradient = gradient
+        self._suffix = suffix
+        self._split: dict[tuple[str, bool], str] = {}
+        self._entry = ""
+        self.functions: dict[str, Any] = {}
+        self.plans: list[SplitFunction] = []
+
+    def is_cluster(self, name: str) -> bool:
+        """Whether a function has come out of a splitting."""
+        return CLUSTER_ATTR in self._old[name].attr
+
+    def must_split(self, name: str) -> bool:
+        """Whether a function reaches a node that shall be on the host."""
+        if self._host_nodes.must_split(name):
+            return True
+        return self._gradient and (
+            passes_inner_values(self._old[name])
+            or bool(self._host_nodes.find(self._old[name], True).reasons)
+        )
+
+    def split(self, name: str) -> str:
+        """Splits a function; returns the name of the one that takes its place."""
+        self._entry = self._entry or name
+        return self._split_once(name, self._gradient)
+
+    def _split_once(self, name: str, after_branch: bool) -> str:
+        key = (name, after_branch)
+        if key in self._split:
+            return self._split[key]
+        number = f"_{len(self._split)}_{name}" if self._split else ""
+        new_name = self._split[key] = f"{self._entry}{self._suffix}{number}"
+        function = self._in_order(self._old[name])
+        inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
+        found = self._host_nodes.find(function, after_branch)
+        reasons = found.reasons
+        places = {node.name: _place(node, reasons) for node in function.node_def}
+        host, clusters = partition(function, new_name, places, self._old)
+        self._add(host, clusters)
+        called = {cluster.signature.name for cluster in clusters}
+        on_host = {}
+        for node in host.node_def:
+            if node.op != "Const" and not (called & _callee_names(node)):
+                on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
+                self._split_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
+        named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
+        self.plans.append(SplitFunction(name, new_name, on_host, named))
+        widen(host, clusters)
+        return new_name
+
+    def _add(self, host: Any, clusters: list[Any]) -> None:
+        host.attr.pop(MUST_COMPILE, None)
+        host.attr[_CONTEXT].s = host.attr[_CONTEXT].s or b"kEagerRuntime"
+        self.functions[host.signature.name] = host
+        for cluster in clusters:
+            cluster.attr[_CONTEXT].CopyFrom(host.attr[_CONTEXT])
+            cluster.attr[MUST_COMPILE].b = True
+            cluster.attr[CLUSTER_ATTR].b = True
+            self.functions[cluster.signature.name] = cluster
+
+    def _in_order(self, old: Any) -> Any:
+        """A copy of a function, with control edges from each side effect in Python to the next."""
+        function = protos.function_pb2.FunctionDef()
+        function.CopyFrom(old)
+        defs.drop_dead_nodes(function, self._old)
+        previous = None
+        for node in defs.program_order(function):
+            node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
+            if not self._host_nodes.has_effect(node):
+                continue
+            if previous is not None and f"^{previous.name}" not in node.input:
+                node.input.append(f"^{previous.name}")
+            previous = node
+        if previous is not None and previous.name not in function.control_ret.values():
+            function.control_ret[previous.name] = previous.name
+            function.signature.control_output.append(previous.name)
+        return function
+
+    def _split_callees(self, node: Any, after_branch: bool) -> None:
+        """Makes a host node run on the host, with clusters in what it calls."""
+        if node.op in op_kinds.SCRIPT_OPS:
+            node.attr[_KERNEL].s = b"hostcall"
+            return
+        for callee in defs.callees(node):
+            callee.attr.pop(MUST_COMPILE, None)
+            if callee.name in self._old and not self._is_small_condition(node, callee.name):
+                callee.name = self._split_once(callee.name, after_branch)
+        if node.op in self._old:
+            node.op = self._split_once(node.op, after_branch)
+        node.attr.pop(MUST_COMPILE, None)
+
+    def _is_small_condition(self, node: Any, name: str) -> bool:
+        return (
+            "cond" in node.attr
+            and name == node.attr["cond"].func.name
+            and len(self._old[name].node_def) <= _SMALL_CONDITION
+            and not self._host_nodes.obstacle_in(name)
+        )
+
+
+def _callee_names(node: Any) -> set[str]:
+    return {callee.name for callee in defs.callees(node)}
+
+
+def _place(node: Any, reasons: Mapping[str, str]) -> Place:
+    if node.name in reasons:
+        return Place.HOST
+    return Place.EITHER if node.op in _EITHER_OPS else Place.COMPILED
+
+
+def _reason_of_partition(node: Any) -> str:
+    if node.op in TRIVIAL_OPS:
+        return "it is too little to compile"
+    return "its values cannot leave a compiled program"

@@ -1,0 +1,73 @@
+"""Running a split function on one thread, where nothing in it could run side by side.
+
+To hand a callback of a few microseconds from thread to thread takes many. TensorFlow has an
+executor that runs a function's nodes one after the other, on the thread of the caller; it knows
+loops and branches as calls of functions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
+
+# On a function that is to be run so; read by host_call.cc.
+SEQUENTIAL_ATTR = "_hostcall_sequential"
+
+EXECUTOR = b"SINGLE_THREADED_EXECUTOR"
+
+# TensorFlow makes an op with it into nodes that only its other executor can run.
+_LOWER_ATTR = "_lower_using_switch_merge"
+
+
+def all_are_for(device: str, functions: Iterable[Any]) -> bool:
+    """Whether no node of some FunctionDefs is meant for another device than that."""
+    here = tf.DeviceSpec.from_string(device)
+    wanted = {node.device for function in functions for node in function.node_def}
+    return all(here.make_merged_spec(tf.DeviceSpec.from_string(w)) == here for w in wanted)
+
+
+def run_in_sequence(functions: Iterable[Any]) -> None:
+    """Has split functions run on one thread, if nothing in any of them could run side by side.
+
+    Args:
+      functions: the FunctionDefs that have come out of a splitting, and that call each other. All
+        their nodes are for one device: what runs on several waits for each other, in an order that
+        nobody knows here.
+    """
+    on_host = [function for function in functions if CLUSTER_ATTR not in function.attr]
+    if not all(map(_is_sequence, on_host)):
+        return
+    for function in on_host:
+        function.attr[SEQUENTIAL_ATTR].b = True
+        for node in function.node_def:
+            node.attr.pop(_LOWER_ATTR, None)
+            if "executor_type" in node.attr:
+                node.attr["executor_type"].s = EXECUTOR
+
+
+def _is_sequence(function: Any) -> bool:
+    """Whether the nodes of a function that take time or have effects wait for each other."""
+    if any(node.op in defs.FRAME_OPS for node in function.node_def):
+        return False
+    nodes = defs.program_order(function)
+    before: list[int] = []
+    count = 0
+    for node, predecessors in zip(nodes, defs.predecessors(nodes), strict=True):
+        takes_time = _takes_time(node)
+        count += takes_time
+        before.append(max((before[i] for i in predecessors), default=0) + takes_time)
+    return max(before, default=0) == count
+
+
+def _takes_time(node: Any) -> bool:
+    if node.op in op_kinds.SCRIPT_OPS or defs.callees(node):
+        return True
+    definition = op_kinds.op_def_or_none(node.op)
+    # It calls a function, or has an effect. Reading a variable is quick, and waits for nothing.
+    return definition is None or (definition.is_stateful and node.op != "ReadVariableOp")

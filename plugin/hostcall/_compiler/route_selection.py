@@ -1,0 +1,129 @@
+"""Which route a script op takes, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import lookup, requested_routes
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._callbacks.specs import Spec, merge
+from hostcall._frontend.tracing import SHAPES_ATTR
+from hostcall_runtime._errors import LoweringError
+
+# On a script op: what hinders it from being part of a program, in words for the user.
+HINDERED_ATTR = "_hostcall_hindered"
+
+# Values that cannot enter an XLA program, or leave it.
+HOST_DTYPES = frozenset({tf.string.as_datatype_enum, tf.variant.as_datatype_enum})
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The route of a script op.
+
+    Attributes:
+      route: "custom_call" or "split".
+      reason: why, in words for the user.
+      wants_shape: whether it is split because nothing tells the shape of a result.
+      is_bounded: whether it is split because of an op that a result of bounded size reaches.
+    """
+
+    route: str
+    reason: str
+    wants_shape: bool = False
+    is_bounded: bool = False
+
+
+def choose(node: Any) -> Choice:
+    """The route of a script op, by its NodeDef and what this process knows of its function."""
+    asked = requested_routes.asked(node)
+    if asked == requested_routes.SPLIT:
+        return Choice(requested_routes.SPLIT, "route='split' was asked for")
+    if asked == requested_routes.CUSTOM_CALL:
+        return Choice(requested_routes.CUSTOM_CALL, "route='custom_call' was asked for")
+    if obstacle := _obstacle(node):
+        return Choice(requested_routes.SPLIT, obstacle, is_bounded=HINDERED_ATTR in node.attr)
+    spec = None if lookup.entry_of(node) is None else lookup.find_spec(node)
+    unknown = unknown_results(spec, known_results(spec, node))
+    if not unknown:
+        return Choice(
+            requested_routes.CUSTOM_CALL,
+            "the shapes of its results are known, or a rule gives them",
+        )
+    index, said = next(iter(unknown.items()))
+    reason = f"the shape of result {index} is not known: {said.shape}"
+    return Choice(requested_routes.SPLIT, reason, wants_shape=True)
+
+
+def _obstacle(node: Any) -> str:
+    for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
+        if dtype in HOST_DTYPES:
+            return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
+    return node.attr[HINDERED_ATTR].s.decode() if HINDERED_ATTR in node.attr else ""
+
+
+def is_on_host(node: Any) -> bool:
+    """Whether a script op runs between compiled clusters."""
+    return choose(node).route == requested_routes.SPLIT
+
+
+def check_forced(node: Any) -> None:
+    """Makes sure that a script op can be a custom call if that was asked for.
+
+    Shapes are not looked at: what is known of them when XLA compiles is not known before.
+
+    Raises:
+      LoweringError: when it cannot.
+    """
+    obstacle = _obstacle(node)
+    if obstacle and requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
+        described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
+        raise LoweringError(
+            f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
+            f"{obstacle}. With route='auto' or route='split' the function is split around it."
+        )
+
+
+def known_results(spec: CallbackSpec | None, node: Any) -> list[Spec | None]:
+    """What tracing knows of each of the user's results; None for a contradiction.
+
+    The lowering tells the user of that.
+
+    Args:
+      spec: of the function, or None.
+      node: the NodeDef of its op.
+    """
+    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
+    if spec is not None:
+        dtypes = dtypes[: len(spec.outputs.dtypes)]  # the rest is hidden
+    traced = _traced_shapes(node)
+    known: list[Spec | None] = []
+    for index, dtype in enumerate(dtypes):
+        merged: Spec = spec.static_specs[index] if spec is not None else tf.TensorSpec(None, dtype)
+        try:
+            shape = traced[index] if index < len(traced) else None
+            known.append(merge(merged, tf.TensorSpec(shape, dtype)))
+        except ValueError:
+            known.append(None)
+    return known
+
+
+def unknown_results(spec: CallbackSpec | None, known: Sequence[Spec | None]) -> dict[int, Spec]:
+    """Those whose shapes nothing tells, and which no rule may know when XLA compiles."""
+    return {
+        index: said
+        for index, said in enumerate(known)
+        if not (spec is not None and spec.pending[index])
+        and isinstance(said, tf.TensorSpec)
+        and not said.shape.is_fully_defined()
+    }
+
+
+def _traced_shapes(node: Any) -> list[tf.TensorShape]:
+    if SHAPES_ATTR not in node.attr:
+        return []
+    return [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]

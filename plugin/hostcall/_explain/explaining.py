@@ -1,0 +1,131 @@
+"""`hostcall.explain`: what becomes of a function, without running it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall import _control
+from hostcall._compiler import nesting_depth
+from hostcall._explain.bodies import SHAPES
+from hostcall._explain.callback_facts import Locate
+from hostcall._explain.facts import Explanation
+from hostcall._explain.walk import Walk
+from hostcall._tf import concrete_functions, script_op_graphs, source_location
+from hostcall._tf import function_defs as defs
+
+_DISABLED = (
+    "hostcall is disabled: compiled functions with script ops fail until hostcall.enable() is "
+    "called. This is how they run when it is enabled."
+)
+_ABSENT = (
+    "This process does not have the Python functions behind {ops}. A SavedModel holds none, and a "
+    "function dies with the graph that it was traced in. Calling them fails here; what is said of "
+    "shapes and routes is what the graph alone tells."
+)
+
+
+def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """Finds out how a function and all that it calls will run; the function itself does not.
+
+    `print` shows the answer as a table, a notebook as a picture, and `to_html()` returns the
+    picture as a page.
+
+    Args:
+      function: a `tf.function`, compiled or not, or a `ConcreteFunction`.
+      *args: for a `tf.function` what it would be called with, or `tf.TensorSpec`s in the place of
+        tensors. It is traced for them, if it has not been yet.
+      **kwargs: likewise.
+
+    Returns:
+      An `Explanation`: for each script op its place in your code, route, reason, shapes, order and
+      the bytes that a call copies; and the clusters with their ops.
+
+    Raises:
+      TypeError: when `function` is neither, or arguments come with a `ConcreteFunction`.
+    """
+    concrete = _concrete(function, args, kwargs)
+    name = concrete.function_def.signature.name
+    return explain_library(library_of(concrete), name, _locator(concrete), _title(function, name))
+
+
+@nesting_depth.limited
+def explain_library(
+    library: Any, entry: str, locate: Locate | None = None, title: str = ""
+) -> Explanation:
+    """The same for a function in a FunctionDefLibrary.
+
+    Args:
+      library: holds the function and all that it reaches.
+      entry: the name of the function.
+      locate: finds `file:line` of a node, by the names of its function and its own.
+      title: what the user calls the function.
+    """
+    walk = Walk(library, locate or _nowhere)
+    walk.function(entry)
+    notes = []
+    if walk.script_ops and not _control.is_enabled():
+        notes.append(_DISABLED)
+    absent = [op.node for op in walk.script_ops if not op.callback]
+    if absent:
+        notes.append(_ABSENT.format(ops=", ".join(map(repr, absent))))
+    return Explanation(title or entry, tuple(walk.functions), tuple(walk.script_ops), tuple(notes))
+
+
+def _nowhere(function: str, node: str) -> str:  # noqa: ARG001 - a Locate
+    return ""
+
+
+def _concrete(function: Any, args: Any, kwargs: Any) -> Any:
+    if isinstance(function, concrete_functions.ConcreteFunction):
+        if args or kwargs:
+            raise TypeError(
+                "hostcall.explain: a ConcreteFunction is explained as it is. Leave out the "
+                "arguments."
+            )
+        return function
+    if not hasattr(function, "get_concrete_function"):
+        raise TypeError(
+            f"hostcall.explain explains a tf.function or a ConcreteFunction, and not "
+            f"{function!r}. Write hostcall.explain(tf.function(f, jit_compile=True), ...)."
+        )
+    return function.get_concrete_function(*args, **kwargs)
+
+
+def _title(function: Any, name: str) -> str:
+    python_function = getattr(function, "python_function", None)
+    return str(getattr(python_function, "__name__", "") or name)
+
+
+def library_of(concrete: Any) -> Any:
+    """A FunctionDefLibrary of a function and all that it reaches, shapes included."""
+    graph_def = concrete.graph.as_graph_def(add_shapes=True)
+    library = defs.library_of(concrete, graph_def)
+    function = library.function[-1]
+    shapes = {node.name: node.attr[SHAPES] for node in graph_def.node if SHAPES in node.attr}
+    for node in function.node_def:
+        if node.name in shapes:
+            node.attr[SHAPES].CopyFrom(shapes[node.name])
+    for index, tensor in enumerate(concrete.inputs):
+        known = function.arg_attr[index].attr[SHAPES].list
+        known.ClearField("shape")
+        known.shape.append(tf.TensorShape(tensor.shape).as_proto())
+    return library
+
+
+def _locator(concrete: Any) -> Locate:
+    """Finds the lines of nodes in the graphs that Python still has."""
+    graphs = script_op_graphs.graphs_of(concrete.graph)
+    graphs[concrete.function_def.signature.name] = concrete.graph
+
+    def locate(function: str, node: str) -> str:
+        if function not in graphs:
+            return ""
+        try:
+            op = graphs[function].get_operation_by_name(node)
+        except KeyError:
+            return ""
+        return source_location.of_op(op)
+
+    return locate

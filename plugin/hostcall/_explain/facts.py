@@ -1,0 +1,232 @@
+"""What `hostcall.explain` finds out, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """An operand or a result of a script op.
+
+    Attributes:
+      dtype: its name.
+      shape: as text: "(2, 3)", "(<=5,)" where a bound is known, "(None, 3)", or "<unknown>".
+      known: "known", "bounded", "rule" (a declared rule gives it when XLA compiles) or "unknown".
+      nbytes: its size, the largest where it is bounded; None where that is not known.
+    """
+
+    dtype: str
+    shape: str
+    known: str
+    nbytes: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptOp:
+    """A call of Python: `tf.py_function`, `tf.numpy_function`, `hostcall.callback` and so on.
+
+    Attributes:
+      node: its name in the function that it is in.
+      function: the name of that function.
+      path: the loops, branches and calls around it, outermost first; "" in the function explained.
+      kind: what the user has called to make it.
+      callback: the name of the Python function, "" where this process does not have it.
+      defined_at: `file:line` of the Python function, or "".
+      file, line: where the user's code calls it, or "" and None.
+      stateful: whether it runs once each time, in the order of the program.
+      route: "custom_call" (inside a compiled program), "split" (on the host, between compiled
+        clusters) or "plain" (the function is not compiled).
+      reason: why it takes that route.
+      operands, results: what goes in and out.
+      follows: the path and name of what has run in Python when it begins: a script op, or a loop,
+        branch or call that holds some. None where nothing has to.
+      bytes_copied: what one call copies between the program and the Python function, at most; None
+        where a shape is not known.
+      cluster: the name of the compiled function that it is in, or None.
+      takes_from, waits_for: on the host, the nodes that it has values of, and those that it only
+        runs after.
+      memo: whether results are kept, so that the Python function is called for new inputs alone;
+        for inputs that XLA knows, when it compiles.
+    """
+
+    node: str
+    function: str
+    path: str
+    kind: str
+    callback: str
+    defined_at: str
+    file: str
+    line: int | None
+    stateful: bool
+    route: str
+    reason: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    follows: str | None
+    bytes_copied: int | None
+    cluster: str | None
+    takes_from: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    memo: bool = False
+
+    @property
+    def location(self) -> str:
+        """`file:line` of the call, or ""."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """A node of a compiled function: its name and the kind of its op."""
+
+    node: str
+    op: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Ops that XLA compiles into one program.
+
+    Attributes:
+      node: what calls it.
+      name: of the compiled function.
+      function: the function of the user's whose ops it holds.
+      path: as for a ScriptOp.
+      ops: the ops, constants included.
+      takes_from, waits_for: as for a ScriptOp.
+    """
+
+    node: str
+    name: str
+    function: str
+    path: str
+    ops: tuple[Op, ...]
+    takes_from: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class HostOp:
+    """An op that is no script op and is not compiled either.
+
+    Attributes:
+      node: its name.
+      op: its kind.
+      function: the function that it is in.
+      path: as for a ScriptOp.
+      reason: why it is not compiled.
+      file, line: where the user's code calls it, or "" and None.
+      calls: the names of the functions that it calls and that are explained too.
+      takes_from, waits_for: as for a ScriptOp.
+    """
+
+    node: str
+    op: str
+    function: str
+    path: str
+    reason: str
+    file: str
+    line: int | None
+    calls: tuple[str, ...]
+    takes_from: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+    @property
+    def location(self) -> str:
+        """`file:line` of the call, or ""."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+
+Step = ScriptOp | Cluster | HostOp
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function and how it runs.
+
+    Attributes:
+      name: of the function as TensorFlow traced it.
+      path: as for a ScriptOp.
+      mode: "compiled" (one XLA program), "split" (clusters and host ops) or "host" (not compiled).
+      steps: what it consists of, in an order in which it can run. Of a function that is not
+        compiled, only the script ops and what leads to some, or to compiled functions.
+    """
+
+    name: str
+    path: str
+    mode: str
+    steps: tuple[Step, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """How a function runs. `print` shows it as a table, a notebook as a picture.
+
+    Attributes:
+      name: of the function.
+      functions: the function itself and, after it, those that it calls and that call Python or are
+        compiled. Each stands once, however often it is called.
+      script_ops: all that can be reached.
+      notes: what else one has to know.
+    """
+
+    name: str
+    functions: tuple[Function, ...]
+    script_ops: tuple[ScriptOp, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """All that is compiled, of all functions."""
+        return tuple(s for f in self.functions for s in f.steps if isinstance(s, Cluster))
+
+    @property
+    def host_ops(self) -> tuple[HostOp, ...]:
+        """What runs on the host and is no script op, of all functions."""
+        return tuple(s for f in self.functions for s in f.steps if isinstance(s, HostOp))
+
+    @property
+    def headline(self) -> str:
+        """How the function runs, in one line."""
+        mode = self.functions[0].mode if self.functions else "host"
+        compiled = {f.name for f in self.functions if f.mode != "host"}
+        steps = [s for f in self.functions if f.mode == "host" for s in f.steps]
+        calls = {c for s in steps if isinstance(s, HostOp) for c in s.calls} & compiled
+        on_host = sum(op.route == "split" for op in self.script_ops)
+        inside = sum(op.route == "custom_call" for op in self.script_ops)
+        if mode == "compiled":
+            return f"one compiled program with {count(inside, 'script op')} in it"
+        if mode == "split":
+            clusters = count(len(self.clusters), "compiled cluster")
+            more = f", {inside} more in clusters" if inside else ""
+            return f"{clusters} and {count(on_host, 'script op')} on the host{more}"
+        if calls:
+            return f"not compiled itself; it calls {count(len(calls), 'compiled function')}"
+        return "not compiled: TensorFlow runs it on the host, op by op"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, strings and numbers."""
+        return {"headline": self.headline, **dataclasses.asdict(self)}
+
+    def to_html(self) -> str:
+        """A page that draws each function as a graph of clusters and host ops."""
+        from hostcall._explain import page
+
+        return page.page(self)
+
+    def _repr_html_(self) -> str:
+        from hostcall._explain import page
+
+        return page.fragment(self)
+
+    def __str__(self) -> str:
+        from hostcall._explain import table
+
+        return table.text(self)
+
+
+def count(number: int, what: str) -> str:
+    """`1 op`, `2 ops`."""
+    return f"{number} {what}" + ("" if number == 1 else "s")

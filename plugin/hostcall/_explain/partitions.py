@@ -1,0 +1,103 @@
+"""Explaining functions that are split: their clusters and what is between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from hostcall._compiler.partition.partitioner import Splitter
+from hostcall._explain.bodies import Edges, called, sources
+from hostcall._explain.facts import Cluster, Function, Op, Step
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
+
+if TYPE_CHECKING:
+    from hostcall._explain.walk import Walk
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a node stands: its function, the path to that, and what has run in Python before."""
+
+    function: str
+    path: str = ""
+    follows: str | None = None
+
+    def inside(self, node: Any, role: str, function: str) -> Place:
+        """The place within a function that a node at this place calls."""
+        name = f"{node.name}:{role}" if role else node.name
+        return Place(function, joined(self.path, name), self.follows)
+
+
+def joined(path: str, name: str) -> str:
+    """A path with one more step."""
+    return f"{path} > {name}" if path else name
+
+
+class SplitWalk:
+    """A way through the functions that a splitter has split.
+
+    Args:
+      walk: the way that has come to them.
+      splitter: what has split them.
+    """
+
+    def __init__(self, walk: Walk, splitter: Splitter) -> None:
+        self._walk = walk
+        self._new = splitter.functions
+        self._plans = {plan.name: plan for plan in splitter.plans}
+        self._old_names = {plan.new_name: plan.name for plan in splitter.plans}
+        self._seen: set[str] = set()
+
+    def function(self, place: Place) -> None:
+        """Explains a function that was split, and those that it calls."""
+        if place.function in self._seen:
+            return
+        self._seen.add(place.function)
+        fill = self._walk.room()
+        plan = self._plans[place.function]
+        places = {node.name: at for node, at in self._walk.in_order(place)}
+        nodes = defs.program_order(self._new[plan.new_name])
+        shown = [node for node in nodes if node.op != "Const"]
+        edges = sources(nodes, {node.name for node in shown})
+        clusters = {cluster.name for cluster in plan.clusters}
+        steps: list[Step] = []
+        for node in shown:
+            callee = node.attr["f"].func.name if node.op in defs.CALL_OPS else ""
+            if callee in clusters:
+                steps.append(self._cluster(node, callee, place, places, edges[node.name]))
+                continue
+            at, reason = places[node.name], plan.host_nodes[node.name]
+            if node.op in op_kinds.SCRIPT_OPS:
+                steps.append(self._walk.script_op(node, at, "split", reason, edges[node.name]))
+            else:
+                callees = self._callees(node, at)
+                calls = [inside.function for inside, _ in callees]
+                steps.append(self._walk.host_op(node, at, reason, edges[node.name], calls))
+                for inside, is_split in callees:
+                    if is_split:
+                        self.function(inside)
+                    else:
+                        self._walk.on_host(inside, reason)
+        fill(Function(place.function, place.path, "split", tuple(steps)))
+
+    def _cluster(
+        self, node: Any, name: str, place: Place, places: dict[str, Place], edges: Edges
+    ) -> Cluster:
+        inside = defs.program_order(self._new[name])
+        for member in inside:
+            if member.op != "Const":
+                self._walk.compiled_node(member, places[member.name], name)
+        members = tuple(Op(member.name, member.op) for member in inside)
+        return Cluster(node.name, name, place.function, place.path, members, *edges)
+
+    def _callees(self, node: Any, place: Place) -> list[tuple[Place, bool]]:
+        """The functions to explain that a host node calls, and whether they are split."""
+        bodies = self._walk.bodies
+        original = bodies.called(bodies[place.function].node(node.name))
+        now = called(node, {**bodies.functions, **self._new})
+        return [
+            (place.inside(node, role, callee), name in self._old_names)
+            for (role, callee), (_, name) in zip(original, now, strict=True)
+            if name in self._old_names or bodies.function_matters(callee)
+        ]

@@ -1,0 +1,90 @@
+"""An explanation as a table for terminals."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hostcall._explain.facts import Cluster, Explanation, Function, HostOp, ScriptOp
+from hostcall._explain.words import (
+    callback,
+    is_plumbing,
+    kind,
+    relative,
+    shapes,
+    short_name,
+    size,
+    summary,
+    worth_showing,
+)
+
+_WIDTH = 110
+
+
+def text(explanation: Explanation) -> str:
+    """The tables as plain text."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
+    show(explanation, console)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def show(explanation: Explanation, console: Any) -> None:
+    """Prints the tables on a rich console."""
+    console.print(Text(f"{explanation.name}: {explanation.headline}", style="bold"))
+    for note in explanation.notes:
+        console.print(Text(note, style="yellow"))
+    if explanation.script_ops:
+        console.print(_script_ops(explanation))
+    for function in explanation.functions:
+        if worth_showing(function):
+            console.print(_steps(function))
+
+
+def _script_ops(explanation: Explanation) -> Table:
+    table = Table(title="Script ops", title_justify="left", show_lines=True)
+    table.add_column("op", overflow="fold", ratio=3)
+    table.add_column("calls", overflow="fold", ratio=4)
+    table.add_column("route, and why", overflow="fold", ratio=4)
+    table.add_column("operands → results", overflow="fold", ratio=3)
+    table.add_column("copies", justify="right", ratio=1, min_width=8)
+    for op in explanation.script_ops:
+        place = f"{op.path} > {op.node}" if op.path else op.node
+        follows = f"\nafter {op.follows}" if op.follows else ""
+        table.add_row(
+            Text(place + follows),
+            Text(f"{callback(op)}\n{kind(op)}\n{relative(op.location)}"),
+            Text(f"{op.route}\n{op.reason}"),
+            Text(shapes(op)),
+            Text("?" if op.bytes_copied is None else size(op.bytes_copied)),
+        )
+    return table
+
+
+def _steps(function: Function) -> Table:
+    where = f" ({function.path})" if function.path else ""
+    table = Table(
+        title=Text(f"{short_name(function.name)}{where}: {function.mode}"), title_justify="left"
+    )
+    table.add_column("step", overflow="fold", ratio=2)
+    table.add_column("runs", ratio=1, min_width=8)
+    table.add_column("what", overflow="fold", ratio=6)
+    for step in function.steps:
+        if is_plumbing(step):
+            continue
+        if isinstance(step, Cluster):
+            table.add_row(Text(step.node), "compiled", Text(summary(step.ops)))
+        elif isinstance(step, ScriptOp):
+            table.add_row(Text(step.node), "Python", Text(f"{step.kind} of {callback(step)}"))
+        else:
+            table.add_row(Text(step.node), "host", Text(_host_op(step)))
+    return table
+
+
+def _host_op(step: HostOp) -> str:
+    where = f" at {relative(step.location)}" if step.location else ""
+    return f"{step.op}{where}: {step.reason}"

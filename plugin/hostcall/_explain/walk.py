@@ -1,0 +1,186 @@
+"""From a function to the facts: through all that it calls, the way that it will run.
+
+What is split, and how, is asked of the very splitter that TensorFlow's kernels come from
+(`_rewriting.splitter_for`), so that an explanation says what happens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from hostcall._compiler import kernel_hook, route_selection
+from hostcall._explain import callback_facts as ops
+from hostcall._explain.bodies import Bodies, Edges, is_compiled, is_compiled_call, sources
+from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
+from hostcall._explain.partitions import Place, SplitWalk, joined
+from hostcall._tf import op_kinds
+
+_NOT_COMPILED = "the function is not compiled"
+_LEADS_ON = "TensorFlow runs it on the host"
+_MODULE = "it is a program of its own, compiled along with the function"
+_CALLS_COMPILED = "it calls a compiled function"
+
+
+class Walk:
+    """One way through a library of functions.
+
+    Args:
+      library: a FunctionDefLibrary.
+      locate: finds `file:line` of a node, by the names of its function and its own.
+
+    Attributes:
+      bodies: the functions of the library.
+      functions, script_ops: what has been found.
+    """
+
+    def __init__(self, library: Any, locate: ops.Locate) -> None:
+        self._library = library
+        self._locate = locate
+        self._seen: set[tuple[str, str]] = set()
+        self.bodies = Bodies(library)
+        self.functions: list[Function] = []
+        self.script_ops: list[ScriptOp] = []
+
+    def function(self, name: str) -> None:
+        """Explains a function as it runs when eager code calls it."""
+        if is_compiled(self.bodies.functions[name]):
+            self._program(Place(name))
+        else:
+            self.on_host(Place(name))
+
+    def _program(self, place: Place) -> None:
+        """A must-compile function, with nothing compiled around it."""
+        name = place.function
+        if not self._is_new("program", name):
+            return
+        splitter = kernel_hook.splitter_for(self._library, name)
+        if not splitter.is_cluster(name) and splitter.must_split(name):
+            splitter.split(name)
+            SplitWalk(self, splitter).function(place)
+            return
+        members = tuple(Op(node.name, node.op) for node in self.bodies[name].nodes)
+        cluster = Cluster(name, name, name, place.path, members)
+        self.functions.append(Function(name, place.path, "compiled", (cluster,)))
+        self._compiled(place, name)
+
+    def _compiled(self, place: Place, cluster: str) -> None:
+        """The script ops in a function that is compiled, and in all that it calls."""
+        if self._is_new("compiled", place.function):
+            for node, at in self.in_order(place):
+                self.compiled_node(node, at, cluster)
+
+    def compiled_node(self, node: Any, place: Place, cluster: str) -> None:
+        """The script ops that a node of a compiled function is, or leads to."""
+        if op_kinds.calls_python(node):
+            is_script_op = node.op in op_kinds.SCRIPT_OPS
+            reason = route_selection.choose(node).reason if is_script_op else _MODULE
+            self.script_op(node, place, "custom_call", reason, cluster=cluster)
+        elif self.bodies.matters(node):
+            for role, callee in self.bodies.called(node):
+                self._compiled(place.inside(node, role, callee), cluster)
+
+    def on_host(self, place: Place, why: str = "") -> None:
+        """A function that TensorFlow runs on the host.
+
+        Args:
+          place: the function.
+          why: the reason, where a function that is split calls it.
+        """
+        if not self._is_new("host", place.function):
+            return
+        fill = self.room()
+        nodes = self.bodies[place.function].nodes
+        edges = sources(nodes, {node.name for node in nodes if self.bodies.matters(node)})
+        route, reason = ("split", why) if why else ("plain", _NOT_COMPILED)
+        steps: list[Step] = []
+        for node, at in self.in_order(place):
+            if op_kinds.calls_python(node):
+                steps.append(self.script_op(node, at, route, reason, edges[node.name]))
+            elif self.bodies.matters(node):
+                compiled = is_compiled_call(node)
+                what = _CALLS_COMPILED if compiled else _LEADS_ON
+                calls = [
+                    name
+                    for _, name in self.bodies.called(node)
+                    if compiled or self.bodies.function_matters(name)
+                ]
+                steps.append(self.host_op(node, at, what, edges[node.name], calls))
+                for role, callee in self.bodies.called(node):
+                    inside = at.inside(node, role, callee)
+                    if compiled:
+                        self._program(inside)
+                    elif self.bodies.function_matters(callee):
+                        self.on_host(inside, why)
+        fill(Function(place.function, place.path, "host", tuple(steps)))
+
+    def in_order(self, place: Place) -> Iterator[tuple[Any, Place]]:
+        """The nodes of a function, each with its place."""
+        last = place.follows
+        for node in self.bodies[place.function].nodes:
+            if self.bodies.has_effect(node):
+                yield node, dataclasses.replace(place, follows=last)
+                last = joined(place.path, node.name)
+            else:
+                yield node, dataclasses.replace(place, follows=None)
+
+    def script_op(
+        self,
+        node: Any,
+        place: Place,
+        route: str,
+        reason: str,
+        edges: Edges = ((), ()),
+        cluster: str | None = None,
+    ) -> ScriptOp:
+        """Notes a script op."""
+        body = self.bodies[place.function]
+        found = ops.script_op(
+            body.node(node.name),
+            body,
+            place.function,
+            self._locate,
+            path=place.path,
+            follows=place.follows,
+            route=route,
+            reason=reason,
+            cluster=cluster,
+            takes_from=edges[0],
+            waits_for=edges[1],
+        )
+        self.script_ops.append(found)
+        return found
+
+    def host_op(
+        self, node: Any, place: Place, reason: str, edges: Edges, calls: Sequence[str]
+    ) -> HostOp:
+        """The facts on an op on the host that is no script op."""
+        file, line = ops.parse_location(self._locate(place.function, node.name))
+        return HostOp(
+            node=node.name,
+            op=self.bodies[place.function].node(node.name).op,
+            function=place.function,
+            path=place.path,
+            reason=reason,
+            file=file,
+            line=line,
+            calls=tuple(calls),
+            takes_from=edges[0],
+            waits_for=edges[1],
+        )
+
+    def room(self) -> Callable[[Function], None]:
+        """Keeps a place for a function, before those that it calls."""
+        position = len(self.functions)
+        self.functions.append(Function("", "", "", ()))
+
+        def fill(function: Function) -> None:
+            self.functions[position] = function
+
+        return fill
+
+    def _is_new(self, mode: str, name: str) -> bool:
+        new = (mode, name) not in self._seen
+        self._seen.add((mode, name))
+        return new

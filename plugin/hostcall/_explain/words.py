@@ -1,0 +1,80 @@
+"""How an explanation puts things, in tables and in pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from hostcall._explain.facts import Function, HostOp, Op, ScriptOp, Step, Value
+
+_PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
+
+
+def short_name(function: str) -> str:
+    """What the user calls a function, as far as the name that TensorFlow has given it tells."""
+    return re.sub(r"^__(?:inference|forward|backward)_(.+?)(?:_\d+)?$", r"\1", function)
+
+
+def summary(ops: Iterable[Op]) -> str:
+    """The kinds of ops in the order of their first appearance, with how many there are of each."""
+    counts = Counter(op.op for op in working(ops))
+    return ", ".join(f"{n} {op}" if n > 1 else op for op, n in counts.items()) or "nothing"
+
+
+def working(ops: Iterable[Op]) -> list[Op]:
+    """The ops that do something one would want to see."""
+    return [op for op in ops if op.op not in _PLUMBING]
+
+
+def is_plumbing(step: Step) -> bool:
+    """Whether a step does nothing that one would want to see."""
+    return isinstance(step, HostOp) and step.op in _PLUMBING
+
+
+def worth_showing(function: Function) -> bool:
+    """Whether a function does anything that one would want to see."""
+    return not all(map(is_plumbing, function.steps))
+
+
+def callback(op: ScriptOp) -> str:
+    """The name of the Python function, without those around it."""
+    return op.callback.rpartition("<locals>.")[2] or "a function that is not here"
+
+
+def kind(op: ScriptOp) -> str:
+    """What the user has called to make a script op, and what memo= makes of it."""
+    return f"{op.kind}, for new inputs alone" if op.memo else op.kind
+
+
+def shapes(op: ScriptOp) -> str:
+    """The operands and the results of a script op."""
+    operands = ", ".join(f"{v.dtype} {v.shape}" for v in op.operands) or "none"
+    results = ", ".join(map(_result, op.results)) or "none"
+    return f"{operands} → {results}"
+
+
+def _result(value: Value) -> str:
+    remark = {"rule": " (a rule tells it)", "unknown": " (unknown)"}.get(value.known, "")
+    if value.shape == "<unknown>":
+        remark = remark.replace(" (unknown)", "")
+    return f"{value.dtype} {value.shape}{remark}"
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    number, units = float(count), ["B", "KiB", "MiB", "GiB"]
+    while number >= 1024 and len(units) > 1:
+        number /= 1024
+        units.pop(0)
+    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
+
+
+def relative(location: str) -> str:
+    """A location with the path that is shorter, from here or from the root."""
+    file, _, line = location.rpartition(":")
+    if not file:
+        return location
+    path = os.path.relpath(file)
+    return f"{path if not path.startswith(os.pardir) else file}:{line}"

@@ -1,0 +1,1 @@
+"""Exported programs: written, and loaded into TensorFlow."""

@@ -1,0 +1,147 @@
+"""The callbacks of a program that is exported: their names, and what its manifest says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from hostcall._export.callback_sources import NotShippableError, Source, source_of
+from hostcall._export.qualified_names import durable_name, reason
+from hostcall._tf import source_location
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.program import signature
+from hostcall_mlir.program.function_lookup import signature_of
+from hostcall_mlir.program.manifest_schema import Callback
+
+_NO_NAME = """\
+{place}: another process could not find
+
+{listed}
+
+Define each at the top level of a module that the other process can import too, and use it from
+there. Or give it a name, and the function itself where the program is loaded:
+
+    hostcall.callback(function, name="solver", result=...)            # here, in the program
+    hostcall_mlir.load(directory, callbacks={{"solver": function}})     # there"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """The callbacks of a program.
+
+    Attributes:
+      names: what the program calls them, by their numbers.
+      entries: the manifest's, without the calls.
+      places: `file:line` of the calls, by the numbers.
+      with_states: the numbers of those that have the number of a state for their last result.
+    """
+
+    names: dict[int, str]
+    entries: dict[str, Callback]
+    places: dict[int, str | None]
+    with_states: frozenset[int]
+
+
+def find(numbers: Iterable[int], place: str) -> Exported:
+    """What there is to say of callbacks.
+
+    Args:
+      numbers: by which the program calls them in this process.
+      place: of the export, for errors.
+
+    Raises:
+      ValueError: when some cannot be shipped, one error for all of them.
+    """
+    sources: dict[int, Source] = {}
+    functions: dict[int, str | None] = {}
+    problems: dict[str, None] = {}
+    for number in numbers:
+        try:
+            sources[number] = source_of(number)
+            functions[number] = _found_at(sources[number])
+        except NotShippableError as error:
+            problems[str(error)] = None
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise ValueError(_NO_NAME.format(place=place, listed=listed))
+    with_states = frozenset(number for number, source in sources.items() if source.has_state)
+    exported = Exported({}, {}, {}, with_states)
+    conventions: dict[str, list[Any]] = {}
+    for number, source in sources.items():
+        entry = _entry(source, functions[number])
+        stem = source.given_name or functions[number]
+        assert stem is not None
+        known = conventions.setdefault(stem, [])
+        convention = entry, source.dtypes
+        if convention not in known:
+            known.append(convention)
+        place_in_list = known.index(convention) + 1
+        name = stem if place_in_list == 1 else f"{stem}#{place_in_list}"
+        exported.entries[name] = _replace(entry, name=name)
+        exported.names[number] = name
+        exported.places[number] = _short(source_location.split_description(source.description)[3])
+    return exported
+
+
+def with_calls(exported: Exported, module: Any, numbers: Sequence[int]) -> tuple[Callback, ...]:
+    """The manifest's entries, each with its calls in the finished program.
+
+    Args:
+      exported: the callbacks.
+      module: the program.
+      numbers: of the callbacks that its host calls call, in their order.
+    """
+    calls: dict[str, list[Any]] = {name: [] for name in exported.entries}
+    for op, number in zip(custom_calls.host_calls(module), numbers, strict=True):
+        call = signature.call_of(op, exported.places[number])
+        calls[exported.names[number]].append(call)
+    return tuple(
+        _replace(entry, calls=tuple(calls[name]))
+        for name, entry in exported.entries.items()
+        if calls[name]  # the others were in code that nothing calls
+    )
+
+
+def _found_at(source: Source) -> str | None:
+    """Where another process finds the function; None where it goes by the name given to it.
+
+    Raises:
+      NotShippableError: when it cannot be found.
+    """
+    if source.given_name is None:
+        name = durable_name(source.function)
+        if name is None:
+            raise NotShippableError(f"{source.description}: {reason(source.function)}")
+        return name
+    if not custom_calls.is_name(source.given_name):
+        raise NotShippableError(
+            f"{source.description}: its name {source.given_name!r} has spaces or brackets in it"
+        )
+    return None
+
+
+def _entry(source: Source, function: str | None) -> Callback:
+    """What holds of a callback, but for its name and its calls."""
+    return Callback(
+        name="",
+        function=function,
+        kind="eager" if source.takes_tensors else "numpy",
+        signature=signature_of(source.function),
+        arguments=source.arguments,
+        results=source.results,
+        borrow=source.borrow,
+        out=source.out,
+        timeout=source.timeout,
+    )
+
+
+def _replace(entry: Callback, **fields: Any) -> Callback:
+    return msgspec.structs.replace(entry, **fields)
+
+
+def _short(place: str) -> str | None:
+    """`file:line` without the directories, which are of one machine."""
+    return place.rpartition("/")[2] or None

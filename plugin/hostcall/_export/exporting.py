@@ -1,0 +1,114 @@
+"""Compiled functions as programs that other processes can run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._compiler import ordering
+from hostcall._compiler.bounded import analysis
+from hostcall._export import exported_callbacks
+from hostcall._export import function_interface as exported
+from hostcall._tf import concrete_functions
+from hostcall._tf import function_defs as defs
+from hostcall_mlir import PassError
+from hostcall_mlir.program import mlir_artifact, portable, signature
+from hostcall_mlir.program.files import Program
+from hostcall_mlir.program.manifest_schema import Manifest
+from hostcall_runtime import _locks
+
+# What TensorFlow 2.21 has of StableHLO: `hostcall.load` has to read what JAX's newer one writes.
+STABLEHLO = "1.13.0"
+
+_lock = _locks.new_lock()
+
+_CONSTANTS, _INPUTS = "constants", "inputs"
+
+_ASSIGNS = """\
+{place}: it assigns {names}, which a constant cannot be. Export it with variables="inputs", so that
+whoever loads it has the new values, or export a function without the assignment."""
+
+_BOUNDED = """\
+{place}: it cannot be one program:
+{reasons}
+Export a function without such an op, or do its work in the callback."""
+
+
+def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
+    """What `hostcall.export` does."""
+    if variables not in (_CONSTANTS, _INPUTS):
+        raise ValueError(
+            f"hostcall.export: variables={variables!r} is neither {_CONSTANTS!r} nor {_INPUTS!r}."
+        )
+    traced, name, place = exported.trace(function, specs)
+    arguments = exported.argument_structure(traced, place)
+    exported.check_sizes(traced, place)
+    exported.check_dtypes(traced, place)
+    captured = exported.captured_by(traced, place)
+    module = _parse(_compile(traced, place), captured, place)
+    updates = portable.take_updates(module)
+    kept = captured.variables if variables == _INPUTS else {}
+    if assigned := [captured.names[number] for number in updates.values() if number not in kept]:
+        raise ValueError(_ASSIGNS.format(place=place, names=", ".join(map(repr, assigned))))
+    callbacks = exported_callbacks.find(portable.callbacks_in(module), place)
+    constants = captured.values_but_for(kept)
+    try:
+        sizes = portable.finish(module, name, constants, callbacks.with_states)
+        called = portable.set_names(module, callbacks.names)
+        artifact = portable.artifact_of(module, STABLEHLO)
+    except PassError as error:
+        raise ValueError(f"{place}: it has parts that cannot be shipped:\n{error}") from error
+    types = [spec for type_ in portable.outputs_of(module) if (spec := signature.spec_of(type_))]
+    manifest = Manifest(
+        made_by=_versions(),
+        function=name,
+        inputs=(*exported.arguments(traced), *exported.variables(kept, captured)),
+        arguments=arguments,
+        outputs=exported.outputs(traced, types, updates, sizes, captured),
+        results=exported.result_structure(traced, place),
+        callbacks=exported_callbacks.with_calls(callbacks, module, called),
+    )
+    if problems := [*signature.mismatches(module, manifest)]:
+        raise ValueError(f"{place}: it cannot be shipped:\n" + "\n".join(problems))
+    mlir_artifact.trust(artifact)
+    values = {captured.names[number]: variable.numpy() for number, variable in kept.items()}
+    return Program(artifact, portable.text_of(module), manifest, values)
+
+
+def _compile(traced: Any, place: str) -> str:
+    """The program in StableHLO, its callbacks in the order of the function."""
+    library = defs.library_of(traced, traced.graph.as_graph_def())
+    name = traced.function_def.signature.name
+    if hindered := analysis.find(library, name):
+        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(hindered.values()))
+        raise ValueError(_BOUNDED.format(place=place, reasons=reasons))
+    library = analysis.marked(library, name, whole=True)
+    # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
+    ordered, name = ordering.order_side_effects(library, name)
+    try:
+        with _lock:  # another thread may export the same function
+            return concrete_functions.stablehlo_of(traced, list(ordered.function), name)
+    except (ValueError, tf.errors.OpError) as error:
+        raise ValueError(f"{place}: XLA cannot compile it:\n{error}") from error
+
+
+def _parse(text: str, captured: exported.Captured, place: str) -> Any:
+    """The program in MLIR.
+
+    Raises:
+      ValueError: when it takes more or less than arguments, constants and variables.
+    """
+    module = portable.parse(text)
+    if len(portable.inputs_of(module)) != captured.inputs:
+        raise ValueError(
+            f"{place}: XLA has left out arguments, so that nobody knows which is which."
+        )
+    return module
+
+
+def _versions() -> dict[str, str]:
+    packages = {name: importlib.metadata.version(name) for name in ("hostcall", "jaxlib")}
+    return packages | {"tensorflow": tf.__version__}

@@ -1,0 +1,293 @@
+"""What a traced function takes and returns, in the terms of a shipped program."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._tf import autograph, concrete_functions, source_location, tensor_structures
+from hostcall_mlir.program import structures
+from hostcall_mlir.program.manifest_schema import Input, Output, Spec
+
+_LOOPS_OF_KERAS = frozenset({"fit", "evaluate", "predict"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """What a function uses without getting it as an argument.
+
+    Attributes:
+      inputs: how many inputs the program has: arguments, constants and variables.
+      constants: the values of captured tensors, by the numbers of the inputs that they are.
+      variables: the captured variables, likewise.
+      names: the variables' names, likewise; no two are the same.
+    """
+
+    inputs: int
+    constants: dict[int, np.ndarray]
+    variables: dict[int, tf.Variable]
+    names: dict[int, str]
+
+    def values_but_for(self, kept: Mapping[int, Any]) -> dict[int, np.ndarray]:
+        """The values of all that is captured, but for what is in `kept`."""
+        others = {n: v.numpy() for n, v in self.variables.items() if n not in kept}
+        return self.constants | others
+
+
+def trace(function: Any, specs: Sequence[Any]) -> tuple[Any, str, str]:
+    """The concrete function for arguments like `specs`, its name, and how messages call it.
+
+    Raises:
+      TypeError: when `function` is no function of TensorFlow's.
+      ValueError: when there are specs for a function that has been traced already.
+    """
+    if not isinstance(function, concrete_functions.ConcreteFunction):
+        _check_function(function)
+        traced = _traced_for(function, specs)
+    elif specs:
+        raise ValueError(
+            "hostcall.export: a concrete function is for the dtypes and shapes that it was traced "
+            "with, and takes no others: hostcall.export(concrete)."
+        )
+    else:
+        traced = function
+    python_function = autograph.without_autograph(getattr(function, "python_function", function))
+    place = f"hostcall.export of {source_location.of_function(python_function)}"
+    name = getattr(python_function, "__name__", type(function).__name__)
+    return traced, str(name), place
+
+
+def _check_function(function: Any) -> None:
+    if hasattr(function, "trace") and hasattr(function, "lower"):
+        raise TypeError(
+            f"hostcall.export: {function!r} is a function of JAX's. Export what TensorFlow has of "
+            "it: hostcall.export(hostcall.jax.to_tf(function), ...)."
+        )
+    if getattr(function, "__name__", "") in _LOOPS_OF_KERAS and _is_of_keras(function):
+        raise TypeError(
+            f"hostcall.export: {function.__name__} of a Keras model is a loop in Python over "
+            "batches. Export what it runs for one: the model, hostcall.export(model, ...), which "
+            "gives predictions, or a tf.function of yours."
+        )
+    if not callable(function) and not hasattr(function, "get_concrete_function"):
+        raise TypeError(
+            f"hostcall.export wants a tf.function or a function to make one of, and not "
+            f"{function!r}."
+        )
+
+
+def _is_of_keras(method: Any) -> bool:
+    classes = type(getattr(method, "__self__", None)).__mro__
+    return any(kind.__module__.startswith("keras.") for kind in classes)
+
+
+def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
+    """The concrete function for just these specs."""
+    if not hasattr(function, "get_concrete_function"):
+        function = tf.function(function)
+    traced = function.get_concrete_function(*specs)
+    is_wider = specs and _unknown_sizes(traced)  # of another call, or by the input signature
+    if is_wider and isinstance(function, tf.types.experimental.PolymorphicFunction):
+        again = tf.function(function.python_function, autograph=autograph.uses_autograph(function))
+        traced = again.get_concrete_function(*specs)
+    return traced
+
+
+def check_sizes(traced: Any, place: str) -> None:
+    """Checks that all sizes of the arguments are known.
+
+    Raises:
+      ValueError: when one is not.
+    """
+    for leaf in _unknown_sizes(traced):
+        raise ValueError(
+            f"{place}: argument '{leaf.name}' has the shape {leaf.shape}, and a program is "
+            "compiled for sizes that are known. Export it with the size that it is to run "
+            "with, as hostcall.export(function, tf.TensorSpec([32, 3], tf.float32))."
+        )
+
+
+def check_dtypes(traced: Any, place: str) -> None:
+    """Checks that XLA has the dtypes of all arguments and results.
+
+    Raises:
+      ValueError: when it has not.
+    """
+    arguments = [(f"argument '{leaf.name}'", leaf.dtype) for leaf in arguments_of(traced)]
+    results = [(f"result {i}", result.dtype) for i, result in enumerate(_results_of(traced))]
+    for what, dtype in arguments + results:
+        if dtype in (tf.string, tf.resource, tf.variant):
+            raise ValueError(
+                f"{place}: {what} is of dtype {dtype.name}, which compiled programs do not have. "
+                "Export what is between such tensors: a function of numbers."
+            )
+
+
+def _unknown_sizes(traced: Any) -> list[tf.TensorSpec]:
+    return [leaf for leaf in arguments_of(traced) if not leaf.shape.is_fully_defined()]
+
+
+def arguments_of(traced: Any) -> list[tf.TensorSpec]:
+    """The specs of a concrete function's arguments, in the order of its inputs."""
+    leaves = tf.nest.flatten(traced.structured_input_signature, expand_composites=True)
+    return [leaf for leaf in leaves if isinstance(leaf, tf.TensorSpec)]
+
+
+def arguments(traced: Any) -> list[Input]:
+    """The arguments as inputs of the program."""
+    return [
+        Input("argument", leaf.name or f"argument_{number}", _spec_of(leaf))
+        for number, leaf in enumerate(arguments_of(traced))
+    ]
+
+
+def variables(kept: Mapping[int, tf.Variable], captured: Captured) -> list[Input]:
+    """Variables as inputs of the program."""
+    return [
+        Input("variable", captured.names[number], _spec_of(variable))
+        for number, variable in kept.items()
+    ]
+
+
+def outputs(
+    traced: Any,
+    types: Sequence[Spec],
+    updates: Mapping[int, int],
+    sizes: Sequence[tuple[int, int]],
+    captured: Captured,
+) -> tuple[Output, ...]:
+    """What the program returns: results, new values of variables, and true sizes.
+
+    Args:
+      traced: the concrete function.
+      types: of the outputs, as the program has them.
+      updates: for each output that is the new value of a variable, the number of that input.
+      sizes: for each output behind these, the output that has the dimension, and the dimension.
+      captured: what the function captures.
+    """
+    found, results = [], _results_of(traced)
+    for number, spec in enumerate(types):
+        bounded = tuple(dim for of, dim in sizes if of == number)
+        if number < len(results):
+            name = results[number].op.name
+            found.append(Output("result", name, Spec(spec.dtype, spec.shape, bounded)))
+        elif number in updates:
+            found.append(Output("variable", captured.names[updates[number]], spec))
+        else:
+            of, dim = sizes[number - len(types) + len(sizes)]
+            found.append(Output("size", f"size of dimension {dim}", spec, of, dim))
+    return tuple(found)
+
+
+def _results_of(traced: Any) -> list[tf.Tensor]:
+    """What the function returns, without what TensorFlow appends for the gradients of branches."""
+    leaves = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
+    return list(traced.outputs[: sum(tf.is_tensor(leaf) for leaf in leaves)])
+
+
+def _spec_of(value: Any) -> Spec:
+    return Spec(np.dtype(value.dtype.as_numpy_dtype).name, tuple(value.shape.as_list()))
+
+
+def argument_structure(traced: Any, place: str) -> structures.Structure:
+    """The structure of the positional arguments; what is no tensor has its place in the program.
+
+    Raises:
+      ValueError: when one is a composite tensor, or a tensor has to be given by its name.
+    """
+    args, kwargs = traced.structured_input_signature
+    if _has_tensors(kwargs):
+        raise ValueError(
+            f"{place}: {', '.join(map(repr, kwargs))} can be given by name alone, and a program "
+            "has its arguments in an order. Export a function that takes them by position."
+        )
+    args = list(args)
+    while args and not _has_tensors(args[-1]):
+        args.pop()  # such as training=False
+    is_tensor = lambda leaf: isinstance(leaf, tf.TensorSpec)  # noqa: E731
+    return structure_of(tuple(args), is_tensor, f"{place}: an argument")
+
+
+def _has_tensors(value: Any) -> bool:
+    return any(isinstance(leaf, tensor_structures.TypeSpec) for leaf in tf.nest.flatten(value))
+
+
+def result_structure(traced: Any, place: str) -> structures.Structure:
+    """The structure of the results.
+
+    Raises:
+      ValueError: when one is a composite tensor, or in an object of no known class.
+    """
+    is_tensor = lambda leaf: leaf is not None  # noqa: E731
+    return structure_of(traced.structured_outputs, is_tensor, f"{place}: a result")
+
+
+def structure_of(value: Any, is_tensor: Callable[[Any], bool], what: str) -> structures.Structure:
+    """The structure of a value whose tensors are numbered as TensorFlow flattens them.
+
+    Args:
+      value: tensors or specs in structures, among them Python values, which count as None.
+      is_tensor: tells the former.
+      what: what it is, for errors.
+    """
+    leaves = tf.nest.flatten(value)
+    for leaf in leaves:
+        if isinstance(
+            leaf, tensor_structures.CompositeTensor | tensor_structures.TypeSpec
+        ) and not isinstance(leaf, tf.Tensor | tf.TensorSpec):
+            raise ValueError(
+                f"{what} is a {type(leaf).__name__}, which is no single tensor. Pass what it is "
+                "made of: of a tf.RaggedTensor its values and row_splits."
+            )
+    numbers = iter(range(len(leaves)))
+    numbered = [next(numbers) if is_tensor(leaf) else None for leaf in leaves]
+    return structures.structure_of_numbers(tf.nest.pack_sequence_as(value, numbered), what)
+
+
+def captured_by(traced: Any, place: str) -> Captured:
+    """What a concrete function captures.
+
+    Raises:
+      ValueError: when that is something else than tensors and variables.
+    """
+    known = {id(variable.handle): variable for variable in traced.graph.variables}
+    first = len(traced.inputs) - len(traced.captured_inputs)
+    passed = [tensor for tensor in traced.captured_inputs if not _is_left_out(tensor)]
+    captured = Captured(first + len(passed), {}, {}, {})
+    for number, tensor in enumerate(passed, first):
+        if _holds_values(tensor):
+            captured.constants[number] = tensor.numpy()
+            continue
+        variable = known.get(id(tensor))
+        if variable is None:
+            raise ValueError(
+                f"{place}: it uses {tensor!r}, which is neither a tensor nor a tf.Variable (a "
+                "lookup table, say, or a dataset). XLA has no such things: use it outside of the "
+                "function, and pass the function what comes of it."
+            )
+        captured.variables[number] = variable
+        captured.names[number] = _unused(variable.name.partition(":")[0], captured.names.values())
+    return captured
+
+
+def _holds_values(tensor: Any) -> bool:
+    return tensor.dtype not in (tf.resource, tf.variant)
+
+
+def _is_left_out(tensor: Any) -> bool:
+    """Whether TensorFlow writes the tensor into the program, instead of passing it."""
+    return _holds_values(tensor) and tensor.shape.num_elements() == 0
+
+
+def _unused(name: str, taken: Any) -> str:
+    taken = set(taken)
+    number = 1
+    unused = name
+    while unused in taken:
+        unused = f"{name}_{number}"
+        number += 1
+    return unused

@@ -1,0 +1,167 @@
+"""Shipped programs as functions of TensorFlow's."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks.call_modules import Module
+from hostcall._callbacks.specs import check_integers
+from hostcall._export.exporting import STABLEHLO
+from hostcall._tf import autograph, eager_threads, op_kinds, sub_byte
+from hostcall_mlir.program import files as programs
+from hostcall_mlir.program import for_tensorflow, function_lookup, signature, structures
+from hostcall_mlir.program.dtypes import dtype_of
+from hostcall_mlir.program.manifest_schema import Callback, Manifest, Spec
+from hostcall_runtime import Target, register, within
+
+_numbers = itertools.count(1)
+
+
+class LoadedFunction(tf.Module):  # type: ignore[misc]
+    """A shipped program as a function of TensorFlow's, made by `hostcall.load`.
+
+    Called with tensors in the structure of the exported function's arguments, eagerly, in a
+    `tf.function`, with `jit_compile=True` or without; it returns tensors in the structure of its
+    results. It has no gradient: export a function that computes it.
+
+    Attributes:
+      manifest: what is known of the program; docs/shipping.md says what its fields mean.
+      text: the program, for people to read.
+      variables: the `tf.Variable`s that it takes, as of every `tf.Module`; it assigns new values to
+        those that it assigned when it was exported.
+    """
+
+    def __init__(
+        self, program: programs.Program, given: Mapping[str, Callable[..., Any]], imports: bool
+    ) -> None:
+        super().__init__(name=None)
+        self.manifest: Manifest = program.manifest
+        self.text = program.text
+        functions, self._classes = function_lookup.find(self.manifest, given, imports, tensors=True)
+        registered = {
+            callback.name: _register(callback, functions[callback.name], self._classes)
+            for callback in self.manifest.callbacks
+        }
+        targets = [target for target, _ in registered.values()]
+        numbers = {name: number for name, (_, number) in registered.items()}
+        self._artifact, has_token = for_tensorflow.convert(program.module(), numbers, STABLEHLO)
+        self._module = Module("hostcall.load", self.manifest.function, "", targets, has_token)
+        self._variables = {
+            entry.name: tf.Variable(program.variables[entry.name], trainable=False, name=entry.name)
+            for entry in self.manifest.inputs_of("variable")
+        }
+        specs = [_tensor_spec(entry.spec) for entry in self.manifest.inputs_of("argument")]
+        self._flat = tf.function(self._run, input_signature=specs)
+
+    def __repr__(self) -> str:
+        return f"<LoadedFunction {signature.title_of(self.manifest)}>"
+
+    @autograph.do_not_convert
+    def __call__(self, *args: Any) -> Any:
+        """The results for arguments, in the structures that the function had.
+
+        Raises:
+          ValueError: when the arguments are of another structure, or of other dtypes or shapes.
+        """
+        who = f"the arguments of {self.manifest.function}"
+        flat = structures.flatten(self.manifest.arguments, args, who)
+        entries = self.manifest.inputs_of("argument")
+        tensors = [
+            _as_tensor(value, entry.spec, f"{self.manifest.function}: argument '{entry.name}'")
+            for value, entry in zip(flat, entries, strict=True)
+        ]
+        results = self._flat(*tensors)
+        return structures.pack(self.manifest.results, results, self._classes)
+
+    def _run(self, *tensors: Any) -> list[Any]:
+        """The flat results; assigns the variables."""
+        outputs = self.manifest.outputs
+        state = [variable.read_value() for variable in self._variables.values()]
+        specs = [_tensor_spec(output.spec) for output in outputs]
+        with self._module.called():
+            values = op_kinds.call_module(
+                [tf.cast(tensor, sub_byte.wide(tensor.dtype)) for tensor in (*tensors, *state)],
+                self._artifact,
+                [tf.TensorSpec(spec.shape, sub_byte.wide(spec.dtype)) for spec in specs],
+            )
+        results = []
+        for output, spec, wide in zip(outputs, specs, values, strict=True):
+            value = tf.cast(wide, spec.dtype)
+            if output.kind == "variable":
+                self._variables[output.name].assign(value)
+            else:  # there are no sizes, since there are no arrays of bounded size
+                results.append(value)
+        return results
+
+
+def load(
+    directory: str | os.PathLike[str], callbacks: Mapping[str, Callable[..., Any]], imports: bool
+) -> LoadedFunction:
+    """What `hostcall.load` does."""
+    op_kinds.refuse_gradient_of_modules()
+    return LoadedFunction(programs.read(directory), callbacks, imports)
+
+
+def _register(
+    callback: Callback, function: Callable[..., Any], classes: Mapping[str, type]
+) -> tuple[Target, int]:
+    """What the runtime calls for a callback, and its number."""
+    call = function_lookup.host_function(callback, function, classes)
+    if callback.kind == "eager":
+        # Calls with results of other dtypes are another callback's.
+        dtypes = [tf.as_dtype(dtype_of(spec.dtype)) for spec in callback.calls[0].results]
+        call = functools.partial(_call_with_tensors, call, dtypes)
+        call = functools.partial(eager_threads.apart, call)
+    places = dict.fromkeys(call.location for call in callback.calls if call.location)
+    where = f", called at {', '.join(places)}" if places else ""
+    description = f"callback {callback.name} of a shipped program{where}"
+    if callback.timeout is not None:
+        call = within(callback.timeout, call, description)
+    target = Target(call, callback.name, description)
+    name = f"{callback.name}/loaded {next(_numbers)}"
+    lending = {"borrows": callback.borrow, "takes_out": callback.out}
+    return target, register(target, name, label=target.description, **lending)
+
+
+def _call_with_tensors(
+    function: Callable[..., Any], dtypes: Sequence[tf.DType], *arrays: np.ndarray
+) -> Any:
+    """What a function of tensors returns for arrays, as arrays of these dtypes."""
+    returned = function(*map(tf.convert_to_tensor, arrays))
+    values = [] if returned is None else returned
+    values = list(values) if isinstance(values, list | tuple) else [values]
+    if len(values) != len(dtypes):
+        return values  # which the runtime reports
+    return [tf.convert_to_tensor(v, dtype).numpy() for v, dtype in zip(values, dtypes, strict=True)]
+
+
+def _tensor_spec(spec: Spec) -> tf.TensorSpec:
+    return tf.TensorSpec(spec.shape, tf.as_dtype(dtype_of(spec.dtype)))
+
+
+def _as_tensor(value: Any, spec: Spec, what: str) -> Any:
+    expected = _tensor_spec(spec)
+    # TensorFlow would cast arrays to a dtype that is only a hint, and wrap integers around.
+    hint = None if hasattr(value, "dtype") else expected.dtype
+    try:
+        if hint is not None:
+            check_integers(value, hint)
+        tensor = tf.convert_to_tensor(value, dtype_hint=hint)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{what} is {value!r}, of which no {expected.dtype.name} tensor can be made: {error}"
+        ) from error
+    if tensor.dtype != expected.dtype or not tensor.shape.is_compatible_with(expected.shape):
+        raise ValueError(
+            f"{what} is {tensor.dtype.name}{tensor.shape}, and the program was exported for "
+            f"{expected.dtype.name}{expected.shape}. Cast or reshape it, or export the function "
+            "for what you have."
+        )
+    return tensor

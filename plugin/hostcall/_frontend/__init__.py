@@ -1,0 +1,1 @@
+"""Where ops come from: script ops, `hostcall.callback`, tracing, gradients."""

@@ -1,0 +1,251 @@
+"""`hostcall.bind`: calls of a function without the Python that `tf.function` runs for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks import tape_residuals
+from hostcall._callbacks.specs import check_integers
+from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, tensor_structures
+
+# What TensorFlow gives the dtype that is wanted; everything else has one of its own.
+_PYTHON_VALUES = (bool, int, float, complex, str, bytes, list, tuple)
+
+
+def bind(fn: Any, *specs: Any) -> Bound:
+    """Binds a function to the dtypes and shapes of its arguments, for calls that cost little.
+
+    `fn` is traced once, now. A call of the result checks its arguments and runs the program.
+
+    Args:
+      fn: a `tf.function`, a `ConcreteFunction`, or a Python function, which is compiled, as by
+        `tf.function(fn, jit_compile=True)`.
+      *specs: for each positional argument a `tf.TensorSpec`, or a tensor or array like those that
+        will come; or a structure of them, if `fn` takes one. They may be left out where `fn` knows
+        its own: a `ConcreteFunction`, or a `tf.function` with an `input_signature`.
+
+    Returns:
+      A `Bound`, which is called like `fn`.
+
+    Raises:
+      TypeError: when `fn` is no function, takes arguments by name alone or arguments that are no
+        tensors, or when a spec is none.
+      ValueError: when `fn` is a `ConcreteFunction` of other dtypes or shapes than `specs`.
+    """
+    specs = tf.nest.map_structure(_as_spec, specs)
+    if isinstance(fn, concrete_functions.ConcreteFunction):
+        concrete = fn
+    else:
+        if not callable(fn):
+            raise TypeError(
+                f"hostcall.bind was given {fn!r}, which is no function. Give it a tf.function, a "
+                "ConcreteFunction or a Python function."
+            )
+        if not hasattr(fn, "get_concrete_function"):
+            fn = tf.function(fn, jit_compile=True)
+        concrete = fn.get_concrete_function(*specs)
+    own = _specs_of(concrete)
+    if specs:
+        _check_specs(concrete, specs, own)
+    return Bound(fn, concrete, specs or own)
+
+
+class Bound:
+    """A function that is bound to the dtypes and shapes of its arguments, as `hostcall.bind` makes.
+
+    It is called with a tensor, a NumPy array or a Python value for each spec, and returns what the
+    function returns. It keeps the function alive, and its variables. Any number of threads may call
+    it. Where calls are recorded (by a tape or a `ForwardAccumulator`) or go into a graph, it calls
+    `concrete_function`, so that they mean what they always do.
+
+    Attributes:
+      concrete_function: the `ConcreteFunction` that it runs.
+      input_specs: a tuple with a `tf.TensorSpec` for each argument, or a structure of them.
+
+    Raises:
+      TypeError: when called with another number or structure of arguments, or another dtype.
+      ValueError: when called with an array of another shape.
+    """
+
+    def __init__(self, fn: Any, concrete_function: Any, input_specs: tuple[Any, ...]) -> None:
+        self.concrete_function = concrete_function
+        self.input_specs = input_specs
+        # TensorFlow holds variables weakly, and the object of a method, too.
+        self._owned = (fn, concrete_function.variables)
+        self._specs: list[Any] = tf.nest.flatten(input_specs)
+        self._is_flat = not any(map(tf.nest.is_nested, input_specs))
+        self._tokens = script_op_graphs.py_functions_in(concrete_function)
+        self._run = None
+        if all(isinstance(spec, tf.TensorSpec) for spec in self._specs):
+            self._run = concrete_functions.unrecorded_call(concrete_function)
+            self._fit = concrete_functions.exact_check(self._specs)
+
+    def __call__(self, *args: Any) -> Any:
+        """Calls the function.
+
+        Args:
+          *args: as many as there are specs, each of the dtype and shape of its spec, or a structure
+            of such. NumPy arrays are copied. Nothing is converted from one dtype to another, apart
+            from Python's own numbers, strings and lists of them, which have none.
+
+        Returns:
+          What the function returns.
+
+        Raises:
+          TypeError: when there are too many or too few arguments, or one has another dtype or
+            structure.
+          ValueError: when one has another shape.
+          tf.errors.OpError: as a call of the function.
+        """
+        run = self._run
+        if run is None:
+            return self.concrete_function(*args)
+        tensors = self._tensors(args)
+        if not concrete_functions.calls_are_plain() or (
+            self._tokens and tape_residuals.may_be_recorded(self._tokens)
+        ):
+            return self.concrete_function(*tf.nest.pack_sequence_as(self.input_specs, tensors))
+        return run([*tensors, *concrete_functions.captured_by(self.concrete_function)])
+
+    def __repr__(self) -> str:
+        inputs = zip(_names(self), self._specs, strict=True)
+        listed = ", ".join(f"{name}: {_described(spec)}" for name, spec in inputs)
+        return f"<hostcall.Bound {self.concrete_function.graph.name}({listed})>"
+
+    def _tensors(self, args: tuple[Any, ...]) -> Sequence[Any]:
+        """The arguments as tensors, one for each spec."""
+        given = len(self.input_specs)
+        if len(args) != given:
+            raise TypeError(f"{self!r} takes {given} arguments and was called with {len(args)}.")
+        flat = args if self._is_flat else self._flattened(args)
+        if self._fit(flat):
+            return flat
+        tensors = [
+            value if isinstance(value, tf.Tensor) else self._converted(value, index)
+            for index, value in enumerate(flat)
+        ]
+        if not self._fit(tensors):
+            for index, tensor in enumerate(tensors):
+                self._check(tensor, index)
+        return tensors
+
+    def _flattened(self, args: tuple[Any, ...]) -> list[Any]:
+        try:
+            flat: list[Any] = tensor_structures.flatten_up_to(self.input_specs, args)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"The arguments of {self!r} have another structure than its specs, which are "
+                f"{self.input_specs}: {error}"
+            ) from error
+        return flat
+
+    def _converted(self, value: Any, index: int) -> Any:
+        """A tensor with the values of what is none."""
+        spec = self._specs[index]
+        try:
+            if isinstance(value, np.ndarray) and tf.executing_eagerly():
+                return eager_execution.to_eager_tensor(value, None)
+            # NumPy's float64 is a float of Python's, too, but has a dtype.
+            is_python = isinstance(value, _PYTHON_VALUES) and not isinstance(value, np.generic)
+            if is_python:
+                check_integers(value, spec.dtype)
+            return tf.convert_to_tensor(value, spec.dtype if is_python else None)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{self._argument(index)} is a {type(value).__name__}, of which no tensor of "
+                f"{_described(spec)} can be made: {error}"
+            ) from error
+
+    def _check(self, tensor: Any, index: int) -> None:
+        """Checks one leaf of the arguments against its spec."""
+        spec = self._specs[index]
+        if tensor.dtype != spec.dtype:
+            wanted = spec.dtype.name
+            raise TypeError(
+                f"{self._argument(index)} has dtype {tensor.dtype.name}, but it is bound to "
+                f"{wanted}. hostcall.bind converts no dtypes: NumPy's floats, for one, are float64 "
+                f"unless you say otherwise. Write array.astype({wanted!r}) or "
+                f"tf.cast(tensor, {wanted!r})."
+            )
+        if not spec.shape.is_compatible_with(tensor.shape):
+            raise ValueError(
+                f"{self._argument(index)} has shape {tensor.shape}, but it is bound to shape "
+                f"{spec.shape}. Give hostcall.bind a spec with None where a size varies, or bind "
+                "the function once for each shape."
+            )
+
+    def _argument(self, index: int) -> str:
+        return f"Argument {_names(self)[index]} of {self!r}"
+
+
+def _as_spec(value: Any) -> Any:
+    """The spec of a leaf of the arguments of `bind`."""
+    if isinstance(value, tf.TypeSpec):
+        return value
+    if isinstance(value, np.ndarray | np.generic | tf.Tensor | tf.Variable):
+        return tf.TensorSpec(value.shape, value.dtype)
+    if isinstance(value, tensor_structures.CompositeTensor):
+        return tensor_structures.type_spec_of(value)
+    raise TypeError(
+        f"hostcall.bind was given {value!r} as a spec. The arguments of a bound function are "
+        "tensors: give a tf.TensorSpec for each, or a tensor or NumPy array like it. What stays "
+        "the same belongs into the function: hostcall.bind(lambda x: fn(x, True), spec)."
+    )
+
+
+def _specs_of(concrete: Any) -> tuple[Any, ...]:
+    """The specs of the arguments of a ConcreteFunction, without those that have defaults.
+
+    Raises:
+      TypeError: when it cannot be called with tensors by position.
+    """
+    args, by_name = concrete.structured_input_signature or ((), {"?": None})
+    while args and not any(isinstance(leaf, tf.TypeSpec) for leaf in tf.nest.flatten(args[-1])):
+        args = args[:-1]
+    leaves = tf.nest.flatten(args)
+    if all(isinstance(leaf, tf.TypeSpec) for leaf in leaves) and not any(
+        isinstance(leaf, tf.TypeSpec) or name == "?" for name, leaf in by_name.items()
+    ):
+        return tuple(args)
+    raise TypeError(
+        f"{concrete.graph.name} takes arguments that are no tensors, or that are given by name, "
+        "which hostcall.bind cannot pass. Bind a function around it that takes the tensors alone: "
+        "hostcall.bind(lambda x: fn(name=x), spec)."
+    )
+
+
+def _check_specs(concrete: Any, specs: tuple[Any, ...], own: tuple[Any, ...]) -> None:
+    """Checks that a function takes what `specs` let pass."""
+    try:
+        tf.nest.assert_same_structure(specs, own)
+        pairs = zip(tf.nest.flatten(specs), tf.nest.flatten(own), strict=True)
+        fits = all(tensor_structures.is_within(given, wanted) for given, wanted in pairs)
+    except (TypeError, ValueError):  # of other structures
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"hostcall.bind was given the specs {specs}, but {concrete.graph.name} takes {own}. "
+            "Give specs that it takes, or bind a function around it that does without the rest: "
+            "hostcall.bind(lambda x: fn(x), spec)."
+        )
+
+
+def _names(bound: Bound) -> list[str]:
+    """What to call each leaf of the arguments: `x`, or `batch['a']`."""
+    parameters = concrete_functions.parameter_names(bound.concrete_function)
+    return [
+        parameters[first] + "".join(f"[{key!r}]" for key in rest)
+        for first, *rest in tensor_structures.paths_of(bound.input_specs)
+    ]
+
+
+def _described(spec: Any) -> str:
+    if not isinstance(spec, tf.TensorSpec):
+        return repr(spec)
+    if spec.shape.rank is None:
+        return f"{spec.dtype.name}<unknown>"
+    return f"{spec.dtype.name}[{', '.join('?' if n is None else str(n) for n in spec.shape)}]"

@@ -1,0 +1,193 @@
+"""The gradient of a py_function: another script op, tied to the forward call by its state."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import lookup, tape_residuals
+from hostcall._callbacks.callback_spec import Recording
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.specs import Spec
+from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._frontend import script_ops
+from hostcall._tf import eager_execution, gradient_tapes, patches, token_registry
+
+_stock_gradient: Callable[..., Any] | None = None
+
+
+class GradientSpec(EagerSpec):
+    """The derivative of a call, by the tapes that recorded it.
+
+    The inputs of its op: the state's number, the upstream gradients, then the inputs of the call
+    that is differentiated. These are there for their shapes, which are those of the results, and
+    for the next derivative: their values are in the state.
+
+    Attributes:
+      order: 1 for the first derivative, 2 for the derivative of that, and so on.
+    """
+
+    def __init__(self, parent: EagerSpec, op: Any, upstream: dict[int, Any]) -> None:
+        self._targets_of_call = list(upstream)
+        self._sources = _trainable_inputs(op)
+        sources = [op.inputs[i] for i in self._sources]
+        first = 1 + len(upstream)
+        super().__init__(
+            parent.function,
+            Inputs([op.outputs[-1], *upstream.values(), *sources], False),
+            Outputs([tensor.dtype for tensor in sources]),
+            rule=lambda specs: _shapes_only(specs[first:]),
+            shape_only=range(first, first + len(sources)),
+            differentiable=True,
+        )
+        self.like = range(first, first + len(sources))
+        self.root = parent.root
+        self.order = parent.order + 1
+        self.timeout = parent.timeout
+        self.route = parent.route
+        # Tapes around a whole function may ask for more later, when its calls have been recorded.
+        orders = max(self.order, 3) if gradient_tapes.more_orders_may_follow() else self.order
+        self.root.orders_wanted = max(self.root.orders_wanted, orders)
+        self.description = f"the gradient of {parent.description}"
+        self.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
+
+    def _is_plain(self, recording: Recording) -> bool:
+        return False  # what runs is below, and not the user's function
+
+    def _run(
+        self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
+    ) -> tuple[list[Any], tape_residuals.State | None]:
+        state = tape_residuals.take(int(tensors[0]))
+        upstream = list(tensors[1 : 1 + len(self._targets_of_call)])
+        sources = [state.inputs[i] for i in self._sources]
+        if not state.tapes:
+            raise RuntimeError(
+                f"The derivative of order {self.order} of a Python function was asked for, but its "
+                f"call was recorded for lower ones only: {self.root.description}. Nest the tapes "
+                "around the call, all of them inside one tf.function."
+            )
+        with eager_execution.eager_mode(), contextlib.ExitStack() as stack:
+            for tape in reversed(state.tapes[1:]) if record else ():
+                stack.enter_context(gradient_tapes.resumed(tape))
+                tape.watch(upstream)
+            results = [state.outputs[i] for i in self._targets_of_call]
+            gradients = _gradients_of(state.tapes[0], results, sources, upstream)
+        if not record:
+            return gradients, None
+        inputs = [None, *upstream, *sources]
+        return gradients, tape_residuals.State(self, state.tapes[1:], inputs, list(gradients))
+
+
+def gradient(op: Any, *dy: Any) -> Any:
+    """The gradient function of EagerPyFunc, in place of TensorFlow's.
+
+    Args:
+      op: the forward op.
+      *dy: the gradients of its outputs, the hidden one included.
+
+    Returns:
+      For each input its gradient, None for those that have none.
+    """
+    spec = _spec_of(op)
+    if isinstance(spec, EagerSpec) and spec.pure:
+        return _recomputed(spec, op, _upstream(op, dy))
+    if not isinstance(spec, EagerSpec) or not spec.differentiable:
+        assert _stock_gradient is not None
+        return _stock_gradient(op, *dy)
+    spec.gradient_wanted = True
+    return _emit(GradientSpec(spec, op, _upstream(op, dy)), op)
+
+
+def _emit(backward: EagerSpec, op: Any) -> list[Any]:
+    results: list[Any] = script_ops.emit_eager(backward, "EagerPyFunc_gradient")
+    gradients: list[Any] = [None] * len(op.inputs)
+    for index, result, spec in zip(
+        _trainable_inputs(op), results, backward.static_specs, strict=True
+    ):
+        if not tf.executing_eagerly():
+            result.set_shape(spec.shape)
+        gradients[index] = result
+    return gradients
+
+
+def _recomputed(spec: EagerSpec, op: Any, upstream: dict[int, Any]) -> list[Any]:
+    """The gradient of a pure function: an op that runs it once more, under a tape."""
+    count, wanted, targets = len(op.inputs), _trainable_inputs(op), list(upstream)
+
+    def compute(*args: Any) -> list[Any]:
+        sources = [args[i] for i in wanted]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            results = spec.compute(args[:count])
+        return _gradients_of(tape, [results[i] for i in targets], sources, list(args[count:]))
+
+    sources = [op.inputs[i] for i in wanted]
+    backward = EagerSpec(
+        compute,
+        Inputs([*op.inputs, *upstream.values()], False),
+        Outputs([tensor.dtype for tensor in sources]),
+        rule=lambda specs: [specs[i] for i in wanted],
+        differentiable=True,
+    )
+    backward.like = wanted
+    backward.timeout = spec.timeout
+    backward.route = spec.route
+    backward.description = f"the gradient of {spec.description}"
+    backward.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
+    return _emit(backward, op)
+
+
+def _gradients_of(tape: Any, results: list[Any], sources: list[Any], dy: list[Any]) -> list[Any]:
+    gradients = tape.gradient(
+        results,
+        sources,
+        output_gradients=dy,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
+    # The gradient of a gather is IndexedSlices; a tensor is what an op returns.
+    return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def _trainable_inputs(op: Any) -> list[int]:
+    return [i for i, tensor in enumerate(op.inputs) if gradient_tapes.is_trainable(tensor)]
+
+
+def _shapes_only(specs: Sequence[Spec]) -> list[Spec | None]:
+    return list(specs)
+
+
+def _spec_of(op: Any) -> Any:
+    number = op.outputs[-1] if op.outputs else None
+    if tf.executing_eagerly() and number is not None and _may_be_number(number):
+        # Nobody but the state holds the function of an eager call, and its token may be another's.
+        spec = tape_residuals.spec_of(int(number))
+        if spec is not None:
+            return spec
+    token = op.get_attr("token").decode()
+    if tf.executing_eagerly():
+        return token_registry.functions.get(token)
+    dtypes = [output.dtype for output in op.outputs]
+    return lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
+
+
+def _may_be_number(tensor: Any) -> bool:
+    return bool(tensor.dtype == tf.int64 and tensor.shape.rank == 0)
+
+
+def _upstream(op: Any, dy: Sequence[Any]) -> dict[int, Any]:
+    """The gradients of the outputs that have one, zeros where nothing flows back."""
+    return {
+        i: tf.zeros_like(output) if gradient is None else tf.convert_to_tensor(gradient)
+        for i, (output, gradient) in enumerate(zip(op.outputs, dy, strict=True))
+        if gradient_tapes.is_trainable(output)
+    }
+
+
+def install() -> None:
+    """Puts this gradient in the place of TensorFlow's, to which it leaves all ops but ours."""
+    global _stock_gradient
+    if _stock_gradient is None:
+        _stock_gradient = patches.replace_gradient(gradient)

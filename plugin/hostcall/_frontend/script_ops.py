@@ -1,0 +1,303 @@
+"""The front end: what happens when the user's program creates a script op."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import requested_routes, result_shapes, structures, tape_residuals
+from hostcall._callbacks.borrowed_views import LentSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
+from hostcall._callbacks.declaration_checks import check_takes_tensors
+from hostcall._callbacks.declarations import Declaration, declaration_of
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.native.native_code import Native
+from hostcall._callbacks.native_spec import NativeSpec
+from hostcall._frontend import static_shapes
+from hostcall._tf import (
+    eager_execution,
+    gradient_tapes,
+    graph_ownership,
+    op_kinds,
+    script_op_graphs,
+    source_location,
+    tensor_structures,
+    token_registry,
+)
+from hostcall_runtime import _errors
+
+_stock: dict[str, Callable[..., Any]] = {}
+
+# Of eager calls that have ended; a list's pop and append are atomic.
+_free_tokens: list[str] = []
+
+
+def internal_py_func(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,  # noqa: N803 - TensorFlow's name
+    stateful: bool | None = None,
+    use_eager_py_func: bool = False,
+    is_grad_func: bool = False,
+    name: str | None = None,
+) -> Any:
+    """In place of TensorFlow's `_internal_py_func`, behind all three public functions.
+
+    Args:
+      func: the user's function.
+      inp: the arguments: a list with one entry for each, or a lone tensor or dict.
+      Tout: the dtypes or specs of the results: one, or a structure of them.
+      stateful: whether PyFunc or PyFuncStateless is meant; not for EagerPyFunc.
+      use_eager_py_func: whether the function takes EagerTensors (EagerPyFunc) or arrays.
+      is_grad_func: TensorFlow's gradient asks for it; ours does not come this way.
+      name: of the op.
+
+    Returns:
+      The results, in the structure of `Tout`.
+
+    Raises:
+      ValueError: when `func` is not callable.
+    """
+    if is_grad_func:
+        return _stock["_internal_py_func"](
+            func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name
+        )
+    if not callable(func):
+        raise ValueError(
+            f"Expected func to be callable. Received func={func} of type {type(func)}."
+        )
+    inputs = structures.read_inputs(inp, use_eager_py_func)
+    outputs = structures.Outputs(Tout)
+    return call(func, inputs, outputs, use_eager_py_func, stateful is not False, name)
+
+
+def call(
+    func: Callable[..., Any],
+    inputs: structures.Inputs,
+    outputs: structures.Outputs,
+    eager: bool,
+    stateful: bool,
+    name: str | None,
+    declaration: Declaration | None = None,
+    given_name: str | None = None,
+) -> Any:
+    """Creates the op (or, executing eagerly, runs it) and returns its results, packed.
+
+    Args:
+      func: the user's function.
+      inputs: its arguments.
+      outputs: the types of its results.
+      eager: whether it takes EagerTensors or arrays.
+      stateful: whether it has side effects.
+      name: of the op.
+      declaration: what a `hostcall.callback` says of itself; None for the stock ops.
+      given_name: the name that it has been given, by which shipped programs know it.
+    """
+    from_callback = declaration is not None
+    declaration = declaration or declaration_of(func) or Declaration()
+    rule = None
+    if declaration.result is not None:
+        rule = result_shapes.make_rule(declaration, func, inputs, outputs)
+    spec: CallbackSpec
+    if eager:
+        check_takes_tensors(declaration, f"tf.py_function of {source_location.of_function(func)}")
+        differentiable = (
+            any(map(_is_trainable, inputs.flat))
+            and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
+            and not gradient_tapes.gradient_is_overridden()
+        )
+        # Nobody but its state would keep the function of an eager call for the gradient.
+        pure = declaration.pure and not tf.executing_eagerly()
+        spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
+    elif declaration.lends:
+        spec = LentSpec(func, inputs, outputs, rule)
+    elif isinstance(func, Native):
+        spec = NativeSpec(func, inputs, outputs, rule)
+    else:
+        spec = NumpySpec(func, inputs, outputs, rule)
+    if from_callback:
+        spec.op_name = "hostcall.callback"
+    # TensorFlow's functions run eagerly on arrays of their own, and in a graph on the tensors'.
+    spec.copies_inputs = from_callback or tf.executing_eagerly()
+    spec.declaration = declaration
+    spec.given_name = given_name
+    spec.timeout = declaration.timeout
+    spec.route = declaration.route or requested_routes.current()
+    return _emit(spec, stateful, name)
+
+
+def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
+    static_shapes.note(spec)
+    if not tf.executing_eagerly():
+        spec.locate()
+    if isinstance(spec, EagerSpec):
+        results = emit_eager(spec, name)
+    else:
+        assert isinstance(spec, NumpySpec)
+        results = _emit_numpy(spec, stateful, name)
+    if not spec.outputs.dtypes:
+        return results  # as in TensorFlow: the op in a graph, an empty list eagerly
+    if not tf.executing_eagerly():
+        static_shapes.set_on(results, spec)
+    return spec.outputs.pack(results)
+
+
+def emit_eager(spec: EagerSpec, name: str | None) -> Any:
+    """The results of a new EagerPyFunc op without the hidden one; without any, the op itself."""
+    with _registered(spec) as (flat, token):
+        emit = functools.partial(_run_eager_op, spec, flat, token, name)
+        if tf.executing_eagerly() and spec.differentiable:
+            # This call holds the number until a tensor does; it may fail in between.
+            return tape_residuals.holders.run(frozenset([token]), emit)
+        return emit()
+
+
+def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None) -> Any:
+    if tf.executing_eagerly() and spec.differentiable:
+        if spec.order == 0:
+            tensors = [value for value in flat if isinstance(value, tf.Tensor)]
+            spec.orders_wanted = gradient_tapes.orders_recorded(tensors)
+        spec.gradient_wanted = spec.root.orders_wanted > spec.order
+    results = op_kinds.gen_script_ops.eager_py_func(
+        input=flat, token=token, is_async=eager_execution.is_async(), Tout=spec.op_dtypes, name=name
+    )
+    _note_op(spec, results)
+    if spec.differentiable:
+        _keep_state_as_long_as(results[-1])
+        results = results[:-1]
+    return results
+
+
+def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
+    op = op_kinds.gen_script_ops.py_func if stateful else op_kinds.gen_script_ops.py_func_stateless
+    with _registered(spec) as (flat, token):
+        results = op(input=flat, token=token, Tout=spec.op_dtypes, name=name)
+        _note_op(spec, results)
+        return results
+
+
+def _keep_state_as_long_as(number: Any) -> None:
+    """The hidden result: its state is kept no longer than itself."""
+    if not tf.executing_eagerly():
+        # Known even where the op is in a branch that is not taken: cond_v2 makes up a value then.
+        number.set_shape([])
+    else:
+        tape_residuals.adopt([number])
+
+
+@contextlib.contextmanager
+def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
+    """The op's inputs and its token.
+
+    The graphs that the op is in own the spec from here on. Executing eagerly it is wanted for the
+    length of the call alone, and its token is used again for later calls: TensorFlow keeps a kernel
+    for each token that it has seen.
+    """
+    flat = spec.inputs.flat
+    spec.inputs.drop_tensors()
+    if tf.executing_eagerly() and not eager_execution.is_async():
+        spec.title = _free_tokens.pop() if _free_tokens else token_registry.new_token()
+        token_registry.register_token(spec.title, spec)
+        try:
+            yield flat, spec.title
+        except tf.errors.OpError as error:
+            interrupt = _errors.interrupt_behind(error.message)
+            if interrupt is None:
+                raise
+            raise interrupt from None
+        finally:
+            _free_tokens.append(spec.title)
+        return
+    spec.title = token_registry.new_token()
+    token_registry.register_token(spec.title, spec)
+    graph_ownership.own(spec)
+    if eager_execution.is_async():
+        # The op runs later, when nobody may hold the spec any more.
+        graph_ownership.keep_alive_in_background(spec)
+    yield flat, spec.title
+
+
+def _note_op(spec: CallbackSpec, results: Any) -> None:
+    if tf.executing_eagerly() or (not spec.outputs.dtypes and isinstance(results, list)):
+        return  # TensorFlow does not tell the op of a stateless call without results
+    op = results if isinstance(results, tf.Operation) else results[0].op
+    script_op_graphs.note_script_op(op)
+    requested_routes.mark(op, spec.route)
+    spec.op = weakref.ref(op)
+
+
+def _is_trainable(value: Any) -> bool:
+    if isinstance(value, tf.Tensor):
+        return bool(gradient_tapes.is_trainable(value))
+    return False
+
+
+def py_func_common(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,  # noqa: N803 - TensorFlow's name
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """In place of TensorFlow's, which in eager mode calls `func` with the entries of `inp`.
+
+    Structures in `inp` or `Tout`, and functions with a time limit or results that are kept, go
+    through the op in eager mode too; everything else is left to TensorFlow.
+    """
+    stock = _stock["py_func_common"]
+    if isinstance(inp, Iterator):
+        inp = list(inp)  # to look at it, and leave it to others after that
+    if not tf.executing_eagerly() or not callable(func) or not _is_ours(func, inp, Tout):
+        return stock(func, inp, Tout, stateful, name)
+    return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
+
+
+def _is_ours(func: Any, inp: Any, tout: Any) -> bool:
+    declaration = declaration_of(func)
+    if declaration is not None and (
+        declaration.timeout is not None or declaration.lends or declaration.table is not None
+    ):
+        return True
+    return _is_structured(inp, tout)
+
+
+def _is_structured(inp: Any, tout: Any) -> bool:
+    alone = isinstance(inp, tf.Tensor | tf.Variable | dict)
+    return (
+        alone
+        or any(isinstance(item, dict) or _holds_tensors(item) for item in inp)
+        or isinstance(tout, dict)
+        or (isinstance(tout, list | tuple) and any(tf.nest.is_nested(item) for item in tout))
+    )
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether it is a list with tensors that neither TensorFlow nor NumPy makes one array of."""
+    return (
+        isinstance(value, list | tuple)
+        and any(isinstance(leaf, tf.Tensor | tf.Variable) for leaf in tf.nest.flatten(value))
+        and not isinstance(
+            structures.pack_list(tensor_structures.convert_variables_to_tensors(value)), tf.Tensor
+        )
+    )
+
+
+def install() -> None:
+    """Puts these functions in the place of TensorFlow's."""
+    for name, ours in (
+        ("_internal_py_func", internal_py_func),
+        ("py_func_common", py_func_common),
+    ):
+        _stock.setdefault(name, getattr(op_kinds.script_ops, name))
+        setattr(op_kinds.script_ops, name, ours)
+
+
+def uninstall() -> None:
+    """Puts TensorFlow's functions back."""
+    for name, stock in _stock.items():
+        setattr(op_kinds.script_ops, name, stock)

@@ -1,0 +1,1 @@
+"""All that hostcall uses of TensorFlow beyond its public API."""

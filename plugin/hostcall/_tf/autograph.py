@@ -1,0 +1,100 @@
+"""What autograph does to functions, and where the user wrote what it has copied."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from tensorflow.python.autograph.core import ag_ctx as _autograph_status
+from tensorflow.python.autograph.impl import api as _autograph
+from tensorflow.python.eager.polymorphic_function import attributes as _attributes
+from tensorflow.python.eager.polymorphic_function import tracing_compilation as _tracing_compilation
+from tensorflow.python.util import tf_stack as _tf_stack
+
+from hostcall._tf import graph_ownership
+
+F = TypeVar("F", bound=Callable[..., Any])
+do_not_convert: Callable[[F], F] = _autograph.do_not_convert
+_AUTOGRAPH_IS_OFF = _autograph_status.ControlStatusCtx(_autograph_status.Status.DISABLED)
+
+
+def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, in whose calls autograph converts nothing.
+
+    What `do_not_convert` does takes more time than many callbacks. It is done for code that
+    autograph has written, as of functions that are defined in a tf.function; other code does not
+    ask autograph.
+    """
+    code = getattr(function, "__code__", None)
+    if isinstance(code, types.CodeType) and "ag__" not in code.co_freevars:
+        return function
+    statuses = _autograph_status._control_ctx
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        stack = statuses()
+        stack.append(_AUTOGRAPH_IS_OFF)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            stack.pop()
+
+    return call
+
+
+def without_autograph(function: Any) -> Any:
+    """`function`, or what it calls where it is autograph's wrapper around the user's function."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_filename != _autograph.__file__:
+        return function
+    return inspect.getclosurevars(function).nonlocals.get("func", function)
+
+
+def unwrapped(function: Any) -> Any:
+    """The user's function behind the wrapper that keeps autograph out of it."""
+    # Around what is no function (a ufunc, say) the wrapper says nothing of what it wraps.
+    return without_autograph(inspect.unwrap(function))
+
+
+def uses_autograph(function: Any) -> bool:
+    """What a tf.function was given as `autograph`."""
+    return bool(function._autograph)
+
+
+def stack() -> Iterator[tuple[str, int]]:
+    """(file, line) of each frame, innermost first, autograph's generated code mapped back."""
+    return ((frame.filename, frame.lineno) for frame in reversed(_tf_stack.extract_stack()))
+
+
+def original_location(file: str, line: int) -> tuple[str, int]:
+    """Where the user wrote what autograph has copied to `file` and `line`; for the rest the same.
+
+    Only while the function that autograph converted is traced.
+    """
+    for mapper in reversed(_tf_stack._source_mapper_stacks[threading.get_ident()]):
+        known = mapper.get_effective_source_map()
+        # A function's first line may be that of a decorator, which only autograph has written.
+        later = [at for name, at in known if name == file and at >= line]
+        if later:
+            return known[file, min(later)][0], known[file, min(later)][1]
+    return file, line
+
+
+def is_traced_to_compile() -> bool:
+    """Whether what is traced now is, or lies in, a function with `jit_compile=True`.
+
+    Nothing but the frame that traces a function knows it yet. A function of ours around that one
+    would be seen in each error of a graph, among the user's frames.
+    """
+    graphs = graph_ownership.owning_graphs()
+    frame = sys._getframe() if graphs else None
+    while frame is not None:
+        if frame.f_code is _tracing_compilation._create_concrete_function.__code__:
+            attributes = frame.f_locals["tracing_options"].attributes or {}
+            if attributes.get(_attributes.XLA_COMPILE) and frame.f_locals["func_graph"] in graphs:
+                return True
+        frame = frame.f_back
+    return False

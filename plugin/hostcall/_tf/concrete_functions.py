@@ -1,0 +1,219 @@
+"""ConcreteFunctions: made anew, called without TensorFlow's dispatch, compiled to StableHLO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.core.function.capture import restore_captures as _restore_captures
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import cancellation as _cancellation
+from tensorflow.python.eager import context as _context
+from tensorflow.python.eager import execute as _execute
+from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
+from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
+from tensorflow.python.framework import dtypes as _dtypes
+from tensorflow.python.framework import errors as _errors
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.framework import tensor as _tensor
+from tensorflow.python.saved_model import function_deserialization as _function_deserialization
+from tensorflow.python.saved_model import loader_impl as _loader_impl
+from tensorflow.python.util import nest as _nest
+
+from hostcall._tf import eager_execution, gradient_tapes, graph_ownership
+
+ConcreteFunction = _concrete_function.ConcreteFunction
+_HANDLES = frozenset({_dtypes.resource, _dtypes.variant})
+
+
+def like(concrete: Any, library: Any) -> Any:
+    """A ConcreteFunction with the signature and the captures of another one, and a new body.
+
+    Args:
+      concrete: the other one, which the new one keeps alive: what has been registered for its graph
+        (Python functions, custom gradients) dies with it.
+      library: a FunctionDefLibrary with the new body, under the old name, and all that it calls;
+        used up.
+    """
+    name = concrete.function_def.signature.name
+    function = next(f for f in library.function if f.signature.name == name)
+    attributes = {key: value for key, value in function.attr.items() if key != "_input_shapes"}
+    loaded = _function_deserialization.load_function_def_library(
+        library, load_shared_name_suffix=""
+    )
+    graph = loaded[name].graph
+    graph.structured_input_signature = concrete.structured_input_signature
+    outputs = iter(graph.outputs)
+    graph.structured_outputs = _nest.map_structure(
+        lambda value: None if value is None else next(outputs),
+        concrete.graph.structured_outputs,
+        expand_composites=True,
+    )
+    graph_ownership.keep_alive(graph, concrete)
+    new = ConcreteFunction.from_func_graph(graph, concrete.function_type, attributes)
+    new._arg_keywords = concrete._arg_keywords
+    new._num_positional_args = concrete._num_positional_args
+    _restore_captures.restore_captures(new, concrete.captured_inputs)
+    new.set_variables(concrete.variables)
+    return new
+
+
+def read_saved_model(path: str) -> Any:
+    """The SavedModel message of a directory.
+
+    Raises:
+      OSError: when it holds none, or one that cannot be read.
+    """
+    return _loader_impl.parse_saved_model(path)
+
+
+def calls_are_plain() -> bool:
+    """Whether a call of a function on this thread is no more than a run of its program.
+
+    It is more where tapes or accumulators record, where a graph is being built (also in the eager
+    mode of an `init_scope`, as the graph wants to know of variables), and in asynchronous mode.
+    """
+    context = _context.context()
+    return (
+        gradient_tapes.has_no_tapes()
+        and context.executing_eagerly()
+        and not _ops.has_default_graph()
+        and not _runs_later(context)
+    )
+
+
+def _runs_later(context: Any) -> bool:
+    """Whether calls of this thread are asynchronous: `is_async`, at half of its cost."""
+    executor = pywrap_tfe.TFE_ContextGetExecutorForThread(context._handle)
+    try:
+        return bool(pywrap_tfe.TFE_ExecutorIsAsync(executor))
+    finally:
+        pywrap_tfe.TFE_DeleteExecutor(executor)
+
+
+def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
+    """What `_call_flat` of a ConcreteFunction comes to where `calls_are_plain`.
+
+    Returns:
+      A function of the EagerTensors that go in, captured ones last, which returns what the function
+      returns. None where TensorFlow does more: for arguments and results that are composite or
+      stand for resources, and for subclasses.
+    """
+    inference = concrete.inference_fn
+    types = inference.function_type
+    flat = [*types.flat_inputs, *types.flat_outputs]
+    if type(concrete)._call_flat is not ConcreteFunction._call_flat or any(
+        type(spec) is not _tensor.TensorSpec or spec.dtype.base_dtype in _HANDLES for spec in flat
+    ):
+        return None
+    context, name, count = inference._bound_context, inference.name, len(types.flat_outputs)
+    op_name = name.decode()
+
+    def call(tensors: list[Any]) -> Any:
+        options = context.function_call_options
+        config, executor = options.config_proto_serialized, options.executor_type
+        try:
+            if _cancellation.context() is not None or config is None:
+                outputs = context.call_function(name, tensors, count)
+            else:  # what that comes to
+                attrs = ("executor_type", executor or "", "config_proto", config)
+                outputs = _execute.execute(op_name, count, tensors, attrs, context)
+        except _errors.OpError:
+            with _atomic_function.InterpolateRuntimeError(inference):  # adds lines of the user's
+                raise
+        return types.pack_output(outputs)
+
+    return call
+
+
+def captured_by(concrete: Any) -> list[Any]:
+    """The EagerTensors that a ConcreteFunction has captured, deferred ones as they are now."""
+    captured: list[Any] = concrete._captured_inputs
+    for value in captured:
+        if type(value) is not eager_execution.EagerTensor:
+            return concrete.captured_inputs  # type: ignore[no-any-return]
+    return captured
+
+
+def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
+    """A function that tells whether values are EagerTensors, each just as its TensorSpec says.
+
+    It is for the common case, and says no of tensors whose spec leaves a size open.
+    """
+    wanted = [
+        (spec.dtype.as_datatype_enum, tuple(spec.shape) if spec.shape.is_fully_defined() else None)
+        for spec in specs
+    ]
+
+    def fit(values: Any) -> bool:
+        for value, (dtype, shape) in zip(values, wanted, strict=True):
+            if (
+                type(value) is not eager_execution.EagerTensor
+                or value._datatype_enum() != dtype
+                or value._shape_tuple() != shape
+            ):
+                return False
+        return True
+
+    return fit
+
+
+def parameter_names(concrete: Any) -> list[str]:
+    """The names of the parameters of a ConcreteFunction, in order."""
+    return list(concrete.function_type.parameters)
+
+
+def stablehlo_of(concrete: Any, functions: list[Any], name: str) -> str:
+    """The StableHLO that TensorFlow makes of a concrete function, as text.
+
+    Args:
+      concrete: whose arguments and captures it is compiled for.
+      functions: FunctionDefs that the context lacks but for this call.
+      name: the function that is compiled, which takes what `concrete` takes.
+
+    Raises:
+      ValueError, tf.errors.OpError: when XLA cannot compile it.
+    """
+    context = _context.context()
+    context.ensure_initialized()
+    new = [function for function in functions if not context.has_function(function.signature.name)]
+    for function in new:
+        context.add_function_def(function)
+    try:
+        arguments = _nest.flatten(concrete.structured_input_signature, expand_composites=True)
+        text: bytes = context.get_compiler_ir(
+            device_name="/job:localhost/replica:0/task:0/device:CPU:0",
+            platform_name=None,
+            function_name=name,
+            flat_args=[a for a in arguments if isinstance(a, _tensor.TensorSpec)],
+            captured_inputs=concrete.captured_inputs,
+            stage="stablehlo",
+        )
+    finally:
+        for function in new:
+            context.remove_function(function.signature.name)
+    return text.decode()
+
+
+def function_of_context(name: str) -> Any:
+    """The FunctionDef that the eager context has of that name, or None."""
+    context = _context.context()
+    return context.get_function_def(name) if context.has_function(name) else None
+
+
+owned: dict[str, list[str]] = {}
+
+
+def own_functions(owner: str, functions: list[Any]) -> None:
+    """Adds functions to the eager context's library, for as long as that has the function `owner`.
+
+    Args:
+      owner: a function's name; one that the context does not have owns nothing.
+      functions: FunctionDefs.
+    """
+    context = _context.context()
+    if not context.has_function(owner) or owner in owned:
+        return
+    owned[owner] = [function.signature.name for function in functions]
+    for function in functions:
+        context.add_function_def(function)

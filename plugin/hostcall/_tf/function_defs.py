@@ -1,0 +1,221 @@
+"""FunctionDefs: what nodes wait for, which types their values have, whom they call."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hostcall._tf import op_kinds, protos
+
+CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+CONTROL_FLOW_OPS = frozenset(
+    {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
+)
+
+# The loops and branches of TensorFlow 1, whose nodes only work together.
+FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+
+
+def library_of(concrete: Any, graph_def: Any) -> Any:
+    """A FunctionDefLibrary of a concrete function, its last entry, and all that it reaches.
+
+    Args:
+      concrete: the function.
+      graph_def: that of its graph.
+    """
+    library = protos.function_pb2.FunctionDefLibrary()
+    library.CopyFrom(graph_def.library)
+    library.function.add().CopyFrom(concrete.function_def)
+    return library
+
+
+def call_node(name: str, signature: Any, inputs: Iterable[str], stateful: bool) -> Any:
+    """A node that calls the function of a signature; `stateful` says by which op."""
+    op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
+    node = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs)
+    node.attr["f"].func.name = signature.name
+    node.attr["Tin"].list.type.extend(arg.type for arg in signature.input_arg)
+    node.attr["Tout"].list.type.extend(arg.type for arg in signature.output_arg)
+    for attribute in ("config", "config_proto", "executor_type"):
+        node.attr[attribute].s = b""
+    return node
+
+
+def callees(node: Any) -> list[Any]:
+    """The NameAttrLists in a node's attributes."""
+    found: list[Any] = []
+    for name in _function_attrs(node.op):
+        if name in node.attr:
+            value = node.attr[name]
+            found.extend([value.func] if value.HasField("func") else value.list.func)
+    return found
+
+
+@functools.cache
+def _function_attrs(op: str) -> list[str]:
+    """The attributes of an op that name functions, in an order that lasts."""
+    definition = op_kinds.op_def_or_none(op)
+    attrs = definition.attr if definition is not None else ()
+    return sorted(attr.name for attr in attrs if attr.type in ("func", "list(func)"))
+
+
+def called_functions(node: Any, functions: Mapping[str, Any]) -> list[str]:
+    """The names of the functions that a node calls: by an attribute, or by its op."""
+    names = [callee.name for callee in callees(node)]
+    return [node.op, *names] if node.op in functions else names
+
+
+def source(value: str) -> str:
+    """The name of the node or of the argument that an input comes from."""
+    return (value[1:] if value[0] == "^" else value).partition(":")[0]
+
+
+def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
+    """For each node the positions of those that it waits for."""
+    nodes = list(nodes)
+    position = {node.name: i for i, node in enumerate(nodes)}
+    found = []
+    for node in nodes:
+        names = set(map(source, node.input))
+        found.append(sorted(position[name] for name in names if name in position))
+    return found
+
+
+def program_order(function: Any) -> list[Any]:
+    """The nodes in an order that respects all edges and otherwise that of their creation."""
+    nodes = list(function.node_def)
+    before = predecessors(nodes)
+    successors: list[list[int]] = [[] for _ in nodes]
+    missing = [len(sources) for sources in before]
+    for i, sources in enumerate(before):
+        for j in sources:
+            successors[j].append(i)
+    ready = [i for i, count in enumerate(missing) if count == 0]
+    order = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(nodes[i])
+        for successor in successors[i]:
+            missing[successor] -= 1
+            if missing[successor] == 0:
+                heapq.heappush(ready, successor)
+    return order
+
+
+def definition_of(node: Any, functions: Mapping[str, Any]) -> Any:
+    """The OpDef of a node, which may call a function by its op."""
+    called = functions.get(node.op)
+    return called.signature if called is not None else op_kinds.op_def(node.op)
+
+
+def drop_dead_nodes(function: Any, functions: Mapping[str, Any]) -> None:
+    """Removes the nodes that neither a result nor a stateful op of a function needs.
+
+    TensorFlow and XLA do not run them either; an op of theirs may not even be able to run.
+    """
+    nodes = {node.name: node for node in function.node_def}
+    pending = [*map(source, function.ret.values()), *function.control_ret.values()]
+    pending += [n.name for n in nodes.values() if definition_of(n, functions).is_stateful]
+    live: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in nodes and name not in live:
+            live.add(name)
+            pending.extend(map(source, nodes[name].input))
+    if len(live) < len(nodes):
+        kept = [node for name, node in nodes.items() if name in live]
+        del function.node_def[:]
+        function.node_def.extend(kept)
+
+
+def output_types(node: Any, functions: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The types of a node's results, by the names that FunctionDefs have for them."""
+    definition = definition_of(node, functions)
+    return {result.name: _types(node, definition, result) for result in definition.output_arg}
+
+
+def _types(node: Any, definition: Any, argument: Any) -> list[int]:
+    if argument.type_list_attr:
+        return list(_attr(node, definition, argument.type_list_attr).list.type)
+    if argument.type_attr:
+        dtype = _attr(node, definition, argument.type_attr).type
+    else:
+        dtype = argument.type
+    count = _attr(node, definition, argument.number_attr).i if argument.number_attr else 1
+    return [dtype] * count
+
+
+def _attr(node: Any, definition: Any, name: str) -> Any:
+    if name in node.attr:
+        return node.attr[name]
+    # SavedModels leave out what is the default.
+    return next(attr.default_value for attr in definition.attr if attr.name == name)
+
+
+def handles(node: Any, dtype: int, functions: Mapping[str, Any]) -> bool:
+    """Whether a node takes or returns values of a type."""
+    if node.op in functions:
+        signature = functions[node.op].signature
+        return any(arg.type == dtype for arg in (*signature.input_arg, *signature.output_arg))
+    if dtype in _fixed_types(node.op):
+        return True
+    for attr in _type_attrs(node.op):
+        value = node.attr.get(attr)
+        if value is not None and (value.type == dtype or dtype in value.list.type):
+            return True
+    return False
+
+
+@functools.cache
+def _fixed_types(op: str) -> frozenset[int]:
+    definition = op_kinds.op_def(op)
+    return frozenset(arg.type for arg in (*definition.input_arg, *definition.output_arg))
+
+
+@functools.cache
+def _type_attrs(op: str) -> list[str]:
+    return [a.name for a in op_kinds.op_def(op).attr if a.type in ("type", "list(type)")]
+
+
+class Types:
+    """The types of all values of a function."""
+
+    def __init__(self, function: Any, functions: Mapping[str, Any]) -> None:
+        self._arguments = {arg.name: arg.type for arg in function.signature.input_arg}
+        self._nodes = {node.name: node for node in function.node_def}
+        self._functions = functions
+        self._known: dict[str, dict[str, list[int]]] = {}
+
+    def of_node(self, name: str) -> dict[str, list[int]]:
+        """Those of a node's results."""
+        if name not in self._known:
+            self._known[name] = output_types(self._nodes[name], self._functions)
+        return self._known[name]
+
+    def position(self, name: str, result: str) -> int:
+        """The number of a node's result, which the inputs of others call `result`, as "z:0"."""
+        wanted, _, index = result.partition(":")
+        before = 0
+        for known, types in self.of_node(name).items():
+            if known == wanted:
+                break
+            before += len(types)
+        return before + int(index or 0)
+
+    def definition_of(self, node: Any) -> Any:
+        """The OpDef of a node."""
+        return definition_of(node, self._functions)
+
+    def handles(self, node: Any, dtype: int) -> bool:
+        """Whether a node takes or returns values of a type."""
+        return handles(node, dtype, self._functions)
+
+    def of(self, value: str) -> int:
+        """That of an argument, `name`, or of a node's result, `name:result:index`."""
+        name, _, result = value.partition(":")
+        if not result:
+            return int(self._arguments[name])
+        result, _, index = result.partition(":")
+        return self.of_node(name)[result][int(index or 0)]

@@ -1,0 +1,57 @@
+"""The graphs that an op belongs to, and what they keep alive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.eager import context as _context
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import function as _function
+from tensorflow.python.framework import ops as _ops
+
+
+def owning_graphs() -> list[Any]:
+    """The graphs, innermost first, that a script op created now belongs to.
+
+    Empty when executing eagerly. The default graph that TensorFlow keeps in the background of eager
+    execution is left out: it never dies, and what is tied to it leaks.
+    """
+    if _context.executing_eagerly():
+        return []
+    graphs = []
+    graph = _ops.get_default_graph()
+    while isinstance(graph, _func_graph.FuncGraph | _function._FuncGraph):
+        graphs.append(graph)
+        outer = (
+            graph.outer_graph if isinstance(graph, _func_graph.FuncGraph) else graph._outer_graph
+        )
+        if outer is graph:
+            break
+        graph = outer
+    in_background = graphs and _ops.executing_eagerly_outside_functions()
+    return graphs if in_background else [*graphs, graph]
+
+
+def keep_alive(graph: Any, value: object) -> None:
+    """Makes `graph` own `value`, in the list that stock TensorFlow uses for it."""
+    if not hasattr(graph, "_py_funcs_used_in_graph"):
+        graph._py_funcs_used_in_graph = []
+    graph._py_funcs_used_in_graph.append(value)
+
+
+def own(value: object) -> None:
+    """Makes the graphs own `value` that an op created now belongs to."""
+    for graph in owning_graphs():
+        keep_alive(graph, value)
+
+
+def keep_alive_in_background(value: object) -> None:
+    """Keeps `value` as long as stock TensorFlow would: until the process ends."""
+    keep_alive(_ops.get_default_graph(), value)
+
+
+def outermost(graph: Any) -> Any:
+    """The graph that a graph of a function was traced in, or in one that was traced in it."""
+    while getattr(graph, "outer_graph", None) is not None:
+        graph = graph.outer_graph
+    return graph

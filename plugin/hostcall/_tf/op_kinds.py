@@ -1,0 +1,101 @@
+"""The ops that call Python, and what TensorFlow knows of each op."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops as gen_xla_ops
+from tensorflow.python.framework import op_def_registry as _op_def_registry
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import gen_script_ops as gen_script_ops
+from tensorflow.python.ops import script_ops as script_ops
+
+SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
+CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
+EAGER_PY_FUNC = "EagerPyFunc"
+XLA_CALL_MODULE = "XlaCallModule"
+# On ops that call Python and are no script ops; and on those of them that a token goes through.
+CALLS_PYTHON = "_hostcall_calls_python"
+HAS_TOKEN = "_hostcall_has_token"
+
+
+def calls_python(node: Any) -> bool:
+    """Whether a node is a script op, or one that holds a program of JAX's which calls Python."""
+    return node.op in SCRIPT_OPS or (CALLS_PYTHON in node.attr and node.attr[CALLS_PYTHON].b)
+
+
+def is_ordered(node: Any) -> bool:
+    """Whether it is one, with side effects that happen in the order of the program."""
+    return node.op in STATEFUL_SCRIPT_OPS or (HAS_TOKEN in node.attr and node.attr[HAS_TOKEN].b)
+
+
+def op_def(name: str) -> Any:
+    """The OpDef of an op of TensorFlow's.
+
+    Raises:
+      KeyError: when there is none.
+    """
+    definition = op_def_or_none(name)
+    if definition is None:
+        raise KeyError(f"TensorFlow knows no op {name!r}.")
+    return definition
+
+
+def op_def_or_none(name: str) -> Any:
+    """The OpDef of an op of TensorFlow's; None where there is none."""
+    return _op_def_registry.get(name)
+
+
+_kernels: dict[tuple[Any, ...], bool] = {}
+
+
+def has_xla_kernel(glue: Any, node: Any) -> bool:
+    """Whether XLA can compile an op, by its NodeDef; says nothing of functions that it calls."""
+    types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
+    key = (node.op, *sorted(types))
+    if key not in _kernels:
+        _kernels[key] = glue.has_xla_kernel(node.SerializeToString())
+    return _kernels[key]
+
+
+def _is_type(attr: Any) -> bool:
+    return attr.HasField("type") or bool(attr.list.type)
+
+
+def refuse_gradient_of_modules() -> None:
+    """Says, where TensorFlow knows no gradient of XlaCallModule, what to do about it."""
+    with contextlib.suppress(LookupError):
+        _ops.gradient_registry.lookup("XlaCallModule")
+        return
+
+    @_ops.RegisterGradient("XlaCallModule")  # type: ignore[untyped-decorator]
+    def refuse(*_: Any) -> Any:
+        raise LookupError(
+            "hostcall: a gradient is asked for through a program that has none, by TensorFlow's op "
+            "XlaCallModule; hostcall.load makes such ops of shipped programs. Export a function "
+            "that computes the gradient, too; or, where none is needed, put tf.stop_gradient "
+            "around the arguments."
+        )
+
+
+def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
+    """The results of a StableHLO program that calls Python, an op of TensorFlow's.
+
+    Args:
+      tensors: its arguments.
+      module: a portable artifact.
+      results: their TensorSpecs.
+    """
+    called = gen_xla_ops.xla_call_module(
+        tensors,
+        version=9,  # from which on a token may be among the arguments and results
+        module=module,
+        Sout=[spec.shape for spec in results],
+        Tout=[spec.dtype for spec in results],
+        platforms=["CPU"],
+        disabled_checks=["custom_call:hostcall"],
+    )
+    return list(called) if isinstance(called, list | tuple) else []

@@ -1,0 +1,25 @@
+"""TensorFlow's protocol messages, and attributes of ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.framework import function_pb2 as function_pb2
+from tensorflow.core.framework import node_def_pb2 as node_def_pb2
+from tensorflow.core.framework import tensor_pb2 as tensor_pb2
+
+
+def integer_list(numbers: list[int]) -> Any:
+    """Integers as the value of an attribute."""
+    return attr_value_pb2.AttrValue.ListValue(i=numbers)
+
+
+def shape_list(shapes: list[Any]) -> Any:
+    """An attribute's list of shapes, from TensorShapeProtos."""
+    return attr_value_pb2.AttrValue.ListValue(shape=shapes)
+
+
+def set_attr(op: Any, name: str, **value: Any) -> None:
+    """Sets an attribute of a graph's op, e.g. `set_attr(op, "_a", b=True)`."""
+    op._set_attr(name, attr_value_pb2.AttrValue(**value))

@@ -1,0 +1,131 @@
+"""Script ops in graphs: which there are, and who reaches them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.eager import context as _context
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import ops as _ops
+
+from hostcall._tf import op_kinds
+
+_noted: list[bool] = []
+
+
+@contextlib.contextmanager
+def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
+    """Puts marks, attributes and their values, onto the ops that are created in the context."""
+    if _context.executing_eagerly():
+        yield
+        return
+    if marks and not _noted:
+        _noted.append(True)
+    values = {
+        mark: attr_value_pb2.AttrValue(**{"b" if isinstance(value, bool) else "s": value})
+        for mark, value in marks.items()
+    }
+    with _ops.get_default_graph()._attr_scope(values):
+        yield
+
+
+def note_script_op(op: Any) -> None:
+    """Remembers a script op of its graph for the functions below."""
+    if not hasattr(op.graph, "_hostcall_ops"):
+        op.graph._hostcall_ops = []
+    op.graph._hostcall_ops.append(op)
+    if not _noted:
+        _noted.append(True)
+
+
+def script_ops_of(graph: Any) -> list[Any]:
+    """The script ops of a graph; for a graph without any this costs one look-up."""
+    return list(getattr(graph, "_hostcall_ops", ()))
+
+
+def any_script_op() -> bool:
+    """Whether this process has created any in a graph, or an op that is marked as such."""
+    return bool(_noted)
+
+
+def has_effect(op: Any) -> bool:
+    """Whether an op has side effects in Python, or calls functions that hold one which has."""
+    if op.type in op_kinds.STATEFUL_SCRIPT_OPS or (
+        op.type == op_kinds.XLA_CALL_MODULE and op_kinds.is_ordered(op.node_def)
+    ):
+        return True
+    if op.type not in op_kinds.CALLING_OPS:
+        return False
+    names = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
+    names += [f.name for a in op.node_def.attr.values() for f in a.list.func]
+    return any(_function_has_effect(op.graph, name) for name in names)
+
+
+def _function_has_effect(graph: Any, name: str) -> bool:
+    function = graph._functions.get(name)
+    body = getattr(function, "graph", None)
+    if body is None:
+        return False
+    if not hasattr(body, "_hostcall_effect"):
+        body._hostcall_effect = any(has_effect(op) for op in body.get_operations())
+    return bool(body._hostcall_effect)
+
+
+def graphs_of(graph: Any) -> dict[str, Any]:
+    """The graphs of the functions that a graph calls, and of those that they call, by name."""
+    found: dict[str, Any] = {}
+    pending = [graph]
+    while pending:
+        for name, function in pending.pop()._functions.items():
+            body = getattr(function, "graph", None)
+            if body is not None and name not in found:
+                found[name] = body
+                pending.append(body)
+    return found
+
+
+def is_jitted_call(op: Any) -> bool:
+    """Whether an op calls a function with `jit_compile=True`."""
+    return op.type in op_kinds.CALL_OPS and op._control_flow_context is not None
+
+
+def add_control_edge(before: Any, after: Any) -> None:
+    """Makes one op of a graph run after another."""
+    if before not in after.control_inputs:
+        after._add_control_input(before)
+
+
+def must_run(func_graph: Any, ops: list[Any]) -> None:
+    """Makes ops run whenever the function does, whoever uses their results."""
+    func_graph.control_outputs.extend(op for op in ops if op not in func_graph.control_outputs)
+
+
+def tokens_of(graph: Any) -> frozenset[str]:
+    """The tokens of the py_functions in a graph and in the functions that it calls."""
+    known: frozenset[str] | None = getattr(graph, "_hostcall_tokens", None)
+    if known is not None:
+        return known
+    ops = (op for op in script_ops_of(graph) if op.type == op_kinds.EAGER_PY_FUNC)
+    tokens = {op.get_attr("token").decode() for op in ops}
+    for function in graph._functions.values():
+        body = getattr(function, "graph", None)
+        if body is not None:
+            tokens |= tokens_of(body)
+    if isinstance(graph, _func_graph.FuncGraph):  # the user may add to any other
+        graph._hostcall_tokens = frozenset(tokens)
+    return frozenset(tokens)
+
+
+def py_functions_in(concrete: Any) -> frozenset[str]:
+    """The tokens of the py_functions that a call of a ConcreteFunction can reach."""
+    return tokens_of(concrete.graph)
+
+
+def nodes_of(graph_def: Any) -> Iterator[Any]:
+    """The nodes of a GraphDef, those in its functions included."""
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def

@@ -1,0 +1,89 @@
+"""Integers of four bits between clusters, and around programs that are loaded.
+
+XLA packs two of them in a byte. TensorFlow does not know that when it hands values to a compiled
+program or takes them from it, and would mistake them. So they go in and out as integers of eight.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._tf import protos
+
+_WIDE = {
+    tf.as_dtype(narrow).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
+    for narrow, wide in (("int4", "int8"), ("uint4", "uint8"))
+}
+
+
+def wide(dtype: tf.DType) -> tf.DType:
+    """The dtype in which values of another go in and out."""
+    return tf.as_dtype(_WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
+
+
+def widen(host: Any, clusters: list[Any]) -> None:
+    """Casts what goes into the clusters of a function, and what comes out of them.
+
+    Args:
+      host: the FunctionDef that calls the clusters.
+      clusters: theirs.
+    """
+    for cluster in clusters:
+        signature = cluster.signature
+        if not any(arg.type in _WIDE for arg in (*signature.input_arg, *signature.output_arg)):
+            continue
+        name = signature.name
+        call = next(n for n in host.node_def if "f" in n.attr and n.attr["f"].func.name == name)
+        _widen_inputs(host, cluster, call)
+        _widen_outputs(host, cluster, call)
+
+
+def _widen_inputs(host: Any, cluster: Any, call: Any) -> None:
+    for index, arg in enumerate(cluster.signature.input_arg):
+        if arg.type in _WIDE:
+            narrow, wide = arg.type, _WIDE[arg.type]
+            outside = _cast(f"{call.name}__in_{index}", call.input[index], narrow, wide)
+            host.node_def.append(outside)
+            call.input[index] = _value(outside)
+            call.attr["Tin"].list.type[index] = arg.type = wide
+            inside = _cast(f"{arg.name}__narrow", arg.name, wide, narrow)
+            _replace(cluster, arg.name, _value(inside))
+            cluster.node_def.append(inside)
+
+
+def _widen_outputs(host: Any, cluster: Any, call: Any) -> None:
+    for index, arg in enumerate(cluster.signature.output_arg):
+        if arg.type in _WIDE:
+            narrow, wide = arg.type, _WIDE[arg.type]
+            inside = _cast(f"{arg.name}__wide", cluster.ret[arg.name], narrow, wide)
+            cluster.node_def.append(inside)
+            cluster.ret[arg.name] = _value(inside)
+            call.attr["Tout"].list.type[index] = arg.type = wide
+            returned = f"{call.name}:output:{index}"
+            outside = _cast(f"{call.name}__out_{index}", returned, wide, narrow)
+            _replace(host, returned, _value(outside))
+            host.node_def.append(outside)
+
+
+def _cast(name: str, value: str, source: int, target: int) -> Any:
+    node = protos.node_def_pb2.NodeDef(name=name, op="Cast", input=[value])
+    node.attr["SrcT"].type = source
+    node.attr["DstT"].type = target
+    node.attr["Truncate"].b = False
+    return node
+
+
+def _value(node: Any) -> str:
+    return f"{node.name}:y:0"
+
+
+def _replace(function: Any, old: str, new: str) -> None:
+    for node in function.node_def:
+        for index, value in enumerate(node.input):
+            if value == old:
+                node.input[index] = new
+    for name, value in function.ret.items():
+        if value == old:
+            function.ret[name] = new

@@ -1,0 +1,24 @@
+"""TensorFlow's own registry, from the tokens of script ops to what the stock kernel calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.ops import script_ops as _script_ops
+
+EagerFunc = _script_ops.EagerFunc
+# Token -> object that the stock kernel calls; holds its values weakly.
+functions = _script_ops._py_funcs
+# From what a function returns to an array; the bytes of its strings are kept as they are.
+to_array = functions._convert
+
+
+def new_token() -> str:
+    """A token that no op has yet."""
+    token: str = functions._next_unique_token()
+    return token
+
+
+def register_token(token: str, function: Any) -> None:
+    """Makes the stock kernel call `function` for ops with this token; holds it weakly."""
+    functions._funcs[token] = function
