@@ -39,13 +39,13 @@ PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 # memory than most machines have.
 TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) --numprocesses=auto --maxprocesses=4 --dist=loadfile
 # What must hold whichever way script ops take; the other files are about parts of one way.
-CONTRACT := $(filter-out tests/e2e/test_split%,$(wildcard tests/e2e/test_*.py)) tests/stress \
-  $(addprefix tests/test_,callback.py gradients.py structures.py) $(wildcard tests/test_lifetime*.py)
+CONTRACT := $(filter-out tests/e2e/test_partition%,$(wildcard tests/e2e/test_*.py)) tests/stress \
+  $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-split lint bench sanitize fuzz differential upstream mutations format clean
+.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz differential upstream mutations format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -56,15 +56,15 @@ demo: $(BUILT)  ## Run examples/quickstart.py
 	@$(QUIET) $(BIN)/python examples/quickstart.py
 
 # The second run comes whatever the first one says.
-test: $(BUILT)  ## Run all tests, and those of the contract once more on the split way
-	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-all test-split
+test: $(BUILT)  ## Run all tests, and those of the contract once more with graph partitioning forced
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-all test-partition
 
 test-all: $(BUILT)
 	@$(TEST)
 
-test-split: $(BUILT)
-	@echo "With the split way forced:"
-	@$(TEST) --route split $(CONTRACT)
+test-partition: $(BUILT)
+	@echo "With graph partitioning forced:"
+	@$(TEST) --route partition $(CONTRACT)
 
 lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check
@@ -79,16 +79,16 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 	@echo "AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer"
 	@$(ASAN) $(PYTEST) --noconftest tests/native
 	@echo "The same in a process with TensorFlow, where leaks are not looked for"
-	@$(ASAN) ASAN_OPTIONS=detect_leaks=0 $(PYTEST) -p tests.native.frames tests/test_runtime.py
+	@$(ASAN) ASAN_OPTIONS=detect_leaks=0 $(PYTEST) -p tests.support.native.frames tests/unit/runtime/test_runtime.py
 	@echo "ThreadSanitizer"
 	@$(TSAN) $(PYTEST) --noconftest tests/native
 
 fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (60)
-	@$(ASAN) $(BIN)/python -m tests.native.fuzz $(FUZZ_SECONDS)
+	@$(ASAN) $(BIN)/python -m tests.support.native.fuzz $(FUZZ_SECONDS)
 
-differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, shipped, and unjitted
+differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, exported, and unjitted
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)
-	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --shipped
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --exported
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --unjitted
 
 upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TENSORFLOW_SOURCE=DIR
@@ -96,7 +96,7 @@ upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TEN
 	  $(if $(TENSORFLOW_SOURCE),--tensorflow "$(TENSORFLOW_SOURCE)") \
 	  $(if $(JAX_SOURCE),--jax "$(JAX_SOURCE)")
 
-mutations: $(BUILT)  ## Undo one mend after another, and see its tests fail
+mutations: $(BUILT)  ## Undo one fix after another, and see its tests fail
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.mutations
 
 format: $(INSTALLED)  ## Put all sources into the project's style

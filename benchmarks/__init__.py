@@ -9,5 +9,5 @@ QUESTIONS = (
     "without_callbacks",
     "import_time",
     "tracing",
-    "split",
+    "partition",
 )

@@ -1,4 +1,4 @@
-"""Runs the model that ship_model.py has saved: without TensorFlow, and without the model's code.
+"""Runs the model that export_model.py has saved: without TensorFlow, and without the model's code.
 
 It needs JAX, and SciPy, of which the program calls a function.
 """
@@ -14,8 +14,8 @@ def main(directory: str) -> None:
     program = hostcall_mlir.load(directory)
     distance = np.linspace(0, 8, 5, dtype=np.float32)
     whole = program.call(distance)
-    split = hostcall_mlir.load(directory, split=True).call(distance)
-    assert np.array_equal(whole, split), "a program in parts computes what the whole one does"
+    partitioned = hostcall_mlir.load(directory, partitioned=True).call(distance)
+    assert np.array_equal(whole, partitioned), "a program in parts computes what the whole one does"
     assert "tensorflow" not in sys.modules
     print(" ".join(f"{value:.6f}" for value in np.asarray(whole).tolist()))
 
@@ -24,4 +24,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 2:
         main(sys.argv[1])
     else:
-        print(f"usage: {sys.argv[0]} DIRECTORY, which ship_model.py has written")
+        print(f"usage: {sys.argv[0]} DIRECTORY, which export_model.py has written")

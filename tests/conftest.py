@@ -10,7 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-from tests.stress.template import Template
+from tests.support.stress.template import Template
 
 # Two logical CPUs, for the tests that distribute over several devices.
 tf.config.set_logical_device_configuration(
@@ -22,7 +22,7 @@ tf.config.set_logical_device_configuration(
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--route",
-        choices=["auto", "custom_call", "split"],
+        choices=["auto", "custom_call", "partition"],
         default="auto",
         help="of the script ops in all tests; tests of the custom call alone need 'auto'",
     )
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--route") != "split":
+    if config.getoption("--route") != "partition":
         return
     of_custom_call = [item for item in items if item.get_closest_marker("custom_call")]
     config.hook.pytest_deselected(items=of_custom_call)

@@ -8,7 +8,7 @@
 
 namespace hostcall {
 
-// What a framework's glue provides. All of it wants the GIL.
+// What a framework's bindings provides. All of it wants the GIL.
 struct TensorApi {
   // A new tensor that holds a copy of the data; `dtype` is XLA's. Null where there is no such
   // tensor, or where it fails; no exception is left behind.

@@ -22,7 +22,7 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
                             const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
                             std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// Whether a node in such a function calls another one, that has come out of the same splitting.
+// Whether a node in such a function calls another one, that has come out of the same partitioning.
 bool IsInnerHostCall(const tensorflow::NodeDef& node);
 
 // The kernel of such a node.

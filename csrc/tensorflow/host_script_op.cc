@@ -1,4 +1,4 @@
-// Script ops of functions that are split: TensorFlow's own kernels, on threads of hostcall's.
+// Script ops of functions that are partitioned: TensorFlow's own kernels, on threads of hostcall's.
 //
 // TensorFlow runs an op on one of its few inter-op threads. If callbacks held them all, one that
 // itself runs a function would wait for ever.

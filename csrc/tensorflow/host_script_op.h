@@ -1,4 +1,4 @@
-// Script ops of functions that are split.
+// Script ops of functions that are partitioned.
 #pragma once
 
 #include <nanobind/nanobind.h>

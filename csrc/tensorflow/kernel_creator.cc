@@ -87,7 +87,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     absl::Status added =
         const_cast<FunctionLibraryDefinition&>(library).AddLibrary(rewritten->library);
     if (!added.ok()) return added;
-    if (rewritten->split) {
+    if (rewritten->partitioned) {
       const auto on_several_devices = [this, runtime, props](auto* other) {
         return CreateRewritten(runtime, props, "", other);
       };

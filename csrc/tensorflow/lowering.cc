@@ -147,8 +147,8 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
     return nb::make_tuple(Serialize(library), function, device);
   };
   return CallPython(GlobalHooks().rewrite, arguments, [](nb::handle answer) {
-    auto [bytes, name, split] = nb::cast<std::tuple<nb::bytes, std::string, bool>>(answer);
-    RewrittenFunction rewritten{{}, std::move(name), split};
+    auto [bytes, name, partitioned] = nb::cast<std::tuple<nb::bytes, std::string, bool>>(answer);
+    RewrittenFunction rewritten{{}, std::move(name), partitioned};
     if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
       throw nb::value_error("hostcall: the rewritten function library does not parse");
     }

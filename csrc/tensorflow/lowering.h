@@ -41,7 +41,7 @@ struct LoweredCall {
 struct RewrittenFunction {
   tensorflow::FunctionDefLibrary library;  // the new functions
   std::string name;
-  bool split = false;  // whether it runs on the host, and compiled clusters within it
+  bool partitioned = false;  // whether it runs on the host, and compiled clusters within it
 };
 
 // True between hostcall.enable() and hostcall.disable().
@@ -62,7 +62,7 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
                                                   const std::string& function,
                                                   const std::string& device);
 
-// True once a function has been traced that is split although it may hold no script op.
+// True once a function has been traced that is partitioned although it may hold no script op.
 bool AnyIsMarked();
 
 // Defines the Python side of the above.

@@ -79,7 +79,7 @@ nb::tuple DescribeHandler(const nb::capsule& handler) {
 }  // namespace
 
 NB_MODULE(_tensorflow, m) {
-  m.doc() = "hostcall's glue to TensorFlow: kernels, kernel creator, graph pass.";
+  m.doc() = "hostcall's bindings to TensorFlow: kernels, kernel creator, graph pass.";
   hostcall::DefineLowering(m);
   hostcall::DefineLaunchScope(m);
   hostcall::DefineHostScriptOp(m);

@@ -44,7 +44,7 @@ __all__ = [
 # What loads more than passes need, which `hostcall-opt` is to start quickly for.
 _ELSEWHERE = {
     "LoadedProgram": "hostcall_mlir.runner.loading",
-    "Program": "hostcall_mlir.program",
+    "Program": "hostcall_mlir.program.files",
     "last_error": "hostcall_runtime",
     "load": "hostcall_mlir.runner.loading",
 }

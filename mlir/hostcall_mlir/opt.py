@@ -48,7 +48,7 @@ def _epilog() -> str:
     "--pass-pipeline",
     default="",
     metavar="PASSES",
-    help="Such as 'builtin.module(hostcall-name{names=3=pkg.mod:fn},hostcall-split)'.",
+    help="Such as 'builtin.module(hostcall-name{names=3=pkg.mod:fn},hostcall-partition)'.",
 )
 @click.option(
     "--split-input-file",

@@ -1,4 +1,4 @@
-"""lit's configuration: `make test` runs lit here, through tests/test_mlir.py."""
+"""lit's configuration: `make test` runs lit here, through tests/unit/mlir/test_passes.py."""
 
 import shutil
 import sys

@@ -15,7 +15,7 @@ from hostcall._callbacks.declarations import declare  # noqa: E402
 from hostcall._callbacks.native.native_code import Native, native  # noqa: E402
 from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
 from hostcall._callbacks.specs import BoundedSpec  # noqa: E402
-from hostcall._compiler.graph_pass import rewrite, split_pass  # noqa: E402
+from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
 from hostcall._explain.explaining import explain  # noqa: E402
 from hostcall._explain.facts import Explanation  # noqa: E402
@@ -46,9 +46,9 @@ __all__ = [
     "last_error",
     "load",
     "native",
+    "partition_pass",
     "rewrite",
     "scope",
-    "split_pass",
     "stats",
 ]
 

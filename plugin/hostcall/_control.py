@@ -63,22 +63,22 @@ def _install() -> None:
     global _installed
     if _installed:
         return
-    runtime, glue = prepared(), _library.load("hostcall._tensorflow")
-    glue.set_hooks(
+    runtime, bindings = prepared(), _library.load("hostcall._tensorflow")
+    bindings.set_hooks(
         _errors.with_interrupts(lowering.lower),
         _errors.with_interrupts(lowering.evaluate),
         _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
     )
-    glue.set_pool(runtime.pool())
-    glue.set_refusal(host_errors.refusal)
-    glue.set_recording(*gradient_tapes.recording_functions)
-    runtime.set_tensor_api(glue.eager_tensors())
-    runtime.set_profiler_api(glue.profiler())
-    runtime.set_lender_api(glue.lender())
-    glue.set_table(gradient_tapes.tape_cache)
-    glue.register_handler(runtime.handler(), "hostcall")
-    glue.register_handler(runtime.native_handler(), "hostcall_native")
-    glue.install_kernel_creator()
+    bindings.set_pool(runtime.pool())
+    bindings.set_refusal(host_errors.refusal)
+    bindings.set_recording(*gradient_tapes.recording_functions)
+    runtime.set_tensor_api(bindings.eager_tensors())
+    runtime.set_profiler_api(bindings.profiler())
+    runtime.set_lender_api(bindings.lender())
+    bindings.set_table(gradient_tapes.tape_cache)
+    bindings.register_handler(runtime.handler(), "hostcall")
+    bindings.register_handler(runtime.native_handler(), "hostcall_native")
+    bindings.install_kernel_creator()
     patches.renew_nonce()
     os.register_at_fork(after_in_child=patches.renew_nonce)  # it counts on from the same number
     patches.leave_out_frames_of(os.path.dirname(os.path.abspath(__file__)))

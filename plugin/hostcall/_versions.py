@@ -58,7 +58,7 @@ def check() -> None:
 
     Raises:
         ImportError: TensorFlow is missing, hostcall has not been built, or it was built against
-            other versions; the message lists each of them and the commands that mend it.
+            other versions; the message lists each of them and the commands that fix it.
     """
     problems = mismatches(built(), found())
     if problems:

@@ -1,9 +1,9 @@
 """Runs thousands of random programs in all ways, and shows the smallest ones that differ.
 
-    python -m tests.differential [COUNT] [--seed FIRST] [--shipped | --unjitted]
+    python -m tests.differential [COUNT] [--seed FIRST] [--exported | --unjitted]
 
-With --shipped they are exported, loaded in all ways and compared with the compiled functions; what
-cannot be shipped for a reason that the guide tells is counted as refused. With --unjitted they are
+With --exported they are exported, loaded in all ways and compared with the compiled functions; what
+cannot be exported for a reason that the guide tells is counted as refused. With --unjitted they are
 not compiled: processes with hostcall and without it run them, in eager mode, in functions and in
 sessions of TensorFlow 1.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential.rounds import KINDS, run_round
-from tests.stress.processes import Worker
+from tests.support.stress.processes import Worker
 
 ROUND = 100
 # Programs take a second each; the rest is for making a failing one smaller.
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("count", nargs="?", type=int, default=2000, help="how many programs")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--shipped", action="store_true", help="export and load them")
+    kinds.add_argument("--exported", action="store_true", help="export and load them")
     kinds.add_argument("--unjitted", action="store_true", help="with hostcall and without it")
     arguments = parser.parse_args()
     kind = next((kind for kind in KINDS if getattr(arguments, kind, False)), KINDS[0])

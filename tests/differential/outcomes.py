@@ -124,6 +124,6 @@ def describe(value: Any) -> str:
 
 
 def keep_quiet() -> None:
-    """They complain about programs that are traced often, and tell what is split."""
+    """They complain about programs that are traced often, and tell what is partitioned."""
     for name in ("tensorflow", "hostcall"):
         logging.getLogger(name).setLevel(logging.ERROR)

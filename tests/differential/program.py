@@ -127,14 +127,14 @@ class Context:
         a callback: nothing tells the shape of a result, or it is a string.
       has_callbacks: whether the program has a script op.
       keep: what has to live as long as the program.
-      ships: whether the program is exported: Python functions get names, and note all calls.
+      exports: whether the program is exported: Python functions get names, and note all calls.
       functions: those with names, by their names.
     """
 
     VARIABLES = ("vector", "counter", "python_variable")
 
     jit: bool
-    ships: bool = False
+    exports: bool = False
     has_callbacks: bool = False
     journal: list[Any] = dataclasses.field(default_factory=list)
     flags: set[str] = dataclasses.field(default_factory=set)

@@ -11,15 +11,15 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.differential.exporting import check_exported
 from tests.differential.generator import programs
 from tests.differential.outcomes import keep_quiet
 from tests.differential.program import Program
 from tests.differential.running import check
-from tests.differential.shipping import check_shipped
 from tests.differential.unjitted import Unjitted
 
 # What is done with programs: what they are drawn without, and who compares.
-KINDS = ("routes", "shipped", "unjitted")
+KINDS = ("routes", "exported", "unjitted")
 
 
 def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(whole=kind == "shipped", stock=kind == "unjitted"))
+    @given(programs(whole=kind == "exported", stock=kind == "unjitted"))
     def run(program: Program) -> None:
         Path(journal).write_text(repr(program))
         events = run_ways(program)
@@ -67,7 +67,7 @@ def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any
 def comparing(kind: str) -> Iterator[Callable[[Program], set[str]]]:
     """What checks a program; see `KINDS`."""
     if kind != "unjitted":
-        yield {"routes": check, "shipped": check_shipped}[kind]
+        yield {"routes": check, "exported": check_exported}[kind]
         return
     with contextlib.closing(Unjitted()) as unjitted:
         yield unjitted.check

@@ -6,7 +6,7 @@ import hostcall
 from tests.differential.outcomes import NoReferenceError, Outcome, build, call, compare
 from tests.differential.program import Context, Program
 
-ROUTES = ("custom_call", "split", "auto")
+ROUTES = ("custom_call", "partition", "auto")
 
 # How a program says that it cannot be compiled, in prose of ours and in TensorFlow's.
 _REFUSALS = (
@@ -87,8 +87,9 @@ def may_refuse(route: str, reference: Context) -> bool:
     """Whether a program need not compile by a route."""
     flags = reference.flags
     if not reference.has_callbacks:
-        # It is TensorFlow's business what it can compile, unless splitting round it was asked for.
-        return route != "split" or "no_kernel" not in flags
+        # It is TensorFlow's business what it can compile, unless partitioning round it was asked
+        # for.
+        return route != "partition" or "no_kernel" not in flags
     if route == "custom_call":
         return bool(flags)
     return route == "auto" and flags == {"no_kernel"}
@@ -99,7 +100,7 @@ def is_refused_variant(program: Program, route: str, reference: Context, outcome
     whole = {
         "custom_call": True,
         "auto": "host" not in reference.flags,
-        "split": not reference.has_callbacks,
+        "partition": not reference.has_callbacks,
     }
     refused = any(text in str(outcome.error) for text in _VARIANT_REFUSALS)
     return program.gradient == "outside" and whole[route] and refused

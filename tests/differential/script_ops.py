@@ -129,7 +129,7 @@ def call(
 ) -> list[Any]:
     """Calls Python; the shapes of the results are unknown unless a rule is declared."""
     context.has_callbacks = True
-    name = context.name(function) if context.ships else None
+    name = context.name(function) if context.exports else None
     if not is_stock(api, shape):
         import hostcall  # not above, for programs also run without it
 
@@ -164,7 +164,7 @@ def python_function(context: Context, name: str, api: str, noted: bool) -> Any:
     work = behaviour.eager if eager else behaviour.function
 
     def function(*args: Any) -> Any:
-        if noted or (context.ships and api in STATEFUL):
+        if noted or (context.exports and api in STATEFUL):
             context.journal.append((name, *[np.asarray(x).tolist() for x in args]))
         if not eager:
             args = tuple(x if isinstance(x, bytes) else np.asarray(x) for x in args)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 
+from tests.differential.exporting import check_exported
 from tests.differential.generator import programs
 from tests.differential.program import Program
 from tests.differential.running import check
-from tests.differential.shipping import check_shipped
 from tests.differential.unjitted import Unjitted
 
 
@@ -39,7 +39,7 @@ def test_all_routes_agree_with_plain_graph_mode(program: Program) -> None:
 @the_same_each_time(6)
 @given(programs(whole=True))
 def test_all_loads_agree_with_the_compiled_function(program: Program) -> None:
-    for text in check_shipped(program):
+    for text in check_exported(program):
         event(text)
 
 

@@ -10,10 +10,10 @@ import tensorflow as tf
 import hostcall
 from tests.differential import running
 from tests.differential.program import Block, Program, Statement
-from tests.helpers import assert_same, to_numpy
+from tests.support.helpers import assert_same, to_numpy
 
 # What tells no shape: neither is one program.
-ROUTES = ["auto", "split"]
+ROUTES = ["auto", "partition"]
 
 
 def unknown(x: tf.Tensor) -> tf.Tensor:

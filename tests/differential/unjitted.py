@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.differential.plain import outcomes
 from tests.differential.program import Block, Program
-from tests.stress.processes import Worker
+from tests.support.stress.processes import Worker
 
 _SECONDS = 120.0
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._callbacks import requested_routes
 from hostcall._compiler import kernel_hook
-from tests.helpers import assert_same, failure, jitted, to_numpy
+from tests.support.helpers import assert_same, failure, jitted, to_numpy
 
 COSTS = tf.constant([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])
 
@@ -208,13 +208,13 @@ def _assert_is_one_program(case: Case, program: Any, caplog: pytest.LogCaptureFi
     assert_same(actual, to_numpy(tf.function(program)(*case.arguments)))
 
 
-def test_the_advice_that_splitting_is_fine_works(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_advice_that_partitioning_is_fine_works(caplog: pytest.LogCaptureFixture) -> None:
     def halves(values: Any) -> Any:
         return values[::2]
 
     program = _program(Case(halves, FLOAT, [], [], []))
     message = _logged(caplog, program, [COSTS])
-    line = message.partition("splitting is fine: ")[2]
+    line = message.partition("partitioning is fine: ")[2]
     exec(line, {"hostcall": hostcall, "halves": halves})
     kernel_hook._told.clear()
     assert _logged(caplog, program, [COSTS]) == ""
@@ -237,7 +237,7 @@ def test_callbacks_and_structures_are_advised_their_own_lines(
     callback = hostcall.callback(cut, result=lambda table: tf.TensorSpec([None, 3], FLOAT))
     message = _logged(caplog, lambda x: callback(x), [COSTS])
     assert "@hostcall.callback(result=lambda table: tf.TensorSpec([..., 3], tf.float32))" in message
-    assert "@hostcall.callback(..., route='split')" in message
+    assert "@hostcall.callback(..., route='partition')" in message
     assert "Tout" not in message
 
     def both(table: Any) -> Any:

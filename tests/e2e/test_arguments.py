@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - makes the jitted functions work
-from tests.helpers import MODES, NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
+from tests.support.helpers import MODES, NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
 
 X = tf.constant([1.0, 2.0])
 FLOAT = tf.float32

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import jitted, plain, stateless_py_func
+from tests.support.helpers import jitted, plain, stateless_py_func
 
 # Small arrays and large ones take different ways.
 SIZES = [3, 3000]
@@ -38,9 +38,9 @@ OPS: dict[str, tuple[Callable[..., Any], bool]] = {
 }
 
 
-def _split(function: Callable[..., Any]) -> Callable[..., Any]:
+def _partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        with hostcall.scope(route="split"):
+        with hostcall.scope(route="partition"):
             return jitted(function)(*args)
 
     return call
@@ -50,7 +50,7 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "eager": lambda function: function,
     "plain": plain,
     "compiled": jitted,
-    "split": _split,
+    "partition": _partitioned,
 }
 
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 import hostcall  # noqa: F401 - what is tested
-from tests.fate import Fate
-from tests.helpers import OPS, jitted
-from tests.threads import PATIENCE, in_threads
+from tests.support.fate import Fate
+from tests.support.helpers import OPS, jitted
+from tests.support.threads import PATIENCE, in_threads
 
 X = np.arange(4, dtype=np.float32)
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import MODES, jitted, plain
+from tests.support.helpers import MODES, jitted, plain
 
 X = tf.constant([3.0, 1.0, 3.0, 2.0, 1.0])
 
@@ -149,7 +149,7 @@ def test_what_the_program_computes_with_it(consume: Program, x: tf.Tensor) -> No
 
 
 def test_two_bounded_results_of_one_call() -> None:
-    def split(x: np.ndarray) -> Any:
+    def partitioned(x: np.ndarray) -> Any:
         return x[x > 1.5], x[x <= 1.5, None], np.int32(x.size)
 
     specs = [
@@ -159,7 +159,7 @@ def test_two_bounded_results_of_one_call() -> None:
     ]
 
     def program(x: tf.Tensor) -> Any:
-        large, small, count = tf.numpy_function(split, [x], specs)
+        large, small, count = tf.numpy_function(partitioned, [x], specs)
         return large, small, count, tf.reduce_sum(large) - tf.reduce_sum(small), tf.shape(small)
 
     for x in (X, X * 0.0, X + 5.0):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import jitted, plain
+from tests.support.helpers import jitted, plain
 
 X = tf.constant([3.0, 1.0, 3.0, 2.0, 1.0])
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler.bounded import flow
 from hostcall._compiler.bounded.op_table import RULES
-from tests.e2e.bounded_proofs import PROOFS, Program
+from tests.support.e2e.bounded_proofs import PROOFS, Program
 
 pytestmark = pytest.mark.custom_call("between clusters no size is bounded")
 
@@ -141,5 +141,5 @@ def _assert_right_in_one_program(programs: Sequence[Program]) -> None:
     compiled = tf.function(program, jit_compile=True, autograph=False)
     concrete = compiled.get_concrete_function(*arguments)
     explained = hostcall.explain(concrete)
-    assert [found.reason for found in explained.script_ops if found.route == "split"] == []
+    assert [found.reason for found in explained.script_ops if found.route == "partition"] == []
     _assert_right(concrete, tf.function(program, autograph=False))

@@ -1,4 +1,4 @@
-"""Bounded sizes that reach an op which XLA gets wrong: the function is split, and says why."""
+"""Bounded sizes that reach an op which XLA gets wrong: the function is partitioned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import assert_same, jitted, outcome, plain
+from tests.support.helpers import assert_same, jitted, outcome, plain
 
 inside_xla = pytest.mark.custom_call("it is about what can be in one program")
 
@@ -98,13 +98,13 @@ def test_a_program_is_right_for_each_size(op: str, use: Callable[[tf.Tensor], An
 
 @inside_xla
 @each
-def test_it_is_split_and_the_op_is_named(op: str, use: Callable[[tf.Tensor], Any]) -> None:
+def test_it_is_partitioned_and_the_op_is_named(op: str, use: Callable[[tf.Tensor], Any]) -> None:
     def program(n: tf.Tensor) -> Any:
         return use(_vector(n))
 
     explained = hostcall.explain(jitted(program), tf.constant(3))
     (script_op,) = explained.script_ops
-    assert script_op.route == "split"
+    assert script_op.route == "partition"
     assert f"({op})" in script_op.reason or f"(Stateless{op})" in script_op.reason
 
 
@@ -142,7 +142,7 @@ def test_only_the_calls_that_lead_to_the_op_are_on_the_host() -> None:
         return tf.cumsum(u), v * 2.0
 
     explained = hostcall.explain(jitted(program), tf.constant(3))
-    assert [op.route for op in explained.script_ops] == ["split", "custom_call"]
+    assert [op.route for op in explained.script_ops] == ["partition", "custom_call"]
     for one, other in zip(jitted(program)(3), plain(program)(3), strict=True):
         np.testing.assert_array_equal(one, other)
 

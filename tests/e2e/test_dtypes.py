@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from hostcall_runtime import _prepared
-from tests.helpers import NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
+from tests.support.helpers import NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
 
 FOUR_BITS = [np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)]
 WHOLE_BYTES = [

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import MODES, OPS, DetailedError, failure, jitted, on_two, plain, raising
+from tests.support.helpers import MODES, OPS, DetailedError, failure, jitted, on_two, plain, raising
 
 FLOAT = tf.float32
 X = tf.constant([1.0, 2.0])

@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import DetailedError, failure, jitted
+from tests.support.helpers import DetailedError, failure, jitted
 
 SPEC = tf.TensorSpec([], tf.float32)
 
 
-@pytest.fixture(params=["custom_call", "split", "eager"])
+@pytest.fixture(params=["custom_call", "partition", "eager"])
 def build(request: Any) -> Iterator[Callable[..., Any]]:
     """Makes a program of a function with a script op; eagerly there is no more than the op."""
     if request.param == "eager":

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import MODES, OPS, failure, on_two
+from tests.support.helpers import MODES, OPS, failure, on_two
 
 X = tf.constant([1.0, 2.0])
 

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import failure, jitted, plain
+from tests.support.helpers import failure, jitted, plain
 
 SPEC = tf.TensorSpec([], tf.float32)
-ROUTES = ["custom_call", "split"]
+ROUTES = ["custom_call", "partition"]
 
 
 def raise_below_zero(x: Any) -> Any:

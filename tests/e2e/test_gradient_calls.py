@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-import tests.gradients as g
-from tests.helpers import MODES, jitted, plain
+import tests.support.gradients as g
+from tests.support.helpers import MODES, jitted, plain
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 each_size = pytest.mark.parametrize("size", g.SIZES)

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-import tests.gradients as g
-from tests.helpers import jitted
+import tests.support.gradients as g
+from tests.support.helpers import jitted
 
 each_size = pytest.mark.parametrize("size", g.SIZES)
 each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-import tests.gradients as g
-from tests.e2e import gradient_none_programs as programs
-from tests.helpers import jitted, plain
-from tests.stress.template import Template
+import tests.support.gradients as g
+from tests.support.e2e import gradient_none_programs as programs
+from tests.support.helpers import jitted, plain
+from tests.support.stress.template import Template
 
 
 class Callbacks:

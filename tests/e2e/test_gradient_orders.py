@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tests.gradients as g
-from tests.helpers import jitted
+import tests.support.gradients as g
+from tests.support.helpers import jitted
 
 each_size = pytest.mark.parametrize("size", g.SIZES)
 each_wrapper = pytest.mark.parametrize("call", g.WRAPPERS.values(), ids=g.WRAPPERS)

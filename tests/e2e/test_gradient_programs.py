@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
-from tests.helpers import MODES, jitted, plain
+from tests.support.helpers import MODES, jitted, plain
 
 X = tf.constant([0.5, -0.25])
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-import tests.gradients as g
-from tests.helpers import jitted
+import tests.support.gradients as g
+from tests.support.helpers import jitted
 
 each_size = pytest.mark.parametrize("size", g.SIZES)
 each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
@@ -84,7 +84,7 @@ def test_branches(call: Any, place: Any, size: int) -> None:
     check(place, call, branches, [g.values(size)])
 
 
-@pytest.mark.custom_call("a loop that is split is no loop of XLA's")
+@pytest.mark.custom_call("a loop that is partitioned is no loop of XLA's")
 @each_wrapper
 @pytest.mark.parametrize("program", [while_loop, autograph_loop])
 def test_xla_refuses_a_tape_around_a_compiled_loop_with_a_callback_or_without(
@@ -98,8 +98,8 @@ def test_xla_refuses_a_tape_around_a_compiled_loop_with_a_callback_or_without(
 
 @each_wrapper
 @pytest.mark.parametrize("program", [while_loop, autograph_loop])
-def test_a_tape_around_a_loop_that_is_split(program: Any, call: Any) -> None:
-    with hostcall.scope(route="split"):
+def test_a_tape_around_a_loop_that_is_partitioned(program: Any, call: Any) -> None:
+    with hostcall.scope(route="partition"):
         check(g.outside, call, program, [g.values(4)])
 
 

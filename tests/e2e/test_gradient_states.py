@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import MODES, jitted, plain
-from tests.threads import in_threads
+from tests.support.helpers import MODES, jitted, plain
+from tests.support.threads import in_threads
 
 X = tf.constant([0.5, -0.25])
 

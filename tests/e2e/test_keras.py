@@ -281,6 +281,6 @@ def test_a_layer_of_unknown_shape_is_an_error_that_says_what_to_write() -> None:
         _fit_with_a_layer_of_unknown_shape()
 
 
-def test_by_itself_a_layer_of_unknown_shape_splits_the_training_step() -> None:
+def test_by_itself_a_layer_of_unknown_shape_partitions_the_training_step() -> None:
     first, *_, last = _fit_with_a_layer_of_unknown_shape()
     assert last < first

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.e2e.lending_programs import (
+from tests.support.e2e.lending_programs import (
     LARGE,
     WAYS,
     eager,
@@ -21,10 +21,10 @@ from tests.e2e.lending_programs import (
     like,
     numbers,
     one,
-    split,
+    partitioned,
     values,
 )
-from tests.helpers import assert_same, failure, jitted, on_two, plain
+from tests.support.helpers import assert_same, failure, jitted, on_two, plain
 
 # What a function is lent.
 
@@ -167,7 +167,7 @@ def test_strings_can_be_borrowed_outside_of_compiled_programs() -> None:
         return b"".join(words)
 
     hostcall.declare(join, borrow=True)
-    for way in (plain, eager, split):
+    for way in (plain, eager, partitioned):
         run = way(lambda words: tf.numpy_function(join, [words], tf.string))
         assert run(tf.constant(["a", "b"])).numpy() == b"ab"
 
@@ -252,7 +252,7 @@ def test_the_sizes_must_be_known_before_the_call() -> None:
 
     hostcall.declare(fill, out=True)
     program = lambda x: tf.numpy_function(fill, [x], tf.float32)  # noqa: E731
-    for way in (split, plain, eager):
+    for way in (partitioned, plain, eager):
         error = failure(way(program), values(4))
         assert "out=True" in str(error)
         assert "hostcall.declare(fill, result=" in str(error)

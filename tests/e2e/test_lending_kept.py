@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall_runtime import _library
-from tests.e2e.lending_programs import (
+from tests.support.e2e.lending_programs import (
     LARGE,
     every_size,
     every_way,
@@ -26,7 +26,7 @@ from tests.e2e.lending_programs import (
     one,
     values,
 )
-from tests.helpers import assert_same, failure, jitted
+from tests.support.helpers import assert_same, failure, jitted
 
 # Arrays that are kept.
 
@@ -184,7 +184,7 @@ def test_results_outlive_their_program() -> None:
 
 def test_nothing_of_a_run_is_used_when_it_has_ended() -> None:
     child = subprocess.run(
-        [sys.executable, "-m", "tests.e2e.lending_child"],
+        [sys.executable, "-m", "tests.support.e2e.lending_child"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "MALLOC_PERTURB_": "165"},
         capture_output=True,

@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import failure, jitted
+from tests.support.helpers import failure, jitted
 
 SPEC = tf.TensorSpec([], tf.float32)
 FAR = 1_000_000.0
 
 
-@pytest.fixture(params=["custom_call", "split"])
+@pytest.fixture(params=["custom_call", "partition"])
 def build(request: Any) -> Iterator[Any]:
     with hostcall.scope(route=request.param):
         yield jitted

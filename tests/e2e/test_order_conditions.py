@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import jitted, plain
+from tests.support.helpers import jitted, plain
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3])

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import hostcall  # noqa: F401 - makes the jitted functions work
-from tests.helpers import assert_same, outcome, stateless_py_func
+from tests.support.helpers import assert_same, outcome, stateless_py_func
 
 # Four-bit dtypes are missing: TensorFlow cannot pass them into a compiled program.
 NATIVE = [

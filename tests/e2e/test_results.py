@@ -8,7 +8,7 @@ import scipy.stats
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import (
+from tests.support.helpers import (
     MODES,
     NUMPY_OPS,
     OPS,

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - makes the jitted functions work
-from tests.helpers import MODES, OPS, assert_same, jitted, to_numpy
+from tests.support.helpers import MODES, OPS, assert_same, jitted, to_numpy
 
 FLOAT = tf.float32
 SIZES = [3, 1000, 300_000]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import (
+from tests.support.helpers import (
     MODES,
     NUMPY_OPS,
     OPS,

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import MODES, OPS, assert_same, jitted, to_numpy
+from tests.support.helpers import MODES, OPS, assert_same, jitted, to_numpy
 
 FLOAT = tf.float32
 SPEC = tf.TensorSpec([2, None], FLOAT)
@@ -208,8 +208,8 @@ def test_a_ragged_result_of_declared_parts(build: Any) -> None:
         result = tf.py_function(double, [ragged], tf.RaggedTensorSpec([2, None], FLOAT))
         return result.flat_values, result.row_splits
 
-    values, splits = build(program)(tf.constant([1.0, 2.0, 3.0, 4.0]))
-    assert_same(to_numpy((values, splits)), (np.float32([2, 4, 6, 8]), np.int64([0, 1, 4])))
+    values, partitions = build(program)(tf.constant([1.0, 2.0, 3.0, 4.0]))
+    assert_same(to_numpy((values, partitions)), (np.float32([2, 4, 6, 8]), np.int64([0, 1, 4])))
 
 
 @pytest.mark.parametrize("build", MODES)

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import MODES, jitted
+from tests.support.helpers import MODES, jitted
 
 X = tf.constant([[1.0, 2.0, 3.0]])
 
@@ -37,7 +37,7 @@ def _message(call: Callable[[], Any]) -> str:
 
 
 def _refusal(call: Callable[[], Any]) -> str:
-    """The error of a call that must not be split."""
+    """The error of a call that must not be partitioned."""
     with hostcall.scope(route="custom_call"):
         return _message(call)
 
@@ -68,11 +68,11 @@ def test_an_unknown_shape_names_op_function_file_and_line(op: Any) -> None:
 def test_a_refusal_says_which_route_was_asked_for_and_which_would_do(op: Any) -> None:
     message = _refusal(lambda: jitted(lambda x: op(unruled, [x], tf.float32))(X))
     assert "route='custom_call' was asked for" in message
-    assert "route='auto' or route='split'" in message
+    assert "route='auto' or route='partition'" in message
 
 
 @each_op
-@pytest.mark.parametrize("route", ["auto", "split"])
+@pytest.mark.parametrize("route", ["auto", "partition"])
 def test_these_routes_need_no_shape(op: Any, route: str) -> None:
     with hostcall.scope(route=route):
         program = jitted(lambda x: tf.sin(op(lambda x: x[0], [x * 2.0], tf.float32)) + 1.0)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import MODES, jitted, plain
+from tests.support.helpers import MODES, jitted, plain
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 

@@ -101,9 +101,9 @@ def test_a_saved_op_does_not_call_the_function_of_its_number(save_and_load: Any)
     assert save_and_load("import hostcall", "import hostcall") == _NOT_FOUND
 
 
-def test_a_saved_op_that_is_split_does_not_either(save_and_load: Any) -> None:
+def test_a_saved_op_that_is_partitioned_does_not_either(save_and_load: Any) -> None:
     ours = "import hostcall"
-    assert save_and_load(ours, ours, HOSTCALL_ROUTE="split") == _NOT_FOUND
+    assert save_and_load(ours, ours, HOSTCALL_ROUTE="partition") == _NOT_FOUND
 
 
 def test_nor_does_one_that_was_saved_without_hostcall(save_and_load: Any) -> None:

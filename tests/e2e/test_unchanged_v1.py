@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.stress.template import Template
+from tests.support.stress.template import Template
 
 SCRIPT = Path(__file__).with_name("unchanged_run.py")
 FILE = "unchanged_v1_programs"

@@ -172,5 +172,5 @@ def test_an_unknown_shape_is_an_error_that_says_what_to_write() -> None:
         run(result)
 
 
-def test_by_itself_an_unknown_shape_splits_the_function() -> None:
+def test_by_itself_an_unknown_shape_partitions_the_function() -> None:
     np.testing.assert_array_equal(run(_of_unknown_shape()), [1.0, 2.0])

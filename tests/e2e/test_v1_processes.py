@@ -30,7 +30,7 @@ print(found[-1])
 """
 
 
-@pytest.mark.parametrize("route", ["auto", "split"])
+@pytest.mark.parametrize("route", ["auto", "partition"])
 @pytest.mark.parametrize("mode", ["disable_eager_execution", "disable_v2_behavior"])
 def test_compiled_functions_are_the_same_as_plain_ones(
     run_python: Callable[..., str], mode: str, route: str

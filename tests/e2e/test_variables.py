@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
-from tests.helpers import jitted, outcome, plain
+from tests.support.helpers import jitted, outcome, plain
 
 SCALAR = tf.TensorSpec([], tf.float32)
 HANG = 300  # seconds
@@ -46,7 +46,9 @@ CASES = {
 }
 
 
-on_copies = pytest.mark.custom_call("split functions use their variables as plain graph mode does")
+on_copies = pytest.mark.custom_call(
+    "partitioned functions use their variables as plain graph mode does"
+)
 
 
 # Where one of them assigns what the other uses, plain graph mode has no order for it.

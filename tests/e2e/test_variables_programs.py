@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
-from tests.helpers import MODES, jitted, outcome, plain
+from tests.support.helpers import MODES, jitted, outcome, plain
 
 
 def same_as_plain(build: Callable[[Any], Any], rtol: float = 0.0) -> Any:

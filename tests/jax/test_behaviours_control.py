@@ -11,8 +11,8 @@ import pytest
 from jax import lax
 
 import hostcall.jax
-from tests.jax.flavours import each_effect, each_flavour
-from tests.jax.helpers import X, each_mode, struct
+from tests.support.jax.flavours import each_effect, each_flavour
+from tests.support.jax.helpers import X, each_mode, struct
 
 call = hostcall.jax.call
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.jax.helpers import run_python
+from tests.support.jax.helpers import run_python
 
-RUN = "from tests.jax import device_programs; device_programs.main()"
+RUN = "from tests.support.jax import device_programs; device_programs.main()"
 TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 
 DOUBLED = [0.0, 2.0, 4.0, 6.0]

@@ -17,9 +17,9 @@ from jax.experimental import io_callback
 
 import hostcall
 import hostcall.jax
-from tests.helpers import assert_same, jitted
-from tests.jax.helpers import struct
-from tests.threads import in_threads
+from tests.support.helpers import assert_same, jitted
+from tests.support.jax.helpers import struct
+from tests.support.threads import in_threads
 
 X = np.arange(4, dtype=np.float32)
 

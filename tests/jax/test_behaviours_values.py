@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 import hostcall.jax
-from tests.helpers import assert_same
-from tests.jax.flavours import each_flavour
-from tests.jax.helpers import X, each_mode, failure, struct
+from tests.support.helpers import assert_same
+from tests.support.jax.flavours import each_flavour
+from tests.support.jax.helpers import X, each_mode, failure, struct
 
 call = hostcall.jax.call
 

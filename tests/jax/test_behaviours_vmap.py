@@ -13,8 +13,8 @@ from jax import lax
 
 import hostcall
 import hostcall.jax
-from tests.jax.flavours import each_effect, each_flavour
-from tests.jax.helpers import X, each_mode, failure, struct
+from tests.support.jax.flavours import each_effect, each_flavour
+from tests.support.jax.helpers import X, each_mode, failure, struct
 
 call = hostcall.jax.call
 

@@ -12,8 +12,8 @@ import pytest
 
 import hostcall.jax
 from hostcall_runtime import _library
-from tests.helpers import assert_same
-from tests.jax.helpers import X, each_mode, struct
+from tests.support.helpers import assert_same
+from tests.support.jax.helpers import X, each_mode, struct
 
 call = hostcall.jax.call
 

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall.jax
-from tests.helpers import DetailedError, raising
-from tests.jax.helpers import X, each_mode, failure, struct
+from tests.support.helpers import DetailedError, raising
+from tests.support.jax.helpers import X, each_mode, failure, struct
 
 call = hostcall.jax.call
 

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import assert_same, jitted
-from tests.jax.helpers import X, each_mode, failure
+from tests.support.helpers import assert_same, jitted
+from tests.support.jax.helpers import X, each_mode, failure
 
 Point = collections.namedtuple("Point", ["x", "y"])
 

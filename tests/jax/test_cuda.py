@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hostcall.jax
-from tests.jax.helpers import X, struct
+from tests.support.jax.helpers import X, struct
 
 call = hostcall.jax.call
 

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall.jax
-from tests import helpers
-from tests.helpers import jitted
-from tests.jax.helpers import failure, struct
+from tests.support import helpers
+from tests.support.helpers import jitted
+from tests.support.jax.helpers import failure, struct
 
 
 def raise_below_zero(x: Any) -> Any:

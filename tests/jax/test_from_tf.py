@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall.jax
-from tests.helpers import DetailedError, assert_same, raising
-from tests.jax.helpers import X, each_mode, failure, run_python, struct
+from tests.support.helpers import DetailedError, assert_same, raising
+from tests.support.jax.helpers import X, each_mode, failure, run_python, struct
 
 from_tf = hostcall.jax.from_tf
 each_compilation = pytest.mark.parametrize("jit_compile", [True, False])

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.jax.helpers import run_python
+from tests.support.jax.helpers import run_python
 
 PROGRAM = """
 import numpy as np

@@ -10,8 +10,8 @@ import numpy as np
 
 import hostcall.jax
 from hostcall_runtime import _library
-from tests.fate import Fate
-from tests.jax.helpers import X
+from tests.support.fate import Fate
+from tests.support.jax.helpers import X
 
 runtime = _library.load("hostcall_runtime._runtime")
 

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 import hostcall.jax
-from tests.helpers import jitted
-from tests.jax.helpers import eagerly
-from tests.jax.random_programs import InJax, InPython, Program
+from tests.support.helpers import jitted
+from tests.support.jax.helpers import eagerly
+from tests.support.jax.random_programs import InJax, InPython, Program
 
 INPUTS = [np.array(x, np.float32) for x in ([1, 5, 2], [7, 0, 4])]
 

@@ -14,8 +14,8 @@ import tensorflow as tf
 from jax.experimental import io_callback
 
 import hostcall.jax
-from tests.fate import Fate
-from tests.helpers import DetailedError, assert_same, jitted, plain, raising
+from tests.support.fate import Fate
+from tests.support.helpers import DetailedError, assert_same, jitted, plain, raising
 
 X = np.arange(4, dtype=np.float32)
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from jax.experimental import io_callback
 
 import hostcall.jax
-from tests.helpers import MODES, jitted
-from tests.threads import in_threads
+from tests.support.helpers import MODES, jitted
+from tests.support.threads import in_threads
 
 X = np.arange(4, dtype=np.float32)
 

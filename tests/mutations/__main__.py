@@ -1,8 +1,8 @@
-"""Undoes one mend after another in a copy of the sources; the tests that guard it must fail.
+"""Undoes one fix after another in a copy of the sources; the tests that guard it must fail.
 
     python -m tests.mutations [--list] [NAME ...]
 
-`mutations.toml` says, for each mend, which text goes into the place of which, and which tests fail
+`mutations.toml` says, for each fix, which text goes into the place of which, and which tests fail
 then. A mutation that no test notices, and one whose text is not there any more, is an error. First
 all the tests run once on the sources as they are.
 """
@@ -27,13 +27,13 @@ INSTALLED = Path(sysconfig.get_path("platlib"))
 PACKAGES = {"runtime": "hostcall_runtime", "tensorflow": "hostcall"}
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
-# For a test that hangs, where hanging is what the mend prevents.
+# For a test that hangs, where hanging is what the fix prevents.
 LIMIT = 240.0
 
 
 @dataclasses.dataclass
 class Mutation:
-    """One mend, and the naive way that it replaced."""
+    """One fix, and the naive way that it replaced."""
 
     name: str
     file: str
@@ -53,7 +53,7 @@ class Mutation:
         (TREE / self.file).write_text(text.replace(self.old, self.new))
 
     def undo(self) -> None:
-        """Writes the mend back."""
+        """Writes the fix back."""
         shutil.copyfile(ROOT / self.file, TREE / self.file)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native.frames import (
+from tests.support.native.frames import (
     DRIVER,
     INT32,
     Buffer,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native.frames import (
+from tests.support.native.frames import (
     CODES,
     DTYPES,
     INT4,

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native.frames import DTYPES, INT4, INT32, INT64, PAIRS, Buffer, Target, call, native
+from tests.support.native.frames import (
+    DTYPES,
+    INT4,
+    INT32,
+    INT64,
+    PAIRS,
+    Buffer,
+    Target,
+    call,
+    native,
+)
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 3, 9, 12, 13
 UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {17})

@@ -4,13 +4,13 @@ import os
 
 import pytest
 
-from tests.native.frames import run_python
+from tests.support.native.frames import run_python
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
     # A thread that Python ends leaves its objects behind, whoever started it.
     options = f"{os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=0"
-    done = run_python("-m", "tests.native.exit_scenarios", *arguments, ASAN_OPTIONS=options)
+    done = run_python("-m", "tests.support.native.exit_scenarios", *arguments, ASAN_OPTIONS=options)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.native.frames import INT4, INT32, Buffer, Target, call, native, runtime
+from tests.support.native.frames import INT4, INT32, Buffer, Target, call, native, runtime
 
 ROUNDS, CALLS = 40, 20
 X = Buffer.of(np.arange(600, dtype=np.float32))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native.frames import INT4, INT32, Buffer, Target, call, native, runtime
+from tests.support.native.frames import INT4, INT32, Buffer, Target, call, native, runtime
 
 LENT = {"borrows": True, "takes_out": True, "lends": True}
 LARGE = 5000

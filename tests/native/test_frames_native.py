@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native.frames import CODES, INT64, Buffer, Outcome, call, native, runtime
+from tests.support.native.frames import CODES, INT64, Buffer, Outcome, call, native, runtime
 
 CODE = native.native_code
 NATIVE = runtime.native_handler()

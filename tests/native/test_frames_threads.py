@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native.frames import Buffer, Outcome, Target, call, native, run_python, runtime
+from tests.support.native.frames import Buffer, Outcome, Target, call, native, run_python, runtime
 
 TIMEOUT = 60
 SLOW = 0.002  # ten times what makes a callback worth another thread
@@ -217,7 +217,7 @@ def in_child(function: Callable[[], Outcome]) -> int:
 FORK = """
 import os, threading
 from tests.native import test_frames_threads as tests
-from tests.native.frames import Target, call
+from tests.support.native.frames import Target, call
 target = Target(lambda: None)
 assert call(target, foreign=True).code == 0  # leaves an idle thread behind
 for foreign in (True, False):
@@ -227,7 +227,7 @@ assert call(target, foreign=True).code == 0
 
 NO_THREADS = """
 import resource, threading
-from tests.native.frames import Target, call, native
+from tests.support.native.frames import Target, call, native
 calls = []
 target = Target(lambda: calls.append(threading.get_ident()))
 stop = threading.Event()

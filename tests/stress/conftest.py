@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stress.template import Template
+from tests.support.stress.template import Template
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.stress import destructor_cases as cases
-from tests.stress.template import Template
+from tests.support.stress import destructor_cases as cases
+from tests.support.stress.template import Template
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["plain", "jitted"])

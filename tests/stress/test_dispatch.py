@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress import dispatch_cases as cases
-from tests.stress.processes import Worker
+from tests.support.stress import dispatch_cases as cases
+from tests.support.stress.processes import Worker
 
 WAYS = (
     *(cases.eagerly, cases.jitted, cases.compiled_before, cases.with_what_is_given_away),
@@ -41,6 +41,6 @@ def test_programs_in_programs(worker: Worker, ordered: bool) -> None:
     assert said.startswith("31 JAX programs with calls of Python functions are under way")
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_shipped_programs(worker: Worker, tmp_path: Path, split: bool) -> None:
-    worker.run(cases.shipped, str(tmp_path), split)
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_exported_programs(worker: Worker, tmp_path: Path, partitioned: bool) -> None:
+    worker.run(cases.exported, str(tmp_path), partitioned)

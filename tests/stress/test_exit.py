@@ -5,10 +5,10 @@
 
 import pytest
 
-from tests.stress import exit_alive_cases
-from tests.stress import exit_cases as cases
-from tests.stress.processes import run_alone
-from tests.stress.template import Template
+from tests.support.stress import exit_alive_cases
+from tests.support.stress import exit_cases as cases
+from tests.support.stress.processes import run_alone
+from tests.support.stress.template import Template
 
 
 @pytest.mark.parametrize("doing", cases.DOINGS)

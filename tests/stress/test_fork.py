@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.stress import fork_cases as cases
-from tests.stress.template import Template
+from tests.support.stress import fork_cases as cases
+from tests.support.stress.template import Template
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import tests.gradients as g
-from tests.stress import gradient_cases as cases
-from tests.stress.processes import Worker
+import tests.support.gradients as g
+from tests.support.stress import gradient_cases as cases
+from tests.support.stress.processes import Worker
 
 # XLA has no way out of a compiled program for what a loop keeps for its gradient.
 each_program = pytest.mark.parametrize(

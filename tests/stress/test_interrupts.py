@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stress import interrupt_cases as cases
-from tests.stress import interrupt_moment_cases as moments
-from tests.stress.processes import Worker, finish, start
-from tests.stress.programs import KINDS, SIZES
+from tests.support.stress import interrupt_cases as cases
+from tests.support.stress import interrupt_moment_cases as moments
+from tests.support.stress.processes import Worker, finish, start
+from tests.support.stress.programs import KINDS, SIZES
 
 
 @pytest.fixture(scope="module")

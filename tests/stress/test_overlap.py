@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import jitted, stateless_py_func
-from tests.threads import PATIENCE
+from tests.support.helpers import jitted, stateless_py_func
+from tests.support.threads import PATIENCE
 
 # XLA runs programs of fewer operations, or on small buffers, one operation after another.
 CALLS = 12

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stress import reentrancy_cases as cases
-from tests.stress.processes import Worker
+from tests.support.stress import reentrancy_cases as cases
+from tests.support.stress.processes import Worker
 
 ONE_THREAD = "import tensorflow as tf; tf.config.threading.set_inter_op_parallelism_threads(1)"
 

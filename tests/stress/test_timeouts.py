@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.helpers import failure
-from tests.stress import late_cases, programs
-from tests.stress.programs import KINDS, SIZES, check, compiled, like, plain, program
-from tests.stress.template import Template
-from tests.threads import PATIENCE, in_threads
+from tests.support.helpers import failure
+from tests.support.stress import late_cases, programs
+from tests.support.stress.programs import KINDS, SIZES, check, compiled, like, plain, program
+from tests.support.stress.template import Template
+from tests.support.threads import PATIENCE, in_threads
 
 # Seconds. Only calls that are late for certain take so long; the others are trivial.
 LIMIT = 0.5

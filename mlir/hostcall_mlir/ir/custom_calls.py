@@ -7,10 +7,10 @@
                         narrow_operands = array<i64>, narrow_results = array<i64>}}
 
 `callback` says which Python function is called: in a process, an i64, its number in the registry
-of that process; in a program that is shipped, a string, its durable name: `module:qualname` or one
-that somebody has chosen. The arrays are of pairs (operand or result, number): `dynamic_*` name the
-bounded dimensions, and for each pair a true size, tensor<i32>, follows the values; `narrow_*` name
-the element type (FFI's number) that the function sees of a buffer of an 8-bit type. An ordered
+of that process; in a program that is exported, a string, its qualified name: `module:qualname` or
+one that somebody has chosen. The arrays are of pairs (operand or result, number): `dynamic_*` name
+the bounded dimensions, and for each pair a true size, tensor<i32>, follows the values; `narrow_*`
+name the element type (FFI's number) that the function sees of a buffer of an 8-bit type. An ordered
 call takes a token as its last operand and returns one as its last result. The results are the op's
 own, or one tuple of them, as TensorFlow has it. A call without `has_side_effect` is pure.
 """
@@ -120,7 +120,7 @@ def callback_attribute(callback: int | str, context: ir.Context) -> ir.Attribute
 
 
 def is_name(text: str) -> bool:
-    """Whether it has the form of a durable name: `module:qualname`, or what somebody has chosen.
+    """Whether it has the form of a qualified name: `module:qualname`, or what somebody has chosen.
 
     Either may have a number behind it, as in `solver#2`.
     """

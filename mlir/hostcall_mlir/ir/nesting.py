@@ -18,7 +18,7 @@ _BRACKETS = 1000
 # Ops in the regions of ops, each of which takes one bracket or more in a text.
 OPS = 500
 
-# Regions of ops that a split program may have in one another: Python runs them by recursion.
+# Regions of ops that a partitioned program may have in one another: Python runs them by recursion.
 SPLIT_OPS = 100
 
 _BYTECODE = b"ML\xefR"

@@ -14,7 +14,7 @@ _SMALL = 16
 
 
 def is_small_constant(op: ir.Operation) -> bool:
-    """Whether the op is a constant that segments have copies of, in the place of arguments.
+    """Whether the op is a constant that clusters have copies of, in the place of arguments.
 
     XLA can do more with a constant than with an argument; large ones would be in the text twice.
     """

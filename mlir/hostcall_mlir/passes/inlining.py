@@ -1,4 +1,4 @@
-"""Inlining the functions that hold host calls, before a function is split."""
+"""Inlining the functions that hold host calls, before a function is partitioned."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _check(
                 text = (
                     f"'{op.name}' refers to @{min(names)}, which makes host calls; only func.call"
                 )
-                problems.append((op, f"{text} of such a function can be split"))
+                problems.append((op, f"{text} of such a function can be partitioned"))
     for name in sorted(holders, key=[*functions].index):
         if len(functions[name].regions[0].blocks) > 1:
             problems.append((functions[name], f"@{name} makes host calls and has several blocks"))

@@ -1,4 +1,4 @@
-"""`hostcall-name`: durable names in the place of the numbers that functions have in one process.
+"""`hostcall-name`: qualified names in the place of the numbers that functions have in one process.
 
 A number in a program means something in the process whose registry gave it. A name, `module:qualname`,
 can be looked up in any. `names` or the JSON object in `file` maps the numbers to names; calls that have
@@ -56,7 +56,7 @@ def _run(module: ir.Module, options: Options) -> None:
 
 PASS = Pass(
     "hostcall-name",
-    "write durable names in the place of numbers",
+    "write qualified names in the place of numbers",
     _run,
     {
         "names": "3=pkg.mod:fn,4=pkg.mod:other",

@@ -1,4 +1,4 @@
-"""`hostcall-number`: numbers of this process's registry in the place of durable names.
+"""`hostcall-number`: numbers of this process's registry in the place of qualified names.
 
 What `hostcall-name` does, the other way round and with the same options; a name that several numbers
 have becomes the lowest of them. Calls that have a number keep it, and a name without a number is an
@@ -51,7 +51,7 @@ def _run(module: ir.Module, options: Options) -> None:
 
 PASS = Pass(
     "hostcall-number",
-    "write numbers in the place of durable names",
+    "write numbers in the place of qualified names",
     _run,
     {
         "names": "3=pkg.mod:fn,4=pkg.mod:other",

@@ -1,16 +1,16 @@
-"""`hostcall-split`: device functions, and host calls between them.
+"""`hostcall-partition`: device functions, and host calls between them.
 
-The function `main` is taken apart: what runs on the device moves to functions `@segment_0`,
-`@segment_1`, …, and `@main` calls these and makes the host calls between them. So the program runs
-where XLA cannot call back: a runner compiles the segments, and interprets `@main`, which holds
+The function `main` is taken apart: what runs on the device moves to functions `@cluster_0`,
+`@cluster_1`, …, and `@main` calls these and makes the host calls between them. So the program runs
+where XLA cannot call back: a runner compiles the clusters, and interprets `@main`, which holds
 
-- `func.call` of segments and the custom calls `@hostcall`,
+- `func.call` of clusters and the custom calls `@hostcall`,
 - `stablehlo.while`, `stablehlo.case` and `stablehlo.if` with host calls in them, whose regions are
-  like `@main` itself; those without any are part of a segment,
+  like `@main` itself; those without any are part of a cluster,
 - `stablehlo.create_token`, `after_all`, `tuple` of tokens and, for a host call with one tuple as
   its result, `get_tuple_element`.
 
-There are as few segments as data and tokens allow. What nobody uses is dropped, as by
+There are as few clusters as data and tokens allow. What nobody uses is dropped, as by
 `hostcall-dce`, and small constants are written again where they are used. Functions that make host
 calls are inlined, up to half a million ops.
 
@@ -26,21 +26,21 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 }
 ```
 
-After `hostcall-split`:
+After `hostcall-partition`:
 
 ```mlir
 func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0:2 = call @segment_0(%arg0) : (tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
+  %0:2 = call @cluster_0(%arg0) : (tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
   %1 = stablehlo.custom_call @hostcall(%0#0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = call @segment_1(%1, %0#1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %2 = call @cluster_1(%1, %0#1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
   return %2 : tensor<3xf32>
 }
-func.func private @segment_0(%arg0: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+func.func private @cluster_0(%arg0: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
   %0 = stablehlo.sine %arg0 : tensor<3xf32>
   %1 = stablehlo.cosine %arg0 : tensor<3xf32>
   return %0, %1 : tensor<3xf32>, tensor<3xf32>
 }
-func.func private @segment_1(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<3xf32> {
+func.func private @cluster_1(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.add %arg0, %arg1 : tensor<3xf32>
   return %0 : tensor<3xf32>
 }
@@ -79,19 +79,19 @@ def _run(module: ir.Module, options: Options) -> None:
     blocks = [block for op in [entry, *control] for region in op.regions for block in region]
     host = _host_ops(ops, control, blocks)
     constants = _materialize(blocks, host)
-    segments: dict[int, ir.Operation] = {}
+    clusters: dict[int, ir.Operation] = {}
     for block in blocks:
-        segments |= _split(block, host, constants.keys(), entry.location)
+        clusters |= _partition(block, host, constants.keys(), entry.location)
     for constant in constants.values():
         constant.erase()
-    _name(module, entry, segments)
+    _name(module, entry, clusters)
 
 
 PASS = Pass(
-    "hostcall-split",
-    "split a function into device functions and host calls between them",
+    "hostcall-partition",
+    "partition a function into device functions and host calls between them",
     _run,
-    {"function": "the one to split; main"},
+    {"function": "the one to partition; main"},
 )
 
 
@@ -140,10 +140,10 @@ def _is_plumbing(op: ir.Operation, host: set[int]) -> bool:
 
 
 def _materialize(blocks: Sequence[ir.Block], host: set[int]) -> dict[int, ir.Operation]:
-    """The small constants, of which segments take copies, so that these are in none themselves.
+    """The small constants, of which clusters take copies, so that these are in none themselves.
 
     Where a host op or a terminator uses one, a copy takes its place there: a value like any other,
-    which a segment returns.
+    which a cluster returns.
     """
     staying = host | {address([*block][-1].operation) for block in blocks}
     constants = [
@@ -162,31 +162,31 @@ def _materialize(blocks: Sequence[ir.Block], host: set[int]) -> dict[int, ir.Ope
     return {address(constant): constant for constant in constants}
 
 
-def _split(
+def _partition(
     block: ir.Block, host: set[int], constants: Collection[int], location: ir.Location
 ) -> dict[int, ir.Operation]:
-    """Splits a block, and returns for each new call of a segment the function that it calls."""
+    """Partitions a block, and returns for each new call of a cluster the function that it calls."""
     *ops, terminator = (op.operation for op in block)
-    segments: dict[int, ir.Operation] = {}
+    clusters: dict[int, ir.Operation] = {}
     for step in schedule([op for op in ops if address(op) not in constants], host):
-        if step.segment:
-            call, function = outline(step.segment, terminator, location)
-            segments[address(call)] = function
+        if step.cluster:
+            call, function = outline(step.cluster, terminator, location)
+            clusters[address(call)] = function
         for op in step.host:
             op.move_before(terminator)
-    return segments
+    return clusters
 
 
-def _name(module: ir.Module, entry: ir.Operation, segments: dict[int, ir.Operation]) -> None:
-    """Names the segments in the order of their calls, and puts them behind the function."""
+def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operation]) -> None:
+    """Names the clusters in the order of their calls, and puts them behind the function."""
     taken = {*side_effects.functions(module)}
-    names = (name for i in count() if (name := f"segment_{i}") not in taken)
+    names = (name for i in count() if (name := f"cluster_{i}") not in taken)
     last = entry
     for call in custom_calls.walk(entry):
-        segment = segments.get(address(call))
-        if segment is not None:
+        cluster = clusters.get(address(call))
+        if cluster is not None:
             name = next(names)
             call.attributes["callee"] = ir.FlatSymbolRefAttr.get(name)
-            segment.attributes["sym_name"] = ir.StringAttr.get(name)
-            ir.InsertionPoint.after(last).insert(segment)
-            last = segment
+            cluster.attributes["sym_name"] = ir.StringAttr.get(name)
+            ir.InsertionPoint.after(last).insert(cluster)
+            last = cluster

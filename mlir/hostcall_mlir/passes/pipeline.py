@@ -25,8 +25,8 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
 
     Args:
       text: the module, in the dialects of what JAX and TensorFlow export.
-      pipeline: `builtin.module(hostcall-dce,hostcall-split)`, in the form of `mlir-opt`: passes of
-        ours, MLIR's and StableHLO's.
+      pipeline: `builtin.module(hostcall-dce,hostcall-partition)`, in the form of `mlir-opt`: passes
+        of ours, MLIR's and StableHLO's.
       source: what errors call the text.
 
     Raises:
@@ -76,10 +76,13 @@ def parse(pipeline: str, context: ir.Context) -> list[_Step]:
       PassError: when it cannot be read.
     """
     anchored = _ANCHORED.fullmatch(pipeline)
-    return [_step(element, context) for element in _split(anchored[1] if anchored else pipeline)]
+    return [
+        _step(element, context)
+        for element in _split_outside_brackets(anchored[1] if anchored else pipeline)
+    ]
 
 
-def _split(text: str, separator: str = ",") -> Iterator[str]:
+def _split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
     """The parts of a text between separators that are inside of no brackets and quotes."""
     depth, quote, part = 0, "", ""
     for char in text:
@@ -118,7 +121,7 @@ def _step(element: str, context: ir.Context) -> _Step:
 
 
 def _options(of: Pass, text: str) -> Iterator[tuple[str, str]]:
-    for option in filter(None, _split(text.strip().replace("\n", " "), " ")):
+    for option in filter(None, _split_outside_brackets(text.strip().replace("\n", " "), " ")):
         key, equals, value = option.partition("=")
         if not equals or key not in of.options:
             has = ", ".join(f"'{name}'" for name in of.options) or "none"

@@ -13,17 +13,17 @@ from hostcall_mlir.ir.jaxlib_names import address
 
 @dataclass(frozen=True)
 class Step:
-    """A segment, and what runs on the host behind it, each in the order of the program."""
+    """A cluster, and what runs on the host behind it, each in the order of the program."""
 
-    segment: list[ir.Operation]
+    cluster: list[ir.Operation]
     host: list[ir.Operation]
 
 
 def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
-    """Assigns the ops of a block to as few segments as data allow.
+    """Assigns the ops of a block to as few clusters as data allow.
 
-    A device op is in the segment behind the last host op that it waits for, directly or not; a host
-    op comes behind the last segment that it waits for. So there are as many segments as on the
+    A device op is in the cluster behind the last host op that it waits for, directly or not; a host
+    op comes behind the last cluster that it waits for. So there are as many clusters as on the
     longest way through the block, and nothing could do with fewer. What needs no value at all, such
     as a large constant, goes where it is used first.
 
@@ -32,7 +32,7 @@ def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
       host: the addresses of those that run on the host; may hold others, too.
 
     Returns:
-      The steps. The first may have an empty segment.
+      The steps. The first may have an empty cluster.
     """
     keys = [address(op) for op in ops]
     level: dict[int, int] = {}
@@ -52,8 +52,8 @@ def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
     steps = [Step([], []) for _ in range(max(level.values(), default=0) + 1)]
     for key, op in zip(keys, ops, strict=True):
         step = steps[level[key]]
-        (step.host if key in host else step.segment).append(op)
-    return [step for step in steps if step.segment or step.host]
+        (step.host if key in host else step.cluster).append(op)
+    return [step for step in steps if step.cluster or step.host]
 
 
 def definers(op: ir.Operation) -> set[int]:
@@ -63,7 +63,7 @@ def definers(op: ir.Operation) -> set[int]:
 
 
 def _sink(free: Sequence[int], level: dict[int, int], waits: dict[int, list[int]]) -> None:
-    """Moves the ops in `free`, which wait for nothing, to the first segment that needs them."""
+    """Moves the ops in `free`, which wait for nothing, to the first cluster that needs them."""
     last = max(level.values(), default=0)
     first_use: dict[int, int] = {}
     for key, befores in waits.items():

@@ -1,4 +1,4 @@
-"""The error of programs that are shipped."""
+"""The error of exported programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class ProgramError(ValueError):
-    """A shipped program that cannot be loaded: its files or its functions are not as they should.
+    """A exported program that cannot be loaded: its files or its functions are not as they should.
 
     The text says what is wrong, where, and what to do about it.
     """

@@ -1,4 +1,4 @@
-"""Programs that are shipped: their files, and what is checked of these before anything runs."""
+"""Exported programs: their files, and what is checked of these before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shipped programs for TensorFlow's op XlaCallModule."""
+"""Exported programs for TensorFlow's op XlaCallModule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ export a function that returns arrays of the largest size, and the true size as 
 
 
 def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tuple[bytes, bool]:
-    """A shipped program as an artifact for TensorFlow's XlaCallModule, and whether it has a token.
+    """A exported program as an artifact for TensorFlow's XlaCallModule, and whether it has a token.
 
     TensorFlow threads tokens through programs whose first argument and result are one. Integers of
     four bits are arguments and results of eight bits: XLA packs them, and TensorFlow does not.

@@ -1,4 +1,4 @@
-"""The Python functions that a shipped program calls: how they are found, and what is called."""
+"""The Python functions that an exported program calls: how they are found, and what is called."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`manifest.json` of a shipped program: what it holds, and how it is read and written.
+"""`manifest.json` of an exported program: what it holds, and how it is read and written.
 
-docs/shipping.md says what the fields mean. Fields that this version does not know are an error:
+docs/exporting.md says what the fields mean. Fields that this version does not know are an error:
 whoever wrote them meant something by them.
 """
 

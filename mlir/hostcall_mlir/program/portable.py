@@ -1,4 +1,4 @@
-"""What TensorFlow exports, made a program that can be shipped.
+"""What TensorFlow exports, made a program that can be exported.
 
 TensorFlow's text holds ops and attributes of XLA's own, which no artifact may hold, results of
 bounded size, and the numbers that callbacks have in the process that exports.
@@ -78,7 +78,7 @@ def finish(
       dimension.
 
     Raises:
-      PassError: when something cannot be shipped; the text says what.
+      PassError: when something cannot be exported; the text says what.
     """
     with module.context, ir.Location.unknown(), Collector(module.context) as collector:
         try:
@@ -98,7 +98,7 @@ def finish(
 
 
 def set_names(module: ir.Module, names: Mapping[int, str]) -> list[int]:
-    """Writes durable names in the place of numbers.
+    """Writes qualified names in the place of numbers.
 
     Returns:
       The numbers, in the order of `_calls.host_calls`.

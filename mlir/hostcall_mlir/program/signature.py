@@ -38,7 +38,7 @@ def call_of(op: ir.Operation, location: str | None = None) -> Call | None:
 
 
 def mismatches(module: ir.Module, manifest: Manifest) -> Iterator[str]:
-    """Where a module and its manifest differ, and what cannot be shipped in one."""
+    """Where a module and its manifest differ, and what cannot be exported in one."""
     main = side_effects.functions(module).get("main")
     if main is None or not main.regions[0].blocks:
         yield "the program has no function @main"

@@ -1,4 +1,4 @@
-"""What a split program's @main says to do, as steps that run without MLIR.
+"""What a partitioned program's @main says to do, as steps that run without MLIR.
 
 Each array of the program has a slot, a number, in a list that a run fills. The regions of loops and
 branches use the slots of what is around them.
@@ -18,7 +18,7 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import custom_calls, side_effects
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.runner import standalone
-from hostcall_mlir.runner.steps import Block, Branch, HostCall, Loop, Segment, Slots, Step
+from hostcall_mlir.runner.steps import Block, Branch, Cluster, HostCall, Loop, Slots, Step
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Plan:
 
 
 def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Plan:
-    """The plan of what `hostcall-split` has made, with each part compiled.
+    """The plan of what `hostcall-partition` has made, with each part compiled.
 
     Args:
       module: its host calls have numbers.
-      device: the one that segments run on.
+      device: the one that clusters run on.
       host: one of JAX's CPUs.
 
     Raises:
@@ -78,9 +78,9 @@ class _Planner:
     def _step(self, op: ir.Operation) -> Step | None:
         """What an op does; None where it only says which arrays are which."""
         if (callee := side_effects.callee_of(op)) is not None:
-            program = standalone.segment(self._functions, callee)
+            program = standalone.cluster(self._functions, callee)
             executable = self._compiled(program, self._device, calls=False)
-            return Segment(executable, self._of(op.operands), self._new(op.results))
+            return Cluster(executable, self._of(op.operands), self._new(op.results))
         if custom_calls.is_host_call(op):
             operands, results = self._of(op.operands), self._new(op.results)
             executable = self._compiled(standalone.host_call(op), self._host, calls=True)

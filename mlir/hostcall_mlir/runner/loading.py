@@ -1,4 +1,4 @@
-"""`hostcall_mlir.load`: a shipped program, compiled by XLA for one of JAX's devices."""
+"""`hostcall_mlir.load`: an exported program, compiled by XLA for one of JAX's devices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load(
     *,
     callbacks: Mapping[str, Callable[..., Any]] | None = None,
     imports: bool = True,
-    split: bool = False,
+    partitioned: bool = False,
     device: jax.Device | None = None,
 ) -> LoadedProgram:
     """Loads a program that `hostcall.export` has written. Needs JAX, and no TensorFlow.
@@ -49,8 +49,8 @@ def load(
       callbacks: functions of NumPy arrays to call, by the names of callbacks (that of "f" is for
         "f#2", too, where "f#2" itself is not there); they go before what is imported.
       imports: whether others are imported.
-      split: whether the program is compiled in parts, with the host calls between them. So it runs
-        on devices whose programs cannot call back; and on others, more slowly.
+      partitioned: whether the program is compiled in parts, with the host calls between them. So it
+        runs on devices whose programs cannot call back; and on others, more slowly.
       device: the one to run on; JAX's default device if it is left out.
 
     Returns:
@@ -65,7 +65,7 @@ def load(
         raise TypeError(f"device is {device!r}, and has to be one of jax.devices()")
     program = _program.read(directory)
     try:
-        return LoadedProgram(program, callbacks or {}, imports, split, device)
+        return LoadedProgram(program, callbacks or {}, imports, partitioned, device)
     except ProgramError as error:
         raise ProgramError(f"{os.fspath(directory)}: {error}") from error.__cause__
 
@@ -86,7 +86,7 @@ class LoadedProgram:
         program: _program.Program,
         callbacks: Mapping[str, Callable[..., Any]],
         imports: bool,
-        split: bool,
+        partitioned: bool,
         device: jax.Device | None,
     ) -> None:
         self.manifest: Manifest = program.manifest
@@ -97,7 +97,7 @@ class LoadedProgram:
         with module.context, ir.Location.unknown():
             # The runtime holds them weakly.
             self._targets = registration.register(module, self.manifest, functions, self._classes)
-            self._run = _compile(module, self._device, split)
+            self._run = _compile(module, self._device, partitioned)
         self._arguments = self.manifest.inputs_of("argument")
         self._variables = self.manifest.inputs_of("variable")
         self._lock = threading.Lock()
@@ -185,10 +185,10 @@ def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
         raise error from hostcall_runtime.last_error(error)
 
 
-def _compile(module: ir.Module, device: jax.Device, split: bool) -> _Run:
+def _compile(module: ir.Module, device: jax.Device, partitioned: bool) -> _Run:
     """What runs a program whose host calls have numbers."""
     try:
-        if split:
+        if partitioned:
             return _compile_parts(module, device)
         return _compile_whole(module, device)
     except RuntimeError as error:
@@ -199,7 +199,7 @@ def _compile_whole(module: ir.Module, device: jax.Device) -> _Run:
     if device.platform not in _WITH_HOST_CALLS and custom_calls.host_calls(module):
         raise ProgramError(
             f"the program calls Python, which XLA's programs for {device} cannot do. Load it with "
-            "split=True, which compiles it in parts with the calls between them, or with "
+            "partitioned=True, which compiles it in parts with the calls between them, or with "
             'device=jax.devices("cpu")[0].'
         )
     registration.register_handler()
@@ -213,10 +213,10 @@ def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
         try:
             # Without locations parts that do the same are the same, and compiled once.
             nesting.check_ops(module, nesting.SPLIT_OPS)
-            pipeline.run(module, "hostcall-split,strip-debuginfo")
+            pipeline.run(module, "hostcall-partition,strip-debuginfo")
         except (Failure, ir.MLIRError) as error:
             raise ProgramError(
-                f"the program cannot be split:\n{collector.show('the program')}"
+                f"the program cannot be partitioned:\n{collector.show('the program')}"
             ) from error
     registration.register_handler()
     plan = execution_plan.make_plan(module, device, _host_of(device))

@@ -57,7 +57,7 @@ def register(
             callback = callbacks[name]
             called = function_lookup.host_function(callback, functions[name], classes)
             target = _target(callback, called, key[1])
-            label = f"{name}/shipped {program}.{len(targets)}"
+            label = f"{name}/exported {program}.{len(targets)}"
             numbers[key] = hostcall_runtime.register(
                 target,
                 label,
@@ -74,7 +74,7 @@ def _target(
     callback: Callback, function: Function, location: str | None
 ) -> hostcall_runtime.Target:
     place = f", called at {location}" if location else ""
-    description = f"callback {callback.name} of a shipped program{place}"
+    description = f"callback {callback.name} of an exported program{place}"
     if callback.timeout is not None:
         function = hostcall_runtime.within(callback.timeout, function, description)
     return hostcall_runtime.Target(function, callback.name, description)

@@ -1,4 +1,4 @@
-"""Parts of a split program as programs of their own, which XLA compiles.
+"""Parts of a partitioned program as programs of their own, which XLA compiles.
 
 What goes in and out of these are arrays: a value of bounded size goes as an array of the bound and
 a tensor<i32> for each true size, a tuple as what is in it, and a token, which holds nothing, not at
@@ -22,7 +22,7 @@ def width(type_: ir.Type) -> int:
     return len(_array_types(type_))
 
 
-def segment(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
+def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
     """A program of one of the functions of a module, and of those that it calls."""
     function = functions[name]
     called = {name: function}
@@ -34,7 +34,7 @@ def segment(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
                 called[callee] = functions[callee]
                 waiting.append(functions[callee])
     type_ = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    # Not its own name, so that segments which do the same are the same.
+    # Not its own name, so that clusters which do the same are the same.
     new_name = "part"
     while new_name in called:
         new_name += "_"

@@ -1,4 +1,4 @@
-"""Running split programs: segments on a device, host calls on the host, and what is between them.
+"""Running partitioned programs: clusters on a device, and host calls between them.
 
 For a host call the runner has a program of its own, of the call alone, on JAX's CPU. So whatever a
 call does in a program that XLA runs as a whole, it does here: the function gets the same arrays,
@@ -44,7 +44,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Segment:
+class Cluster:
     """What the device does between host calls."""
 
     executable: Any

@@ -82,11 +82,11 @@ def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     return f"hostcall.declare({_name_to_write(spec.function)}, {result})"
 
 
-def splitting_is_fine(spec: CallbackSpec) -> str:
+def partitioning_is_fine(spec: CallbackSpec) -> str:
     """The line that says so."""
     if spec.op_name == "hostcall.callback":
-        return "@hostcall.callback(..., route='split')"
-    return f"hostcall.declare({_name_to_write(spec.function)}, route='split')"
+        return "@hostcall.callback(..., route='partition')"
+    return f"hostcall.declare({_name_to_write(spec.function)}, route='partition')"
 
 
 def parameters(spec: CallbackSpec) -> list[str]:

@@ -2,7 +2,7 @@
 
 In a compiled program csrc/runtime/arguments.cc makes these arrays and looks what becomes of them.
 Here the same is done where TensorFlow's own kernels call: eagerly, in plain graphs, and between the
-clusters of a function that is split.
+clusters of a function that is partitioned.
 """
 
 from __future__ import annotations

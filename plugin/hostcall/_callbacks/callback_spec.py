@@ -56,7 +56,7 @@ class CallbackSpec:
       copies_inputs: whether the function is given arrays of its own where the stock kernel calls
         it, which hands out the tensors' memory.
       timeout: how many seconds a call may take, or None.
-      route: "auto", "custom_call" or "split", as asked for when the op was created.
+      route: "auto", "custom_call" or "partition", as asked for when the op was created.
       declaration: what the user has declared of the function.
       given_name: the name that the user has given it, or None.
       op: a weak reference to the op, where it is in a graph.
@@ -161,7 +161,7 @@ class CallbackSpec:
         """
 
     def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
-        """What the stock kernel calls in a function that is split; made when one first asks for it.
+        """What the stock kernel calls in a partitioned function; made when one first asks for it.
 
         Args:
           make: makes it of this and `node`. It has a title, its token.
@@ -268,9 +268,8 @@ class NumpySpec(CallbackSpec):
         self.check_count(arrays)
         returned = self._returned(arrays)
         if self.declaration.table is not None:
-            returned = memoization.private_copy(
-                returned
-            )  # the stock kernel may share an array's memory
+            # The stock kernel may share the memory of an array.
+            returned = memoization.private_copy(returned)
         if isinstance(returned, list | tuple):
             values = [_native(value) for value in returned]
             self.check_static([np.shape(value) for value in values if value is not None])

@@ -24,9 +24,9 @@ def pin_callbacks(meta_graph: Any) -> None:
     if any(op_kinds.CALLS_PYTHON in node.attr for node in nodes):
         raise ValueError(
             "hostcall: a SavedModel is written of a function that calls a JAX function with "
-            "callbacks, by hostcall.jax.to_tf, or a shipped program, by hostcall.load. A "
+            "callbacks, by hostcall.jax.to_tf, or an exported program, by hostcall.load. A "
             "SavedModel holds no Python code, and nothing could call it when it is read back. Save "
-            "the model without that function: a shipped program has files of its own, and can be "
+            "the model without that function: an exported program has files of its own, and can be "
             "loaded beside the SavedModel."
         )
     for token in _tokens(script_op_graphs.nodes_of(meta_graph.graph_def)):

@@ -27,7 +27,7 @@ class Declaration:
         where nothing is said of the results.
       pure: whether the gradient may run the function once more.
       timeout: how many seconds a call may take, or None.
-      route: "auto", "custom_call" or "split"; None where nothing is said of it.
+      route: "auto", "custom_call" or "partition"; None where nothing is said of it.
       borrow: whether the function is lent its arguments, which it only reads.
       out: whether it writes its results into arrays that it is lent.
       memo: how many results are kept for calls with equal inputs; True for the usual number, False

@@ -59,7 +59,7 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
       LoweringError: when what it has is not made for such an op.
     """
     entry = token_registry.functions.get(token)
-    # A function that was split already has ops with the tokens of what stands for the specs.
+    # A function that was partitioned already has ops with the tokens of what stands for the specs.
     entry = getattr(entry, "__hostcall_stands_for__", entry)
     if entry is None:
         return None

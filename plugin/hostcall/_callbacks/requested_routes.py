@@ -11,8 +11,8 @@ from typing import Any
 from hostcall._tf import op_kinds, protos
 from hostcall_runtime import _library
 
-AUTO, CUSTOM_CALL, SPLIT = "auto", "custom_call", "split"
-ROUTES = (AUTO, CUSTOM_CALL, SPLIT)
+AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
+ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
 
 # On a node: the route that was asked for, where that is not "auto".
 ROUTE_ATTR = "_hostcall_route"
@@ -43,10 +43,10 @@ def configure(*, route: str) -> None:
     Args:
       route: one of
         - `"auto"`: a custom call inside one compiled program where the shapes of all results are
-          known or bounded when XLA compiles, and `"split"` otherwise;
-        - `"custom_call"`: never split. What cannot be compiled is an error that says why;
-        - `"split"`: the function runs on the host between compiled clusters, and so does every op
-          that has no XLA kernel, in functions without script ops too.
+          known or bounded when XLA compiles, and `"partition"` otherwise;
+        - `"custom_call"`: never partitioned. What cannot be compiled is an error that says why;
+        - `"partition"`: the function runs on the host between compiled clusters, and so does every
+          op that has no XLA kernel, in functions without script ops too.
 
     Raises:
       ValueError: when `route` is none of these.
@@ -86,17 +86,17 @@ def mark(op: Any, route: str) -> None:
 
 
 def mark_uncompilable(func_graph: Any) -> None:
-    """Marks the ops of a graph for the host that XLA cannot compile, where splitting is asked for.
+    """Marks the ops that XLA cannot compile for the host, where partitioning is asked for.
 
     Called when the tracing of the graph has ended.
     """
-    if current() != SPLIT:
+    if current() != PARTITION:
         return
-    glue = _library.load("hostcall._tensorflow")
+    bindings = _library.load("hostcall._tensorflow")
     for op in func_graph.get_operations():
-        if not op_kinds.has_xla_kernel(glue, op.node_def):
-            mark(op, SPLIT)
-            glue.set_any_is_marked()
+        if not op_kinds.has_xla_kernel(bindings, op.node_def):
+            mark(op, PARTITION)
+            bindings.set_any_is_marked()
 
 
 def asked(node: Any) -> str:

@@ -242,7 +242,10 @@ def _unknown_shape(spec: CallbackSpec, node: Any, index: int, known: Sequence[Sp
 def _other_route(node: Any) -> str:
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
         return (
-            "route='custom_call' was asked for. With route='auto' or route='split' nothing has to "
-            "be known: the function is split around the call."
+            "route='custom_call' was asked for. With route='auto' or route='partition' nothing has "
+            "to be known: the function is partitioned around the call."
         )
-    return "With route='split' nothing has to be known: the function is split around the call."
+    return (
+        "With route='partition' nothing has to be known: the function is partitioned around the "
+        "call."
+    )

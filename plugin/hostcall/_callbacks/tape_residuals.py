@@ -27,7 +27,7 @@ class State:
         program can ask for.
       inputs: the tensors that went in; None for those that have no derivative.
       outputs: the tensors that came out.
-      moment: when a compiled program made the call, by the glue's clock; None elsewhere.
+      moment: when a compiled program made the call, by the bindings's clock; None elsewhere.
       until_end: whether it is kept until the program has ended that made the call.
     """
 
@@ -48,7 +48,7 @@ def keep(state: State) -> int:
 
 
 def keep_for_call(state: State) -> int:
-    """Keeps the state of a call that a split function makes, and returns its number.
+    """Keeps the state of a call that a partitioned function makes, and returns its number.
 
     As in a compiled program, the gradient may be asked for any number of times until that ends.
     """
@@ -63,8 +63,8 @@ def keep_in_program(state: State, escapes: bool) -> int:
       state: the state.
       escapes: whether the gradient may be asked for after the program has ended.
     """
-    state.moment = _glue().now()
-    return keep(state) if escapes else _keep(state, _glue().drop_after_run)
+    state.moment = _bindings().now()
+    return keep(state) if escapes else _keep(state, _bindings().drop_after_run)
 
 
 def _keep(state: State, see_to_its_end: Callable[[int], None]) -> int:
@@ -76,7 +76,7 @@ def _keep(state: State, see_to_its_end: Callable[[int], None]) -> int:
     return number
 
 
-def _glue() -> Any:
+def _bindings() -> Any:
     # Not loaded at import: that registers kernels, which HOSTCALL_DISABLE=1 forbids.
     return _library.load("hostcall._tensorflow")
 
@@ -131,7 +131,7 @@ def take(number: int) -> State:
             "compile the function."
         )
     # A program that hands a number out may ask for it first, any number of times.
-    within = state.moment is not None and _glue().was_running(state.moment)
+    within = state.moment is not None and _bindings().was_running(state.moment)
     within |= state.until_end and holders.holds(number)
     if not within and not holders.may_hold(number):
         drop(number)

@@ -51,12 +51,12 @@ def explain(saved_model: Path, signature: str | None, html: Path | None, as_json
 )
 @_JSON
 def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
-    """Write a copy of SAVED_MODEL to OUT, with its compiled functions split where they must be."""
+    """Write a copy of SAVED_MODEL to OUT, with its compiled functions partitioned where needed."""
     changed = _in_one_line(saved_models.rewrite, saved_model, out, route)
     if as_json:
         click.echo(json.dumps({"out": str(out), "route": route, "rewritten": changed}, indent=2))
     else:
-        what = ", ".join(changed) or "nothing: no compiled function has to be split"
+        what = ", ".join(changed) or "nothing: no compiled function has to be partitioned"
         click.echo(f"Wrote {out}. Rewritten: {what}.")
 
 

@@ -1,4 +1,4 @@
-"""`hostcall.rewrite`: the split way as a pass over graphs, for pipelines of one's own."""
+"""`hostcall.rewrite`: graph partitioning as a pass over graphs, for pipelines of one's own."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ cannot be in one:
 
 Declare the shapes of their results (hostcall.declare(function, result=...)), do in Python what XLA
 gets wrong for sizes that are only bounded, or use route="auto", \
-which splits the functions around them."""
+which partitions the functions around them."""
 
 
 @nesting_depth.limited
 def rewrite(target: Any, route: str = requested_routes.AUTO) -> Any:
     """Writes out what hostcall otherwise does when TensorFlow creates kernels.
 
-    Each must-compile function that has to be split becomes a function that runs on the host and
-    calls must-compile clusters. Nothing else changes, and `target` itself stays as it is.
+    Each must-compile function that has to be partitioned becomes a function that runs on the host
+    and calls must-compile clusters. Nothing else changes, and `target` itself stays as it is.
 
     Args:
       target: a `ConcreteFunction` or a `GraphDef`.
-      route: "auto": what has to be split is, and what was traced with a route of its own goes by
-        that. "split": everything is split around what has no XLA kernel, script ops included.
-        "custom_call": nothing is split, and what cannot be compiled whole is an error.
+      route: "auto": what has to be partitioned is, and what was traced with a route of its own goes
+        by that. "partition": everything is partitioned around what has no XLA kernel, script ops
+        included. "custom_call": nothing is partitioned, and what cannot be compiled whole is an
+        error.
 
     Returns:
       The same kind of thing: a `ConcreteFunction` with the same signature that shares the variables
@@ -66,17 +67,17 @@ def rewrite(target: Any, route: str = requested_routes.AUTO) -> Any:
     )
 
 
-def split_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
+def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     """The same as a pass to put into a pipeline: from a GraphDef to a GraphDef.
 
-        for graph_pass in [my_pass, hostcall.split_pass(), my_other_pass]:
+        for graph_pass in [my_pass, hostcall.partition_pass(), my_other_pass]:
             graph_def = graph_pass(graph_def)
 
     Args:
       route: as for `hostcall.rewrite`.
 
     Returns:
-      A function with a `__name__`, "hostcall_split" or the like.
+      A function with a `__name__`, "hostcall_partition" or the like.
 
     Raises:
       ValueError: for an unknown route.
@@ -86,7 +87,7 @@ def split_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     def run(graph_def: Any) -> Any:
         return rewrite(graph_def, route)
 
-    run.__name__ = run.__qualname__ = "hostcall_split" + (
+    run.__name__ = run.__qualname__ = "hostcall_partition" + (
         "" if route == requested_routes.AUTO else f"_{route}"
     )
     return run
@@ -129,14 +130,14 @@ class _Rewriter:
             self._keep_whole(reached, [*entries, *sorted(called)])
             return
         library = with_defaults(self._library)
-        if self._route == requested_routes.SPLIT:
+        if self._route == requested_routes.PARTITION:
             self._mark(library, set(reached))
         new_names = {}
         for name in [*entries, *sorted(called)]:
-            splitter = kernel_hook.splitter_for(library, name)
-            if not splitter.is_cluster(name) and splitter.must_split(name):
-                new_names[name] = splitter.split(name)
-                self._add(splitter.functions, new_names[name], name if name in entries else "")
+            partitioner = kernel_hook.partitioner_for(library, name)
+            if not partitioner.is_cluster(name) and partitioner.must_partition(name):
+                new_names[name] = partitioner.partition(name)
+                self._add(partitioner.functions, new_names[name], name if name in entries else "")
         for node in calls:
             self._redirect(node, new_names, set(entries))
 
@@ -161,7 +162,7 @@ class _Rewriter:
         return list(found)
 
     def _keep_whole(self, names: list[str], entries: list[str]) -> None:
-        """Marks what would be split otherwise.
+        """Marks what would be partitioned otherwise.
 
         Args:
           names: of the functions that are compiled.
@@ -177,9 +178,9 @@ class _Rewriter:
                 unmarked.CopyFrom(node)
                 unmarked.attr.pop(requested_routes.ROUTE_ATTR, None)
                 choice = route_selection.choose(unmarked)
-                if choice.route == requested_routes.SPLIT:
+                if choice.route == requested_routes.PARTITION:
                     impossible.append(f"    {_described(node)}: {choice.reason}")
-                elif requested_routes.asked(node) == requested_routes.SPLIT:
+                elif requested_routes.asked(node) == requested_routes.PARTITION:
                     node.attr[requested_routes.ROUTE_ATTR].s = requested_routes.CUSTOM_CALL.encode()
             else:
                 node.attr.pop(requested_routes.ROUTE_ATTR, None)
@@ -192,16 +193,16 @@ class _Rewriter:
             raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
 
     def _mark(self, library: Any, names: set[str]) -> None:
-        """Marks functions of a library to be split around all that XLA lacks."""
-        glue = _library.load("hostcall._tensorflow")
+        """Marks functions of a library to be partitioned around all that XLA lacks."""
+        bindings = _library.load("hostcall._tensorflow")
         nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
         for node in nodes:
-            compiles = node.op in self._functions or op_kinds.has_xla_kernel(glue, node)
+            compiles = node.op in self._functions or op_kinds.has_xla_kernel(bindings, node)
             if node.op in op_kinds.SCRIPT_OPS or not compiles:
-                node.attr[requested_routes.ROUTE_ATTR].s = requested_routes.SPLIT.encode()
+                node.attr[requested_routes.ROUTE_ATTR].s = requested_routes.PARTITION.encode()
 
     def _add(self, functions: Mapping[str, Any], new_name: str, name: str) -> None:
-        """Adds what a function was split into; `name`, if the result takes the function's place."""
+        """Adds the parts of a function; as `name`, if the result takes the function's place."""
         for function in functions.values():
             _keep_promises(function)
             # TensorFlow refuses to load functions with an attribute that it does not know.
@@ -214,9 +215,9 @@ class _Rewriter:
                 self._library.function.add().CopyFrom(function)
 
     def _redirect(self, node: Any, new_names: Mapping[str, str], replaced: set[str]) -> None:
-        """Lets a call that was compiled be one of what the function was split into."""
-        split = [name for name in self._called(node) if name in new_names]
-        if not split:
+        """Lets a call that was compiled be one of what the function was partitioned into."""
+        partitioned = [name for name in self._called(node) if name in new_names]
+        if not partitioned:
             return
         node.attr.pop(MUST_COMPILE, None)
         for callee in defs.callees(node):

@@ -11,7 +11,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import nesting_depth, ordering, route_selection
 from hostcall._compiler.bounded import analysis, returned_sizes
 from hostcall._compiler.partition import host_calls, rendezvous, sequential_execution
-from hostcall._compiler.partition.partitioner import CLUSTER_ATTR, SUFFIX, Splitter
+from hostcall._compiler.partition.partitioner import CLUSTER_ATTR, SUFFIX, Partitioner
 from hostcall._tf import concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall_runtime import _library
@@ -20,13 +20,13 @@ _log = logging.getLogger("hostcall")
 _told: set[str] = set()
 
 _WANTS_SHAPE = (
-    "hostcall: %s splits the compiled function around it, because nothing tells the shape of "
-    "result %d when XLA compiles; %s. To keep one program, %s. To say that splitting is fine: %s"
+    "hostcall: %s partitions the compiled function around it, because nothing tells the shape of "
+    "result %d when XLA compiles; %s. To keep one program, %s. To say that partitioning is fine: %s"
 )
 _IS_BOUNDED = (
-    "hostcall: %s splits the compiled function around it: %s. What comes after it is compiled "
+    "hostcall: %s partitions the compiled function around it: %s. What comes after it is compiled "
     "anew for each size. To keep one program, do without that op, or do its work in the callback. "
-    "To say that splitting is fine: %s"
+    "To say that partitioning is fine: %s"
 )
 
 # Read by hostcall's kernel creator: whether callbacks are lent the memory of the program.
@@ -52,21 +52,21 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
     """
     library = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
     on_device = bool(device) and sequential_execution.all_are_for(device, library.function)
-    splitter = splitter_for(library, entry, SUFFIX if on_device else f"{SUFFIX}_anywhere")
-    library = splitter.library
+    partitioner = partitioner_for(library, entry, SUFFIX if on_device else f"{SUFFIX}_anywhere")
+    library = partitioner.library
     for node in _script_ops(library):
         route_selection.check_forced(node)
-    split = not splitter.is_cluster(entry) and splitter.must_split(entry)
-    if split:
-        # Its gradient has to be split, too, whatever ops it holds.
+    partitioned = not partitioner.is_cluster(entry) and partitioner.must_partition(entry)
+    if partitioned:
+        # Its gradient has to be partitioned, too, whatever ops it holds.
         _library.load("hostcall._tensorflow").set_any_is_marked()
         _tell(library)
-        name = splitter.split(entry)
-        host_calls.redirect(splitter.functions.values())
-        rendezvous.bring_rendezvous(splitter.functions)
+        name = partitioner.partition(entry)
+        host_calls.redirect(partitioner.functions.values())
+        rendezvous.bring_rendezvous(partitioner.functions)
         if on_device:
-            sequential_execution.run_in_sequence(splitter.functions.values())
-        new = protos.function_pb2.FunctionDefLibrary(function=splitter.functions.values())
+            sequential_execution.run_in_sequence(partitioner.functions.values())
+        new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
     elif _calls_python(library):
         returned_sizes.keep_apart(library, entry)
         new, name = ordering.order_side_effects(library, entry)
@@ -75,48 +75,48 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
         return b"", entry, False
     # Otherwise the kernel creator adds them, and they would outlive the function.
     concrete_functions.own_functions(entry, list(new.function))
-    return new.SerializeToString(), name, split
+    return new.SerializeToString(), name, partitioned
 
 
-def splitter_for(library: Any, entry: str, suffix: str = SUFFIX) -> Splitter:
-    """The splitter that decides what becomes of the must-compile function `entry`."""
+def partitioner_for(library: Any, entry: str, suffix: str = SUFFIX) -> Partitioner:
+    """The partitioner that decides what becomes of the must-compile function `entry`."""
     if not any(f.signature.name == entry and CLUSTER_ATTR in f.attr for f in library.function):
         library = analysis.marked(library, entry)
     forward = _forward_library(library, entry)
     if forward is None:
-        return _new_splitter(library, suffix)
+        return _new_partitioner(library, suffix)
     # Nothing marks the ops of a gradient: TensorFlow makes them when it is asked for, elsewhere.
     nodes = (node for function in forward.function for node in function.node_def)
-    everything = any(requested_routes.asked(node) == requested_routes.SPLIT for node in nodes)
+    everything = any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes)
     name = forward.function[0].signature.name
-    gradient = splitter_for(forward, name).must_split(name)
-    return _new_splitter(library, suffix, everything, gradient)
+    gradient = partitioner_for(forward, name).must_partition(name)
+    return _new_partitioner(library, suffix, everything, gradient)
 
 
-def _new_splitter(
+def _new_partitioner(
     library: Any, suffix: str, everything: bool = False, gradient: bool = False
-) -> Splitter:
-    """A splitter that goes by what this process knows and what the user has asked for.
+) -> Partitioner:
+    """A partitioner that goes by what this process knows and what the user has asked for.
 
     Args:
       library: a FunctionDefLibrary.
       suffix: of the names of new functions.
-      everything: whether every op without an XLA kernel is a reason to split.
-      gradient: whether the function is the gradient of one that is split.
+      everything: whether every op without an XLA kernel is a reason to partition.
+      gradient: whether the function is the gradient of one that is partitioned.
     """
-    glue = _library.load("hostcall._tensorflow")
+    bindings = _library.load("hostcall._tensorflow")
 
     def has_kernel(node: Any) -> bool:
-        return op_kinds.has_xla_kernel(glue, node)
+        return op_kinds.has_xla_kernel(bindings, node)
 
     def is_marked(node: Any) -> bool:
-        return requested_routes.asked(node) == requested_routes.SPLIT
+        return requested_routes.asked(node) == requested_routes.PARTITION
 
     marked: Callable[[Any], bool] = is_marked
     if everything:
         names = {function.signature.name for function in library.function}
         marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
-    return Splitter(library, route_selection.choose, has_kernel, marked, gradient, suffix)
+    return Partitioner(library, route_selection.choose, has_kernel, marked, gradient, suffix)
 
 
 def _mark_lending(library: Any, entry: Any) -> None:
@@ -153,7 +153,7 @@ def _forward_library(library: Any, entry: str) -> Any:
 
 
 def _tell(library: Any) -> None:
-    """Logs, once for each place, that a callback splits functions without having been asked to."""
+    """Logs, once for each place, that a callback partitions functions which nobody asked for."""
     for node in _script_ops(library):
         choice = route_selection.choose(node)
         spec = lookup.entry_of(node)
@@ -164,7 +164,7 @@ def _tell(library: Any) -> None:
             _log.warning(_WANTS_SHAPE, *_on_shapes(spec, node))
         elif choice.is_bounded:
             _told.add(spec.description)
-            fine = advice.splitting_is_fine(spec)
+            fine = advice.partitioning_is_fine(spec)
             _log.warning(_IS_BOUNDED, spec.description, choice.reason, fine)
 
 
@@ -173,4 +173,4 @@ def _on_shapes(spec: CallbackSpec, node: Any) -> tuple[Any, ...]:
     known = route_selection.known_results(spec, node)
     index, said = next(iter(route_selection.unknown_results(spec, known).items()))
     is_known, lines = advice.what_is_known(said), advice.in_one_line(spec, known)
-    return spec.description, index, is_known, lines, advice.splitting_is_fine(spec)
+    return spec.description, index, is_known, lines, advice.partitioning_is_fine(spec)

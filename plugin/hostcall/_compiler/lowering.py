@@ -94,7 +94,7 @@ def _check_foreseen(spec: CallbackSpec, node: Any, results: Sequence[Spec]) -> N
                 f"hostcall: the size of result {index} of {spec.description} is only bounded, "
                 f"{result}, for inputs of the sizes that XLA compiles for, and could not be seen "
                 "to be so before, when hostcall chose the route. Declare a BoundedSpec for inputs "
-                "of all sizes, or say hostcall.declare(function, result=..., route='split')."
+                "of all sizes, or say hostcall.declare(function, result=..., route='partition')."
             )
 
 

@@ -26,10 +26,10 @@ class Choice:
     """The route of a script op.
 
     Attributes:
-      route: "custom_call" or "split".
+      route: "custom_call" or "partition".
       reason: why, in words for the user.
-      wants_shape: whether it is split because nothing tells the shape of a result.
-      is_bounded: whether it is split because of an op that a result of bounded size reaches.
+      wants_shape: whether it is partitioned because nothing tells the shape of a result.
+      is_bounded: whether it is partitioned because of an op that a result of bounded size reaches.
     """
 
     route: str
@@ -41,12 +41,12 @@ class Choice:
 def choose(node: Any) -> Choice:
     """The route of a script op, by its NodeDef and what this process knows of its function."""
     asked = requested_routes.asked(node)
-    if asked == requested_routes.SPLIT:
-        return Choice(requested_routes.SPLIT, "route='split' was asked for")
+    if asked == requested_routes.PARTITION:
+        return Choice(requested_routes.PARTITION, "route='partition' was asked for")
     if asked == requested_routes.CUSTOM_CALL:
         return Choice(requested_routes.CUSTOM_CALL, "route='custom_call' was asked for")
     if obstacle := _obstacle(node):
-        return Choice(requested_routes.SPLIT, obstacle, is_bounded=HINDERED_ATTR in node.attr)
+        return Choice(requested_routes.PARTITION, obstacle, is_bounded=HINDERED_ATTR in node.attr)
     spec = None if lookup.entry_of(node) is None else lookup.find_spec(node)
     unknown = unknown_results(spec, known_results(spec, node))
     if not unknown:
@@ -56,7 +56,7 @@ def choose(node: Any) -> Choice:
         )
     index, said = next(iter(unknown.items()))
     reason = f"the shape of result {index} is not known: {said.shape}"
-    return Choice(requested_routes.SPLIT, reason, wants_shape=True)
+    return Choice(requested_routes.PARTITION, reason, wants_shape=True)
 
 
 def _obstacle(node: Any) -> str:
@@ -68,7 +68,7 @@ def _obstacle(node: Any) -> str:
 
 def is_on_host(node: Any) -> bool:
     """Whether a script op runs between compiled clusters."""
-    return choose(node).route == requested_routes.SPLIT
+    return choose(node).route == requested_routes.PARTITION
 
 
 def check_forced(node: Any) -> None:
@@ -84,7 +84,8 @@ def check_forced(node: Any) -> None:
         described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
         raise LoweringError(
             f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
-            f"{obstacle}. With route='auto' or route='split' the function is split around it."
+            f"{obstacle}. With route='auto' or route='partition' the function is partitioned "
+            "around it."
         )
 
 

@@ -21,7 +21,7 @@ from hostcall._tf import autograph, op_kinds, source_location, token_registry
 # Finds `file:line` of a node, by the names of its function and its own.
 Locate = Callable[[str, str], str]
 
-HOST_SUFFIX = "/host"  # see _host_calls.py
+HOST_SUFFIX = "/host"  # see partition/host_calls.py
 
 _KINDS = {
     "EagerPyFunc": "tf.py_function",
@@ -42,7 +42,7 @@ def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: An
     """
     if node.op not in op_kinds.SCRIPT_OPS:
         return _module_call(node, body, function, locate, **placed)
-    # Where a function was split already, its ops have tokens made of those of the callbacks.
+    # Where a function was partitioned already, its ops have tokens made of those of the callbacks.
     token = node.attr["token"].s.decode().removesuffix(HOST_SUFFIX)
     spec = token_registry.functions.get(token)
     kind, callback, defined_at, called_at = _names(node, spec)
@@ -173,13 +173,13 @@ def _bytes_copied(
     """What a call copies at most.
 
     Custom calls copy all that goes in and comes out, but for those of native code, and so do NumPy
-    functions in split ones. Other than that, functions are shown the tensors' memory, and only
-    NumPy's results are copied.
+    functions in partitioned ones. Other than that, functions are shown the tensors' memory, and
+    only NumPy's results are copied.
     """
     if isinstance(spec, NativeSpec) and route == "custom_call":
         return 0
     eager = isinstance(spec, EagerSpec | token_registry.EagerFunc)
-    if route == "custom_call" or (route == "split" and not eager):
+    if route == "custom_call" or (route == "partition" and not eager):
         hidden = spec.shape_only if isinstance(spec, CallbackSpec) else frozenset()
         copied = [v for i, v in enumerate(operands) if i not in hidden] + list(results)
     elif eager:

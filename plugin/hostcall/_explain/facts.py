@@ -36,7 +36,7 @@ class ScriptOp:
       defined_at: `file:line` of the Python function, or "".
       file, line: where the user's code calls it, or "" and None.
       stateful: whether it runs once each time, in the order of the program.
-      route: "custom_call" (inside a compiled program), "split" (on the host, between compiled
+      route: "custom_call" (inside a compiled program), "partition" (on the host, between compiled
         clusters) or "plain" (the function is not compiled).
       reason: why it takes that route.
       operands, results: what goes in and out.
@@ -149,7 +149,8 @@ class Function:
     Attributes:
       name: of the function as TensorFlow traced it.
       path: as for a ScriptOp.
-      mode: "compiled" (one XLA program), "split" (clusters and host ops) or "host" (not compiled).
+      mode: "compiled" (one XLA program), "partitioned" (clusters and host ops) or "host" (not
+        compiled).
       steps: what it consists of, in an order in which it can run. Of a function that is not
         compiled, only the script ops and what leads to some, or to compiled functions.
     """
@@ -194,11 +195,11 @@ class Explanation:
         compiled = {f.name for f in self.functions if f.mode != "host"}
         steps = [s for f in self.functions if f.mode == "host" for s in f.steps]
         calls = {c for s in steps if isinstance(s, HostOp) for c in s.calls} & compiled
-        on_host = sum(op.route == "split" for op in self.script_ops)
+        on_host = sum(op.route == "partition" for op in self.script_ops)
         inside = sum(op.route == "custom_call" for op in self.script_ops)
         if mode == "compiled":
             return f"one compiled program with {count(inside, 'script op')} in it"
-        if mode == "split":
+        if mode == "partitioned":
             clusters = count(len(self.clusters), "compiled cluster")
             more = f", {inside} more in clusters" if inside else ""
             return f"{clusters} and {count(on_host, 'script op')} on the host{more}"

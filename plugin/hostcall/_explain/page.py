@@ -83,7 +83,11 @@ def fragment(explanation: Explanation) -> str:
 
 def _heading(function: Function) -> str:
     where = f" in {function.path}" if function.path else ""
-    mode = {"compiled": "one compiled program", "split": "split", "host": "not compiled"}
+    mode = {
+        "compiled": "one compiled program",
+        "partitioned": "partitioned",
+        "host": "not compiled",
+    }
     return (
         f"<h3>{escape(words.short_name(function.name))}"
         f'<span class="dim">{escape(where)}: {mode[function.mode]}</span></h3>'

@@ -1,11 +1,11 @@
-"""Explaining functions that are split: their clusters and what is between them."""
+"""Explaining functions that are partitioned: their clusters and what is between them."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from hostcall._compiler.partition.partitioner import Splitter
+from hostcall._compiler.partition.partitioner import Partitioner
 from hostcall._explain.bodies import Edges, called, sources
 from hostcall._explain.facts import Cluster, Function, Op, Step
 from hostcall._tf import function_defs as defs
@@ -34,23 +34,23 @@ def joined(path: str, name: str) -> str:
     return f"{path} > {name}" if path else name
 
 
-class SplitWalk:
-    """A way through the functions that a splitter has split.
+class PartitionWalk:
+    """A way through the functions that a partitioner has partitioned.
 
     Args:
       walk: the way that has come to them.
-      splitter: what has split them.
+      partitioner: what has partitioned them.
     """
 
-    def __init__(self, walk: Walk, splitter: Splitter) -> None:
+    def __init__(self, walk: Walk, partitioner: Partitioner) -> None:
         self._walk = walk
-        self._new = splitter.functions
-        self._plans = {plan.name: plan for plan in splitter.plans}
-        self._old_names = {plan.new_name: plan.name for plan in splitter.plans}
+        self._new = partitioner.functions
+        self._plans = {plan.name: plan for plan in partitioner.plans}
+        self._old_names = {plan.new_name: plan.name for plan in partitioner.plans}
         self._seen: set[str] = set()
 
     def function(self, place: Place) -> None:
-        """Explains a function that was split, and those that it calls."""
+        """Explains a function that was partitioned, and those that it calls."""
         if place.function in self._seen:
             return
         self._seen.add(place.function)
@@ -67,19 +67,19 @@ class SplitWalk:
             if callee in clusters:
                 steps.append(self._cluster(node, callee, place, places, edges[node.name]))
                 continue
-            at, reason = places[node.name], plan.host_nodes[node.name]
+            at, reason = places[node.name], plan.host_ops[node.name]
             if node.op in op_kinds.SCRIPT_OPS:
-                steps.append(self._walk.script_op(node, at, "split", reason, edges[node.name]))
+                steps.append(self._walk.script_op(node, at, "partition", reason, edges[node.name]))
             else:
                 callees = self._callees(node, at)
                 calls = [inside.function for inside, _ in callees]
                 steps.append(self._walk.host_op(node, at, reason, edges[node.name], calls))
-                for inside, is_split in callees:
-                    if is_split:
+                for inside, is_partitioned in callees:
+                    if is_partitioned:
                         self.function(inside)
                     else:
                         self._walk.on_host(inside, reason)
-        fill(Function(place.function, place.path, "split", tuple(steps)))
+        fill(Function(place.function, place.path, "partitioned", tuple(steps)))
 
     def _cluster(
         self, node: Any, name: str, place: Place, places: dict[str, Place], edges: Edges
@@ -92,7 +92,7 @@ class SplitWalk:
         return Cluster(node.name, name, place.function, place.path, members, *edges)
 
     def _callees(self, node: Any, place: Place) -> list[tuple[Place, bool]]:
-        """The functions to explain that a host node calls, and whether they are split."""
+        """The functions to explain that a host op calls, and whether they are partitioned."""
         bodies = self._walk.bodies
         original = bodies.called(bodies[place.function].node(node.name))
         now = called(node, {**bodies.functions, **self._new})

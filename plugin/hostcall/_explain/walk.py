@@ -1,7 +1,7 @@
 """From a function to the facts: through all that it calls, the way that it will run.
 
-What is split, and how, is asked of the very splitter that TensorFlow's kernels come from
-(`_rewriting.splitter_for`), so that an explanation says what happens.
+What is partitioned, and how, is asked of the very partitioner that TensorFlow's kernels come from
+(`kernel_hook.partitioner_for`), so that an explanation says what happens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hostcall._compiler import kernel_hook, route_selection
 from hostcall._explain import callback_facts as ops
 from hostcall._explain.bodies import Bodies, Edges, is_compiled, is_compiled_call, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
-from hostcall._explain.partitions import Place, SplitWalk, joined
+from hostcall._explain.partitions import PartitionWalk, Place, joined
 from hostcall._tf import op_kinds
 
 _NOT_COMPILED = "the function is not compiled"
@@ -55,10 +55,10 @@ class Walk:
         name = place.function
         if not self._is_new("program", name):
             return
-        splitter = kernel_hook.splitter_for(self._library, name)
-        if not splitter.is_cluster(name) and splitter.must_split(name):
-            splitter.split(name)
-            SplitWalk(self, splitter).function(place)
+        partitioner = kernel_hook.partitioner_for(self._library, name)
+        if not partitioner.is_cluster(name) and partitioner.must_partition(name):
+            partitioner.partition(name)
+            PartitionWalk(self, partitioner).function(place)
             return
         members = tuple(Op(node.name, node.op) for node in self.bodies[name].nodes)
         cluster = Cluster(name, name, name, place.path, members)
@@ -86,14 +86,14 @@ class Walk:
 
         Args:
           place: the function.
-          why: the reason, where a function that is split calls it.
+          why: the reason, where a function that is partitioned calls it.
         """
         if not self._is_new("host", place.function):
             return
         fill = self.room()
         nodes = self.bodies[place.function].nodes
         edges = sources(nodes, {node.name for node in nodes if self.bodies.matters(node)})
-        route, reason = ("split", why) if why else ("plain", _NOT_COMPILED)
+        route, reason = ("partition", why) if why else ("plain", _NOT_COMPILED)
         steps: list[Step] = []
         for node, at in self.in_order(place):
             if op_kinds.calls_python(node):

@@ -15,8 +15,8 @@ from hostcall_mlir.program.structures import Structure
 from hostcall_runtime._targets import target_of
 
 
-class NotShippableError(Exception):
-    """Says why a callback cannot be shipped, and what to do."""
+class NotExportableError(Exception):
+    """Says why a callback cannot be exported, and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,18 +51,18 @@ def source_of(number: int) -> Source:
     """The callback of a number.
 
     Raises:
-      NotShippableError: when it cannot be shipped.
+      NotExportableError: when it cannot be exported.
     """
     spec, recording = spec_of_number(number)
     if spec is not None:
         return _of_spec(spec, recording)
     target = target_of(number)
     if target is None:
-        raise NotShippableError("a callback that is gone")
+        raise NotExportableError("a callback that is gone")
     if target.origin is None:
-        raise NotShippableError(
-            f"{target.description}: programs can be shipped with calls of hostcall.jax.call and of "
-            "hostcall.callback objects, and not with JAX's own callbacks, whose results have no "
+        raise NotExportableError(
+            f"{target.description}: programs can be exported with calls of hostcall.jax.call and "
+            "of hostcall.callback objects, and not with JAX's own callbacks, whose results have no "
             "structure that another process could know"
         )
     source: Source = target.origin.source()
@@ -71,13 +71,13 @@ def source_of(number: int) -> Source:
 
 def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
     if recording or (isinstance(spec, EagerSpec) and spec.order):
-        raise NotShippableError(
+        raise NotExportableError(
             f"{spec.description}: the program computes its gradient, which only the process knows "
             "how to that has made the call. Give it a gradient of its own: hostcall.callback(..., "
             "grad=...), or export a function without the gradient"
         )
     if spec.inputs.composite or spec.outputs.composite:
-        raise NotShippableError(
+        raise NotExportableError(
             f"{spec.description}: it takes or returns tensors that are made of several"
         )
     arguments = tuple(spec.inputs.pack(_placeholders(spec.inputs.size)))

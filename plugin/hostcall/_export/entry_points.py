@@ -1,4 +1,4 @@
-"""Programs that are shipped: `hostcall.export` and `hostcall.load`.
+"""Exported programs: `hostcall.export` and `hostcall.load`.
 
 They need JAX's MLIR, which hostcall does without elsewhere: it is imported when one is called.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @autograph.do_not_convert
 def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
-    """Compiles a function to a program that can be shipped, the Python functions in it by name.
+    """Compiles a function to a program that can be exported, the Python functions in it by name.
 
     `hostcall_mlir.load` runs it in processes without TensorFlow, `hostcall.load` makes it a
     function of TensorFlow's again.
@@ -39,7 +39,7 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
 
     Returns:
       The `Program`: its `artifact` (a portable artifact of StableHLO 1.13), its readable `text`,
-      its `manifest` (the callbacks: durable name, signature, the dtypes and shapes of each call,
+      its `manifest` (the callbacks: qualified name, signature, the dtypes and shapes of each call,
       effects in their order), and `save(directory)`.
 
     Raises:
@@ -48,7 +48,7 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
       ValueError: when a callback has no name by which another process finds it (one error that
         lists all of them, and says how to give one), when the size of an argument is not known,
         when the function assigns variables that are to be constants, or when something in it
-        cannot be compiled or shipped.
+        cannot be compiled or exported.
     """
     program: Program = _module("exporting").export(function, specs, variables)
     return program

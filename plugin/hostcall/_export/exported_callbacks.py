@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from hostcall._export.callback_sources import NotShippableError, Source, source_of
-from hostcall._export.qualified_names import durable_name, reason
+from hostcall._export.callback_sources import NotExportableError, Source, source_of
+from hostcall._export.qualified_names import qualified_name, reason
 from hostcall._tf import source_location
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.program import signature
@@ -53,7 +53,7 @@ def find(numbers: Iterable[int], place: str) -> Exported:
       place: of the export, for errors.
 
     Raises:
-      ValueError: when some cannot be shipped, one error for all of them.
+      ValueError: when some cannot be exported, one error for all of them.
     """
     sources: dict[int, Source] = {}
     functions: dict[int, str | None] = {}
@@ -62,7 +62,7 @@ def find(numbers: Iterable[int], place: str) -> Exported:
         try:
             sources[number] = source_of(number)
             functions[number] = _found_at(sources[number])
-        except NotShippableError as error:
+        except NotExportableError as error:
             problems[str(error)] = None
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
@@ -109,15 +109,15 @@ def _found_at(source: Source) -> str | None:
     """Where another process finds the function; None where it goes by the name given to it.
 
     Raises:
-      NotShippableError: when it cannot be found.
+      NotExportableError: when it cannot be found.
     """
     if source.given_name is None:
-        name = durable_name(source.function)
+        name = qualified_name(source.function)
         if name is None:
-            raise NotShippableError(f"{source.description}: {reason(source.function)}")
+            raise NotExportableError(f"{source.description}: {reason(source.function)}")
         return name
     if not custom_calls.is_name(source.given_name):
-        raise NotShippableError(
+        raise NotExportableError(
             f"{source.description}: its name {source.given_name!r} has spaces or brackets in it"
         )
     return None

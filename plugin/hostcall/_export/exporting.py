@@ -60,7 +60,7 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
         called = portable.set_names(module, callbacks.names)
         artifact = portable.artifact_of(module, STABLEHLO)
     except PassError as error:
-        raise ValueError(f"{place}: it has parts that cannot be shipped:\n{error}") from error
+        raise ValueError(f"{place}: it has parts that cannot be exported:\n{error}") from error
     types = [spec for type_ in portable.outputs_of(module) if (spec := signature.spec_of(type_))]
     manifest = Manifest(
         made_by=_versions(),
@@ -72,7 +72,7 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
         callbacks=exported_callbacks.with_calls(callbacks, module, called),
     )
     if problems := [*signature.mismatches(module, manifest)]:
-        raise ValueError(f"{place}: it cannot be shipped:\n" + "\n".join(problems))
+        raise ValueError(f"{place}: it cannot be exported:\n" + "\n".join(problems))
     mlir_artifact.trust(artifact)
     values = {captured.names[number]: variable.numpy() for number, variable in kept.items()}
     return Program(artifact, portable.text_of(module), manifest, values)

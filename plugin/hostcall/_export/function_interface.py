@@ -1,4 +1,4 @@
-"""What a traced function takes and returns, in the terms of a shipped program."""
+"""What a traced function takes and returns, in the terms of an exported program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shipped programs as functions of TensorFlow's."""
+"""Exported programs as functions of TensorFlow's."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _numbers = itertools.count(1)
 
 
 class LoadedFunction(tf.Module):  # type: ignore[misc]
-    """A shipped program as a function of TensorFlow's, made by `hostcall.load`.
+    """A exported program as a function of TensorFlow's, made by `hostcall.load`.
 
     Called with tensors in the structure of the exported function's arguments, eagerly, in a
     `tf.function`, with `jit_compile=True` or without; it returns tensors in the structure of its
     results. It has no gradient: export a function that computes it.
 
     Attributes:
-      manifest: what is known of the program; docs/shipping.md says what its fields mean.
+      manifest: what is known of the program; docs/exporting.md says what its fields mean.
       text: the program, for people to read.
       variables: the `tf.Variable`s that it takes, as of every `tf.Module`; it assigns new values to
         those that it assigned when it was exported.
@@ -121,7 +121,7 @@ def _register(
         call = functools.partial(eager_threads.apart, call)
     places = dict.fromkeys(call.location for call in callback.calls if call.location)
     where = f", called at {', '.join(places)}" if places else ""
-    description = f"callback {callback.name} of a shipped program{where}"
+    description = f"callback {callback.name} of an exported program{where}"
     if callback.timeout is not None:
         call = within(callback.timeout, call, description)
     target = Target(call, callback.name, description)

@@ -11,7 +11,7 @@ from typing import Any
 from hostcall._tf import autograph
 
 
-def durable_name(function: Callable[..., Any]) -> str | None:
+def qualified_name(function: Callable[..., Any]) -> str | None:
     """Where another process finds a function, None where it has no such place.
 
     That is the module and the name that Python says it has, where the function lies there indeed

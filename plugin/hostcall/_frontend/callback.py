@@ -54,7 +54,7 @@ class Callback:
         self.kind = kind
         self.stateful = stateful
         self._function = function
-        # By which shipped programs know it, in processes that do not have hostcall's TensorFlow.
+        # By which exported programs know it, in processes that do not have hostcall's TensorFlow.
         self.__hostcall_function__ = function
         self._declaration = declaration
         self._grad = grad
@@ -173,7 +173,7 @@ def callback(
       stateful: True: each call runs, once, in program order. False: the function returns the same
         for the same inputs and does nothing else, so that XLA may drop, share or overlap calls. An
         "eager" callback is always stateful.
-      name: registers the callback under a durable name, one of a kind in the process.
+      name: registers the callback under a qualified name, one of a kind in the process.
       grad: the gradient, `grad(inputs, results, upstream)`: TensorFlow code, or a `Callback` of its
         own. `inputs` is the tuple of the arguments, `results` what the call returned, `upstream`
         the gradients of the results, in the same structure. It returns one gradient for each

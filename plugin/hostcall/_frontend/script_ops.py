@@ -96,7 +96,7 @@ def call(
       stateful: whether it has side effects.
       name: of the op.
       declaration: what a `hostcall.callback` says of itself; None for the stock ops.
-      given_name: the name that it has been given, by which shipped programs know it.
+      given_name: the name that it has been given, by which exported programs know it.
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()

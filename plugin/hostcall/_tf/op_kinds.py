@@ -52,12 +52,12 @@ def op_def_or_none(name: str) -> Any:
 _kernels: dict[tuple[Any, ...], bool] = {}
 
 
-def has_xla_kernel(glue: Any, node: Any) -> bool:
+def has_xla_kernel(bindings: Any, node: Any) -> bool:
     """Whether XLA can compile an op, by its NodeDef; says nothing of functions that it calls."""
     types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
     key = (node.op, *sorted(types))
     if key not in _kernels:
-        _kernels[key] = glue.has_xla_kernel(node.SerializeToString())
+        _kernels[key] = bindings.has_xla_kernel(node.SerializeToString())
     return _kernels[key]
 
 
@@ -75,7 +75,7 @@ def refuse_gradient_of_modules() -> None:
     def refuse(*_: Any) -> Any:
         raise LookupError(
             "hostcall: a gradient is asked for through a program that has none, by TensorFlow's op "
-            "XlaCallModule; hostcall.load makes such ops of shipped programs. Export a function "
+            "XlaCallModule; hostcall.load makes such ops of exported programs. Export a function "
             "that computes the gradient, too; or, where none is needed, put tf.stop_gradient "
             "around the arguments."
         )

@@ -113,15 +113,15 @@ class Function:
 
 
 def _structure_of(tree: Any, what: str) -> Any:
-    """A pytree's structure in the terms of a shipped program."""
-    from hostcall._export.callback_sources import NotShippableError
+    """A pytree's structure in the terms of an exported program."""
+    from hostcall._export.callback_sources import NotExportableError
     from hostcall_mlir.program import structures
 
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
     try:
         return structures.structure_of_numbers(numbers, what)
     except structures.StructureError as error:
-        raise NotShippableError(str(error)) from error
+        raise NotExportableError(str(error)) from error
 
 
 def _is_plain_sequence(returned: Any, leaves: list[Any], tree: Any) -> bool:

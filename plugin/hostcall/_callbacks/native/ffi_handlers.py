@@ -102,7 +102,7 @@ class FfiHandler:
                 jit_compile=True,
                 autograph=False,
             )
-            # Split, it would end here again.
+            # In a partitioned function it would end here again.
             with requested_routes.scope(route=requested_routes.CUSTOM_CALL):
                 self._programs[key] = program.get_concrete_function(*specs)
         return self._programs[key]

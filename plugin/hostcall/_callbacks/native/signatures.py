@@ -78,7 +78,9 @@ def _read_ctypes(function: Any, name: str) -> CFunction:
     if function.restype not in (None, ctypes.c_int32):
         raise TypeError(_wrong_return(name, _type_name(function.restype)))
     kinds = [_kind_of_ctype(ctype) for ctype in function.argtypes]
-    pointers, sizes = _split(kinds, [_type_name(ctype) for ctype in function.argtypes], name)
+    pointers, sizes = _pointers_and_sizes(
+        kinds, [_type_name(ctype) for ctype in function.argtypes], name
+    )
     return CFunction(name, address, pointers, sizes, function.restype is not None)
 
 
@@ -87,7 +89,9 @@ def _read_numba(function: Any, name: str) -> CFunction:
     returned = str(function._sig.return_type)
     if returned not in ("none", "int32"):
         raise TypeError(_wrong_return(name, returned))
-    pointers, sizes = _split([_kind_of_numba(text) for text in arguments], arguments, name)
+    pointers, sizes = _pointers_and_sizes(
+        [_kind_of_numba(text) for text in arguments], arguments, name
+    )
     return CFunction(name, function.address, pointers, sizes, returned == "int32")
 
 
@@ -136,7 +140,7 @@ def _size_of(number: Any) -> _Kind:
         return None
 
 
-def _split(kinds: Sequence[_Kind], texts: Sequence[str], name: str) -> tuple[Any, int]:
+def _pointers_and_sizes(kinds: Sequence[_Kind], texts: Sequence[str], name: str) -> tuple[Any, int]:
     """The pointers among the kinds of arguments, and how many sizes there are behind them."""
     count = next((i for i, kind in enumerate(kinds) if not isinstance(kind, Pointer)), len(kinds))
     sizes = list(kinds[count:])

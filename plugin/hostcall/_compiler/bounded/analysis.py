@@ -1,7 +1,7 @@
 """What hinders script ops with results of bounded size from being part of one program.
 
 Each such result may reach ops that are not known to be right with bounded sizes
-(`_bounded_flow.py`). Where one does, the script op is marked: it runs on the host, so that the size
+(`flow.py`). Where one does, the script op is marked: it runs on the host, so that the size
 is known to XLA; or, where the user wants it in the program whatever happens, that is an error.
 """
 
@@ -147,8 +147,8 @@ def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
 
 
 def _constant_operands(node: Any) -> list[int]:
-    glue = _library.load("hostcall._tensorflow")
-    operands: list[int] = glue.constant_operands(node.SerializeToString())
+    bindings = _library.load("hostcall._tensorflow")
+    operands: list[int] = bindings.constant_operands(node.SerializeToString())
     return operands
 
 

@@ -1,4 +1,4 @@
-"""What becomes of sizes, known and bounded, in an op: the rules that `_bounded_ops.py` names.
+"""What becomes of sizes, known and bounded, in an op: the rules that `op_table.py` names.
 
 A rule tells the shapes of an op's results, and raises an UnprovenError for what is not proven: an
 operand, say, whose bounded dimension is another one. It need not look at what cannot be compiled

@@ -1,4 +1,4 @@
-"""Taking a function apart: its host nodes, and one function for each cluster of the others."""
+"""Taking a function apart: its host ops, and one function for each cluster of the others."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class _Partition:
         return host, clusters
 
     def _outside(self, values: Iterable[str]) -> list[str]:
-        """What has become of the inputs of a host node."""
+        """What has become of the inputs of a host op."""
         found: dict[str, None] = {}
         data: list[str] = []
         for value in values:

@@ -1,8 +1,8 @@
 """Which nodes of a function are compiled together.
 
-The nodes of a function that is split fall into *host* nodes and nodes that XLA can compile. Time
-runs in steps: the nodes of an even step are compiled as one cluster, those of an odd step run on
-the host, one by one. Each node takes the first step that comes after all that it waits for. So
+The nodes of a function that is partitioned fall into *host* nodes and nodes that XLA can compile.
+Time runs in steps: the nodes of an even step are compiled as one cluster, those of an odd step run
+on the host, one by one. Each node takes the first step that comes after all that it waits for. So
 independent chains share their clusters, and there are as many clusters as the path with the most
 changes between host and compiled code has.
 """
@@ -85,7 +85,7 @@ def _latest(
     for i in reversed(range(len(steps))):
         if latest[i] == end:
             latest[i] = steps[i]  # nobody uses it
-        # The last cluster before a host node has the step before that.
+        # The last cluster before a host op has the step before that.
         bound = latest[i] - latest[i] % 2
         for j in predecessors[i]:
             if may_move[j]:

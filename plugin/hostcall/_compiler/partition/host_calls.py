@@ -1,9 +1,9 @@
-"""What the stock kernels call for the script ops of a function that is split.
+"""What the stock kernels call for the script ops of a function that is partitioned.
 
 In plain graph mode they call the specs themselves, and ops behave as TensorFlow's always did. In a
 compiled function more is promised, whichever way its script ops take: arrays of their own for the
-functions, shapes that are checked, results and errors as from a custom call. So the ops of a split
-function get the tokens of other entries in TensorFlow's registry.
+functions, shapes that are checked, results and errors as from a custom call. So the ops of a
+partitioned function get the tokens of other entries in TensorFlow's registry.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def redirect(functions: Iterable[Any]) -> None:
     """Gives the script ops on the host the tokens of entries that keep the promises above.
 
     Args:
-      functions: the FunctionDefs that have come out of a splitting.
+      functions: the FunctionDefs that have come out of a partitioning.
 
     Raises:
       LoweringError: when the Python function of an op does not exist in this process, or is
@@ -167,7 +167,7 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
     def _read(self, returned: Any) -> list[np.ndarray]:
         """The results as arrays, with the checks of a custom call."""
         count = len(self._arrays)
-        values = _split(returned, count)
+        values = _values_of(returned, count)
         if len(values) != count:
             raise self._complaint(
                 f"{self._spec.title} returns {len(values)} values, but expects to see {count} "
@@ -248,7 +248,7 @@ def _tidy(tensor: Any) -> Any:
         return eager_execution.to_eager_tensor(_own(tensor.numpy(), lent=False), None)
 
 
-def _split(returned: Any, count: int) -> list[Any]:
+def _values_of(returned: Any, count: int) -> list[Any]:
     if count == 1 and _is_empty_list(returned):
         return [returned]  # one empty value, rather than no value
     if isinstance(returned, list | tuple):

@@ -1,4 +1,4 @@
-"""Which nodes of a function stay on the host when it is split, and why."""
+"""Which nodes of a function stay on the host when it is partitioned, and why."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Findings:
     made_up: set[str]
 
 
-class HostNodes:
+class HostOps:
     """What of some functions is for the host.
 
     Args:
@@ -65,7 +65,7 @@ class HostNodes:
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
 
-    def must_split(self, name: str) -> bool:
+    def must_partition(self, name: str) -> bool:
         """Whether a function reaches a node that shall be on the host."""
         if name not in self._must:
             self._must[name] = False  # what a function that calls itself finds
@@ -74,8 +74,8 @@ class HostNodes:
 
     def _must_be_on_host(self, node: Any) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
-            return self._choose(node).route == "split"
-        return self._marked(node) or any(map(self.must_split, self._called(node)))
+            return self._choose(node).route == "partition"
+        return self._marked(node) or any(map(self.must_partition, self._called(node)))
 
     def has_effect(self, node: Any) -> bool:
         """Whether a stateful script op can be reached from a node."""
@@ -97,7 +97,7 @@ class HostNodes:
           after_branch: whether its arguments may be made up, as those of a gradient: see Findings.
         """
         if any(node.op in defs.FRAME_OPS for node in function.node_def):
-            reason = "TensorFlow 1's loops and branches are not split"
+            reason = "TensorFlow 1's loops and branches are not partitioned"
             return Findings({node.name: reason for node in function.node_def}, set())
         reasons = self._reasons(function)
         made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
@@ -135,17 +135,17 @@ class HostNodes:
         """Why a node is not compiled, if it is not."""
         if node.op in op_kinds.SCRIPT_OPS:
             choice = self._choose(node)
-            return choice.reason if choice.route == "split" else ""
+            return choice.reason if choice.route == "partition" else ""
         if self._marked(node):
-            return "route='split' was asked for, and it has no XLA kernel"
+            return "route='partition' was asked for, and it has no XLA kernel"
         if node.op in _CHECKS:
             # A loop of compiled code is not taken apart for it.
             return "" if inside_loop else f"XLA would drop the {_CHECKS[node.op]}"
         if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b:
             return "XLA would not let the list grow"
         for name in self._called(node):
-            if self.must_split(name):
-                return f"it calls {name}, which is split"
+            if self.must_partition(name):
+                return f"it calls {name}, which is partitioned"
             loop = inside_loop or node.op in _LOOP_OPS
             if reason := self.obstacle_in(name, inside_loop=loop):
                 return reason

@@ -1,9 +1,9 @@
-"""The split way: a function becomes compiled clusters with host nodes between them.
+"""Graph partitioning: a function becomes compiled clusters with host ops between them.
 
-A *host node* is one that cannot be compiled, or shall not: a script op whose results have no known
-shape, say, and the ops that work on strings (`_host_nodes.py`). A loop, branch or call that holds
-one inside is a host node itself, and what it calls is split in turn. All the other nodes are put
-into clusters (`_clusters.py`, `_partition.py`), each of them a must-compile function.
+A *host op* is one that cannot be compiled, or shall not: a script op whose results have no known
+shape, say, and the ops that work on strings (`host_ops.py`). A loop, branch or call that holds
+one inside is a host op itself, and what it calls is partitioned in turn. All the other nodes are
+put into clusters (`clustering.py`, `boundary_values.py`), each of them a must-compile function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hostcall._compiler.partition.boundary_values import (
     passes_inner_values,
 )
 from hostcall._compiler.partition.clustering import Place
-from hostcall._compiler.partition.host_ops import HostNodes
+from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
@@ -32,7 +32,7 @@ _KERNEL = "_kernel"
 _CONTEXT = "_construction_context"
 
 # Of the names of new functions.
-SUFFIX = "__split"
+SUFFIX = "__partitioned"
 
 # On a cluster's function: it is compiled as it is.
 CLUSTER_ATTR = "_hostcall_cluster"
@@ -52,31 +52,31 @@ class Cluster:
 
 
 @dataclasses.dataclass(frozen=True)
-class SplitFunction:
+class PartitionedFunction:
     """What has become of one function.
 
     Attributes:
       name: of the function as it was.
       new_name: of the one that takes its place.
-      host_nodes: the nodes that stay on the host, with the reason for each.
+      host_ops: the nodes that stay on the host, with the reason for each.
       clusters: the others.
     """
 
     name: str
     new_name: str
-    host_nodes: dict[str, str]
+    host_ops: dict[str, str]
     clusters: list[Cluster]
 
 
-class Splitter:
-    """Splits a function and all that it reaches.
+class Partitioner:
+    """Partitions a function and all that it reaches.
 
     Args:
       library: the FunctionDefLibrary that holds them.
       choose: the route of a script op, by its NodeDef.
       has_kernel: whether XLA can compile an op, by its NodeDef.
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
-      gradient: whether the function to be split is the gradient of one that is split.
+      gradient: whether the function to be partitioned is the gradient of one that is partitioned.
       suffix: of the names of new functions.
 
     Attributes:
@@ -96,41 +96,41 @@ class Splitter:
     ) -> None:
         self.library = library
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
-        self._host_nodes = HostNodes(self._old, choose, has_kernel, marked)
+        self._host_ops = HostOps(self._old, choose, has_kernel, marked)
         self._gradient = gradient
         self._suffix = suffix
-        self._split: dict[tuple[str, bool], str] = {}
+        self._partitioned: dict[tuple[str, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
-        self.plans: list[SplitFunction] = []
+        self.plans: list[PartitionedFunction] = []
 
     def is_cluster(self, name: str) -> bool:
-        """Whether a function has come out of a splitting."""
+        """Whether a function has come out of a partitioning."""
         return CLUSTER_ATTR in self._old[name].attr
 
-    def must_split(self, name: str) -> bool:
+    def must_partition(self, name: str) -> bool:
         """Whether a function reaches a node that shall be on the host."""
-        if self._host_nodes.must_split(name):
+        if self._host_ops.must_partition(name):
             return True
         return self._gradient and (
             passes_inner_values(self._old[name])
-            or bool(self._host_nodes.find(self._old[name], True).reasons)
+            or bool(self._host_ops.find(self._old[name], True).reasons)
         )
 
-    def split(self, name: str) -> str:
-        """Splits a function; returns the name of the one that takes its place."""
+    def partition(self, name: str) -> str:
+        """Partitions a function; returns the name of the one that takes its place."""
         self._entry = self._entry or name
-        return self._split_once(name, self._gradient)
+        return self._partition_once(name, self._gradient)
 
-    def _split_once(self, name: str, after_branch: bool) -> str:
+    def _partition_once(self, name: str, after_branch: bool) -> str:
         key = (name, after_branch)
-        if key in self._split:
-            return self._split[key]
-        number = f"_{len(self._split)}_{name}" if self._split else ""
-        new_name = self._split[key] = f"{self._entry}{self._suffix}{number}"
+        if key in self._partitioned:
+            return self._partitioned[key]
+        number = f"_{len(self._partitioned)}_{name}" if self._partitioned else ""
+        new_name = self._partitioned[key] = f"{self._entry}{self._suffix}{number}"
         function = self._in_order(self._old[name])
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
-        found = self._host_nodes.find(function, after_branch)
+        found = self._host_ops.find(function, after_branch)
         reasons = found.reasons
         places = {node.name: _place(node, reasons) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
@@ -140,9 +140,9 @@ class Splitter:
         for node in host.node_def:
             if node.op != "Const" and not (called & _callee_names(node)):
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
-                self._split_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
+                self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
-        self.plans.append(SplitFunction(name, new_name, on_host, named))
+        self.plans.append(PartitionedFunction(name, new_name, on_host, named))
         widen(host, clusters)
         return new_name
 
@@ -164,7 +164,7 @@ class Splitter:
         previous = None
         for node in defs.program_order(function):
             node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
-            if not self._host_nodes.has_effect(node):
+            if not self._host_ops.has_effect(node):
                 continue
             if previous is not None and f"^{previous.name}" not in node.input:
                 node.input.append(f"^{previous.name}")
@@ -174,17 +174,17 @@ class Splitter:
             function.signature.control_output.append(previous.name)
         return function
 
-    def _split_callees(self, node: Any, after_branch: bool) -> None:
-        """Makes a host node run on the host, with clusters in what it calls."""
+    def _partition_callees(self, node: Any, after_branch: bool) -> None:
+        """Makes a host op run on the host, with clusters in what it calls."""
         if node.op in op_kinds.SCRIPT_OPS:
             node.attr[_KERNEL].s = b"hostcall"
             return
         for callee in defs.callees(node):
             callee.attr.pop(MUST_COMPILE, None)
             if callee.name in self._old and not self._is_small_condition(node, callee.name):
-                callee.name = self._split_once(callee.name, after_branch)
+                callee.name = self._partition_once(callee.name, after_branch)
         if node.op in self._old:
-            node.op = self._split_once(node.op, after_branch)
+            node.op = self._partition_once(node.op, after_branch)
         node.attr.pop(MUST_COMPILE, None)
 
     def _is_small_condition(self, node: Any, name: str) -> bool:
@@ -192,7 +192,7 @@ class Splitter:
             "cond" in node.attr
             and name == node.attr["cond"].func.name
             and len(self._old[name].node_def) <= _SMALL_CONDITION
-            and not self._host_nodes.obstacle_in(name)
+            and not self._host_ops.obstacle_in(name)
         )
 
 

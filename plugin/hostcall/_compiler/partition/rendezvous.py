@@ -1,4 +1,4 @@
-"""The rendezvous of split functions: what their parts on several devices meet by.
+"""The rendezvous of partitioned functions: what their parts on several devices meet by.
 
 TensorFlow's kernels of calls make one by what the function runtime was given, and some runtimes,
 such as that of an iterator which sessions share, were given nothing. hostcall's kernels bring one
@@ -21,10 +21,10 @@ _CALL_ATTR = "_hostcall_host_call"
 
 
 def bring_rendezvous(functions: Mapping[str, Any]) -> None:
-    """Has the calls of split functions bring a rendezvous, each of them one of its own.
+    """Has the calls of partitioned functions bring a rendezvous, each of them one of its own.
 
     Args:
-      functions: the FunctionDefs that have come out of a splitting, by name.
+      functions: the FunctionDefs that have come out of a partitioning, by name.
     """
     on_host = {name for name, f in functions.items() if CLUSTER_ATTR not in f.attr}
     for name in on_host:

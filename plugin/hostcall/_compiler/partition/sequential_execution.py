@@ -1,4 +1,4 @@
-"""Running a split function on one thread, where nothing in it could run side by side.
+"""Running a partitioned function on one thread, where nothing in it could run side by side.
 
 To hand a callback of a few microseconds from thread to thread takes many. TensorFlow has an
 executor that runs a function's nodes one after the other, on the thread of the caller; it knows
@@ -33,12 +33,12 @@ def all_are_for(device: str, functions: Iterable[Any]) -> bool:
 
 
 def run_in_sequence(functions: Iterable[Any]) -> None:
-    """Has split functions run on one thread, if nothing in any of them could run side by side.
+    """Has partitioned functions run on one thread, if nothing in them could run side by side.
 
     Args:
-      functions: the FunctionDefs that have come out of a splitting, and that call each other. All
-        their nodes are for one device: what runs on several waits for each other, in an order that
-        nobody knows here.
+      functions: the FunctionDefs that have come out of a partitioning, and that call each other.
+        All their nodes are for one device: what runs on several waits for each other, in an order
+        that nobody knows here.
     """
     on_host = [function for function in functions if CLUSTER_ATTR not in function.attr]
     if not all(map(_is_sequence, on_host)):

@@ -1,0 +1,207 @@
+"""Exports random programs, loads them in all ways, and compares what they do with the originals."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+import hostcall_mlir
+from hostcall_mlir.program.files import read
+from tests.differential.outcomes import (
+    CLASSES,
+    NoReferenceError,
+    Outcome,
+    build,
+    call,
+    compare,
+)
+from tests.differential.program import Context, Program
+from tests.differential.running import is_refusal
+
+# What a loaded program is called by, and its variables by name: TensorFlow's, or arrays.
+Loaded = tuple[Callable[..., Any], dict[str, Any]]
+
+_NOT_COMPILED = "XLA cannot compile it"
+# Where a function is called, its arguments are constants for XLA; where it is exported, none is.
+_NO_CONSTANT = "must be a compile-time constant"
+_GRADIENT = "the program computes its gradient, which only the process knows"
+_BOUNDED = "arrays whose sizes are known only when it runs"
+
+
+class _RefusedError(Exception):
+    """Why a program cannot be exported, or loaded in one way, as docs/exporting.md says."""
+
+
+@dataclasses.dataclass
+class Original:
+    """A program as one function that XLA compiles, be there a tape outside of it or not."""
+
+    program: Program
+    context: Context
+
+    def __post_init__(self) -> None:
+        self.context.reset()  # creates the variables
+        function = build(self.program, self.context)
+        self.function = tf.function(lambda x, k: function(x, k), jit_compile=True, autograph=False)
+
+    def call(self, *args: Any) -> Outcome:
+        """What comes of a call."""
+        return call(self.context, self.function, *args)
+
+    def export(self, size: int) -> hostcall_mlir.Program:
+        """The program for vectors of one size.
+
+        Raises:
+          _RefusedError: when it cannot be exported.
+        """
+        self.context.reset()
+        specs = tf.TensorSpec([size], tf.float64), tf.TensorSpec([], tf.int32)
+        try:
+            return hostcall.export(self.function, *specs, variables="inputs")
+        except ValueError as error:
+            for reason in (_NOT_COMPILED, _GRADIENT):
+                if reason in str(error):
+                    raise _RefusedError(reason) from error
+            raise
+
+
+def check_exported(program: Program) -> set[str]:
+    """Compares a program that is exported and loaded, in all ways, with the compiled function.
+
+    Returns:
+      What happened, for statistics.
+
+    Raises:
+      AssertionError: when they differ, in values, variables, errors or the calls that were made.
+      NoReferenceError: when the compiled function fails, though the program was not meant to.
+    """
+    context = Context(jit=True, exports=True)
+    events: set[str] = set()
+    try:
+        with hostcall.scope(route="custom_call"):
+            original = Original(program, context)
+            sizes = dict.fromkeys(len(vector) for vector, _ in program.inputs)
+            found = [text for size in sizes for text in _differences(original, size, events)]
+    finally:
+        context.forget()
+    assert not found, "\n".join([*found, repr(program)])
+    return events
+
+
+def _differences(original: Original, size: int, events: set[str]) -> Iterator[str]:
+    """How loaded programs differ for vectors of one size; adds to the events."""
+    program = original.program
+    calls = [args for args in program.inputs if len(args[0]) == size]
+    expected = [original.call(*args) for args in calls]
+    refused = any(is_refusal(program, outcome) for outcome in expected)
+    if not refused and not all(outcome.is_planned for outcome in expected):
+        raise NoReferenceError(f"{[outcome.error for outcome in expected]}\n{program}")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            original.export(size).save(folder)
+        except _RefusedError as error:
+            events.update({"refused", f"refused: {error}"})
+            expects = refused or _NO_CONSTANT in str(error.__cause__)
+            if str(error) == _NOT_COMPILED and not expects:
+                yield f"size {size}: XLA compiles it, but not for export: {error.__cause__}"
+            return
+        if refused:
+            yield f"size {size}: XLA compiles it for export alone: {expected}"
+            return
+        for way, load in WAYS.items():
+            try:
+                loaded = load(Path(folder), original.context)
+            except _RefusedError as error:
+                events.add(f"refused by hostcall.load: {error}")
+                continue
+            events.add(way)
+            # Twice, since a program is to be sound after an error.
+            for number, (args, outcome) in enumerate([*zip(calls, expected, strict=True)] * 2):
+                actual = outcome_of(original.context, loaded, *args)
+                if difference := compare(actual, outcome):
+                    yield f"{way}, size {size}, call {number}: {difference}"
+
+
+def in_tensorflow(folder: Path, context: Context) -> Loaded:
+    try:
+        loaded = hostcall.load(folder, callbacks=given(folder, context, lambda f: f))
+    except hostcall_mlir.ProgramError as error:
+        if _BOUNDED in str(error):
+            raise _RefusedError(_BOUNDED) from error
+        raise
+    return loaded, {variable.name.partition(":")[0]: variable for variable in loaded.variables}
+
+
+def in_tensorflow_compiled(folder: Path, context: Context) -> Loaded:
+    loaded, variables = in_tensorflow(folder, context)
+    return tf.function(lambda x, k: loaded(x, k), jit_compile=True, autograph=False), variables
+
+
+def without_tensorflow(folder: Path, context: Context, partitioned: bool = False) -> Loaded:
+    loaded = hostcall_mlir.load(
+        folder, callbacks=given(folder, context, of_arrays), partitioned=partitioned
+    )
+    return loaded.call, loaded.variables
+
+
+WAYS: dict[str, Callable[[Path, Context], Loaded]] = {
+    "loaded": in_tensorflow,
+    "loaded and compiled": in_tensorflow_compiled,
+    "loaded whole": without_tensorflow,
+    "loaded partitioned": lambda folder, context: without_tensorflow(
+        folder, context, partitioned=True
+    ),
+}
+
+
+def given(folder: Path, context: Context, adapt: Callable[[Any], Any]) -> dict[str, Any]:
+    """The functions that are not to be imported; `adapt` takes those of tensors."""
+    found = {}
+    for callback in read(folder).manifest.callbacks:
+        name = callback.name.partition("#")[0]
+        if callback.kind == "eager":
+            found[name] = adapt(context.functions[name])
+        elif callback.function is None:
+            found[name] = context.functions[name]
+    return found
+
+
+def of_arrays(function: Any) -> Any:
+    """A function of arrays in the place of one of tensors."""
+
+    def call_it(*arrays: np.ndarray) -> Any:
+        results = function(*map(tf.constant, arrays))
+        return tf.nest.map_structure(lambda y: None if y is None else np.asarray(y), results)
+
+    return call_it
+
+
+def outcome_of(context: Context, loaded: Loaded, vector: Any, integer: int) -> Outcome:
+    """What comes of one call of a loaded program."""
+    run, variables = loaded
+    context.reset()
+    for name, value in variables.items():
+        initial = getattr(context, name).numpy()
+        if isinstance(value, tf.Variable):
+            value.assign(initial)
+        else:
+            variables[name] = initial
+    error = None
+    try:
+        results = run(np.asarray(vector, np.float64), np.int32(integer))
+        values: Any = [np.asarray(y) for y in results]
+    except Exception as caught:
+        error = caught
+        raised = caught.__cause__ if isinstance(caught, jax.errors.JaxRuntimeError) else caught
+        values = CLASSES.get(type(raised), type(raised))
+    own = zip(Context.VARIABLES, context.variables(), strict=True)
+    final = [np.asarray(variables.get(name, value)) for name, value in own]
+    return Outcome(values, list(context.journal), final, error)

@@ -1,0 +1,180 @@
+"""Nothing is left of functions that are gone, nor of calls whose gradient nobody can ask for.
+
+Each count is measured in a process that is warm, and compared with what TensorFlow itself leaves.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support import lifetime_cases as cases
+from tests.support.stress.processes import Worker
+
+# Bytes for each call. TensorFlow alone leaves 39,000 of an eager py_function; an entry too much in
+# a table shows with 200 or more; the allocator is good for less than 20.
+FLAT = 100.0
+
+# Bytes for each function. A graph that is not freed has 45,000; TensorFlow leaves 6,000 of a loop.
+FLAT_FUNCTIONS = 15_000.0
+
+# By how much a compiled program with a callback may be larger than an empty one: TensorFlow's cache
+# keeps both for ever.
+CALLBACK_IN_A_PROGRAM = 40_000.0
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[Worker]:
+    worker = Worker("import hostcall")
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="module")
+def stock() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.close()
+
+
+def left(worker: Worker, program: Any, way: Any, count: int) -> dict[str, Any]:
+    return worker.run(cases.left_of, program.__name__, way.__name__, count, limit=90.0)
+
+
+def nothing_is_left(result: dict[str, Any], flat: float) -> None:
+    assert result["after"] == result["before"]
+    assert result["bytes"] < flat
+
+
+EAGER = [
+    (cases.by_py_function, cases.eagerly),
+    (cases.by_py_function, cases.eagerly_under_a_tape),
+    (cases.by_py_function, cases.eagerly_with_a_gradient),
+    (cases.by_numpy_function, cases.eagerly),
+    (cases.by_numpy_function, cases.eagerly_under_a_tape),
+    (cases.by_py_func, cases.eagerly),
+    (cases.by_py_func, cases.eagerly_under_a_tape),
+    (cases.by_structured_numpy_function, cases.eagerly),
+    (cases.by_remembered_function, cases.eagerly),
+    (cases.by_callback, cases.eagerly),
+    (cases.by_named_callback, cases.eagerly),
+    (cases.by_eager_callback, cases.eagerly_under_a_tape),
+    (cases.by_callback_with_gradient, cases.eagerly_under_a_tape),
+    (cases.by_callback_with_gradient, cases.eagerly_with_a_gradient),
+]
+
+
+@pytest.mark.parametrize(("program", "way"), EAGER)
+def test_eager_calls_of_fresh_functions(ours: Worker, program: Any, way: Any) -> None:
+    nothing_is_left(left(ours, program, way, 1_200), FLAT)
+
+
+def test_tensorflow_alone_leaves_much_of_them(stock: Worker) -> None:
+    """The measurements here can fail."""
+    result = left(stock, cases.by_py_function, cases.eagerly_under_a_tape, 200)
+    assert result["after"]["tokens"] == result["before"]["tokens"] + 200
+    assert result["after"]["states"] == result["before"]["states"] + 200
+    assert result["bytes"] > 100.0 * FLAT
+
+
+PROGRAMS = [
+    cases.by_py_function,
+    cases.by_numpy_function,
+    cases.by_callback,
+    cases.by_callback_with_gradient,
+    cases.by_declared_function,
+    cases.by_remembered_function,
+    cases.in_a_loop,
+    cases.in_a_branch,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("way", [cases.traced, cases.jitted_and_traced, cases.run])
+def test_functions_that_are_traced_and_dropped(ours: Worker, program: Any, way: Any) -> None:
+    nothing_is_left(left(ours, program, way, 60), FLAT_FUNCTIONS)
+
+
+@pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_branch])
+def test_functions_that_are_differentiated_and_dropped(ours: Worker, program: Any) -> None:
+    # With the first ones TensorFlow's own memory grows, without hostcall as well: 14 KB for each.
+    left(ours, program, cases.run_with_a_gradient, 60)
+    nothing_is_left(left(ours, program, cases.run_with_a_gradient, 60), FLAT_FUNCTIONS)
+
+
+COMPILED = [
+    (cases.jitted_and_run, 1),
+    (cases.jitted_and_run_in_a_plain_function, 1),
+    (cases.jitted_and_run_with_a_gradient, 2),
+]
+
+
+@pytest.fixture(scope="module")
+def empty(stock: Worker) -> Callable[[Any, Any], float]:
+    """What TensorFlow leaves of such a function with an identity in the place of the callback."""
+
+    @functools.cache
+    def bytes_left(identity: Any, way: Any) -> float:
+        return float(left(stock, identity, way, 30)["bytes"])
+
+    def of(program: Any, way: Any) -> float:
+        with_gradient = program is cases.by_callback_with_gradient
+        return bytes_left(cases.by_custom_gradient if with_gradient else cases.by_tensorflow, way)
+
+    return of
+
+
+@pytest.mark.parametrize("program", PROGRAMS[:5])
+@pytest.mark.parametrize(("way", "programs"), COMPILED)
+def test_functions_that_are_compiled_and_dropped(
+    ours: Worker, empty: Callable[..., float], program: Any, way: Any, programs: int
+) -> None:
+    limit = empty(program, way) + programs * CALLBACK_IN_A_PROGRAM
+    nothing_is_left(left(ours, program, way, 30), limit)
+
+
+@pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_loop])
+@pytest.mark.parametrize("way", [cases.jitted_and_run, cases.jitted_and_run_in_a_plain_function])
+def test_no_function_stays_in_the_library(ours: Worker, program: Any, way: Any) -> None:
+    assert ours.run(cases.left_in_the_library, program.__name__, way.__name__) == []
+
+
+def calls(worker: Worker, program: Any, way: Any, jit_compile: bool, count: int) -> dict[str, Any]:
+    names = program.__name__, way.__name__
+    return worker.run(cases.left_of_calls, *names, jit_compile, count, limit=90.0)
+
+
+@pytest.mark.parametrize(("jit_compile", "count"), [(True, 10_000), (False, 1_000)])
+def test_passes_under_a_tape(ours: Worker, jit_compile: bool, count: int) -> None:
+    way = cases.eagerly_under_a_tape
+    nothing_is_left(calls(ours, cases.by_py_function, way, jit_compile, count), FLAT)
+
+
+@pytest.mark.parametrize(
+    ("program", "jit_compile"),
+    [(cases.in_a_branch, True), (cases.in_a_branch, False), (cases.in_a_loop, False)],
+)
+def test_passes_of_loops_and_branches_under_a_tape(
+    ours: Worker, program: Any, jit_compile: bool
+) -> None:
+    way = cases.eagerly_under_a_tape
+    nothing_is_left(calls(ours, program, way, jit_compile, 400), 3.0 * FLAT)
+
+
+@pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_branch, cases.in_a_loop])
+def test_passes_without_a_tape_after_one_with_a_gradient(ours: Worker, program: Any) -> None:
+    nothing_is_left(calls(ours, program, cases.eagerly, False, 400), 3.0 * FLAT)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_passes_under_a_tape_that_fail(ours: Worker, jit_compile: bool) -> None:
+    """TensorFlow itself leaves some memory of each failure."""
+    result = calls(ours, cases.failing, cases.eagerly_under_a_tape, jit_compile, 100)
+    assert result["after"] == result["before"]
+
+
+@pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_branch, cases.in_a_loop])
+def test_runs_of_a_v1_graph_without_its_gradient(ours: Worker, program: Any) -> None:
+    result = ours.run(cases.left_of_session_runs, program.__name__, 400)
+    nothing_is_left(result, 3.0 * FLAT)

@@ -1,0 +1,79 @@
+"""Functions that cannot be one program: compiled clusters with script ops between them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tests.e2e.partitioned_programs import PROGRAMS, X, distinct, traced
+
+from tests.support.helpers import assert_same, jitted, plain, to_numpy
+
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+
+
+@pytest.mark.parametrize("route", ["auto", "partition"])
+@each_program
+def test_it_computes_what_plain_graph_mode_does(program: Any, route: str) -> None:
+    function, expected = traced(program, route), plain(program)
+    for x in (X, X + 1.0, X):
+        assert_same(to_numpy(function(x)), to_numpy(expected(x)))
+
+
+@each_program
+def test_called_by_a_plain_function(program: Any) -> None:
+    inner = jitted(program)
+    assert_same(to_numpy(plain(lambda x: inner(x))(X)), to_numpy(plain(program)(X)))
+
+
+@each_program
+def test_called_by_a_compiled_function(program: Any) -> None:
+    inner = jitted(program)
+    assert_same(to_numpy(jitted(lambda x: inner(x + 1.0))(X)), to_numpy(plain(program)(X + 1.0)))
+
+
+@each_program
+def test_in_a_v1_graph(program: Any) -> None:
+    inner = jitted(program)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        results = tf.nest.flatten(inner(tf.constant(X.numpy())))
+        found = session.run(results)
+    for one, other in zip(found, tf.nest.flatten(to_numpy(plain(program)(X))), strict=True):
+        assert_same(one, other)
+
+
+def test_inputs_of_changing_shape() -> None:
+    function = jitted(lambda x: (distinct(x) * 2.0, tf.reduce_sum(x)))
+    for size in (4, 7, 0, 4, 1):
+        x = tf.range(size, dtype=tf.float32) // 2.0
+        assert_same(to_numpy(function(x)), to_numpy((distinct(x) * 2.0, tf.reduce_sum(x))))
+
+
+def test_no_route_for_other_reasons() -> None:
+    """TensorFlow's own error, with or without a callback that XLA can take."""
+
+    def same(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(lambda v: v, [x], tf.TensorSpec([4], tf.float32))
+
+    def without(x: tf.Tensor) -> Any:
+        return tf.unique_with_counts(x)[2]
+
+    def beside(x: tf.Tensor) -> Any:
+        return tf.unique_with_counts(same(x))[2]
+
+    for program in (without, beside):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="UniqueWithCounts"):
+            jitted(program)(X)
+        assert_same(to_numpy(traced(program, "partition")(X)), to_numpy(plain(program)(X)))
+
+
+def test_many_chains_and_few_clusters() -> None:
+    """Forty script ops, and as many clusters as one chain of two has."""
+
+    def program(x: tf.Tensor) -> Any:
+        parts = [distinct(distinct(x + float(i)) * 2.0) for i in range(20)]
+        return functools.reduce(tf.add, map(tf.reduce_sum, parts))
+
+    assert_same(to_numpy(jitted(program)(X)), to_numpy(plain(program)(X)))

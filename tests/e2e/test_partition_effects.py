@@ -1,0 +1,230 @@
+"""Variables, side effects, errors and gradients of functions that are partitioned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tests.e2e.partitioned_programs import X, distinct, traced
+
+import hostcall
+from tests.support.helpers import assert_same, failure, jitted, plain, to_numpy
+
+
+def test_variables_in_several_clusters() -> None:
+    v = tf.Variable([1.0, 2.0])
+
+    def program(x: tf.Tensor) -> Any:
+        v.assign_add([1.0, 1.0])
+        y = distinct(x * v[0])
+        before = v.read_value()
+        v.assign(v * 2.0)
+        z = distinct(y + v[1])
+        v.assign_add(z[:2])
+        return z, before, v.read_value()
+
+    results = []
+    for mode in (plain, jitted):
+        v.assign([1.0, 2.0])
+        function = mode(program)
+        results.append([to_numpy((function(X), v)) for _ in range(3)])
+    assert_same(results[0], results[1])
+
+
+def test_variables_that_callbacks_read_and_assign() -> None:
+    v = tf.Variable(1.0)
+
+    def double() -> tf.Tensor:
+        v.assign(v * 2.0)
+        return v.read_value()[tf.newaxis]
+
+    def program(x: tf.Tensor) -> Any:
+        with tf.control_dependencies([v.assign_add(1.0)]):
+            y = tf.py_function(double, [], tf.float32)
+        with tf.control_dependencies([y]):
+            v.assign_add(10.0)
+            return y + x[0], v.read_value()
+
+    results = []
+    for mode in (plain, jitted):
+        v.assign(1.0)
+        results.append([to_numpy(mode(program)(X)), v.numpy()])
+    assert_same(results[0], results[1])
+
+
+def test_the_order_of_side_effects() -> None:
+    journal: list[str] = []
+
+    def say(text: str, x: tf.Tensor) -> tf.Tensor:
+        def note(v: Any) -> Any:
+            journal.append(text)
+            return v
+
+        return tf.numpy_function(note, [x], tf.float32)
+
+    def known(text: str, x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(say(text, x), [4])
+
+    def program(x: tf.Tensor) -> Any:
+        say("first", x)
+        known("second", x * 2.0)
+        for i in tf.range(2):
+            say("in a loop", x)
+            known("after it in the loop", x + tf.cast(i, tf.float32))
+        y = say("third", x) if x[0] > 0.0 else known("never", x)
+        known("fourth", x)
+        return known("fifth", x) + 1.0, y
+
+    orders = []
+    for mode in (plain, jitted):
+        journal.clear()
+        mode(program)(X)
+        orders.append(list(journal))
+    assert orders[0] == orders[1]
+    assert orders[0][-3:] == ["third", "fourth", "fifth"]
+
+
+def test_assertions_hold_as_in_plain_graph_mode() -> None:
+    def program(x: tf.Tensor) -> Any:
+        y = distinct(x)
+        tf.debugging.assert_greater(tf.reduce_sum(y), 0.0, message="not positive")
+        return y * 2.0
+
+    function = jitted(program)
+    function(X)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not positive"):
+        function(-X)
+    function(X)
+
+
+def checked(x: tf.Tensor) -> tf.Tensor:
+    y = distinct(tf.math.log(x))
+    return tf.debugging.check_numerics(tf.sqrt(y) * 2.0, "of the roots") + 1.0
+
+
+def checked_in_a_branch(x: tf.Tensor) -> tf.Tensor:
+    y = distinct(x)
+    return tf.cond(tf.reduce_sum(y) < 9.0, lambda: checked(y), lambda: y)
+
+
+def checked_in_a_function(x: tf.Tensor) -> tf.Tensor:
+    return plain(checked)(x) * 2.0
+
+
+def checked_beside(x: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.debugging.check_numerics(tf.sqrt(x), "of the roots")]):
+        return tf.identity(distinct(x))
+
+
+def checked_gradient(x: tf.Tensor) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.debugging.check_numerics(tf.sqrt(x), "of the roots")
+        total = tf.reduce_sum(y) + tf.reduce_sum(distinct(x))
+    return tape.gradient(total, x)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [checked, checked_in_a_branch, checked_in_a_function, checked_beside, checked_gradient],
+)
+def test_numbers_are_checked_as_in_plain_graph_mode(program: Any) -> None:
+    good, bad = tf.constant([3.0, 2.0, 3.0]), tf.constant([-1.0, 2.0])
+    assert_same(to_numpy(jitted(program)(good)), to_numpy(plain(program)(good)))
+    for run in (plain(program), jitted(program)):
+        error = failure(run, bad)
+        assert type(error) is tf.errors.InvalidArgumentError
+        assert "of the roots : Tensor had NaN values" in str(error)
+
+
+def test_explain_tells_of_checked_numbers() -> None:
+    explained = hostcall.explain(jitted(checked), tf.TensorSpec([3], tf.float32))
+    steps = [step for function in explained.functions for step in function.steps]
+    reasons = {getattr(step, "node", ""): getattr(step, "reason", "") for step in steps}
+    assert reasons["CheckNumerics"] == "XLA would drop the check"
+
+
+def test_prints_come_in_order(capfd: pytest.CaptureFixture[str]) -> None:
+    def program(x: tf.Tensor) -> Any:
+        tf.print("one", x[0])
+        y = distinct(x)
+        tf.print("two", y)
+        return y * 2.0
+
+    jitted(program)(X)
+    assert capfd.readouterr().err == "one 3\ntwo [1 2 3]\n"
+
+
+def test_an_exception_and_the_calls_after_it() -> None:
+    def picky(x: Any) -> Any:
+        if x[0] < 0.0:
+            raise ValueError("negative")
+        return np.unique(x)
+
+    function = jitted(lambda x: tf.numpy_function(picky, [x * 2.0], tf.float32) + 1.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(function(X), [3.0, 5.0, 7.0])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="negative") as caught:
+            function(-X)
+        assert isinstance(hostcall.last_error(caught.value), ValueError)
+
+
+def test_gradients_forward_and_backward() -> None:
+    w = tf.Variable([1.0, 2.0, 3.0, 4.0])
+
+    def large(v: tf.Tensor) -> tf.Tensor:
+        return tf.boolean_mask(v, v > 3.0) ** 2
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.py_function(large, [x * w], tf.float32) * 3.0)
+
+    def reference(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(large(x * w) * 3.0)
+
+    gradients = []
+    for function in (reference, plain(program), jitted(program)):
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = function(X)
+        gradients.append(to_numpy(tape.gradient(y, [X, w])))
+    assert_same(gradients[1], gradients[0])
+    assert_same(gradients[2], gradients[0])
+
+
+def test_the_gradient_of_a_function_that_the_user_has_partitioned() -> None:
+    """Its gradient holds an op without an XLA kernel, too, and nothing marks that."""
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        indices = tf.constant([[0, 1], [1, 0]], tf.int64)
+        sparse = tf.SparseTensor(indices, x[:2], [2, 2])
+        return tf.reduce_sum(tf.sparse.sparse_dense_matmul(sparse, [[1.0], [2.0]]) ** 2)
+
+    gradients = []
+    for function in (plain(program), traced(program, "partition")):
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = function(X)
+        gradients.append(to_numpy(tf.convert_to_tensor(tape.gradient(y, X))))
+    assert_same(gradients[1], gradients[0])
+
+
+def test_the_gradient_of_a_branch_that_is_not_taken() -> None:
+    """Its intermediates are made up, of any shape, and the gradient holds no script op."""
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        if x[0] > 1.0:
+            z = tf.numpy_function(lambda v: v, [x], tf.float32) * x
+        else:
+            z = tf.clip_by_value(x * x * 2.0, -8.0, 8.0) * x
+        return tf.reduce_sum(z)
+
+    for x in (tf.constant([2.0, 1.0]), tf.constant([0.5, 1.0])):
+        gradients = []
+        for function in (plain(program), jitted(program)):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = function(x)
+            gradients.append(to_numpy(tape.gradient(y, x)))
+        assert_same(gradients[1], gradients[0])

@@ -1,0 +1,175 @@
+"""Whose memory callbacks between clusters see: nobody's but theirs, however large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import assert_same, jitted, plain
+
+# The first is copied always, the other one where somebody else sees its memory.
+SIZES = [4, 1 << 14]
+
+
+@pytest.fixture(autouse=True)
+def _partitioned() -> Any:
+    with hostcall.scope(route="partition"):
+        yield
+
+
+def values(size: int) -> tf.Tensor:
+    return tf.range(float(size))
+
+
+def aligned(size: int) -> np.ndarray:
+    """An array whose memory TensorFlow would share."""
+    room = np.zeros(size * 4 + 64, np.uint8)
+    begin = -room.ctypes.data % 64
+    return room[begin : begin + size * 4].view(np.float32)
+
+
+def overwrite(v: np.ndarray) -> np.ndarray:
+    v[:] = -1.0
+    return v
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("compute", [lambda x: x, lambda x: x + 0.0, tf.identity])
+def test_what_a_function_writes_to_its_argument_is_seen_by_nobody_else(
+    size: int, compute: Callable[[tf.Tensor], tf.Tensor]
+) -> None:
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        y = compute(x)
+        first = tf.numpy_function(overwrite, [y], tf.float32)
+        with tf.control_dependencies([first]):
+            second = tf.numpy_function(lambda v: v.copy(), [y], tf.float32)
+        return first, second, y
+
+    x = values(size)
+    for _ in range(2):
+        first, second, y = program(x)
+        assert_same(first.numpy(), np.full(size, -1.0, np.float32))
+        for tensor in (second, y, x):
+            assert_same(tensor.numpy(), np.arange(size, dtype=np.float32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_variables_are_not_written_to(size: int) -> None:
+    v = tf.Variable(values(size))
+    program = jitted(lambda: tf.numpy_function(overwrite, [v.read_value()], tf.float32) * 2.0)
+    for _ in range(2):
+        assert_same(program().numpy(), np.full(size, -2.0, np.float32))
+    assert_same(v.numpy(), np.arange(size, dtype=np.float32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_value_as_two_arguments(size: int) -> None:
+    def write(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a += 1.0
+        return b
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = x * 2.0
+        return tf.numpy_function(write, [y, y], tf.float32)
+
+    assert_same(program(values(size)).numpy(), 2.0 * np.arange(size, dtype=np.float32))
+
+
+KEEPERS: dict[str, Callable[[np.ndarray, list[Any]], np.ndarray]] = {
+    "its argument": lambda v, kept: (kept.append(v), v)[1],
+    "a view of it": lambda v, kept: (kept.append(v[1:]), v)[1],
+    "a memoryview": lambda v, kept: (kept.append(memoryview(v)), v)[1],
+    "the whole of a view": lambda v, kept: (kept.append(v), v.reshape(-1))[1],
+    "a new array": lambda v, kept: (kept.append(new := v + np.float32(0.0)), new)[1],
+    "an aligned one": lambda v, kept: (kept.append(aligned(v.size)), copied(v, kept[-1]))[1],
+}
+
+
+def copied(v: np.ndarray, to: np.ndarray) -> np.ndarray:
+    to[:] = v
+    return to
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("keep", KEEPERS)
+def test_results_do_not_change_when_the_function_writes_later(keep: str, size: int) -> None:
+    kept: list[Any] = []
+    function = KEEPERS[keep]
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(lambda v: function(v, kept), [x * 2.0], tf.float32)
+
+    results = [program(values(size)) for _ in range(3)]
+    for array in kept:
+        np.asarray(array)[:] = -1.0
+    for result in results:
+        assert_same(result.numpy(), 2.0 * np.arange(size, dtype=np.float32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_array_as_two_results(size: int) -> None:
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        a, b = tf.numpy_function(lambda v: [v, v], [x * 2.0], [tf.float32, tf.float32])
+        return tf.numpy_function(overwrite, [a], tf.float32), b
+
+    a, b = program(values(size))
+    assert_same(a.numpy(), np.full(size, -1.0, np.float32))
+    assert_same(b.numpy(), 2.0 * np.arange(size, dtype=np.float32))
+
+
+ARRAYS: dict[str, Callable[[np.ndarray], Any]] = {
+    "with gaps": lambda v: np.repeat(v, 2)[::2],
+    "in columns": lambda v: np.asfortranarray(v.reshape(2, -1)),
+    "backwards": lambda v: v[::-1],
+    "of the other byte order": lambda v: v.astype(">f4"),
+    "read-only": lambda v: np.broadcast_to(v, (2, v.size)),
+    "at an odd address": lambda v: copied(v, np.zeros(v.size * 4 + 1, np.uint8)[1:].view("<f4")),
+    "a list": lambda v: v.tolist() if v.size < 1000 else list(v),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_arrays_of_all_kinds(kind: str, size: int) -> None:
+    def function(v: np.ndarray) -> Any:
+        made = ARRAYS[kind](v)
+        return [np.asarray(made, np.float32)] if isinstance(made, list) else made
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(function, [x * 2.0], tf.float32)
+
+    with hostcall.scope(route="auto"):
+        expected = plain(program)(values(size))
+    assert_same(jitted(program)(values(size)).numpy(), expected.numpy())
+
+
+STRINGS = [
+    b"a\0b\0",
+    "ä",
+    [["ä", "b"]],
+    [[b"\0", b"\0\0"]],
+    np.array([b"a", b"bc"]),
+    np.array(["a", "bc"], object),
+    np.array(["ä", b"\xff\0"], object),
+]
+
+
+@pytest.mark.parametrize("value", STRINGS, ids=repr)
+def test_strings_keep_all_their_bytes(value: Any) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.strings.length(tf.numpy_function(lambda v: value, [x], tf.string)), (
+            tf.numpy_function(lambda v: value, [x], tf.string)
+        )
+
+    expected = plain(program)(values(4))
+    for one, other in zip(jitted(program)(values(4)), expected, strict=True):
+        assert_same(one.numpy(), other.numpy())

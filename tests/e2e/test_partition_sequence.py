@@ -1,0 +1,236 @@
+"""Partitioned functions whose nodes wait for each other run on one thread; others side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._compiler import kernel_hook
+from hostcall._compiler.partition import sequential_execution
+from tests.support.helpers import jitted, plain, stateless_py_func
+from tests.support.threads import PATIENCE
+
+X = tf.constant([1.0, 2.0])
+DEVICE = X.device
+
+
+@pytest.fixture(autouse=True)
+def _partitioned() -> Any:
+    with hostcall.scope(route="partition"):
+        yield
+
+
+def host(x: tf.Tensor, function: Callable[..., Any] = lambda v: v) -> tf.Tensor:
+    return tf.ensure_shape(tf.numpy_function(function, [x], tf.float32), x.shape)
+
+
+def rewritten(program: Any, device: str = DEVICE) -> list[Any]:
+    """The functions that have taken the place of a jitted one, those on the host."""
+    concrete = jitted(program).get_concrete_function(X)
+    library = concrete.graph.as_graph_def().library
+    library.function.append(concrete.function_def)
+    serialized, _, partitioned = kernel_hook.rewrite_for_kernel(
+        library.SerializeToString(), concrete.function_def.signature.name, device
+    )
+    assert partitioned
+    functions = type(library).FromString(serialized).function
+    return [f for f in functions if "_XlaMustCompile" not in f.attr]
+
+
+def is_sequential(program: Any, device: str = DEVICE) -> bool:
+    marks = {
+        sequential_execution.SEQUENTIAL_ATTR in function.attr
+        for function in rewritten(program, device)
+    }
+    assert len(marks) == 1
+    return marks.pop()
+
+
+def loop(x: tf.Tensor) -> tf.Tensor:
+    for _ in tf.range(3):
+        x = host(x + 1.0)
+    return x
+
+
+def branch(x: tf.Tensor) -> tf.Tensor:
+    return host(x) if tf.reduce_sum(x) > 0.0 else x
+
+
+def strings(x: tf.Tensor) -> tf.Tensor:
+    a, b = tf.strings.as_string(x), tf.strings.as_string(-x)
+    return tf.strings.to_number(host_strings(tf.strings.join([a, b])))
+
+
+def host_strings(x: tf.Tensor) -> tf.Tensor:
+    return tf.numpy_function(lambda v: [item.split(b"-")[0] for item in v], [x], tf.string)
+
+
+def two_effects(x: tf.Tensor) -> tf.Tensor:
+    return host(x) + host(x)
+
+
+def on_this_device(x: tf.Tensor) -> tf.Tensor:
+    with tf.device("CPU:0"):
+        return host(x * 2.0)
+
+
+def two_pure(x: tf.Tensor) -> tf.Tensor:
+    a = stateless_py_func(lambda v: v, [x], tf.float32)
+    return a + stateless_py_func(lambda v: v, [-x], tf.float32)
+
+
+@pytest.mark.parametrize("program", [host, loop, branch, strings, two_effects, on_this_device])
+def test_functions_in_which_all_nodes_wait_for_each_other(program: Any) -> None:
+    assert is_sequential(program)
+
+
+def pure_in_a_branch(x: tf.Tensor) -> tf.Tensor:
+    return two_pure(x) if tf.reduce_sum(x) > 0.0 else x
+
+
+@pytest.mark.parametrize("program", [two_pure, pure_in_a_branch])
+def test_functions_in_which_two_nodes_may_run_side_by_side(program: Any) -> None:
+    assert not is_sequential(program)
+
+
+def test_functions_for_several_devices_are_left_to_tensorflow() -> None:
+    def on_two(x: tf.Tensor) -> tf.Tensor:
+        with tf.device("CPU:1"):
+            return host(x * 2.0)
+
+    assert not is_sequential(on_two)
+    assert not is_sequential(host, device="")
+
+
+def test_resources_of_another_device() -> None:
+    """A table that is read on the host, and a variable, which XLA only takes from its own."""
+    with tf.device("CPU:1"):
+        keys = tf.lookup.KeyValueTensorInitializer([1, 2], [10.0, 20.0], tf.int64)
+        table = tf.lookup.StaticHashTable(keys, -1.0)
+        there = tf.Variable([1.0, 2.0])
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return host(table.lookup(tf.cast(host(x), tf.int64))) + 1.0
+
+    with tf.device("CPU:0"):
+        for _ in range(2):
+            np.testing.assert_array_equal(program(X), [11.0, 21.0])
+        here = tf.Variable([1.0, 2.0])
+        mixed = jitted(lambda: host(here + there))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="variable_on_a_different_device"):
+            mixed()
+
+
+def threads_of(program: Callable[..., Any]) -> set[int]:
+    seen: set[int] = set()
+
+    def note(v: Any) -> Any:
+        seen.add(threading.get_ident())
+        return v
+
+    program(note)
+    return seen
+
+
+def test_an_eager_call_runs_on_the_thread_of_the_caller() -> None:
+    def run(note: Any) -> None:
+        def body(x: tf.Tensor) -> tf.Tensor:
+            for _ in tf.range(3):
+                x = host(x + 1.0, note)
+            return host(x, note)
+
+        jitted(body)(X)
+
+    assert threads_of(run) == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("outer", [lambda f: f, plain], ids=["eager", "in a plain function"])
+def test_slow_callbacks_overlap_where_they_may(outer: Any) -> None:
+    meeting = threading.Barrier(2)
+
+    def meet(v: Any) -> Any:
+        meeting.wait(PATIENCE)
+        return v
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        a = stateless_py_func(meet, [x], tf.float32)
+        return a + stateless_py_func(meet, [x * 2.0], tf.float32)
+
+    np.testing.assert_array_equal(outer(program)(X), 3.0 * X)
+
+
+@pytest.mark.parametrize("outer", [lambda f: f, plain], ids=["eager", "in a plain function"])
+def test_long_loops(outer: Any) -> None:
+    """No call of TensorFlow's may lie within the one before: the stack would overflow."""
+    iterations = 20_000
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(iterations):
+            x = host(x) + 1.0
+        return x
+
+    np.testing.assert_array_equal(outer(program)(X), X + iterations)
+
+
+def test_long_chains_of_calls() -> None:
+    inner = tf.function(lambda x: host(x) + 1.0, input_signature=[tf.TensorSpec([2], tf.float32)])
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(300):
+            x = inner(x)
+        return x
+
+    np.testing.assert_array_equal(program(X), X + 300.0)
+
+
+def test_deep_nests_of_calls() -> None:
+    function = plain(host)
+    for _ in range(30):
+        function = plain(lambda x, inner=function: inner(x) + 1.0)
+    np.testing.assert_array_equal(jitted(lambda x: function(x))(X), X + 30.0)
+
+
+def test_an_error_ends_the_run_where_it_happens() -> None:
+    calls: list[float] = []
+
+    def third_fails(v: Any) -> Any:
+        calls.append(float(v[0]))
+        if len(calls) == 3:
+            raise ValueError("the third")
+        return v
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(5):
+            x = host(x, third_fails) + 1.0
+        return x
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the third"):
+        program(X)
+    assert calls == [1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(program(X), X + 5.0)
+
+
+def test_gradients_of_loops() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(3):
+            x = tf.ensure_shape(tf.py_function(lambda v: v * v, [x], tf.float32), [2]) + 1.0
+        return x
+
+    def gradient(mode: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = mode(program)(X)
+        return tape.gradient(y, X)
+
+    np.testing.assert_array_equal(gradient(jitted), gradient(plain))

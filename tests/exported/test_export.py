@@ -1,0 +1,259 @@
+"""hostcall.export and hostcall.load: what a program computes, eagerly, in graphs and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+
+import hostcall
+import hostcall_mlir
+from tests.support.exported import exported, user_code
+from tests.support.exported.exported import F3, I, X
+from tests.support.helpers import assert_same, jitted, plain, to_numpy
+
+
+def eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+MODES = [eager, plain, jitted]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_seen() -> None:
+    user_code.seen.clear()
+
+
+def export_and_load(folder: Path, function: Any, *specs: Any, **options: Any) -> Any:
+    """The function, saved and loaded."""
+    hostcall.export(function, *specs, **options).save(folder)
+    return hostcall.load(folder)
+
+
+@pytest.mark.parametrize("name", exported.PROGRAMS)
+def test_computes_what_the_function_does(name: str, tmp_path: Path) -> None:
+    function, specs, arguments = exported.PROGRAMS[name]
+    expected = jitted(function)(*arguments)
+    effects = [*user_code.seen]
+    loaded = export_and_load(tmp_path, function, *specs)
+    for mode in MODES:
+        user_code.seen.clear()
+        returned = mode(loaded)(*arguments)
+        tf.nest.map_structure(assert_same, to_numpy(returned), to_numpy(expected))
+        assert user_code.seen == effects
+
+
+def test_every_dtype(tmp_path: Path) -> None:
+    arrays = [
+        np.array([True, False]),
+        *(
+            np.array([[0, 1], [3, 100]], dtype)
+            for dtype in (np.int8, np.uint8, np.int16, np.uint16)
+        ),
+        *(np.array([2, 3], dtype) for dtype in (np.int32, np.uint32, np.int64, np.uint64)),
+        *(np.array(1.5, dtype) for dtype in (np.float16, ml_dtypes.bfloat16, np.float32)),
+        *(np.array([1.5, np.pi], dtype) for dtype in (np.float64, np.complex64, np.complex128)),
+        np.zeros([0, 3], np.float32),
+        np.array([1.0, -2.0], ml_dtypes.float8_e5m2),
+    ]
+    specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
+    loaded = export_and_load(tmp_path, exported.several_dtypes, *specs)
+    for mode in MODES:
+        for returned, array in zip(mode(loaded)(*arrays), arrays, strict=True):
+            assert_same(returned.numpy(), array)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
+def test_integers_of_four_bits(dtype: Any, tmp_path: Path) -> None:
+    """Not compiled once more: TensorFlow itself mistakes what goes in and out there."""
+    arrays = [np.array(a, np.int8).astype(dtype) for a in ([1, -2, 7], 5, [])]
+    variable = tf.Variable(arrays[0], name="v")
+    specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
+
+    def function(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        return [tf.identity(variable), *exported.several_dtypes(*tensors)]
+
+    loaded = export_and_load(tmp_path, function, *specs, variables="inputs")
+    for mode in (eager, plain):
+        for returned, array in zip(mode(loaded)(*arrays), [arrays[0], *arrays], strict=True):
+            assert_same(returned.numpy(), array)
+
+
+def test_constants_of_every_dtype(tmp_path: Path) -> None:
+    dtypes = [np.bool_, np.int8, np.uint16, np.int64, np.float16, ml_dtypes.bfloat16, np.complex64]
+    arrays = [np.array([[1, 0, 2]], dtype) for dtype in dtypes] + [np.zeros([2, 0], np.float32)]
+    kept = [tf.constant(array) for array in arrays]
+    loaded = export_and_load(tmp_path, lambda: [tf.identity(value) for value in kept])
+    for returned, array in zip(loaded(), arrays, strict=True):
+        assert_same(returned.numpy(), array)
+
+
+def test_functions_of_libraries(tmp_path: Path) -> None:
+    def function(x: tf.Tensor) -> tf.Tensor:
+        for ufunc in (np.tanh, scipy.special.expit, np.cbrt):
+            x = tf.ensure_shape(tf.numpy_function(ufunc, [x], tf.float32), [3])
+        return x
+
+    loaded = export_and_load(tmp_path, function, F3)
+    names = {callback.name for callback in loaded.manifest.callbacks}
+    assert names == {"numpy:tanh", "scipy.special:expit", "numpy:cbrt"}
+    np.testing.assert_array_equal(loaded(X), np.cbrt(scipy.special.expit(np.tanh(X))))
+
+
+def test_what_is_declared_holds(tmp_path: Path) -> None:
+    lent = hostcall.callback(user_code.negated, result=lambda x: x, out=True, borrow=True)
+    timed = hostcall.callback(
+        user_code.half, result=lambda x: x, timeout=60, memo=4, stateful=False
+    )
+    loaded = export_and_load(tmp_path, lambda x: lent(x) + timed(x), F3)
+    entries = {callback.name.rpartition(":")[2]: callback for callback in loaded.manifest.callbacks}
+    assert entries["negated"].out
+    assert entries["negated"].borrow
+    assert entries["half"].timeout == 60
+    for mode in MODES:
+        np.testing.assert_array_equal(mode(loaded)(X), -X + X * np.float32(0.5))
+
+
+def test_a_given_name(tmp_path: Path) -> None:
+    named = hostcall.callback(lambda x: x + np.float32(1), result=lambda x: x, name="add one")
+    with pytest.raises(ValueError, match="its name 'add one' has spaces or brackets in it"):
+        hostcall.export(named, F3)
+    named = hostcall.callback(lambda x: x + np.float32(1), result=lambda x: x, name="add-one")
+    hostcall.export(jitted(lambda x: named(x)), F3).save(tmp_path)
+    loaded = hostcall.load(tmp_path, callbacks={"add-one": lambda x: x + np.float32(10)})
+    np.testing.assert_array_equal(loaded(X), X + 10)
+
+
+def test_a_py_function_is_given_tensors(tmp_path: Path) -> None:
+    def function(x: tf.Tensor) -> tf.Tensor:
+        y = tf.py_function(exported.doubled_tensor, [x], tf.TensorSpec([3], tf.float32))
+        return y + 1.0
+
+    loaded = export_and_load(tmp_path, function, F3)
+    assert [callback.kind for callback in loaded.manifest.callbacks] == ["eager"]
+    for mode in MODES:
+        np.testing.assert_array_equal(mode(loaded)(X), X + X + 1)
+
+
+def test_a_py_function_of_several_dtypes(tmp_path: Path) -> None:
+    def function(x: tf.Tensor, n: tf.Tensor) -> Any:
+        doubled = [tf.py_function(exported.doubled_tensor, [v], v.dtype) for v in (x, n)]
+        both = tf.py_function(exported.two_tensors, [x, n], [tf.float32, tf.int32])
+        for value, like in zip([*doubled, *both], [x, n] * 2, strict=True):
+            value.set_shape(like.shape)
+        return doubled, both
+
+    loaded = export_and_load(tmp_path, function, F3, I)
+    for mode in MODES:
+        returned = to_numpy(mode(loaded)(X, 3))
+        expected = ([X + X, np.int32(6)], [X + 3, np.int32(2)])
+        tf.nest.map_structure(np.testing.assert_array_equal, returned, expected)
+
+
+def test_calls_keep_their_order_among_others(tmp_path: Path) -> None:
+    loaded = export_and_load(tmp_path, exported.nothing, F3)
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for factor in (1.0, 3.0):
+            tf.numpy_function(user_code.note, [factor * x], [])
+            loaded((factor + 1.0) * x)
+        return x
+
+    program(X)
+    np.testing.assert_allclose(user_code.seen, [3.5, 7.0, 10.5, 14.0])
+
+
+def test_variables_as_constants_have_the_values_of_the_export(tmp_path: Path) -> None:
+    model = exported.Model()
+    program = hostcall.export(model.predict, F3)
+    model.scale.assign([0.0, 0.0, 0.0])
+    program.save(tmp_path)
+    loaded = hostcall.load(tmp_path)
+    assert not loaded.variables
+    np.testing.assert_array_equal(loaded(X), 0.5 * (1.0 + 4.0 + 1.5))
+
+
+def test_variables_as_inputs_can_be_set_and_are_assigned(tmp_path: Path) -> None:
+    model, twin = exported.Model(), exported.Model()
+    hostcall.export(model.step, F3, variables="inputs").save(tmp_path)
+    for mode in MODES:
+        loaded = hostcall.load(tmp_path)
+        twin.scale.assign(model.scale)
+        twin.count.assign(0)
+        for _ in range(3):
+            returned, expected = mode(loaded)(X), twin.step(X)
+            np.testing.assert_allclose(returned["loss"], expected["loss"], rtol=1e-6)
+            np.testing.assert_array_equal(returned["count"], expected["count"])
+        variables = {variable.name: variable for variable in loaded.variables}
+        np.testing.assert_allclose(variables["scale:0"], twin.scale, rtol=1e-6)
+        variables["scale:0"].assign([0.0, 0.0, 0.0])
+        np.testing.assert_array_equal(mode(loaded)(X)["loss"], 0.0)
+
+
+def test_a_keras_model(tmp_path: Path) -> None:
+    import keras
+
+    half = hostcall.callback(user_code.half, result=lambda x: x)
+    model = keras.Sequential(
+        [keras.Input([3]), keras.layers.Dense(4), keras.layers.Lambda(lambda x: half(x))]
+    )
+    loaded = export_and_load(tmp_path, model, tf.TensorSpec([2, 3], tf.float32))
+    x = np.stack([X, -X])
+    np.testing.assert_allclose(loaded(x), model(x), rtol=1e-6)
+
+
+def test_bounded_results_are_for_other_processes(tmp_path: Path) -> None:
+    bounded = hostcall.BoundedSpec([3], tf.float32, [0])
+    unique = hostcall.callback(user_code.unique, result=bounded)
+    program = hostcall.export(jitted(lambda x: unique(x) * 2.0), F3)
+    (result,) = program.manifest.outputs_of("result")
+    assert (result.spec.shape, result.spec.bounded) == ((3,), (0,))
+    assert len(program.manifest.outputs_of("size")) == 1
+    program.save(tmp_path)
+    with pytest.raises(ValueError, match="XlaCallModule, refuses these"):
+        hostcall.load(tmp_path)
+
+
+def jax_function(x: Any) -> Any:
+    import hostcall.jax
+
+    x = hostcall.jax.call(user_code.sine, x, x)
+    hostcall.jax.call(user_code.note, None, x, ordered=True)
+    pair = user_code.Pair(x, x)
+    named = hostcall.jax.call(lambda v: v, x, x, name="same")
+    returned = hostcall.callback(user_code.pairs, result=user_code.Pair(F3, F3))(named)
+    return hostcall.jax.call(user_code.second, x, {"pair": pair, "more": [returned.first]})
+
+
+def test_calls_of_jax(tmp_path: Path) -> None:
+    import hostcall.jax
+
+    converted = hostcall.jax.to_tf(jax_function)
+    expected, effects = converted(X), [*user_code.seen]
+    hostcall.export(converted, F3).save(tmp_path)
+    loaded = hostcall.load(tmp_path, callbacks={"same": lambda v: v})
+    for mode in MODES:
+        user_code.seen.clear()
+        np.testing.assert_array_equal(mode(loaded)(X), expected)
+        assert user_code.seen == effects
+    in_jax = hostcall_mlir.load(tmp_path, callbacks={"same": lambda v: v})
+    np.testing.assert_array_equal(in_jax.call(X), expected)
+
+
+def test_callbacks_of_jax_itself() -> None:
+    import jax
+
+    import hostcall.jax
+
+    converted = hostcall.jax.to_tf(lambda x: jax.pure_callback(user_code.sine, x, x))
+    with pytest.raises(ValueError, match=r"not with JAX's own callbacks") as caught:
+        hostcall.export(converted, F3)
+    assert "jax.pure_callback of sine" in str(caught.value)

@@ -1,0 +1,241 @@
+"""hostcall.export: what cannot be exported, and what the errors say of it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import sys
+import types
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numba
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall.jax
+from tests.support.exported import exported, user_code
+from tests.support.exported.exported import F3
+from tests.support.helpers import jitted
+
+
+def same(function: Any, **options: Any) -> Any:
+    return hostcall.callback(function, result=lambda x: x, **options)
+
+
+class Scaler:
+    """An object with a method."""
+
+    def scale(self, x: np.ndarray) -> np.ndarray:
+        return x * 2
+
+
+def test_callbacks_without_a_name_are_listed_all_at_once() -> None:
+    def local(x: np.ndarray) -> np.ndarray:
+        return x
+
+    functions = [
+        same(lambda x: x + 1),
+        same(local),
+        same(functools.partial(user_code.sine)),
+        same(Scaler().scale),
+        same(user_code.sine),
+    ]
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for function in functions:
+            x = function(x)
+        return tf.ensure_shape(tf.numpy_function(lambda v: v * 2, [x], tf.float32), [3])
+
+    with pytest.raises(ValueError, match="another process could not find") as caught:
+        hostcall.export(program, F3)
+    message = str(caught.value)
+    listed = [line for line in message.splitlines() if line.startswith("  - ")]
+    assert len(listed) == 5
+    for reason in (
+        "a lambda",
+        "defined inside of another function",
+        "a functools.partial",
+        "a method of a Scaler object",
+    ):
+        assert reason in message
+    assert "test_export_errors.py:" in message  # file and line of the user's code
+    assert 'hostcall.callback(function, name="solver"' in message
+    assert "hostcall_mlir.load(directory, callbacks=" in message
+
+
+def test_a_function_that_its_module_has_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    callback = same(user_code.sine)
+    monkeypatch.setattr(user_code, "sine", user_code.note)
+    with pytest.raises(ValueError, match=r"user_code\.sine is something else by now"):
+        hostcall.export(jitted(lambda x: callback(x)), F3)
+
+
+def test_a_function_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = types.ModuleType("__main__")
+    exec("def function(x): return x", vars(script))
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    callback = same(script.function)
+    with pytest.raises(ValueError, match="defined in the script that runs"):
+        hostcall.export(jitted(lambda x: callback(x)), F3)
+    script.__spec__ = importlib.machinery.ModuleSpec("package.script", None)
+    program = hostcall.export(jitted(lambda x: callback(x)), F3)
+    assert [callback.name for callback in program.manifest.callbacks] == ["package.script:function"]
+
+
+def test_sizes_that_are_not_known() -> None:
+    with pytest.raises(ValueError, match=r"'x' has the shape \(None, 3\)") as caught:
+        hostcall.export(exported.straight, tf.TensorSpec([None, 3], tf.float32))
+    assert "tf.TensorSpec([32, 3], tf.float32)" in str(caught.value)
+
+
+def test_constants_cannot_be_assigned() -> None:
+    model = exported.Model()
+    with pytest.raises(ValueError, match="it assigns 'scale', 'count', which a constant") as caught:
+        hostcall.export(model.step, F3)
+    assert 'variables="inputs"' in str(caught.value)
+
+
+def test_an_unknown_choice_for_variables() -> None:
+    with pytest.raises(ValueError, match="variables='saved' is neither 'constants' nor 'inputs'"):
+        hostcall.export(exported.straight, F3, variables="saved")
+
+
+def test_a_table() -> None:
+    init = tf.lookup.KeyValueTensorInitializer(tf.constant([1]), tf.constant([2]))
+    table = tf.lookup.StaticHashTable(init, 0)
+    with pytest.raises(
+        ValueError, match=r"XLA cannot compile it|neither a tensor nor a tf\.Variable"
+    ):
+        hostcall.export(table.lookup, tf.TensorSpec([1], tf.int32))
+
+
+def test_what_xla_does_not_compile() -> None:
+    with pytest.raises(ValueError, match="XLA cannot compile it") as caught:
+        hostcall.export(lambda x: tf.unique_with_counts(x)[2], F3)
+    assert "Unique" in str(caught.value)
+
+
+def test_strings() -> None:
+    with pytest.raises(ValueError, match=r"as_string.*: result 0 is of dtype string, which"):
+        hostcall.export(tf.strings.as_string, F3)
+    with pytest.raises(ValueError, match="argument 'input' is of dtype string, which"):
+        hostcall.export(tf.strings.length, tf.TensorSpec([3], tf.string))
+
+
+@pytest.mark.parametrize("what", [None, 3, "predict"])
+def test_what_is_no_function(what: Any) -> None:
+    with pytest.raises(TypeError, match=f"wants a tf.function .* and not {what!r}"):
+        hostcall.export(what, F3)
+
+
+def test_a_function_of_jax() -> None:
+    with pytest.raises(TypeError, match=r"hostcall.export\(hostcall.jax.to_tf\(function\), ...\)"):
+        hostcall.export(jax.jit(jnp.sin), F3)
+
+
+@pytest.mark.parametrize("name", ["fit", "evaluate", "predict"])
+def test_loops_of_keras(name: str) -> None:
+    model = keras.Sequential([keras.layers.Rescaling(2.0)])
+    with pytest.raises(TypeError, match=f"{name} of a Keras model is a loop in Python") as caught:
+        hostcall.export(getattr(model, name), F3)
+    assert "hostcall.export(model, ...)" in str(caught.value)
+
+
+def test_a_shape_that_nothing_tells() -> None:
+    with pytest.raises(ValueError, match="XLA cannot compile it") as caught:
+        hostcall.export(lambda x: tf.numpy_function(user_code.half, [x], tf.float32), F3)
+    assert "hostcall.declare" in str(caught.value)
+
+
+def test_a_ragged_argument() -> None:
+    spec = tf.RaggedTensorSpec([2, None], tf.float32)
+    with pytest.raises(
+        ValueError, match="an argument is a RaggedTensorSpec, which is no single tensor"
+    ):
+        hostcall.export(lambda x: x.values, spec)
+
+
+def test_a_ragged_result() -> None:
+    def ragged(x: tf.Tensor) -> tf.RaggedTensor:
+        return tf.RaggedTensor.from_row_splits(x, [0, 1, 3], validate=False)
+
+    with pytest.raises(ValueError, match=r"a result is a Ragged\w+, which is no single tensor"):
+        hostcall.export(ragged, F3)
+
+
+def test_an_argument_by_name_alone() -> None:
+    def program(x: tf.Tensor, *, y: tf.Tensor) -> tf.Tensor:
+        return x + y
+
+    traced = tf.function(program).get_concrete_function(F3, y=F3)
+    with pytest.raises(ValueError, match="'y' can be given by name alone"):
+        hostcall.export(traced)
+
+
+def test_specs_for_what_has_been_traced() -> None:
+    traced = jitted(exported.straight).get_concrete_function(F3)
+    with pytest.raises(ValueError, match="takes no others"):
+        hostcall.export(traced, F3)
+
+
+def test_the_gradient_of_a_py_function() -> None:
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.py_function(exported.doubled_tensor, [x], tf.TensorSpec([3], tf.float32))
+        return tape.gradient(y, x)
+
+    with pytest.raises(ValueError, match="the program computes its gradient") as caught:
+        hostcall.export(program, F3)
+    assert "hostcall.callback(..., grad=...)" in str(caught.value)
+
+
+def test_native_code() -> None:
+    @numba.cfunc("void(CPointer(float32), CPointer(float32))")
+    def code(x: Any, y: Any) -> None:
+        y[0] = x[0]
+
+    spec = tf.TensorSpec([3], tf.float32)
+    native = hostcall.native(code, result=spec)
+    with pytest.raises(ValueError, match="'hostcall_native', which works only in the process"):
+        hostcall.export(lambda x: tf.numpy_function(native, [x], tf.float32), F3)
+
+
+def test_it_leaves_nothing_behind() -> None:
+    from hostcall._tf import concrete_functions
+
+    traced = jitted(exported.looping).get_concrete_function(F3, exported.I)
+    name = f"{traced.function_def.signature.name}__hostcall"
+    hostcall.export(traced)
+    assert concrete_functions.function_of_context(name) is None
+
+
+@pytest.mark.parametrize("package", ["msgspec", "jaxlib.mlir"])
+def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    for name in [*sys.modules]:
+        if name.startswith(
+            ("hostcall_mlir", "hostcall._export.exporting", "hostcall._export.loading")
+        ):
+            monkeypatch.delitem(sys.modules, name)
+        elif name == package or name.startswith(f"{package}."):
+            monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    for call in (lambda: hostcall.export(exported.straight, F3), lambda: hostcall.load("program")):
+        with pytest.raises(ImportError, match=r"pip install 'hostcall\[jax\]'"):
+            call()
+
+
+def test_a_jax_function_is_called_by_its_name() -> None:
+    def of_jax(x: Any) -> Any:
+        return hostcall.jax.call(lambda v: v, x, x)
+
+    converted = hostcall.jax.to_tf(of_jax)
+    for function in (converted, jitted(converted)):
+        with pytest.raises(ValueError, match=r"hostcall\.export of .*of_jax .*test_export_errors"):
+            hostcall.export(function, F3)
+    program = hostcall.export(hostcall.jax.to_tf(jnp.sin), F3)
+    assert program.manifest.function == "sin"

@@ -1,0 +1,230 @@
+"""hostcall_mlir.load: what loaded programs take and return."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import hostcall.jax  # noqa: F401  # so that its handler and ours are registered in one process
+import hostcall_mlir
+from tests.support.exported import functions
+from tests.support.exported.programs import F3, FUNCTIONS, TRIPLE, call, load, make, with_call
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_process_never_imports_tensorflow_or_hostcall(tmp_path: Path) -> None:
+    make(with_call("triple", "tensor<2xi64>")).save(tmp_path)
+    script = f"""
+import sys
+import jax
+import numpy as np
+import hostcall_mlir
+from hostcall_mlir.runner import loading
+
+x = np.array([1 << 40, -1])
+one, other = jax.devices()
+for partitioned, device in (False, None), (False, other), (True, None), (True, other):
+    program = hostcall_mlir.load({str(tmp_path)!r}, partitioned=partitioned, device=device)
+    y = program.call(x)
+    print(y.tolist(), y.dtype, y.devices() == {{device or one}})
+with jax.default_device(other):
+    program = hostcall_mlir.load({str(tmp_path)!r})
+print(program, program.call(y).devices() == {{other}})
+# The second device as one that cannot call back, so that arrays have to go to the first and back.
+loading._WITH_HOST_CALLS = ()
+y = hostcall_mlir.load({str(tmp_path)!r}, partitioned=True, device=other).call(x)
+print(y.tolist(), y.dtype, y.devices() == {{other}})
+print([name for name in ("tensorflow", "hostcall") if name in sys.modules])
+"""
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'mlir'}{os.pathsep}{ROOT}",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    line = f"{[3 << 40, -3]} int64 True\n"
+    shown = "<LoadedProgram predict(x0: int64[2])> True\n"
+    assert done.stdout == f"{line * 4}{shown}{line}[]\n"
+
+
+def test_arrays_of_numpy_and_jax_do_and_go_where_the_program_is(tmp_path: Path) -> None:
+    program = load(make(TRIPLE), tmp_path)
+    for x in (F3, jax.numpy.asarray(F3), F3.astype(">f4"), np.repeat(F3, 2)[::2]):
+        np.testing.assert_array_equal(program.call(x), F3 * 3)
+
+
+def test_64_bits_go_in_and_out_although_jax_has_none(tmp_path: Path, partitioned: bool) -> None:
+    text = with_call("triple", "tensor<2xi64>")
+    program = load(make(text), tmp_path, partitioned=partitioned)
+    assert not jax.config.jax_enable_x64
+    result = program.call(np.array([1 << 40, -1]))
+    assert result.dtype == np.int64
+    np.testing.assert_array_equal(result, [3 << 40, -3])
+    np.testing.assert_array_equal(program.call(result), [9 << 40, -9])
+
+
+@pytest.mark.parametrize(
+    ("type_", "number", "dtype"),
+    [
+        ("f32", 2.5, np.float32),
+        ("f32", 2, np.float32),
+        ("i64", 2, np.int64),
+        ("i1", True, np.bool_),
+        ("complex<f32>", 2j, np.complex64),
+        ("bf16", 2, jax.numpy.bfloat16),
+    ],
+)
+def test_number_takes_the_dtype_of_its_argument(
+    type_: str, number: Any, dtype: Any, tmp_path: Path
+) -> None:
+    type_ = f"tensor<{type_}>"
+    text = f"func.func public @main(%x: {type_}) -> {type_} {{ return %x : {type_} }}"
+    result = load(make(text), tmp_path).call(number)
+    assert result.dtype == dtype
+    assert np.asarray(result) == number
+
+
+def test_structures_of_arguments_and_results(tmp_path: Path, partitioned: bool) -> None:
+    text = """
+func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  return %b, %a : tensor<f32>, tensor<f32>
+}
+"""
+    pair = {"namedtuple": f"{FUNCTIONS}:Pair", "items": [1, None]}
+    made = make(
+        text,
+        arguments={"tuple": [{"dict": {"a": 0, "b": {"list": [1]}}}]},
+        results={"dict": {"first": 0, "pair": pair}},
+    )
+    result = load(made, tmp_path, partitioned=partitioned).call(
+        {"a": np.float32(1), "b": [np.float32(2)]}
+    )
+    assert result == {"first": 2, "pair": functions.Pair(1, None)}
+    assert isinstance(result["pair"], functions.Pair)
+
+
+def test_structures_of_what_a_function_takes_and_returns(tmp_path: Path, partitioned: bool) -> None:
+    types = "tensor<f32>, tensor<f32>, tensor<f32>"
+    text = f"""
+func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> ({types}) {{
+  %0:3 = {call("structured", f"(tensor<f32>, tensor<f32>, tensor<f32>) -> ({types})", "%a, %b, %a")}
+  return %0#0, %0#1, %0#2 : {types}
+}}
+"""
+    pair = {"namedtuple": f"{FUNCTIONS}:Pair", "items": [0, 1]}
+    made = make(
+        text,
+        of_callbacks={
+            "arguments": {"tuple": [pair, {"dict": {"a": 2}}]},
+            "results": {"dict": {"sum": 0, "rest": {"tuple": [1, 2]}}},
+        },
+    )
+    result = load(made, tmp_path, partitioned=partitioned).call(np.float32(1), np.float32(5))
+    assert result == (2, 5, -5)
+
+
+def test_function_writes_into_its_own_arrays_alone(tmp_path: Path, partitioned: bool) -> None:
+    x = F3.copy()
+    y = jax.numpy.asarray(F3)
+    program = load(make(with_call("triple_in_place")), tmp_path, partitioned=partitioned)
+    for _ in range(2):
+        np.testing.assert_array_equal(program.call(x), F3 * 3)
+        np.testing.assert_array_equal(program.call(y), F3 * 3)
+    np.testing.assert_array_equal(x, F3)
+    np.testing.assert_array_equal(y, F3)
+
+
+def test_borrowed_arrays_are_only_to_be_read(tmp_path: Path, partitioned: bool) -> None:
+    text = f"""
+func.func public @main(%x: tensor<3xf32>) -> tensor<i1> {{
+  %0 = {call("is_read_only", "(tensor<3xf32>) -> tensor<i1>", "%x")}
+  return %0 : tensor<i1>
+}}
+"""
+    for borrow in False, True:
+        made = make(text, of_callbacks={"borrow": borrow})
+        assert load(made, tmp_path, partitioned=partitioned).call(F3) == borrow
+
+
+def test_results_are_written_into_out(tmp_path: Path, partitioned: bool) -> None:
+    made = make(with_call("write_out"), of_callbacks={"out": True})
+    np.testing.assert_array_equal(load(made, tmp_path, partitioned=partitioned).call(F3), F3 + 1)
+    types = "tensor<3xf32>, tensor<3xf32>"
+    text = f"""
+func.func public @main(%x: tensor<3xf32>) -> ({types}) {{
+  %0:2 = {call("write_both", f"(tensor<3xf32>) -> ({types})", "%x")}
+  return %0#0, %0#1 : {types}
+}}
+"""
+    made = make(text, of_callbacks={"out": True, "results": {"dict": {"a": 0, "b": 1}}})
+    one, other = load(made, tmp_path, partitioned=partitioned).call(F3)
+    np.testing.assert_array_equal(one, F3 + 1)
+    np.testing.assert_array_equal(other, F3 - 1)
+
+
+@pytest.mark.parametrize(
+    ("args", "kind", "text"),
+    [
+        ((), TypeError, "the arguments of predict should be (*,), and there is a tuple of 0"),
+        ((F3, F3), TypeError, "there is a tuple of 2 where a tuple of 1 is expected"),
+        (("text",), TypeError, "argument 'x0' of predict is a str"),
+        (([[1], [1, 2]],), TypeError, "argument 'x0' of predict is no array"),
+        ((object(),), TypeError, "is an object, which is no array of numbers"),
+        ((F3.astype(np.float64),), ValueError, "is float64[3], and the program is compiled for "),
+        ((F3.astype(int),), ValueError, "np.asarray(x, np.float32)"),
+        ((F3[:2],), ValueError, "is float32[2], and the program is compiled for float32[3]"),
+        ((F3.reshape(1, 3),), ValueError, "Export it for arrays of that shape, or pass one of"),
+        ((2.5,), ValueError, "is float64[], and"),
+        ((jax.numpy.arange(3),), ValueError, "is int32[3], and"),
+    ],
+)
+def test_wrong_arguments_are_told(args: Any, kind: type[Exception], text: str, shared: Any) -> None:
+    with pytest.raises(kind) as raised:
+        shared.call(*args)
+    assert text in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load(make(TRIPLE), tmp_path_factory.mktemp("shared"))
+
+
+def test_number_that_the_dtype_cannot_hold_is_told(tmp_path: Path) -> None:
+    text = "func.func public @main(%x: tensor<i8>) -> tensor<i8> { return %x : tensor<i8> }"
+    program = load(make(text), tmp_path)
+    with pytest.raises(ValueError, match="300"):
+        program.call(300)
+    with pytest.raises(ValueError, match=r"is float64\[\]"):
+        program.call(2.5)
+
+
+def test_program_inside_of_a_jax_program_is_an_error(shared: Any) -> None:
+    with pytest.raises(TypeError, match=r"call it outside of jax\.jit"):
+        jax.jit(shared.call)(F3)
+
+
+def test_names_of_the_package_are_there_and_others_are_not() -> None:
+    for name in hostcall_mlir.__all__:
+        assert getattr(hostcall_mlir, name) is not None
+    attribute: Callable[[], Any] = lambda: hostcall_mlir.nothing  # noqa: E731
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        attribute()
+
+
+def test_without_jax_the_error_says_what_to_install() -> None:
+    code = "import sys; sys.modules['jax'] = None; import hostcall_mlir; hostcall_mlir.load"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "mlir")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "ImportError: hostcall_mlir.load needs jax" in done.stderr
+    assert "pip install 'hostcall[jax]'" in done.stderr

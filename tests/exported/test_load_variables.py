@@ -1,0 +1,114 @@
+"""hostcall_mlir.load: the variables of loaded programs, and calls from several threads."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from hostcall_mlir.program import dtypes
+from tests.support.exported.programs import FUNCTIONS, call, load, make, with_call
+
+COUNTER = f"""
+func.func public @main(%x: tensor<f32>, %v: tensor<f32>, %w: tensor<2xi64>)
+    -> (tensor<f32>, tensor<f32>) {{
+  %0 = stablehlo.add %v, %x : tensor<f32>
+  %1 = {call("plus", "(tensor<f32>, tensor<f32>) -> tensor<f32>", "%0, %x", effect=True)}
+  return %1, %0 : tensor<f32>, tensor<f32>
+}}
+"""
+VARIABLES = {"v": np.float32(10), "w": np.arange(2)}
+
+
+def test_variables_are_read_and_assigned(tmp_path: Path, partitioned: bool) -> None:
+    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
+    program = load(made, tmp_path, partitioned=partitioned)
+    assert program.call(np.float32(1)) == 12
+    assert program.variables["v"] == 11
+    program.variables["v"] = np.float32(100)
+    assert program.call(np.float32(2)) == 104
+    assert program.variables["v"] == 102
+    np.testing.assert_array_equal(program.variables["w"], [0, 1])
+    assert program.variables["w"].dtype == np.int64
+
+
+@pytest.mark.parametrize("name", sorted(dtypes.DTYPES))
+def test_variables_of_every_dtype(name: str, tmp_path: Path) -> None:
+    type_ = f"tensor<2x{dtypes.DTYPES[name]}>"
+    value = np.array([1, 2]).astype(dtypes.dtype_of(name))
+    text = f"func.func public @main(%v: {type_}) -> {type_} {{ return %v : {type_} }}"
+    program = load(make(text, variables={"v": value}), tmp_path)
+    for result in (program.variables["v"], program.call()):
+        assert result.dtype == value.dtype
+        np.testing.assert_array_equal(np.asarray(result), value)
+
+
+def test_variable_that_there_is_not_is_told(tmp_path: Path, partitioned: bool) -> None:
+    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
+    program = load(made, tmp_path, partitioned=partitioned)
+    program.variables["V"] = np.float32(100)
+    with pytest.raises(ValueError, match=r"predict has no variables \['V'\]: it has \['v', 'w'\]"):
+        program.call(np.float32(1))
+
+
+def test_failing_call_assigns_nothing_and_leaves_the_program_sound(
+    tmp_path: Path, partitioned: bool
+) -> None:
+    def fails_once(x: Any, y: Any) -> Any:
+        calls.append(x)
+        if len(calls) == 1:
+            raise KeyError("first")
+        return x + y
+
+    calls: list[Any] = []
+    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
+    program = load(
+        made, tmp_path, partitioned=partitioned, callbacks={f"{FUNCTIONS}:plus": fails_once}
+    )
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        program.call(np.float32(1))
+    assert program.variables["v"] == 10
+    assert program.call(np.float32(1)) == 12
+
+
+def test_threads_call_one_program(tmp_path: Path, partitioned: bool) -> None:
+    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
+    program = load(made, tmp_path, partitioned=partitioned)
+    wrong: list[Any] = []
+
+    def work(number: float) -> None:
+        for _ in range(30):
+            result = float(program.call(np.float32(number)))
+            # What it began with was some sum of what the threads add: a whole number.
+            if result - 2 * number < 10 or result % 1:
+                wrong.append(result)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (1.0, 2.0, 4.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_callback_may_call_the_program_itself(tmp_path: Path, partitioned: bool) -> None:
+    def descend(x: Any) -> Any:
+        return np.float32(0) if x <= 0 else np.float32(x + float(program.call(np.float32(x - 1))))
+
+    made = make(with_call("triple", "tensor<f32>"))
+    program = load(
+        made, tmp_path, partitioned=partitioned, callbacks={f"{FUNCTIONS}:triple": descend}
+    )
+    assert program.call(np.float32(4)) == 10
+
+
+def test_variable_of_another_kind_or_none_is_told(tmp_path: Path) -> None:
+    program = load(make(COUNTER, variables=VARIABLES, assigns=["v"]), tmp_path)
+    program.variables["v"] = np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match=r"variable 'v' of predict is float32\[2\]"):
+        program.call(np.float32(1))
+    del program.variables["v"]
+    with pytest.raises(ValueError, match=r"have no values any more: \['v'\]"):
+        program.call(np.float32(1))

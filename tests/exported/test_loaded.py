@@ -1,0 +1,191 @@
+"""What hostcall.load returns: arguments, errors, and how long it lives."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+import hostcall_mlir
+from hostcall_runtime import prepared
+from tests.support.exported import exported, user_code
+from tests.support.exported.exported import F3, I, X
+from tests.support.helpers import jitted, plain
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("program")
+    hostcall.export(exported.looping, F3, I).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((X,), "the arguments of looping should be (*, *), and there is a tuple of 1 where"),
+        ((X, 3, 4), "there is a tuple of 3"),
+        ((tf.cast(X, tf.float64), 3), "argument 'x' is float64(3,), and the program was exported"),
+        ((X[:2], 3), "argument 'x' is float32(2,), and the program was exported for float32(3,)"),
+        ((X, "three"), "argument 'n' is string(), and the program was exported for int32()"),
+        ((object(), 3), "of which no float32 tensor can be made"),
+        ((X.astype(np.float64), 3), "argument 'x' is float64(3,), and the program was exported"),
+        ((X, np.int64(3)), "argument 'n' is int64(), and the program was exported for int32()"),
+        ((X, np.float32(1.5)), "argument 'n' is float32(), and the program was exported for"),
+        (
+            (X, 1 << 40),
+            "argument 'n' is 1099511627776, of which no int32 tensor can",
+        ),
+    ],
+)
+def test_other_arguments(folder: Path, arguments: tuple[object, ...], says: str) -> None:
+    loaded = hostcall.load(folder)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        loaded(*arguments)
+
+
+def test_what_tensorflow_converts_is_taken(folder: Path) -> None:
+    loaded = hostcall.load(folder)
+    np.testing.assert_array_equal(loaded([1.0, 2.0, 0.5], 2)[0], loaded(X, tf.constant(2))[0])
+
+
+def test_an_exception_comes_back(folder: Path) -> None:
+    def fail(x: np.ndarray) -> np.ndarray:
+        raise KeyError("no such wave")
+
+    loaded = hostcall.load(folder, callbacks={"tests.support.exported.user_code:sine": fail})
+    for mode in (plain, jitted):
+        with pytest.raises(tf.errors.OpError, match="no such wave") as caught:
+            mode(loaded)(X, 1)
+        assert isinstance(hostcall.last_error(caught.value), KeyError)
+        of_exported = (
+            r"In callback tests.support.exported.user_code:sine of an exported program, called at "
+        )
+        assert re.search(of_exported + r"\S*exported.py:\d+\.", str(caught.value))
+        assert "hostcall_mlir" not in str(caught.value)
+
+
+def test_functions_that_are_missing_are_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(user_code, "sine")
+    monkeypatch.setattr(user_code, "note", lambda x, y: None)
+    with pytest.raises(hostcall_mlir.ProgramError, match="has no 'sine'") as caught:
+        hostcall.load(folder)
+    assert "its parameters are (x, y), and were (x)" in str(caught.value)
+
+
+def test_nothing_is_imported_unless_it_may_be(folder: Path) -> None:
+    with pytest.raises(hostcall_mlir.ProgramError, match="imports=False"):
+        hostcall.load(folder, imports=False)
+    names = ("tests.support.exported.user_code:sine", "tests.support.exported.user_code:note")
+    given = dict(zip(names, (user_code.half, user_code.note), strict=True))
+    loaded = hostcall.load(folder, callbacks=given, imports=False)
+    np.testing.assert_array_equal(loaded(-X, 1)[0], 1 - X / 2)
+
+
+def test_it_lives_as_long_as_a_function_that_calls_it(folder: Path) -> None:
+    gc.collect()
+    before = prepared().size()
+    loaded = hostcall.load(folder)
+    expected = loaded(X, 2)[0]
+    programs = [mode(lambda x, loaded=loaded: loaded(x, 2)[0]) for mode in (plain, jitted)]
+    traced = [program.get_concrete_function(F3) for program in programs]
+    del loaded, programs
+    gc.collect()
+    for function in traced:
+        np.testing.assert_array_equal(function(tf.constant(X)), expected)
+    del function, traced
+    gc.collect()
+    assert prepared().size() == before
+
+
+def test_it_has_no_gradient(folder: Path) -> None:
+    loaded = hostcall.load(folder)
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        with pytest.raises(LookupError, match="Export a function that computes the gradient"):
+            loaded(x, 1)
+        y = x * loaded(tf.stop_gradient(x), 1)[0]
+    np.testing.assert_array_equal(tape.gradient(y, x), loaded(x, 1)[0])
+
+
+def test_a_saved_model_cannot_hold_it(folder: Path, tmp_path: Path) -> None:
+    class Model(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loaded = hostcall.load(folder)
+
+        @tf.function(input_signature=[F3])
+        def __call__(self, x: tf.Tensor) -> tf.Tensor:
+            return self.loaded(x, 1)[0]
+
+    with pytest.raises(ValueError, match=r"an exported program, by hostcall\.load"):
+        tf.saved_model.save(Model(), str(tmp_path))
+
+
+def test_a_result_of_another_shape_names_the_call(folder: Path) -> None:
+    given = {"tests.support.exported.user_code:sine": lambda x: x[:1]}
+    loaded = hostcall.load(folder, callbacks=given)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        jitted(loaded)(X, 1)
+    message = str(caught.value)
+    assert "callback tests.support.exported.user_code:sine of an exported program" in message
+    assert "called at exported.py:" in message
+
+
+def _truncate(folder: Path) -> None:
+    path = folder / "program.stablehlo"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def _make_newer(folder: Path) -> None:
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+
+
+def _climb_out(folder: Path) -> None:
+    path = folder / "manifest.json"
+    (folder / "program.stablehlo").rename(folder.parent / "program.stablehlo")
+    path.write_text(path.read_text().replace('"program.stablehlo"', '"../program.stablehlo"'))
+
+
+def _make_up(folder: Path) -> None:
+    data = b"ML\xefR\rStableHLO_v1.13.0\x00" + bytes(64)
+    (folder / "program.stablehlo").write_bytes(data)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["program"]["sha256"] = hashlib.sha256(data).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_truncate, "is not the file that was exported"),
+        (_make_newer, "install a newer hostcall"),
+        (_climb_out, "is not the plain name of a file"),
+        (_make_up, "the program cannot be read"),
+        (lambda folder: (folder / "manifest.json").unlink(), "there is no manifest.json"),
+    ],
+)
+def test_damaged_files(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Any, says: str
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    damage(copy)
+    monkeypatch.delitem(sys.modules, user_code.__name__)
+    with pytest.raises(hostcall_mlir.ProgramError, match=says):
+        hostcall.load(copy)
+    assert user_code.__name__ not in sys.modules

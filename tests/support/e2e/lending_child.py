@@ -1,0 +1,27 @@
+"""Programs that TensorFlow starts on threads of its own, several at a time, and again and again.
+
+For test_lending_kept.py, in a process where memory that is freed is overwritten at once.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tests.support.e2e.lending_programs import LARGE, one, values
+from tests.support.helpers import assert_same, jitted, plain
+
+
+def double(x: np.ndarray, out: np.ndarray) -> None:
+    np.multiply(x, 2.0, out=out)
+
+
+run = jitted(one(double, out=True))
+
+
+@plain
+def program(x: tf.Tensor) -> tf.Tensor:
+    return tf.add_n([run(x + float(i)) for i in range(8)])
+
+
+for again in range(50):
+    x = values(LARGE) + float(again)
+    assert_same(program(x).numpy(), sum((x.numpy() + i) * 4 + 1 for i in range(8)))

@@ -1,0 +1,61 @@
+"""Programs whose functions are lent arrays, in every way that they can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import jitted, plain
+
+# Smaller arrays are copies, in every way.
+SIZES = [0, 4, 1 << 14]
+LARGE = SIZES[-1]
+
+
+def partitioned(function: Callable[..., Any]) -> Any:
+    """The function as compiled clusters around the callbacks."""
+
+    def on_partition_route(*args: Any) -> Any:
+        with hostcall.scope(route="partition"):
+            return function(*args)
+
+    return jitted(on_partition_route)
+
+
+def eager(function: Callable[..., Any]) -> Any:
+    return function
+
+
+WAYS = [jitted, partitioned, plain, eager]
+every_way = pytest.mark.parametrize("way", WAYS)
+every_size = pytest.mark.parametrize("size", SIZES)
+in_programs = pytest.mark.custom_call("between clusters TensorFlow keeps the memory that is lent")
+
+
+def like(x: Any) -> Any:
+    return x
+
+
+def values(size: int) -> tf.Tensor:
+    return tf.range(float(size))
+
+
+def numbers(size: int) -> np.ndarray:
+    return np.arange(size, dtype=np.float32)
+
+
+def one(function: Callable[..., Any], **declared: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A program that calls the function on what it has computed, and computes with the result."""
+    declared = {"result": like, "borrow": True, **declared}
+    hostcall.declare(function, **declared)
+    return lambda x: tf.numpy_function(function, [x * 2.0], tf.float32) + 1.0
+
+
+def lies_in_a_program(array: np.ndarray) -> bool:
+    """Whether its memory is lent; a copy's is its own."""
+    return array.base is not None

@@ -1,0 +1,48 @@
+"""Runs exported programs in a process that never imports TensorFlow: `across.py DIRECTORY...`.
+
+Each directory has a program in `program`, and in `expected.npz` its arguments (`in_0`, ...), its
+results (`out_0`, ...) and what its effects were (`seen`).
+"""
+
+import itertools
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import hostcall_mlir
+from tests.support.exported import user_code
+
+
+def numbered(arrays: dict[str, np.ndarray], prefix: str) -> list[np.ndarray]:
+    names = (f"{prefix}_{number}" for number in itertools.count())
+    return [arrays[name] for name in itertools.takewhile(arrays.__contains__, names)]
+
+
+def check(folder: Path, partitioned: bool) -> None:
+    arrays = dict(np.load(folder / "expected.npz"))
+    user_code.seen.clear()
+    loaded = hostcall_mlir.load(folder / "program", partitioned=partitioned)
+    for _ in range(2):
+        user_code.seen.clear()
+        returned = loaded.call(*numbered(arrays, "in"))
+        expected = numbered(arrays, "out")
+        for value, wanted in zip(jax.tree.leaves(returned), expected, strict=True):
+            assert value.dtype == wanted.dtype, (value.dtype, wanted.dtype)
+            np.testing.assert_allclose(np.asarray(value), wanted, rtol=1e-6)
+        np.testing.assert_allclose(user_code.seen, arrays["seen"], rtol=1e-6)
+
+
+def main() -> None:
+    for folder in map(Path, sys.argv[1:]):
+        for partitioned in (False, True):
+            check(folder, partitioned)
+            sys.stdout.write(f"{folder.name} {'partition' if partitioned else 'whole'}\n")
+    assert not [
+        name for name in sys.modules if name.partition(".")[0] in ("tensorflow", "hostcall")
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Exported programs that are made without TensorFlow: of StableHLO, and of JAX functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+import hostcall_mlir
+from hostcall_mlir.ir import custom_calls, side_effects
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.program import mlir_artifact, signature
+from hostcall_mlir.program.files import Program
+from hostcall_mlir.program.manifest_schema import Callback, Input, Manifest, Output
+from hostcall_mlir.runner import standalone
+
+FUNCTIONS = "tests.support.exported.functions"
+TOKEN = "!stablehlo.token"
+F3 = np.array([1, -2, 3], np.float32)
+
+
+def call(name: str, types: str, operands: str = "", effect: bool = False, **arrays: str) -> str:
+    """The text of a host call of a function in `functions`."""
+    config = [f'callback = "{name if ":" in name else f"{FUNCTIONS}:{name}"}"']
+    config += [
+        f"{kind} = array<i64{': ' * (kind in arrays)}{arrays.get(kind, '')}>"
+        for kind in custom_calls.ARRAYS
+    ]
+    effects = "has_side_effect = true, " if effect or TOKEN in types else ""
+    return (
+        f"stablehlo.custom_call @hostcall({operands}) {{api_version = 4 : i32, {effects}"
+        f"backend_config = {{{', '.join(config)}}}}} : {types}"
+    )
+
+
+def with_call(name: str, type_: str = "tensor<3xf32>") -> str:
+    """The text of a program that makes one ordered call, and returns what that returns."""
+    host_call = call(name, f"({type_}, {TOKEN}) -> ({type_}, {TOKEN})", "%x, %t")
+    return f"""
+func.func public @main(%x: {type_}) -> {type_} {{
+  %t = stablehlo.create_token : {TOKEN}
+  %0:2 = {host_call}
+  return %0#0 : {type_}
+}}
+"""
+
+
+# Of one pure call.
+TRIPLE = f"""
+func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{
+  %0 = {call("triple", "(tensor<3xf32>) -> tensor<3xf32>", "%x")}
+  return %0 : tensor<3xf32>
+}}
+"""
+
+
+def make(
+    text: str,
+    *,
+    arguments: Any = None,
+    results: Any = None,
+    variables: Mapping[str, np.ndarray] | None = None,
+    assigns: Sequence[str] = (),
+    sizes: Sequence[tuple[int, int]] = (),
+    of_callbacks: Mapping[str, Any] | None = None,
+) -> Program:
+    """An exported program, with a manifest of what the text says.
+
+    Args:
+      text: StableHLO; `@main` takes the arguments and then the variables, and returns the results,
+        the new values of variables and true sizes.
+      arguments: their structure; flat if it is left out.
+      results: theirs; a lone one, or a tuple, if it is left out.
+      variables: their values.
+      assigns: the variables that it assigns.
+      sizes: which dimensions the sizes are of.
+      of_callbacks: fields of all callbacks.
+    """
+    variables = variables or {}
+    with private.new_context():
+        module = ir.Module.parse(text)
+        main = side_effects.functions(module)["main"]
+        type_ = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+        inputs, outputs = (
+            [signature.spec_of(t) for t in ts] for ts in (type_.inputs, type_.results)
+        )
+        first = len(inputs) - len(variables)
+        names = [f"x{i}" for i in range(first)] + [*variables]
+        kinds = ["argument"] * first + ["variable"] * len(variables)
+        count = len(outputs) - len(assigns) - len(sizes)
+        specs = [_bounded(spec, [d for o, d in sizes if o == n]) for n, spec in enumerate(outputs)]
+        manifest = Manifest(
+            {"hostcall": "0.1.0", "jaxlib": "0.10.2"},
+            "predict",
+            tuple(map(Input, kinds, names, inputs)),
+            {"tuple": [*range(first)]} if arguments is None else arguments,
+            (
+                *(Output("result", f"y{i}", specs[i]) for i in range(count)),
+                *(Output("variable", n, s) for n, s in zip(assigns, specs[count:], strict=False)),
+                *(Output("size", "", specs[-1], of=o, dim=d) for o, d in sizes),
+            ),
+            (0 if count == 1 else {"tuple": [*range(count)]}) if results is None else results,
+            tuple(_callbacks(module, of_callbacks or {})),
+        )
+        artifact = private.serialize_artifact(module, "1.9.0")
+    return Program(artifact, text, manifest, variables)
+
+
+def _bounded(spec: Any, dims: Sequence[int]) -> Any:
+    return signature.Spec(spec.dtype, spec.shape, tuple(sorted(dims)))
+
+
+def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:
+    calls: dict[str, list[Any]] = {}
+    for number, op in enumerate(custom_calls.host_calls(module)):
+        name = str(custom_calls.callback_of(op))
+        calls.setdefault(name, []).append(signature.call_of(op, f"model.py:{10 + number}"))
+    found = []
+    for name, of_name in calls.items():
+        operands, results = len(of_name[0].operands), len(of_name[0].results)
+        given = {
+            "function": name.partition("#")[0] if ":" in name else None,
+            "kind": "numpy",
+            "signature": None,
+            "arguments": {"tuple": [*range(operands)]},
+            "results": 0 if results == 1 else {"tuple": [*range(results)]},
+            "calls": tuple(of_name),
+        } | dict(fields)
+        found.append(Callback(name=name, **given))
+    return found
+
+
+def from_jax(
+    function: Callable[..., Any], *args: Any, called: Sequence[str], **more: Any
+) -> Program:
+    """A program of a JAX function.
+
+    Args:
+      function: it calls Python by JAX's own callbacks.
+      *args: arrays like those that the program will get.
+      called: the names in `functions` of what it calls, in the order of the program's text.
+      **more: as `make` takes it.
+    """
+    import jax
+
+    text = jax.jit(function).lower(*args).as_text()
+    names = ",".join(f"{i}={FUNCTIONS}:{name}" for i, name in enumerate(called))
+    passes = f"hostcall-from-jax,hostcall-name{{names={names}}},hostcall-check,strip-debuginfo"
+    return make(_without_tokens(hostcall_mlir.transform(text, passes)), **more)
+
+
+def _without_tokens(text: str) -> str:
+    """The program with a @main that makes the tokens which JAX gives it."""
+    with private.new_context():
+        module = ir.Module.parse(text)
+        _drop_shardings(module)
+        return without_tokens(module)
+
+
+def without_tokens(module: ir.Module) -> str:
+    """The text of a module with a @main around its own, which it changes."""
+    main = side_effects.functions(module)["main"]
+    main.attributes["sym_name"] = ir.StringAttr.get("inner")
+    return str(standalone.cluster(side_effects.functions(module), "inner"))
+
+
+def _drop_shardings(module: ir.Module) -> None:
+    for op in custom_calls.walk(module):
+        if op.name == "sdy.mesh":
+            op.erase()
+            continue
+        for name in [
+            n for n in op.attributes if n.startswith("sdy.") or n in ("arg_attrs", "res_attrs")
+        ]:
+            del op.attributes[name]
+
+
+def load(program: Program, folder: Path, **options: Any) -> Any:
+    """The program as it is when it has been saved and loaded."""
+    program.save(folder)
+    # What was made here needs no child process to try whether it can be read.
+    mlir_artifact.trust(program.artifact)
+    return hostcall_mlir.load(folder, **options)

@@ -1,0 +1,260 @@
+"""Calls of the handler with call frames made by hand, without XLA and without TensorFlow.
+
+The environment variable HOSTCALL_BUILD names a CMake build directory, a sanitized one say, whose
+modules are used then instead of the installed ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.machinery
+import importlib.util
+import math
+import os
+import random
+import subprocess
+import sys
+import sysconfig
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# FFI element types that have a meaning of their own here.
+INT8, INT32, INT64, TOKEN, INT4 = 2, 4, 5, 17, 21
+
+# The attributes that are pairs of numbers.
+PAIRS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results")
+
+Shape = Sequence[int]
+# Name, element type, whether it is a scalar, values.
+Attribute = tuple[str, int, bool, Sequence[int]]
+
+
+def _load_file(name: str, path: Path) -> ModuleType:
+    if name not in sys.modules:
+        loader = importlib.machinery.ExtensionFileLoader(name, str(path))
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]
+
+
+def _find_build() -> Path:
+    """The build directory that has the module `_frames`, which is never installed."""
+    named = [Path(os.environ["HOSTCALL_BUILD"])] if "HOSTCALL_BUILD" in os.environ else []
+    builds = named or sorted((ROOT / "build").glob("cp*"))
+    found = [build for build in builds if _module_file(build, "fuzz/_frames").is_file()]
+    if not found:
+        raise ImportError(f"csrc/fuzz is not built in any of {list(map(str, builds))}: make venv")
+    return found[-1].resolve()
+
+
+def _module_file(build: Path, part: str) -> Path:
+    return build / "csrc" / (part + sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+def _describe(error: BaseException, target: object) -> tuple[int, str]:
+    """What `hostcall_runtime` does, but without keeping the exception."""
+    text = "\n".join(traceback.format_exception(error))
+    return 3 if isinstance(error, ValueError | TypeError) else 2, text
+
+
+def _load_runtime() -> ModuleType:
+    if "HOSTCALL_BUILD" in os.environ:
+        _load_file("hostcall_runtime._runtime", _module_file(BUILD, "runtime/_runtime"))
+    from hostcall_runtime import prepared
+
+    module = prepared()
+    if "HOSTCALL_BUILD" in os.environ:
+        module.set_error_describer(_describe)
+    return module
+
+
+def _dtypes() -> dict[int, np.dtype[Any]]:
+    from hostcall_runtime._prepared import DTYPES
+
+    return {code: np.dtype(dtype) for code, dtype, _ in DTYPES}
+
+
+BUILD = _find_build()
+runtime = _load_runtime()
+native = _load_file("_frames", _module_file(BUILD, "fuzz/_frames"))
+handler = runtime.handler()
+# Of a GPU that there is not. Whoever follows an address of its memory crashes, and it copies only
+# while somebody waits.
+DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"
+
+DTYPES = _dtypes()
+CODES = {dtype: code for code, dtype in DTYPES.items()}
+
+
+@dataclasses.dataclass(eq=False)
+class Target:
+    """What the runtime calls. It is registered for as long as it lives."""
+
+    host_function: Callable[..., Any]
+    title: str = "callback"
+    description: str = "a test"
+    node: str = ""
+    definition: Callable[[], list[str]] = list
+    convention: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.id: int = runtime.register(self, f"{id(self)}", **self.convention)
+        weakref.finalize(self, runtime.unregister, self.id).atexit = False
+
+
+@dataclasses.dataclass
+class Buffer:
+    """An operand, or a result that is to be written."""
+
+    code: int
+    dims: Shape
+    data: bytes
+
+    @classmethod
+    def of(cls, array: Any) -> Buffer:
+        """An operand with the array's data."""
+        array = np.asarray(array)
+        return cls(CODES[array.dtype], array.shape, array.tobytes())
+
+    @classmethod
+    def result(cls, dims: Shape, dtype: Any = np.float32) -> Buffer:
+        """A result whose memory has the right size."""
+        dtype = np.dtype(dtype)
+        return cls(CODES[dtype], dims, bytes(int(np.prod(dims)) * dtype.itemsize))
+
+
+TOKEN_BUFFER = Buffer(TOKEN, [], b"")
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a call ended: a status code, a message, and the bytes in the memory of each result."""
+
+    code: int
+    message: str
+    data: list[bytes]
+    results: list[Buffer]
+
+    def array(self, index: int = 0) -> np.ndarray:
+        """One result."""
+        result = self.results[index]
+        return np.frombuffer(self.data[index], DTYPES[result.code]).reshape(result.dims)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no byte of any result was written."""
+        return all(set(data) <= {0xA5} for data in self.data)
+
+
+def call(
+    target: Target | int,
+    operands: Sequence[Buffer] = (),
+    results: Sequence[Buffer] = (),
+    *,
+    foreign: bool = False,
+    token: bool = False,
+    stage: int = 3,
+    attributes: Sequence[Attribute] | None = None,
+    entry: Any = None,
+    on_device: bool = False,
+    **pairs: Sequence[int],
+) -> Outcome:
+    """Calls the handler.
+
+    Args:
+      target: the callback, or a number.
+      operands, results: the buffers of the frame.
+      foreign: whether a thread that Python does not know makes the call.
+      token: whether an operand and a result of that type come last.
+      stage: XLA's execution stage.
+      attributes: all of them, where others are wanted than the right ones.
+      entry: the handler, in its capsule, where it is not one of callbacks.
+      on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
+      pairs: dynamic_operands, dynamic_results, narrow_operands, narrow_results.
+    """
+    if entry is None:
+        entry = runtime.cuda_handler() if on_device else handler
+    if attributes is None:
+        attributes = _attributes(target, pairs)
+    last = [TOKEN_BUFFER] if token else []
+    frame = _frame([*operands, *last], [*results, *last], attributes)
+    code, message, data = native.call(entry, *frame, foreign, stage, on_device)
+    return Outcome(code, message.decode(), data[: len(results)], list(results))
+
+
+call_on_gpu = functools.partial(call, on_device=True)
+
+
+@contextlib.contextmanager
+def fake_gpu() -> Iterator[None]:
+    """Has DRIVER be the driver, and looks at the end whether something is left on its device."""
+    runtime.load_cuda_driver(str(DRIVER))
+    yield
+    native.fail_cuda("", count=0)
+    left = native.abandoned_copies(), native.device_allocations(), native.live_objects()
+    assert left == (0, 0, 0), left
+
+
+def repeat(target: Target, results: Sequence[Buffer] = ()) -> None:
+    """Calls the handler on a foreign thread, again and again until the process exits."""
+    native.repeat(handler, *_frame([], results, _attributes(target, {})))
+
+
+def call_at_exit(target: Target) -> None:
+    """Calls the handler when the interpreter is gone, and prints what comes of it."""
+    native.call_at_exit(handler, *_frame([], [], _attributes(target, {})))
+
+
+def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process of its own, without TensorFlow."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "HOSTCALL_BUILD": str(BUILD), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def random_array(rng: random.Random, shape: Shape, dtype: np.dtype[Any]) -> np.ndarray:
+    """An array of any bits that its dtype can have."""
+    size = math.prod(shape)
+    bits = np.frombuffer(rng.randbytes(size * dtype.itemsize), np.uint8)
+    if dtype == np.bool_:
+        bits = bits & 1
+    elif dtype.name == "uint4":
+        bits = bits & 15
+    elif dtype.name == "int4":
+        bits = (bits.view(np.int8) >> 4).view(np.uint8)
+    return bits.view(dtype).reshape(shape)
+
+
+def _attributes(target: Target | int, pairs: Mapping[str, Sequence[int]]) -> list[Attribute]:
+    number = target if isinstance(target, int) else target.id
+    arrays = [(name, INT64, False, list(pairs.get(name, ()))) for name in PAIRS]
+    return [("callback", INT64, True, [number]), *arrays]
+
+
+def _frame(
+    operands: Sequence[Buffer], results: Sequence[Buffer], attributes: Sequence[Attribute]
+) -> tuple[list[Any], list[Any], list[Attribute]]:
+    """What the module `_frames` makes a call frame of."""
+    return (
+        [(one.code, list(one.dims), one.data) for one in operands],
+        [(one.code, list(one.dims), len(one.data)) for one in results],
+        list(attributes),
+    )

@@ -1,0 +1,27 @@
+"""What processes run that `multiprocessing` starts; it finds functions by their module's name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+
+def load(seed: int) -> np.ndarray:
+    """A data loader: NumPy, and nothing else."""
+    return np.random.default_rng(seed).random([4, 4], np.float32) @ np.full([4, 4], 0.5, np.float32)
+
+
+def load_into(queue: Any, seeds: Any) -> None:
+    for seed in seeds:
+        queue.put((os.getpid(), load(seed)))
+
+
+def run_programs(queue: Any) -> None:
+    """Programs of all kinds, and gradients."""
+    from tests.support.stress import child, fork_cases
+
+    child.keep_tensorflow_quiet()
+    fork_cases.run_all()
+    queue.put("right")

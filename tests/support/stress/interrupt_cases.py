@@ -1,0 +1,292 @@
+"""Ctrl-C while a callback runs: KeyboardInterrupt in the caller, and a process that is sound."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.support.stress import programs
+from tests.support.stress.programs import KINDS, check, compiled, program
+from tests.support.threads import PATIENCE
+
+
+def without_gc_callbacks() -> None:
+    """Python drops an interrupt that comes while one of them runs, as JAX's."""
+    gc.callbacks.clear()
+
+
+def interrupt_main_thread() -> None:
+    without_gc_callbacks()
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def raise_here() -> None:
+    """Python raises it here on the main thread, and there alone."""
+    without_gc_callbacks()
+    signal.raise_signal(signal.SIGINT)
+
+
+def from_another_thread() -> None:
+    """Is interrupted while it waits, or lets the main thread be interrupted wherever that is."""
+    sent = threading.Event()
+
+    def send() -> None:
+        interrupt_main_thread()
+        sent.set()
+
+    threading.Thread(target=send).start()
+    assert sent.wait(PATIENCE)
+
+
+SENDERS = {sender.__name__: sender for sender in (raise_here, from_another_thread)}
+
+
+class Interrupted:
+    """Twice its argument; the call with that number is interrupted.
+
+    Attributes:
+      calls: how many there were.
+      on_main: whether the main thread ran the one that was interrupted.
+      went_on: whether the interrupt left it alone.
+    """
+
+    def __init__(self, send: Callable[[], None], at: int = 1) -> None:
+        self.calls = 0
+        self.on_main = False
+        self.went_on = False
+        self._send = send
+        self._at = at
+        self._lock = threading.Lock()
+
+    def __call__(self, x: Any) -> Any:
+        with self._lock:
+            self.calls += 1
+            interrupted = self.calls == self._at
+        if interrupted:
+            self.on_main = threading.current_thread() is threading.main_thread()
+            self._send()
+            self.went_on = True
+        return x * np.float32(2.0)
+
+
+@functools.cache
+def others(size: str) -> tuple[Any, Any]:
+    """A function that nobody has interrupted, and its gradient in a compiled program."""
+    run = program(lambda x: x * np.float32(2.0), "py_function", size)
+    return compiled(run), compiled(lambda x: programs.gradient(run, x))
+
+
+def assert_sound(function: Callable[..., Any], size: str) -> None:
+    """Values and gradients are right, and no states are left for gradients."""
+    x = programs.values(size)
+    for i in range(3):
+        check(function(x + float(i)), x + float(i))
+    call, slope = others(size)
+    expected = np.full(x.shape, 2.0 * programs.SIZES[size][1], np.float32)
+    np.testing.assert_array_equal(slope(x), expected)
+    np.testing.assert_array_equal(programs.gradient(call, x), expected)
+    programs.assert_no_states()
+
+
+def run_case(way: str, sender: str, kind: str, size: str) -> None:
+    interrupted = Interrupted(SENDERS[sender], at=2 if size == "large" else 1)
+    make, options = WAYS[way]
+    function = make(program(interrupted, kind, size, **options))
+    x = programs.values(size)
+    with pytest.raises(KeyboardInterrupt):
+        function(x)
+    assert interrupted.on_main or interrupted.went_on or way in ("with a limit", "under a tape")
+    if way == "compiled" and size == "small":
+        assert interrupted.on_main
+    if interrupted.on_main:
+        assert not interrupted.went_on
+    if way == "inside a plain function":
+        # The main thread waits in TensorFlow for the program, which runs to its end.
+        assert not interrupted.on_main
+        assert interrupted.calls == programs.SIZES[size][1]
+    assert_sound(function, size)
+
+
+WAYS = {
+    "compiled": (compiled, {}),
+    "inside a plain function": (programs.inside_plain, {}),
+    "plain": (programs.plain, {}),
+    "under a tape": (programs.under_a_tape, {}),
+    "with a limit": (compiled, {"timeout": 600.0}),
+}
+
+
+def run_loop(kind: str, size: str) -> None:
+    """The third iteration is interrupted: the others do not come to pass."""
+    interrupted = Interrupted(raise_here, at=3)
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(5):
+            x = KINDS[kind](interrupted, x) / 2.0 + 1.0
+        return x
+
+    function = tf.function(run, jit_compile=True)
+    x = programs.values(size)
+    with pytest.raises(KeyboardInterrupt):
+        function(x)
+    assert interrupted.calls == (3 if interrupted.on_main else 5)
+    assert interrupted.on_main or size == "large"
+    np.testing.assert_array_equal(function(x), x + 5.0)
+    assert interrupted.calls == (8 if interrupted.on_main else 10)
+
+
+def run_eagerly(kind: str) -> None:
+    interrupted = Interrupted(raise_here)
+    x = programs.values("small")
+    function = program(interrupted, kind, "small")
+    with pytest.raises(KeyboardInterrupt):
+        function(x)
+    assert_sound(function, "small")
+
+
+def run_gradient(mode: str, inside: bool) -> None:
+    """The gradient is interrupted, and not the call."""
+    interrupts = [True]
+
+    @tf.custom_gradient
+    def double(x: tf.Tensor) -> Any:
+        def grad(upstream: tf.Tensor) -> tf.Tensor:
+            if interrupts:
+                interrupts.pop()
+                raise_here()
+            return 2.0 * upstream
+
+        return 2.0 * x, grad
+
+    make = {"compiled": compiled, "plain": programs.plain, "eager": lambda run: run}[mode]
+    run = program(double, "py_function", "small")
+    call = run if inside else make(run)
+    slope = make(lambda x: programs.gradient(call, x)) if inside else (
+        lambda x: programs.gradient(call, x)
+    )  # fmt: skip
+    x = programs.values("small")
+    with pytest.raises(KeyboardInterrupt):
+        slope(x)
+    np.testing.assert_array_equal(slope(x), tf.fill([4], 2.0))
+    assert_sound(call, "small")
+
+
+def run_among_threads(kind: str, size: str) -> None:
+    """Other threads call the same function meanwhile, and notice nothing."""
+
+    def body(x: Any) -> Any:
+        if x[0] < 0.0:
+            interrupt_main_thread()
+        return x * np.float32(2.0)
+
+    function = compiled(program(body, kind, size))
+    x = programs.values(size)
+    check(function(x), x)
+    stop, started = threading.Event(), threading.Barrier(5)
+    right: list[int] = []
+
+    def work(number: int) -> None:
+        started.wait(PATIENCE)
+        calls = 0
+        while not stop.is_set() or calls < 10:
+            check(function(x + float(number + calls)), x + float(number + calls))
+            calls += 1
+        right.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    started.wait(PATIENCE)
+    try:
+        for _ in range(10):
+            with pytest.raises(KeyboardInterrupt):
+                function(-10.0 * x)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert sorted(right) == [0, 1, 2, 3]
+    assert_sound(function, size)
+
+
+def run_among_threads_that_fail() -> None:
+    """More callbacks fail than exceptions are kept, while the interrupt is on its way."""
+
+    def fail(x: Any) -> None:
+        raise ValueError("blah")
+
+    failing = compiled(program(fail, "numpy_function", "small"))
+    x = programs.values("small")
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                failing(x)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        interrupted = Interrupted(raise_here, at=1)
+        function = compiled(program(interrupted, "numpy_function", "small"))
+        for _ in range(60):
+            interrupted.calls = 0
+            with pytest.raises(KeyboardInterrupt):
+                function(x)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    check(function(x), x)
+
+
+# How the function is called that a signal of the parent's interrupts.
+FROM_THE_PARENT = [
+    ("compiled", "numpy_function", "small"),
+    ("compiled", "py_function", "small"),
+    ("compiled", "callback", "small"),
+    ("inside a plain function", "numpy_function", "large"),
+    ("under a tape", "py_function", "large"),
+    ("with a limit", "callback", "large"),
+]
+
+
+def wait_for_the_parent() -> None:
+    """Tells the parent that a callback waits for a line, of which there is one for each number.
+
+    Where the signal does not end the callback, the line that follows it does.
+    """
+    for number, (way, kind, size) in enumerate(FROM_THE_PARENT):
+
+        def body(x: Any, number: int = number) -> Any:
+            if x[0] < 0.0:
+                sys.stdout.write(f"{number}\n")
+                sys.stdout.flush()
+                while int(sys.stdin.readline()) < number:
+                    pass
+            return x * np.float32(2.0)
+
+        make, options = WAYS[way]
+        function = make(program(body, kind, size, **options))
+        with pytest.raises(KeyboardInterrupt):
+            function(-programs.values(size))
+        assert_sound(function, size)
+
+
+def be_ended_by_the_parent() -> None:
+    def wait(x: Any) -> None:
+        os.write(1, b"waiting\n")
+        threading.Event().wait(PATIENCE)
+
+    compiled(program(wait, "numpy_function", "small"))(programs.values("small"))

@@ -1,0 +1,225 @@
+"""What a callback may do, and who may call it at once. Each action computes 2 x + 1."""
+
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from tests.support.threads import in_threads
+
+Action = Callable[[np.ndarray], np.ndarray]
+
+
+def shaped_like(x: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def formula(x: Any) -> Any:
+    return x * 2.0 + 1.0
+
+
+def in_numpy(x: tf.Tensor) -> tf.Tensor:
+    return tf.numpy_function(formula, [x], shaped_like(x))
+
+
+def eager_ops() -> Action:
+    return lambda x: formula(tf.constant(x)).numpy()
+
+
+def plain_function() -> Action:
+    function = tf.function(formula)
+    return lambda x: function(x).numpy()
+
+
+def jitted_function() -> Action:
+    function = tf.function(formula, jit_compile=True)
+    return lambda x: function(x).numpy()
+
+
+def jitted_function_with_a_callback() -> Action:
+    function = tf.function(in_numpy, jit_compile=True)
+    return lambda x: function(x).numpy()
+
+
+def itself(**options: Any) -> Action:
+    """Calls the function that it is called by, each time with one element less."""
+
+    def action(x: np.ndarray) -> np.ndarray:
+        if len(x) % 4 == 0:
+            return formula(x)
+        shorter = function(x[1:]).numpy()
+        return np.concatenate([formula(x[:1]), shorter])
+
+    @tf.function(jit_compile=True, **options)
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(action, [x], shaped_like(x))
+
+    hostcall.declare(action, result=shaped_like)
+    return lambda x: function(np.concatenate([x, x[:3]])).numpy()[: len(x)]
+
+
+def itself_traced_anew() -> Action:
+    return itself()
+
+
+def itself_compiled_anew() -> Action:
+    return itself(input_signature=[tf.TensorSpec([None], tf.float32)])
+
+
+# Stock TensorFlow crashes where one thread waits for all executors, which each `predict` does,
+# while another thread ends the executor that read its data: see docs/sharp-bits.md.
+_one_predicts = threading.Lock()
+
+
+def keras_predict() -> Action:
+    model = keras.Sequential([keras.layers.Rescaling(2.0, 1.0)])
+
+    def action(x: np.ndarray) -> np.ndarray:
+        with _one_predicts:
+            return model.predict(x[None], verbose=0)[0]
+
+    return action
+
+
+def imported_jax() -> Any:
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    return importlib.import_module("jax")
+
+
+def jax_function() -> Action:
+    function = imported_jax().jit(formula)
+    return lambda x: np.asarray(function(x))
+
+
+def jax_function_with_a_callback() -> Action:
+    jax = imported_jax()
+    function = jax.jit(lambda x: jax.pure_callback(formula, x, x))
+    # No more elements than these: from four threads on, with 100,000 of them, JAX's own callbacks
+    # wait for one another for ever, without TensorFlow as well.
+    return lambda x: np.concatenate([function(x[:4]), formula(x[4:])])
+
+
+def in_threads_of_its_own(work: Action) -> Action:
+    def action(x: np.ndarray) -> np.ndarray:
+        parts: list[Any] = [None, None]
+
+        def fill(i: int) -> None:
+            parts[i] = work(x[i::2])
+
+        threads = [threading.Thread(target=fill, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        result = np.empty_like(x)
+        result[::2], result[1::2] = parts
+        return result
+
+    return action
+
+
+def threads() -> Action:
+    return in_threads_of_its_own(eager_ops())
+
+
+def threads_with_jitted_functions() -> Action:
+    return in_threads_of_its_own(jitted_function_with_a_callback())
+
+
+ACTIONS = {
+    action.__name__: action
+    for action in (
+        eager_ops,
+        plain_function,
+        jitted_function,
+        jitted_function_with_a_callback,
+        itself_traced_anew,
+        itself_compiled_anew,
+        keras_predict,
+        jax_function,
+        jax_function_with_a_callback,
+        threads,
+        threads_with_jitted_functions,
+    )
+}
+
+
+def numpy_function(action: Action, x: tf.Tensor) -> tf.Tensor:
+    return tf.numpy_function(action, [x], shaped_like(x))
+
+
+def py_function(action: Action, x: tf.Tensor) -> tf.Tensor:
+    return tf.py_function(lambda value: action(value.numpy()), [x], shaped_like(x))
+
+
+def stateless_callback(action: Action, x: tf.Tensor) -> tf.Tensor:
+    return hostcall.callback(action, result=shaped_like, stateful=False)(x)
+
+
+KINDS = {kind.__name__: kind for kind in (numpy_function, py_function, stateless_callback)}
+
+# How many elements, and how many callbacks a program has. XLA runs the small one on the thread that
+# called it. The large one has more than eight operations, some of them on several threads.
+SIZES = {"small": (4, 1), "large": (100_000, 3)}
+
+
+def program(action: Action, kind: Callable[..., Any], callbacks: int) -> Callable[..., Any]:
+    def argument(x: tf.Tensor, i: int) -> tf.Tensor:
+        return x + float(i) + 0.0 * tf.sin(x)
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(x: tf.Tensor) -> list[tf.Tensor]:
+        return [2.0 * kind(action, argument(x, i)) for i in range(callbacks)]
+
+    return run
+
+
+def expected(x: np.ndarray, i: int) -> np.ndarray:
+    return np.float32(2.0) * formula(x + np.float32(i))
+
+
+def call(function: Callable[..., Any], number: int, elements: int) -> None:
+    x = np.arange(elements, dtype=np.float32) + np.float32(number)
+    for i, result in enumerate(function(tf.constant(x))):
+        np.testing.assert_array_equal(result, expected(x, i))
+
+
+def call_in_threads(function: Callable[..., Any], count: int, times: int, elements: int) -> None:
+    def work(number: int) -> None:
+        for _ in range(times):
+            call(function, number, elements)
+
+    in_threads(count, work)
+
+
+CALLERS = ["one", "16 at first", "16 when warm"]
+
+_warm: dict[tuple[str, str, str], Callable[..., Any]] = {}
+
+
+def run_case(action: str, kind: str, size: str, callers: str) -> None:
+    elements, callbacks = SIZES[size]
+    function = _warm.pop((action, kind, size), None)
+    if function is None or callers != "16 when warm":
+        if action == "keras_predict":
+            callbacks = 1  # for each of them takes a tenth of a second
+        function = program(ACTIONS[action](), KINDS[kind], callbacks)
+    if callers != "16 at first":
+        call(function, 0, elements)
+    if callers == "one":
+        _warm[action, kind, size] = function
+    else:
+        call_in_threads(function, 16, 1 if action == "keras_predict" else 2, elements)
+
+
+def run_inside_plain_functions(action: str, callers: int) -> None:
+    """The compiled function is called from threads of TensorFlow's, and not from Python's."""
+    elements, callbacks = SIZES["large"]
+    inner = program(ACTIONS[action](), numpy_function, callbacks)
+    call_in_threads(tf.function(lambda x: inner(x), autograph=False), callers, 2, elements)

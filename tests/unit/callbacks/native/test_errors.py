@@ -1,0 +1,249 @@
+"""hostcall.native: what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import failure, jitted, plain
+from tests.support.native_code import functions, functions_with_gil
+from tests.support.native_code.programs import FLOATS, NEXT, SIZE, called_on, of
+
+INTS = ctypes.POINTER(ctypes.c_int32)
+
+
+def add(**kwargs: Any) -> Any:
+    return of("next_float32", *NEXT, **kwargs)
+
+
+def test_types_that_ctypes_was_not_told() -> None:
+    with pytest.raises(TypeError, match="what next_float32 takes is not known") as caught:
+        hostcall.native(functions()["next_float32"], result=lambda x: x)
+    assert "    next_float32.argtypes = [ctypes.POINTER(ctypes.c_float)," in str(caught.value)
+    assert "    next_float32.restype = None" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argtypes", "index"),
+    [
+        ([FLOATS, FLOATS, ctypes.c_int32], 2),
+        ([FLOATS, ctypes.c_float, SIZE], 1),
+        ([FLOATS, SIZE, FLOATS], 2),
+        ([ctypes.c_char_p, FLOATS], 0),
+        ([ctypes.POINTER(FLOATS), FLOATS], 0),
+        ([ctypes.POINTER(ctypes.c_char), FLOATS], 0),
+        ([ctypes.py_object, FLOATS], 0),
+        ([np.ctypeslib.ndpointer(np.float32, flags="F_CONTIGUOUS"), FLOATS], 0),
+        ([FLOATS, ctypes.c_double], 1),
+    ],
+    ids=str,
+)
+def test_arguments_that_native_code_cannot_have(argtypes: Any, index: int) -> None:
+    with pytest.raises(TypeError, match=f"argument {index} of next_float32 is of type"):
+        of("next_float32", *argtypes)
+
+
+@pytest.mark.parametrize("returns", [ctypes.c_double, ctypes.c_int64, ctypes.c_void_p, FLOATS, int])
+def test_returned_types(returns: Any) -> None:
+    with pytest.raises(TypeError, match=r"of_double returns .*nothing, or an int32"):
+        of("of_double", FLOATS, returns=returns)
+
+
+def test_numbas_types() -> None:
+    types = numba.types
+
+    @numba.cfunc(types.float64(types.float64))
+    def half(x: Any) -> Any:
+        return x / 2
+
+    @numba.cfunc(types.void(types.CPointer(types.float32), types.int32))
+    def nothing(x: Any, n: Any) -> None:
+        pass
+
+    with pytest.raises(TypeError, match="half returns float64"):
+        hostcall.native(half, result=lambda x: x)
+    with pytest.raises(TypeError, match="argument 1 of nothing is of type int32"):
+        hostcall.native(nothing, result=lambda x: x)
+
+
+def test_functions_that_use_python() -> None:
+    with pytest.raises(TypeError, match=r"ctypes\.PyDLL"):
+        hostcall.native(functions_with_gil().note, result=[])
+    with pytest.raises(TypeError, match=r"ctypes\.PyDLL"):
+        hostcall.native(ctypes.PYFUNCTYPE(None)(1), result=[])
+    dressed = ctypes.CFUNCTYPE(None, FLOATS)(lambda x: None)
+    with pytest.raises(TypeError, match="a Python function that ctypes has made callable from C"):
+        hostcall.native(dressed, result=[])
+    checked = functions()["next_float32"]
+    checked.errcheck = lambda *args: args[0]
+    with pytest.raises(TypeError, match="errcheck"):
+        hostcall.native(checked, result=[])
+    with pytest.raises(TypeError, match="null pointer"):
+        hostcall.native(ctypes.CFUNCTYPE(None, FLOATS)(), result=[])
+
+
+@pytest.mark.parametrize("other", [None, 3, "name", len, lambda x: x, {"execute": None}])
+def test_what_is_no_native_code(other: Any) -> None:
+    with pytest.raises(TypeError, match=r"hostcall\.native wants a ctypes function"):
+        hostcall.native(other, result=lambda x: x)
+
+
+def test_too_many_arguments() -> None:
+    with pytest.raises(TypeError, match="takes 33 arguments, and 32 is the most"):
+        of("list_31", *[INTS] * 33)
+
+
+def test_attributes_of_what_has_none() -> None:
+    with pytest.raises(TypeError, match="only handlers of XLA's FFI take attributes"):
+        hostcall.native(functions()["note"], result=[], attributes={"eps": 1.0})
+
+
+def refused(native: Any, *tensors: tf.Tensor, dtype: Any = tf.float32) -> str:
+    """What is said of calling it: the same in a compiled program and in plain graph mode."""
+    program = called_on(native, dtype)
+    errors = [failure(mode(program), *tensors) for mode in (jitted, plain)]
+    assert all(isinstance(error, tf.errors.InvalidArgumentError) for error in errors)
+    compiled, in_graph = (error.message for error in errors)
+    with hostcall.scope(route="partition"):
+        on_host = failure(jitted(program), *tensors)
+    assert isinstance(on_host, tf.errors.InvalidArgumentError)
+    said = compiled.removeprefix("hostcall: ").split(" This is tf.numpy_function")[0]
+    assert said in in_graph
+    assert said in on_host.message
+    assert "called at" in compiled
+    assert "programs.py:" in compiled
+    return said
+
+
+def test_dtypes_that_do_not_fit() -> None:
+    said = refused(add(), tf.constant([1.0], tf.float64), dtype=tf.float64)
+    assert said == (
+        "argument 0 of next_float32, for input 0, points to float32, and not to float64."
+    )
+    wider = add(result=lambda x: tf.TensorSpec(x.shape, tf.float64))
+    said = refused(wider, tf.constant([1.0]), dtype=tf.float64)
+    assert "argument 1 of next_float32, for result 0, points to float32" in said
+
+
+def test_numbers_that_do_not_fit() -> None:
+    said = refused(add(result=lambda x, y: x), tf.constant([1.0]), tf.constant([1.0]))
+    assert "next_float32 takes 2 pointers, but there are 2 inputs and 1 results" in said
+    said = refused(add(), tf.constant([[1.0]]))
+    assert "next_float32 takes 1 sizes, but its inputs have 2 dimensions" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (np.ctypeslib.ndpointer(ndim=2), "an array of rank 2, and not of rank 1"),
+        (np.ctypeslib.ndpointer(shape=(3,)), r"an array of shape (3,), and not of (2,)"),
+        (np.ctypeslib.ndpointer(np.int32), "int32, and not to float32"),
+    ],
+    ids=["rank", "shape", "dtype"],
+)
+def test_what_ndpointer_says(kind: Any, what: str) -> None:
+    assert what in refused(of("reverse_4", kind, ctypes.c_void_p, SIZE), tf.constant([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_dtypes_that_xla_packs(dtype: str) -> None:
+    x = tf.cast(tf.constant([1, 2]), dtype)
+    untyped = of("reverse_1", ctypes.c_void_p, ctypes.c_void_p, SIZE)
+    assert f"of dtype {dtype}, which native code cannot have" in refused(untyped, x, dtype=x.dtype)
+
+
+def test_strings() -> None:
+    untyped = of("reverse_1", ctypes.c_void_p, ctypes.c_void_p, SIZE)
+    program = called_on(untyped, tf.string)
+    for mode in (plain, jitted):
+        error = failure(mode(program), tf.constant(["a"]))
+        assert "of reverse_1 is of dtype string, which native code cannot have" in error.message
+
+
+def test_bounded_inputs() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(add(), [tf.boolean_mask(x, x > 0.0)], tf.float32)
+
+    error = failure(jitted(program), tf.constant([1.0, -1.0]))
+    assert "input 0 of next_float32 has a size that is only bounded" in error.message
+    np.testing.assert_array_equal(plain(program)(tf.constant([1.0, -1.0])), [2.0])
+    with hostcall.scope(route="partition"):
+        np.testing.assert_array_equal(jitted(program)(tf.constant([1.0, -1.0])), [2.0])
+
+
+def test_bounded_results() -> None:
+    bounded = add(result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
+    assert "result 0 of next_float32 has a size that is only bounded" in refused(
+        bounded, tf.constant([1.0])
+    )
+
+
+def test_results_of_unknown_size() -> None:
+    native = add(result=tf.TensorSpec([None], tf.float32))
+    for mode in (plain, jitted):
+        error = failure(mode(called_on(native)), tf.constant([1.0]))
+        assert "result 0 of next_float32 has the shape (None,)" in error.message
+
+
+def test_results_that_are_declared_twice() -> None:
+    called = hostcall.callback(add(), result=lambda x: tf.TensorSpec([2], x.dtype))
+    error = failure(jitted(lambda x: called(x)), tf.constant([1.0]))
+    assert "hostcall.native was told that the results are float32 of shape (1,)" in error.message
+    assert "here they are float32 of shape (2,)" in error.message
+    error = failure(plain(lambda x: called(x)), tf.constant([1.0]))
+    assert "has shape (1,), but its declared shape is (2,)" in error.message
+
+
+def test_time_limits() -> None:
+    with pytest.raises(ValueError, match="native code cannot be interrupted"):
+        hostcall.declare(add(), timeout=1.0)
+    with pytest.raises(ValueError, match="native code cannot be interrupted"):
+        hostcall.callback(add(), result=lambda x: x, timeout=1.0)
+
+
+@pytest.mark.parametrize("option", ["borrow", "out"])
+def test_memory_that_is_lent(option: str) -> None:
+    with pytest.raises(ValueError, match=r"always .* the program's own memory\. Take it away"):
+        hostcall.declare(add(), **{option: True})
+    with pytest.raises(ValueError, match=r"always .* the program's own memory\. Take it away"):
+        hostcall.callback(add(), result=lambda x: x, **{option: True})
+
+
+def test_results_that_are_kept() -> None:
+    with pytest.raises(ValueError, match="only Python can look results up"):
+        hostcall.declare(add(), memo=True)
+    native = add()
+    kept = hostcall.declare(lambda x: native(x), memo=True)
+    program = jitted(lambda x: tf.ensure_shape(tf.numpy_function(kept, [x], tf.float32), [1]))
+    np.testing.assert_array_equal(program(tf.constant([1.0])), [2.0])
+
+
+def test_other_declarations_hold() -> None:
+    native = hostcall.declare(add(), route="partition")
+    [op] = hostcall.explain(jitted(called_on(native)), tf.TensorSpec([3], tf.float32)).script_ops
+    assert op.route == "partition"
+    np.testing.assert_array_equal(jitted(called_on(native))(tf.constant([1.0])), [2.0])
+
+
+def test_a_tensor_without_a_value() -> None:
+    @plain
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return add()(x)
+
+    with pytest.raises(TypeError, match=r"write tf\.numpy_function\(next_float32, \[x\], dtype\)"):
+        program(tf.constant([1.0]))
+
+
+def test_arrays_that_do_not_fit() -> None:
+    with pytest.raises(TypeError, match="points to float32, and not to float64"):
+        add()(np.array([1.0]))
+    with pytest.raises(TypeError, match=r"dtype datetime64.*, which TensorFlow has no values of"):
+        add()(np.array(["2026-01-01"], "datetime64[s]"))
+    with pytest.raises(ValueError, match="has 1 results, and out holds 2 arrays"):
+        add()(np.zeros(2, np.float32), out=[np.zeros(2, np.float32)] * 2)

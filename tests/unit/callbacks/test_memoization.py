@@ -1,0 +1,241 @@
+"""hostcall._callbacks.memoization: pure functions that are called once for equal inputs."""
+
+import gc
+import weakref
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import jitted
+from tests.support.memo import MODES, counting, declared, each_but_jitted, each_mode
+from tests.support.threads import in_threads
+
+X = tf.constant([1.0, 2.0])
+
+
+@each_mode
+def test_one_call_for_each_input(mode: Any) -> None:
+    double, calls = declared(lambda v: v * 2.0)
+    program = mode(double)
+    for value in (1.0, 2.0, 1.0, 3.0, 2.0, 1.0):
+        np.testing.assert_array_equal(program(X * value), X * value * 2.0)
+    assert len(calls) == 3
+
+
+def test_what_one_way_has_computed_the_others_find() -> None:
+    double, calls = declared(lambda v: v * 2.0)
+    for mode in MODES:
+        np.testing.assert_array_equal(mode(double)(X), X * 2.0)
+        np.testing.assert_array_equal(mode(lambda x: double(x) + 1.0)(X), X * 2.0 + 1.0)
+    assert len(calls) == 1
+
+
+@each_mode
+def test_of_callbacks(mode: Any) -> None:
+    counted, calls = counting(lambda x, y: {"sum": x + y, "product": (x * y,)})
+    both = hostcall.callback(
+        counted, result=lambda x, y: {"sum": x, "product": (x,)}, stateful=False, memo=True
+    )
+    program = mode(lambda x, y: both(x, y))
+    for _ in range(3):
+        results = program(X, tf.constant(3.0))
+        np.testing.assert_array_equal(results["sum"], X + 3.0)
+        np.testing.assert_array_equal(results["product"][0], X * 3.0)
+    assert len(calls) == 1
+
+
+@each_mode
+def test_only_so_many_are_kept(mode: Any) -> None:
+    double, calls = declared(lambda v: v * 2.0, memo=2)
+    program = mode(double)
+    for value, expected in ((1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)):
+        program(X * float(value))
+        assert len(calls) == expected, "not the one that was used last is dropped"
+
+
+def test_how_many_are_kept_if_no_number_is_given() -> None:
+    double, calls = declared(lambda v: v * 2.0)
+    for value in [*range(128), *range(128)]:
+        double(tf.constant(float(value)))
+    assert len(calls) == 128
+    double(tf.constant(-1.0))
+    double(tf.constant(0.0))
+    assert len(calls) == 130
+
+
+BITS = [
+    (np.float32([np.nan, 1.0]), np.float32([np.nan, 1.0]), 1),
+    (np.float32([0.0]), np.float32([-0.0]), 2),
+    (np.zeros([2, 1], np.float32), np.zeros([1, 2], np.float32), 2),
+    (np.zeros([0, 3], np.float32), np.zeros([0, 2], np.float32), 2),
+    (np.zeros([2], np.float32), np.zeros([2], np.int32), 2),
+    (np.zeros([2], np.float16), np.zeros([2], ml_dtypes.bfloat16), 2),
+    (np.float32(1.5), np.float32(1.5), 1),
+    (np.bool_(True), np.int8(1), 2),
+    (np.arange(5000.0), np.arange(5000.0), 1),
+    (np.arange(5000.0), np.arange(5000.0) + np.eye(1, 5000, 4999)[0], 2),
+]
+
+
+@each_mode
+@pytest.mark.parametrize(("one", "other", "expected"), BITS)
+def test_inputs_are_equal_when_their_bits_are(
+    mode: Any, one: Any, other: Any, expected: int
+) -> None:
+    same, calls = declared(lambda v: v)
+    program = mode(same)
+    for value in (one, other, one, other):
+        result = program(tf.constant(value)).numpy()
+        assert result.dtype == value.dtype
+        assert result.tobytes() == value.tobytes()
+    assert len(calls) == expected
+
+
+@each_but_jitted
+def test_strings(mode: Any) -> None:
+    lengths, calls = counting(lambda s: np.int32(np.vectorize(len, otypes=[np.int32])(s)))
+    hostcall.declare(lengths, memo=True)
+    program = mode(lambda s: tf.numpy_function(lengths, [s], tf.int32))
+    for strings in (["a", "bcd"], ["a", "bcd"], ["ab", "cd"], "abcd", "abcd", [["a"], ["bcd"]]):
+        np.testing.assert_array_equal(
+            program(tf.constant(strings)), tf.strings.length(tf.constant(strings))
+        )
+    assert len(calls) == 4
+
+
+@each_but_jitted
+def test_strings_as_results(mode: Any) -> None:
+    name, calls = counting(lambda n: [f"number {n}", np.array([b"a\0", b"bc"], object)])
+    hostcall.declare(name, memo=True)
+    program = mode(lambda n: tf.numpy_function(name, [n], [tf.string, tf.string]))
+    for _ in range(2):
+        one, two = program(tf.constant(7))
+        assert one == b"number 7"
+        assert two.numpy().tolist() == [b"a\0", b"bc"]
+    assert len(calls) == 1
+
+
+def test_the_methods_of_two_objects() -> None:
+    class Model:
+        def __init__(self, factor: float) -> None:
+            self.factor, self.calls = factor, 0
+
+        @hostcall.callback(result=lambda x: x, stateful=False, memo=True)
+        def scale(self, x: Any) -> Any:
+            self.calls += 1
+            return x * np.float32(self.factor)
+
+    models = [Model(2.0), Model(3.0)]
+    for mode in MODES:
+        for number, factor in enumerate([2.0, 3.0]):
+            program = mode(lambda x, n=number: models[n].scale(x))
+            np.testing.assert_array_equal(program(X), X * factor)
+    assert [model.calls for model in models] == [1, 1]
+    dead = weakref.ref(models.pop())
+    del program
+    gc.collect()
+    assert dead() is None
+
+
+def test_a_call_may_ask_for_another() -> None:
+    @hostcall.callback(result=lambda n: n, stateful=False, memo=True)
+    def fibonacci(n: Any) -> Any:
+        calls.append(int(n))
+        return n if n < 2 else np.int64(fibonacci(n - 1)) + np.int64(fibonacci(n - 2))
+
+    calls: list[int] = []
+    assert int(jitted(lambda n: fibonacci(n))(tf.constant(20, tf.int64))) == 6765
+    assert sorted(calls) == list(range(21))
+
+
+@each_mode
+def test_threads(mode: Any) -> None:
+    double, calls = declared(lambda v: v * 2.0)
+    program = mode(double)
+    program(X)
+
+    def work(number: int) -> None:
+        for value in range(20):
+            x = X * float(value + number % 2)
+            np.testing.assert_array_equal(program(x), x * 2.0)
+
+    in_threads(6, work)
+    different = len({args[0].tobytes() for args in calls})
+    assert different == 21 <= len(calls) <= 6 * 21
+
+
+@each_mode
+def test_stateful_calls_stay_in_order(mode: Any) -> None:
+    journal: list[str] = []
+    look, calls = declared(lambda v: [journal.append("looked"), v][1])
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        tf.numpy_function(lambda: journal.append("before"), [], [])
+        y = look(x)
+        tf.numpy_function(lambda: journal.append("after"), [], [])
+        return y
+
+    run = mode(program)
+    for _ in range(2):
+        np.testing.assert_array_equal(run(X), X)
+    assert journal == ["before", "looked", "after", "before", "after"]
+    assert len(calls) == 1
+
+
+@each_mode
+def test_a_time_limit_holds_too(mode: Any) -> None:
+    double, calls = declared(lambda v: v * 2.0, timeout=20.0)
+    program = mode(double)
+    for _ in range(2):
+        np.testing.assert_array_equal(program(X), X * 2.0)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("memo", [0, -1, 1.5, "128", None, X])
+def test_a_memo_is_a_positive_number(memo: Any) -> None:
+    with pytest.raises(ValueError, match="neither True"):
+        hostcall.declare(lambda v: v, memo=memo)
+    with pytest.raises(ValueError, match="neither True"):
+        hostcall.callback(lambda v: v, result=SPEC, stateful=False, memo=memo)
+
+
+SPEC = tf.TensorSpec([2], tf.float32)
+
+
+def test_a_callback_with_it_is_stateless() -> None:
+    with pytest.raises(ValueError, match=r"stateful=False, memo=5\)"):
+        hostcall.callback(lambda v: v, result=SPEC, memo=5)
+    with pytest.raises(ValueError, match=r"stateful=False, memo=True\)"):
+        hostcall.callback(result=SPEC, memo=True)
+
+
+def test_functions_of_tensors_have_none() -> None:
+    with pytest.raises(ValueError, match=r"kind='eager' gives .*each call runs"):
+        hostcall.callback(lambda v: v, result=SPEC, kind="eager", memo=True)
+
+    function = hostcall.declare(lambda v: v, result=SPEC, memo=True)
+    for mode in MODES:
+        with pytest.raises(ValueError, match=r"test_memoization\.py.*each call runs"):
+            mode(lambda x: tf.py_function(function, [x], tf.float32))(X)
+
+
+def test_not_with_results_that_the_function_writes() -> None:
+    with pytest.raises(ValueError, match="Take one of the two away"):
+        hostcall.declare(lambda v, out: None, result=SPEC, memo=True, out=True)
+    with pytest.raises(ValueError, match="Take one of the two away"):
+        hostcall.callback(result=SPEC, stateful=False, memo=True, out=True)
+
+
+def test_functions_with_one_decorator_share_nothing() -> None:
+    declare = hostcall.declare(result=lambda x: x, memo=True)
+    callback = hostcall.callback(result=lambda x: x, stateful=False, memo=True)
+    one, other = declare(lambda v: v + 1.0), declare(lambda v: v + 2.0)
+    third, fourth = callback(lambda v: v + 3.0), callback(lambda v: v + 4.0)
+    for mode in MODES:
+        program = mode(lambda x: [tf.numpy_function(f, [x], tf.float32) for f in (one, other)])
+        np.testing.assert_array_equal(program(X), [X + 1.0, X + 2.0])
+        np.testing.assert_array_equal(mode(lambda x: [third(x), fourth(x)])(X), [X + 3.0, X + 4.0])

@@ -1,0 +1,300 @@
+"""The command line: hostcall explain, rewrite and doctor."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner, Result
+
+import hostcall
+from hostcall._cli.commands import main
+
+X = tf.constant([1.0, 2.0, 1.0])
+
+
+@pytest.fixture(autouse=True)
+def _auto_route() -> Iterator[None]:
+    """Each test says itself which route is asked for."""
+    with hostcall.scope(route="auto"):
+        yield
+
+
+class Model(tf.Module):
+    """One function that has to be partitioned, one that stays whole, and a variable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = tf.Variable(2.0)
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([3], tf.float32)])
+    def partitioned(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        y = tf.numpy_function(np.unique, [tf.sin(x) * self.scale], tf.float32)
+        return {"sum": tf.reduce_sum(tf.cos(y))}
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([3], tf.float32)])
+    def whole(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        y = tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+        return {"sorted": y * self.scale}
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    model = Model()
+    path = tmp_path / "model"
+    signatures = {"serving_default": model.partitioned, "whole": model.whole}
+    tf.saved_model.save(model, str(path), signatures=signatures)
+    (path / "assets" / "note.txt").write_text("kept")
+    return path
+
+
+def run(*args: Any) -> Result:
+    result = CliRunner().invoke(main, list(map(str, args)))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def answer(*args: Any) -> Any:
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_explain_shows_every_signature(saved: Path) -> None:
+    first, second = answer("explain", saved)
+    assert [first["name"], second["name"]] == ["serving_default", "whole"]
+    assert [op["route"] for op in first["script_ops"]] == ["partition"]
+    assert [op["route"] for op in second["script_ops"]] == ["custom_call"]
+    assert first["script_ops"][0]["callback"] == "unique"
+    assert first["script_ops"][0]["file"] == __file__
+    text = run("explain", saved).stdout
+    for part in ("serving_default", "whole", "unique", "test_cli.py", "Sin"):
+        assert part in text
+
+
+def test_explain_shows_one_signature(saved: Path) -> None:
+    (only,) = answer("explain", saved, "--signature", "whole")
+    assert only["name"] == "whole"
+
+
+def test_explain_knows_the_ops_whose_attributes_a_saved_model_leaves_out(saved: Path) -> None:
+    (only,) = answer("explain", saved, "--signature", "serving_default")
+    hosts = [
+        s for f in only["functions"] if f["mode"] == "partitioned" for s in f["steps"] if "op" in s
+    ]
+    assert {step["op"] for step in hosts} <= {"NoOp", "Identity", "ReadVariableOp"}
+
+
+def test_explain_a_model_without_signatures(tmp_path: Path) -> None:
+    tf.saved_model.save(Model(), str(tmp_path))
+    found = answer("explain", tmp_path)
+    assert sorted(op["route"] for e in found for op in e["script_ops"]) == [
+        "custom_call",
+        "partition",
+    ]
+
+
+def test_explain_writes_a_page(saved: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run("explain", saved, "--html", page).exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<!DOCTYPE html>") == 1
+    assert "serving_default" in text
+    assert "cluster 0" in text
+
+
+def test_another_process_has_no_python_functions_and_says_so(saved: Path, run_python: Any) -> None:
+    script = f"from hostcall._cli.commands import main; main(['explain', {str(saved)!r}, '--json'])"
+    first, second = json.loads(run_python(script, HOSTCALL_ROUTE="auto"))
+    for explanation in (first, second):
+        (op,) = explanation["script_ops"]
+        assert (op["callback"], op["file"], op["line"]) == ("", "", None)
+        assert "A SavedModel holds none" in explanation["notes"][0]
+    assert second["script_ops"][0]["results"][0]["shape"] == "(3,)"
+
+
+def test_rewrite_writes_a_model_that_computes_the_same(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    changed = answer("rewrite", saved, out)["rewritten"]
+    assert len(changed) == 1
+    assert "partition" in changed[0]
+    assert (out / "assets" / "note.txt").read_text() == "kept"
+    old, new = tf.saved_model.load(str(saved)), tf.saved_model.load(str(out))
+    np.testing.assert_allclose(new.partitioned(X)["sum"], old.partitioned(X)["sum"], rtol=1e-6)
+    np.testing.assert_array_equal(new.whole(X)["sorted"], [2.0, 2.0, 4.0])
+    np.testing.assert_allclose(
+        new.signatures["serving_default"](X)["sum"], old.partitioned(X)["sum"], rtol=1e-6
+    )
+    new.scale.assign(3.0)
+    old.scale.assign(3.0)
+    np.testing.assert_allclose(new.partitioned(X)["sum"], old.partitioned(X)["sum"], rtol=1e-6)
+    (explained, _) = answer("explain", out)
+    assert len([f for f in explained["functions"] if f["mode"] == "compiled"]) == 2
+
+
+def test_rewrite_tells_what_it_has_done(saved: Path, tmp_path: Path) -> None:
+    result = run("rewrite", saved, tmp_path / "out")
+    assert "Rewritten: __inference_partitioned_" in result.stdout
+    again = run("rewrite", tmp_path / "out", tmp_path / "again")
+    assert "nothing: no compiled function has to be partitioned" in again.stdout
+
+
+def test_rewrite_in_a_process_without_the_python_functions(
+    saved: Path, tmp_path: Path, run_python: Any
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["rewrite", str(saved), str(out), "--json"]
+    run_python(
+        f"from hostcall._cli.commands import main; main({arguments!r})", HOSTCALL_ROUTE="auto"
+    )
+    old, new = tf.saved_model.load(str(saved)), tf.saved_model.load(str(out))
+    np.testing.assert_allclose(new.partitioned(X)["sum"], old.partitioned(X)["sum"], rtol=1e-6)
+
+
+def test_rewrite_by_a_route(saved: Path, tmp_path: Path) -> None:
+    changed = answer("rewrite", saved, tmp_path / "partition", "--route", "partition")["rewritten"]
+    assert len(changed) == 2
+    result = run("rewrite", saved, tmp_path / "whole", "--route", "custom_call")
+    assert result.exit_code == 1
+    assert "shape of result 0 is not known" in result.stderr
+    assert not (tmp_path / "whole").exists()
+
+
+@pytest.mark.parametrize("command", ["explain", "rewrite"])
+def test_what_is_no_saved_model_is_an_error_of_one_line(command: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "saved_model.pb").write_bytes(b"\xff\xff no message")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "saved_model.pb").write_bytes(b"")
+    out = [tmp_path / "out"] if command == "rewrite" else []
+    for path, words in [
+        (tmp_path / "missing", "is no directory"),
+        (tmp_path, "holds no SavedModel"),
+        (broken, "holds no SavedModel"),
+        (empty, "without a graph"),
+    ]:
+        result = run(command, path, *out)
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert result.stdout == ""
+
+
+def test_an_unknown_signature_is_an_error_that_lists_the_known_ones(saved: Path) -> None:
+    result = run("explain", saved, "--signature", "serve")
+    assert result.exit_code == 1
+    assert "no signature 'serve'; it has 'serving_default', 'whole'" in result.stderr
+
+
+def test_nothing_is_overwritten(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    result = run("rewrite", saved, out)
+    assert result.exit_code == 1
+    assert "exists already" in result.stderr
+    assert list(out.iterdir()) == []
+
+
+def test_a_page_that_cannot_be_written(saved: Path, tmp_path: Path) -> None:
+    result = run("explain", saved, "--html", tmp_path / "no" / "page.html")
+    assert result.exit_code == 1
+    assert "No such file or directory" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["explain"], ["rewrite", "a"], ["rewrite", "a", "b", "--route", "x"], ["cure"]],
+)
+def test_wrong_usage_has_status_2(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Usage:" in result.output
+
+
+def test_doctor() -> None:
+    report = answer("doctor")
+    assert report["hostcall"] == hostcall.__version__
+    assert report["tensorflow"] == tf.__version__
+    assert report["built_against"]["tensorflow"].split(".")[:2] == tf.__version__.split(".")[:2]
+    assert report["mismatches"] == []
+    assert report["enabled"] is True
+    assert report["route"] == "auto"
+    assert report["targets"] == {"hostcall": ["Host"], "hostcall_native": ["Host"]}
+    text = run("doctor").stdout
+    assert f"built against {report['built_against']['tensorflow']}" in text
+    assert "hostcall on Host" in text
+
+
+def test_doctor_of_a_process_where_hostcall_is_off() -> None:
+    environment = {**os.environ, "HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
+    done = subprocess.run(
+        [sys.executable, "-m", "hostcall", "doctor", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    report = json.loads(done.stdout)
+    assert report["enabled"] is False
+    assert report["route"] == "partition"
+    assert report["targets"] == {}
+    assert report["environment"]["HOSTCALL_DISABLE"] == "1"
+
+
+_MISMATCHED = """
+import dataclasses, sys
+from hostcall import _versions  # the check of this process, which has passed
+found = _versions.found()
+_versions.found = lambda: dataclasses.replace(found, tensorflow="2.99.0")
+sys.modules.pop("hostcall._cli.commands", None)
+import hostcall_command
+class Checking:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hostcall._cli.commands":
+            _versions.check()
+sys.meta_path.insert(0, Checking())
+hostcall_command.main()
+"""
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_command_where_hostcall_cannot_be_imported(as_json: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _MISMATCHED, "doctor", *(["--json"] if as_json else [])],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    text = json.loads(done.stdout)["error"] if as_json else done.stderr
+    assert "found 2.99.0" in text
+    assert "pip install" in text
+    assert "Traceback" not in done.stderr
+
+
+def test_the_installed_command() -> None:
+    command = Path(sys.executable).with_name("hostcall")
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, check=True)
+    assert "doctor" in done.stdout
+
+
+def test_the_module_runs_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hostcall", "explain", str(tmp_path)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "holds no SavedModel" in done.stderr

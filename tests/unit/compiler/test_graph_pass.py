@@ -1,0 +1,302 @@
+"""hostcall.rewrite and hostcall.partition_pass: graph partitioning as a pass over graphs."""
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._explain.bodies import is_compiled, is_compiled_call
+
+X = tf.TensorSpec([3], tf.float32)
+VALUE = tf.constant([1.0, 2.0, 1.0])
+
+
+@pytest.fixture(autouse=True)
+def _auto_route() -> Iterator[None]:
+    """Each test says itself which route is asked for."""
+    with hostcall.scope(route="auto"):
+        yield
+
+
+def unique(x: np.ndarray) -> np.ndarray:
+    return np.unique(x)
+
+
+def double(x: np.ndarray) -> np.ndarray:
+    return 2 * x
+
+
+def partitioned_program(x: tf.Tensor) -> tf.Tensor:
+    z = tf.numpy_function(unique, [tf.sin(x) * 2.0], tf.float32)
+    return tf.reduce_sum(tf.cos(z)) + tf.reduce_sum(x)
+
+
+def whole_program(x: tf.Tensor) -> tf.Tensor:
+    y = tf.numpy_function(double, [tf.sin(x)], tf.float32)
+    return tf.reduce_sum(tf.ensure_shape(y, [3]))
+
+
+def concrete(function: Callable[..., Any], *args: Any) -> Any:
+    return tf.function(function, jit_compile=True).get_concrete_function(*(args or [X]))
+
+
+def caller(*functions: Any) -> tf.compat.v1.GraphDef:
+    """A graph that calls functions with a placeholder `x`; their results are `y0`, `y1`, ..."""
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [3], name="x")
+        for number, function in enumerate(functions):
+            tf.identity(function(x), name=f"y{number}")
+    return graph.as_graph_def()
+
+
+def run(graph_def: tf.compat.v1.GraphDef, *results: str) -> Any:
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        with tf.compat.v1.Session(graph=graph) as session:
+            return session.run([f"{name}:0" for name in results], {"x:0": VALUE.numpy()})
+
+
+def compiled(graph_def: tf.compat.v1.GraphDef) -> set[str]:
+    return {f.signature.name for f in graph_def.library.function if is_compiled(f)}
+
+
+def called(graph_def: tf.compat.v1.GraphDef) -> set[str]:
+    """The names of the functions that nodes with `_XlaMustCompile` call."""
+    nodes = [*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)]
+    return {node.attr["f"].func.name for node in nodes if is_compiled_call(node)}
+
+
+def test_a_function_is_rewritten_and_computes_the_same() -> None:
+    original = concrete(partitioned_program)
+    rewritten = hostcall.rewrite(original)
+    assert rewritten is not original
+    np.testing.assert_allclose(rewritten(VALUE), partitioned_program(VALUE), rtol=1e-6)
+    explanation = hostcall.explain(rewritten)
+    assert explanation.functions[0].mode == "host"
+    assert len([f for f in explanation.functions if f.mode == "compiled"]) == 2
+    assert [op.callback for op in explanation.script_ops] == ["unique"]
+
+
+def test_the_signature_stays() -> None:
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor, options: dict[str, Any], scale: float = 2.0) -> Any:
+        z = tf.numpy_function(unique, [x * options["a"]], tf.float32)
+        return {"sum": tf.reduce_sum(z) * scale, "rest": [None, (x, options["b"])]}
+
+    options = {"a": tf.TensorSpec([], tf.float32), "b": tf.TensorSpec([None], tf.float32)}
+    original = program.get_concrete_function(X, options, scale=3.0)
+    rewritten = hostcall.rewrite(original)
+    assert rewritten.structured_input_signature == original.structured_input_signature
+    given = {"a": tf.constant(2.0), "b": tf.constant([1.0])}
+    expected, actual = (f(VALUE, given, scale=3.0) for f in (original, rewritten))
+    tf.nest.assert_same_structure(expected, actual)
+    for one, other in zip(tf.nest.flatten(expected), tf.nest.flatten(actual), strict=True):
+        if one is not None:
+            np.testing.assert_array_equal(one, other)
+
+
+def test_variables_and_captured_tensors_are_shared() -> None:
+    variable, captured = tf.Variable(1.0), tf.constant(10.0)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        variable.assign_add(1.0)
+        z = tf.numpy_function(unique, [x * variable], tf.float32)
+        variable.assign_add(tf.reduce_sum(z))
+        return variable * captured
+
+    rewritten = hostcall.rewrite(program.get_concrete_function(X))
+    assert rewritten.variables == (variable,)
+    assert float(rewritten(VALUE)) == 80.0  # 2 + (2 + 4) = 8, times 10
+    assert float(variable) == 8.0
+
+
+def test_a_rewritten_function_is_differentiable() -> None:
+    variable = tf.Variable(3.0)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.py_function(lambda v: v * v, [tf.sin(x) * variable], tf.float32)
+        return tf.reduce_sum(tf.cos(tf.reshape(y, [-1])))
+
+    def gradients(function: Callable[..., Any]) -> list[np.ndarray]:
+        with tf.GradientTape() as tape:
+            tape.watch(VALUE)
+            result = function(VALUE)
+        return [g.numpy() for g in tape.gradient(result, [VALUE, variable])]
+
+    rewritten = hostcall.rewrite(concrete(program))
+    for actual, expected in zip(gradients(rewritten), gradients(program), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def test_a_rewritten_function_outlives_the_one_that_it_was_made_from() -> None:
+    rewritten = hostcall.rewrite(concrete(lambda x: tf.numpy_function(unique, [x], tf.float32)))
+    np.testing.assert_array_equal(rewritten(VALUE), [1.0, 2.0])
+
+
+def test_nothing_is_kept_of_functions_that_are_dropped() -> None:
+    def program() -> weakref.ref[Any]:
+        def distinct(x: np.ndarray) -> np.ndarray:
+            return np.unique(x)
+
+        original = concrete(lambda x: tf.numpy_function(distinct, [tf.sin(x)], tf.float32))
+        hostcall.explain(original)
+        hostcall.explain(hostcall.rewrite(original))
+        hostcall.rewrite(original)(VALUE)
+        return weakref.ref(distinct)
+
+    dropped = program()
+    gc.collect()
+    assert dropped() is None
+
+
+def test_loops_and_branches_are_partitioned_inside() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for i in tf.range(3):
+            if i > 0:
+                x = x + tf.reduce_sum(tf.numpy_function(unique, [tf.cos(x)], tf.float32))
+        return x
+
+    rewritten = hostcall.rewrite(concrete(program))
+    np.testing.assert_allclose(rewritten(VALUE), tf.function(program)(VALUE), rtol=1e-6)
+    clusters = hostcall.explain(rewritten).clusters
+    assert any("Cos" in {op.op for op in cluster.ops} for cluster in clusters)
+
+
+def test_a_function_that_need_not_be_partitioned_is_given_back() -> None:
+    for original in (
+        concrete(whole_program),
+        tf.function(partitioned_program).get_concrete_function(X),
+    ):
+        assert hostcall.rewrite(original) is original
+
+
+def test_a_graph_is_rewritten_where_it_has_to_be_and_nowhere_else() -> None:
+    partitioned = tf.function(partitioned_program, jit_compile=True)
+    whole = tf.function(whole_program, jit_compile=True)
+    plain = tf.function(lambda x: x + 1.0)
+    graph_def = caller(partitioned, whole, plain)
+    before = graph_def.SerializeToString(deterministic=True)
+    rewritten = hostcall.rewrite(graph_def)
+    assert graph_def.SerializeToString(deterministic=True) == before
+    old = {f.signature.name: f for f in graph_def.library.function}
+    new = {f.signature.name: f for f in rewritten.library.function}
+    (replaced,) = {name for name in old if new[name] != old[name]}
+    assert "partitioned_program" in replaced
+    clusters = set(new) - set(old)
+    assert compiled(rewritten) == compiled(graph_def) - {replaced} | clusters
+    assert called(rewritten) == called(graph_def) - {replaced} | clusters
+    nodes = zip(graph_def.node, rewritten.node, strict=True)
+    (changed,) = [one for one, other in nodes if one != other]
+    assert changed.attr["f"].func.name == replaced
+    expected = [partitioned_program(VALUE), whole_program(VALUE), VALUE + 1.0]
+    for actual, value in zip(run(rewritten, "y0", "y1", "y2"), expected, strict=True):
+        np.testing.assert_allclose(actual, value, rtol=1e-6)
+
+
+def test_calls_in_plain_functions_are_rewritten() -> None:
+    inner = tf.function(partitioned_program, jit_compile=True)
+    graph_def = caller(tf.function(lambda x: inner(x) + inner(2.0 * x)))
+    rewritten = hostcall.rewrite(graph_def)
+    assert all("__cluster_" in name for name in called(rewritten))
+    np.testing.assert_allclose(run(rewritten, "y0")[0], run(graph_def, "y0")[0], rtol=1e-6)
+
+
+def test_compiled_calls_of_functions_that_are_not_compiled_themselves() -> None:
+    graph_def = caller(tf.function(partitioned_program))
+    call = next(node for node in graph_def.node if "PartitionedCall" in node.op)
+    call.attr["_XlaMustCompile"].b = True
+    rewritten = hostcall.rewrite(graph_def)
+    old = {f.signature.name: f for f in graph_def.library.function}
+    new = {f.signature.name: f for f in rewritten.library.function}
+    assert {name: new[name] for name in old} == old
+    assert len(compiled(rewritten)) == 2
+    np.testing.assert_allclose(run(rewritten, "y0")[0], partitioned_program(VALUE), rtol=1e-6)
+
+
+def test_rewriting_twice_changes_nothing_more() -> None:
+    once = hostcall.rewrite(caller(tf.function(partitioned_program, jit_compile=True)))
+    twice = hostcall.rewrite(once)
+    assert twice is not once
+    assert twice.SerializeToString(deterministic=True) == once.SerializeToString(deterministic=True)
+    function = hostcall.rewrite(concrete(partitioned_program))
+    assert hostcall.rewrite(function) is function
+
+
+def test_the_route_partition_partitions_around_whatever_has_no_kernel() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        number = tf.strings.to_number(tf.strings.as_string(tf.sin(x)))
+        return tf.cos(number)
+
+    original = concrete(program)
+    assert hostcall.rewrite(original) is original
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        original(VALUE)
+    np.testing.assert_allclose(
+        hostcall.rewrite(original, route="partition")(VALUE), program(VALUE), rtol=1e-5
+    )
+    partitioned = hostcall.rewrite(concrete(whole_program), route="partition")
+    assert [op.route for op in hostcall.explain(partitioned).script_ops] == ["plain"]
+    np.testing.assert_allclose(partitioned(VALUE), whole_program(VALUE), rtol=1e-6)
+
+
+def test_the_route_custom_call_keeps_functions_whole() -> None:
+    with hostcall.scope(route="partition"):
+        original = concrete(whole_program)
+        graph_def = caller(tf.function(whole_program, jit_compile=True))
+    assert hostcall.explain(original).script_ops[0].route == "partition"
+    whole = hostcall.rewrite(original, route="custom_call")
+    assert [op.route for op in hostcall.explain(whole).script_ops] == ["custom_call"]
+    np.testing.assert_allclose(whole(VALUE), whole_program(VALUE), rtol=1e-6)
+    rewritten = hostcall.rewrite(graph_def, route="custom_call")
+    assert compiled(rewritten) == compiled(graph_def)
+
+
+def test_the_route_custom_call_where_it_cannot_be_is_an_error() -> None:
+    with pytest.raises(ValueError, match="cannot be in one") as caught:
+        hostcall.rewrite(concrete(partitioned_program), route="custom_call")
+    for part in ("unique", "test_rewrite.py:", "shape of result 0 is not known", 'route="auto"'):
+        assert part in str(caught.value)
+
+
+def test_asked_routes_hold_for_auto() -> None:
+    with hostcall.scope(route="partition"):
+        original = concrete(whole_program)
+    rewritten = hostcall.rewrite(original)
+    assert rewritten is not original
+    np.testing.assert_allclose(rewritten(VALUE), whole_program(VALUE), rtol=1e-6)
+
+
+def test_a_pass_for_pipelines() -> None:
+    graph_def = caller(tf.function(partitioned_program, jit_compile=True))
+    graph_pass = hostcall.partition_pass()
+    assert graph_pass.__name__ == "hostcall_partition"
+    assert hostcall.partition_pass(route="custom_call").__name__ == "hostcall_partition_custom_call"
+    assert graph_pass(graph_def) == hostcall.rewrite(graph_def)
+    with pytest.raises(ValueError, match="cannot be in one"):
+        hostcall.partition_pass(route="custom_call")(graph_def)
+
+
+def test_errors_are_those_of_the_function() -> None:
+    def fails(x: np.ndarray) -> np.ndarray:
+        raise ValueError("no such thing")
+
+    rewritten = hostcall.rewrite(concrete(lambda x: tf.numpy_function(fails, [x], tf.float32)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no such thing") as caught:
+        rewritten(VALUE)
+    assert isinstance(hostcall.last_error(caught.value), ValueError)
+
+
+def test_what_cannot_be_rewritten_is_refused() -> None:
+    with pytest.raises(TypeError, match="get_concrete_function"):
+        hostcall.rewrite(tf.function(partitioned_program))
+    with pytest.raises(ValueError, match="none of 'auto'"):
+        hostcall.rewrite(concrete(partitioned_program), route="fast")
+    with pytest.raises(ValueError, match="none of 'auto'"):
+        hostcall.partition_pass(route="fast")

@@ -1,0 +1,287 @@
+"""`hostcall.bind`: what bound functions take and return."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.bound import SPEC, X, program, usual_calls
+from tests.support.threads import in_threads
+
+__all__ = ["usual_calls"]  # a fixture
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class ProblemError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        program,
+        tf.function(program),
+        tf.function(program, jit_compile=True),
+        tf.function(program, jit_compile=True, input_signature=[SPEC]),
+        tf.function(program, jit_compile=True).get_concrete_function(SPEC),
+    ],
+    ids=["python", "graph", "jit", "signature", "concrete"],
+)
+def test_a_bound_function_returns_what_the_function_returns(
+    fn: Any, usual_calls: list[Any]
+) -> None:
+    bound = hostcall.bind(fn, SPEC)
+    for x in (X, tf.constant(X), X.tolist(), tf.Variable(X)):
+        result = bound(x)
+        assert isinstance(result, tf.Tensor)
+        np.testing.assert_array_equal(result, (X + 1) * 2)
+    assert not usual_calls
+
+
+def test_specs_may_be_tensors_and_arrays_and_are_not_needed_where_the_function_has_its_own() -> (
+    None
+):
+    signed = tf.function(program, input_signature=[SPEC])
+    expected = (X + 1) * 2
+    for bound in (
+        hostcall.bind(program, X),
+        hostcall.bind(program, tf.constant(X)),
+        hostcall.bind(program, tf.Variable(X)),
+        hostcall.bind(signed),
+        hostcall.bind(signed.get_concrete_function()),
+    ):
+        np.testing.assert_array_equal(bound(X), expected)
+        (spec,) = bound.input_specs
+        assert (spec.shape, spec.dtype) == (SPEC.shape, SPEC.dtype)
+    assert isinstance(bound.concrete_function, tf.types.experimental.ConcreteFunction)
+    assert repr(bound) == "<hostcall.Bound program(x: float32[3])>"
+
+
+def test_sizes_that_vary_are_none_in_the_spec(usual_calls: list[Any]) -> None:
+    bound = hostcall.bind(program, tf.TensorSpec([None], tf.float32))
+    unknown = hostcall.bind(tf.function(program), tf.TensorSpec(None, tf.float32))
+    for size in (3, 5, 0):
+        np.testing.assert_array_equal(bound(np.zeros(size, np.float32)), np.full(size, 2.0))
+        np.testing.assert_array_equal(unknown(tf.zeros([size, 1])), np.full([size, 1], 2.0))
+    assert not usual_calls
+    assert repr(bound) == "<hostcall.Bound program(x: float32[?])>"
+    assert repr(unknown) == "<hostcall.Bound program(x: float32<unknown>)>"
+
+
+def test_structures_go_in_and_come_out() -> None:
+    def structured(batch: dict[str, Any], pair: Pair, *rest: Any) -> Any:
+        total = program(batch["b"]) + batch["a"] + pair.first - pair.second[0] + sum(rest)
+        return {"total": total, "all": [batch["a"], (total, None)]}, None
+
+    args = ({"b": X, "a": X * 2}, Pair(X * 3, [X * 4]), X * 5, X * 6)
+    bound = hostcall.bind(structured, *args)
+    expected = tf.function(structured)(*tf.nest.map_structure(tf.constant, args))
+    result = bound(*args)
+    tf.nest.assert_same_structure(result, expected)
+    tf.nest.map_structure(np.testing.assert_array_equal, result, expected)
+    with pytest.raises(ValueError, match=r"batch\['a'\] of .* has shape \(2,\)"):
+        bound({"b": X, "a": X[:2]}, *args[1:])
+    with pytest.raises(TypeError, match="another structure"):
+        bound({"b": X}, *args[1:])
+
+
+def test_functions_without_arguments_or_results_run_for_their_effects() -> None:
+    seen: list[int] = []
+
+    def note() -> None:
+        tf.numpy_function(lambda: seen.append(1), [], [])
+
+    nothing = hostcall.bind(note)
+    assert nothing() is nothing() is None
+    assert seen == [1, 1]
+
+
+def test_python_values_and_strings_are_taken_as_the_dtype_of_the_spec() -> None:
+    def repeat(text: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        return tf.strings.reduce_join(tf.repeat(text, n))
+
+    bound = hostcall.bind(
+        tf.function(repeat), tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int32)
+    )
+    assert bound("ab", 2).numpy() == b"abab"
+    assert bound(np.array("ab"), np.int32(3)).numpy() == b"ababab"
+
+
+def test_variables_and_tensors_are_captured() -> None:
+    variable, constant = tf.Variable(X), tf.constant([10.0])
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        variable.assign_add(program(x) + constant)
+        return variable.read_value()
+
+    bound = hostcall.bind(step, SPEC)
+    variable.assign(X)
+    np.testing.assert_array_equal(bound(X), X + (X + 1) * 2 + 10)
+    np.testing.assert_array_equal(bound(X), X + (X + 1) * 4 + 20)
+    np.testing.assert_array_equal(variable, X + (X + 1) * 4 + 20)
+
+
+def test_deferred_captures_are_asked_for_in_each_call(usual_calls: list[Any]) -> None:
+    value = [1.0]
+
+    @tf.function(jit_compile=True)
+    def scaled(x: tf.Tensor) -> tf.Tensor:
+        graph = tf.compat.v1.get_default_graph()
+        factor = graph.capture_call_time_value(
+            lambda: tf.constant(value[0]), tf.TensorSpec([], tf.float32)
+        )
+        return x * factor
+
+    bound = hostcall.bind(scaled, SPEC)
+    for value[0] in (2.0, 3.0):
+        np.testing.assert_array_equal(bound(X), X * value[0])
+    assert not usual_calls
+
+
+def test_arrays_are_copied() -> None:
+    x = np.zeros(1 << 16, np.float32)  # large and aligned enough to be shared
+    result = hostcall.bind(tf.function(tf.identity), x)(x)
+    x += 1
+    np.testing.assert_array_equal(result, np.zeros_like(x))
+
+
+def test_threads_call_one_bound_function() -> None:
+    bound = hostcall.bind(program, tf.TensorSpec([], tf.float32))
+    found: dict[int, float] = {}
+
+    def work(number: int) -> None:
+        found[number] = sum(float(bound(np.array(number, np.float32))) for _ in range(20))
+
+    in_threads(8, work)
+    assert found == {number: 20 * (number + 1) * 2.0 for number in range(8)}
+
+
+@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+def test_errors_are_those_of_a_usual_call(op: Callable[..., Any]) -> None:
+    def fail(x: Any) -> None:
+        raise ProblemError("no signal")
+
+    fn = tf.function(lambda x: op(fail, [x], SPEC), jit_compile=True)
+    bound, messages = hostcall.bind(fn, SPEC), []
+    for call in (bound, fn):
+        with pytest.raises(tf.errors.UnknownError, match="no signal") as caught:
+            call(tf.constant(X))
+        assert isinstance(hostcall.last_error(caught.value), ProblemError)
+        messages.append(caught.value.message.splitlines()[:4])
+    assert messages[0] == messages[1]
+
+
+def test_ctrl_c_in_a_callback_is_a_keyboard_interrupt() -> None:
+    def interrupted(x: np.ndarray) -> None:
+        raise KeyboardInterrupt
+
+    bound = hostcall.bind(lambda x: tf.numpy_function(interrupted, [x], SPEC), SPEC)
+    with pytest.raises(KeyboardInterrupt):
+        bound(X)
+
+
+def test_partitioned_functions_are_bound_too() -> None:
+    with hostcall.scope(route="partition"):
+        bound = hostcall.bind(lambda x: program(tf.sin(x)) + 1.0, SPEC)
+    np.testing.assert_allclose(bound(X), (np.sin(X) + 1) * 2 + 1, rtol=1e-6)
+    unknown = hostcall.bind(lambda x: tf.numpy_function(np.unique, [x], tf.float32) + 1.0, SPEC)
+    np.testing.assert_array_equal(unknown([2.0, 1.0, 2.0]), [2.0, 3.0])
+
+
+def test_a_bound_function_keeps_alive_what_it_needs_and_dies_with_it() -> None:
+    class Model(tf.Module):
+        def __init__(self) -> None:
+            self.weights = tf.Variable(X)
+
+        @tf.function(jit_compile=True)
+        def call(self, x: tf.Tensor) -> tf.Tensor:
+            return tf.numpy_function(lambda v: v + 1, [x * self.weights], SPEC)
+
+    model = Model()
+    bound = hostcall.bind(model.call, SPEC)
+    del model
+    gc.collect()
+    np.testing.assert_array_equal(bound(X), X * X + 1)
+    graph = weakref.ref(bound.concrete_function.graph)
+    del bound
+    gc.collect()
+    assert graph() is None
+
+
+def test_functions_of_a_saved_model_are_bound(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.weights = tf.Variable(X)
+    module.call = tf.function(
+        lambda x: x * module.weights + 1.0, input_signature=[SPEC], jit_compile=True
+    )
+    tf.saved_model.save(module, str(tmp_path), signatures=module.call)
+    loaded = tf.saved_model.load(str(tmp_path))
+    bound = hostcall.bind(loaded.call, SPEC)
+    signature = loaded.signatures["serving_default"]
+    by_name = hostcall.bind(lambda x: signature(x=x), SPEC)
+    for _ in range(2):
+        np.testing.assert_array_equal(bound(X), X * X + 1)
+        np.testing.assert_array_equal(by_name(X)["output_0"], X * X + 1)
+    with pytest.raises(TypeError, match="given by name"):
+        hostcall.bind(signature, SPEC)
+
+
+def test_bound_functions_go_on_after_disable() -> None:
+    bound = hostcall.bind(program, SPEC)
+    bound(X)
+    hostcall.disable()
+    try:
+        np.testing.assert_array_equal(bound(X), (X + 1) * 2)
+    finally:
+        hostcall.enable()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_wrong_arguments_are_named(recorded: bool) -> None:
+    bound = hostcall.bind(lambda x, n: x * n, SPEC, tf.TensorSpec([], tf.float32))
+    wide, tape = X.astype(np.float64), tf.GradientTape()
+    with tape if recorded else tf.name_scope("none"):
+        for value in (wide, tf.constant(wide), wide.astype(np.int32)):
+            with pytest.raises(TypeError, match=r"Argument x of .* bound to float32"):
+                bound(value, 1.0)
+        with pytest.raises(TypeError, match=r"Argument n of .* dtype float64"):
+            bound(X, np.float64(1))
+        for value in (X[:2], tf.constant(X[:2]), [1.0]):
+            with pytest.raises(ValueError, match=r"Argument x of .* bound to shape \(3,\)"):
+                bound(value, 1.0)
+        with pytest.raises(TypeError, match=r"Argument x of .* no tensor of float32\[3\]"):
+            bound("text", 1.0)
+        with pytest.raises(TypeError, match="takes 2 arguments and was called with 1"):
+            bound(X)
+
+
+@pytest.mark.parametrize("value", [1 << 40, -(1 << 31) - 1, [1 << 40]])
+def test_integers_that_do_not_fit_are_refused(value: Any) -> None:
+    shape = [len(value)] if isinstance(value, list) else []
+    bound = hostcall.bind(lambda n: n, tf.TensorSpec(shape, tf.int32))
+    with pytest.raises(TypeError, match=r"no tensor of int32.* int32 does not hold"):
+        bound(value)
+
+
+def test_what_cannot_be_bound_is_refused() -> None:
+    concrete = tf.function(program).get_concrete_function(SPEC)
+    with pytest.raises(TypeError, match="which is no function"):
+        hostcall.bind(3)
+    with pytest.raises(TypeError, match=r"1\.5 as a spec"):
+        hostcall.bind(program, 1.5)
+    for spec in (tf.TensorSpec([None], tf.float32), tf.TensorSpec([3], tf.float64)):
+        with pytest.raises(ValueError, match="program takes"):
+            hostcall.bind(concrete, spec)
+    for specs in ([SPEC, SPEC], [{"x": SPEC}]):
+        with pytest.raises(ValueError, match="program takes"):
+            hostcall.bind(concrete, *specs)

@@ -1,0 +1,296 @@
+"""hostcall._frontend.callback: `hostcall.callback`, its objects and its errors."""
+
+import collections
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import jitted, plain
+
+X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted])
+each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
+
+Point = collections.namedtuple("Point", ["x", "y"])
+
+
+@each_mode
+@each_kind
+def test_it_is_called_on_tensors(mode: Any, kind: str) -> None:
+    @hostcall.callback(result=lambda x, y: tf.TensorSpec(x.shape, x.dtype), kind=kind)
+    def scaled(x: Any, y: Any) -> Any:
+        return x * y
+
+    np.testing.assert_array_equal(mode(lambda x: scaled(x, 2.0) + 1.0)(X), 2.0 * X + 1.0)
+
+
+@each_mode
+def test_what_the_function_is_given(mode: Any) -> None:
+    seen = []
+
+    def note(*args: Any) -> None:
+        seen.append([*args, tf.executing_eagerly()])
+
+    for kind in ("numpy", "eager"):
+        noting = hostcall.callback(note, result=[], kind=kind)
+        mode(lambda x, noting=noting: [noting(x, 1), x][1])(X)
+    (array, number, _), (tensor, other, eager) = seen
+    assert isinstance(array, np.ndarray)
+    assert array.flags.writeable
+    assert isinstance(number, np.integer | int)
+    assert isinstance(tensor, tf.Tensor)
+    assert isinstance(other, tf.Tensor)
+    assert eager is True
+
+
+@each_mode
+def test_a_lone_string(mode: Any) -> None:
+    @hostcall.callback(result=tf.TensorSpec([], tf.int32))
+    def length(text: bytes) -> Any:
+        return np.int32(len(text))
+
+    assert mode(lambda text: length(text))(tf.constant("blah")) == 4
+
+
+@each_mode
+def test_writing_into_an_array_reaches_nobody(mode: Any) -> None:
+    @hostcall.callback(result=lambda x: x)
+    def zeroed(x: np.ndarray) -> np.ndarray:
+        x[:] = 0.0
+        return x
+
+    x = tf.constant([1.0, 2.0])
+    y, same = mode(lambda x: (zeroed(x), tf.identity(x)))(x)
+    np.testing.assert_array_equal(y, [0.0, 0.0])
+    np.testing.assert_array_equal(same, [1.0, 2.0])
+    np.testing.assert_array_equal(x, [1.0, 2.0])
+
+
+RESULTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "spec": (tf.TensorSpec([2, 3], tf.float32), lambda x: x),
+    "rule": (lambda x: tf.TensorSpec(x.shape, x.dtype), lambda x: x),
+    "the input's spec": (lambda x: x, lambda x: x),
+    "tuple": (lambda x: (x, tf.TensorSpec([], tf.int32)), lambda x: (x, np.int32(7))),
+    "list": (lambda x: [x, x], lambda x: [x, x + x]),
+    "dict": (
+        lambda x: {"b": x, "a": tf.TensorSpec([2], tf.float32)},
+        lambda x: {"a": x[:, 0], "b": x},
+    ),
+    "named tuple": (lambda x: Point(x, x), lambda x: Point(x=x, y=x + x)),
+    "nested": (lambda x: {"p": Point([x], x), "q": x}, lambda x: {"p": Point([x], x), "q": x}),
+}
+
+
+@each_mode
+@each_kind
+@pytest.mark.parametrize(("result", "function"), RESULTS.values(), ids=RESULTS.keys())
+def test_results_have_the_declared_structure(
+    mode: Any, kind: str, result: Any, function: Any
+) -> None:
+    called = hostcall.callback(function, result=result, kind=kind)
+    expected = function(X.numpy())
+    actual = mode(lambda x: called(x))(X)
+    tf.nest.assert_same_structure(actual, expected)
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@each_mode
+@each_kind
+def test_arguments_can_be_structures(mode: Any, kind: str) -> None:
+    structures = []
+
+    def rule(d: Any, p: Any) -> Any:
+        structures.append((sorted(d), type(p)))
+        return d["b"]
+
+    def mixed(d: Any, p: Any) -> Any:
+        assert sorted(d) == ["a", "b"]
+        assert isinstance(p, Point)
+        return d["b"] * p.x + d["a"][0] + p.y
+
+    called = hostcall.callback(mixed, result=rule, kind=kind)
+    program = mode(lambda x: called({"b": x, "a": [x, -x]}, Point(2.0, x)))
+    np.testing.assert_array_equal(program(X), 4.0 * X)
+    assert set(map(str, structures)) == {str((["a", "b"], Point))}
+
+
+@each_mode
+@each_kind
+def test_variables_are_read(mode: Any, kind: str) -> None:
+    variable = tf.Variable([1.0, 2.0])
+    double = hostcall.callback(lambda v: v + v, result=lambda v: v, kind=kind)
+    program = mode(lambda: double(variable))
+    np.testing.assert_array_equal(program(), [2.0, 4.0])
+    variable.assign([5.0, 6.0])
+    np.testing.assert_array_equal(program(), [10.0, 12.0])
+
+
+@each_mode
+@each_kind
+def test_no_arguments_and_no_results(mode: Any, kind: str) -> None:
+    entries = []
+    note = hostcall.callback(lambda: entries.append(1), result=[], kind=kind)
+    mode(lambda: [note(), tf.constant(1)][1])()
+    assert entries == [1]
+
+
+def test_sizes_that_tracing_does_not_know() -> None:
+    halved = hostcall.callback(
+        lambda x: x[::2], result=lambda x: tf.TensorSpec([(x.shape[0] + 1) // 2, 3], x.dtype)
+    )
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = halved(x)
+        assert y.shape.rank == 2
+        return y
+
+    for batch in (1, 2, 5, 0):
+        np.testing.assert_array_equal(program(tf.ones([batch, 3])), np.ones([-(-batch // 2), 3]))
+
+
+@each_mode
+def test_an_eager_callback_is_differentiable(mode: Any) -> None:
+    cube = hostcall.callback(lambda x: x**3, result=lambda x: x, kind="eager")
+
+    def gradient(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = cube(x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(mode(gradient)(X), 3.0 * X**2)
+
+
+@each_mode
+def test_a_numpy_callback_has_no_gradient(mode: Any) -> None:
+    cube = hostcall.callback(lambda x: x**3, result=lambda x: x)
+
+    def gradient(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = cube(x)
+        assert tape.gradient(y, x) is None
+        return y
+
+    np.testing.assert_array_equal(mode(gradient)(X), X**3)
+
+
+@each_mode
+@each_kind
+@pytest.mark.parametrize("declared", [[3, 2], [2], [2, 4], []], ids=str)
+def test_the_declared_shape_is_checked(mode: Any, kind: str, declared: Any) -> None:
+    def mistaken(x: Any) -> Any:
+        return x
+
+    called = hostcall.callback(mistaken, result=tf.TensorSpec(declared, tf.float32), kind=kind)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="declared shape") as caught:
+        mode(lambda x: called(x))(X)
+    assert "(2, 3)" in str(caught.value)
+    assert "mistaken" in str(caught.value)
+
+
+@each_mode
+def test_the_declared_dtype_is_checked(mode: Any) -> None:
+    called = hostcall.callback(lambda x: x, result=tf.TensorSpec([2, 3], tf.float64))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is float, but expects double"):
+        mode(lambda x: called(x))(X)
+
+
+@each_mode
+@each_kind
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_declared_count_is_checked(mode: Any, kind: str, count: int) -> None:
+    called = hostcall.callback(lambda x: [x] * count, result=lambda x: [x, x], kind=kind)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{count} values"):
+        mode(lambda x: called(x))(X)
+
+
+def test_what_a_callback_says_of_itself() -> None:
+    @hostcall.callback(result=lambda x: x, name="test_callback.documented", stateful=False)
+    def documented(x: Any) -> Any:
+        """Its words."""
+        return x
+
+    assert documented.__name__ == "documented"
+    assert documented.__doc__ == "Its words."
+    assert isinstance(documented, hostcall.Callback)
+    assert documented.name == "test_callback.documented"
+    assert documented.kind == "numpy"
+    assert documented.stateful is False
+    for part in ("hostcall.callback", "test_callback.documented", "documented", "test_callback.py"):
+        assert part in repr(documented)
+
+
+@each_mode
+@pytest.mark.parametrize("name", ["plain", "with spaces", "a:b", "<x>", "_x", "é", "0"])
+def test_any_name_will_do(mode: Any, name: str) -> None:
+    named = hostcall.callback(lambda x: x, result=lambda x: x, name=f"test_callback {name}")
+    np.testing.assert_array_equal(mode(lambda x: named(x))(X), X)
+
+
+def test_a_name_is_one_of_a_kind_while_its_callback_lives() -> None:
+    def make() -> Any:
+        return hostcall.callback(lambda x: x, result=lambda x: x, name="test_callback.unique")
+
+    first = make()
+    with pytest.raises(ValueError, match=r"'test_callback\.unique' is registered already"):
+        make()
+    np.testing.assert_array_equal(jitted(first)(X), X)
+    del first
+    gc.collect()
+    make()
+
+
+@pytest.mark.parametrize("kind", ["jax", "", None, "Numpy"])
+def test_an_unknown_kind(kind: Any) -> None:
+    with pytest.raises(ValueError, match="is none of"):
+        hostcall.callback(lambda x: x, result=lambda x: x, kind=kind)
+
+
+def test_a_stateless_eager_callback() -> None:
+    with pytest.raises(ValueError, match="an eager callback records its gradient"):
+        hostcall.callback(lambda x: x, result=lambda x: x, kind="eager", stateful=False)
+
+
+@pytest.mark.parametrize("no_function", [3, "name", [len]])
+def test_no_function(no_function: Any) -> None:
+    with pytest.raises(TypeError, match=r"hostcall\.callback wants a function"):
+        hostcall.callback(no_function, result=[])
+    with pytest.raises(TypeError, match=r"hostcall\.callback wants a function"):
+        hostcall.callback(result=[])(no_function)
+
+
+def test_options_of_another_type() -> None:
+    for options in ({"name": 3}, {"grad": 3}):
+        with pytest.raises(TypeError, match=r"hostcall\.callback: (name|grad)=3 is no"):
+            hostcall.callback(len, result=[], **options)
+
+
+@each_mode
+@pytest.mark.parametrize(
+    "result", [[2, 3], lambda x: x.shape, lambda x: [x.shape, x.shape], (None, 3)]
+)
+def test_a_result_without_a_dtype(mode: Any, result: Any) -> None:
+    called = hostcall.callback(lambda x: x, result=result)
+    with pytest.raises(TypeError, match="a result must say its dtype"):
+        mode(lambda x: called(x))(X)
+
+
+@each_mode
+def test_a_rule_that_raises(mode: Any) -> None:
+    called = hostcall.callback(lambda x: x, result=lambda x: x.no_such_attribute)
+    with pytest.raises(AttributeError, match="no_such_attribute"):
+        mode(lambda x: called(x))(X)

@@ -1,0 +1,131 @@
+"""mlir/: its tests in lit, and what those cannot say."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hostcall_mlir
+
+ROOT = Path(__file__).parents[3]
+TESTS = ROOT / "mlir" / "test"
+FILES = sorted(path.name for path in TESTS.glob("*.mlir"))
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "mlir")}
+
+_BEFORE_AND_AFTER = re.compile(
+    r"^Before:\n\n```mlir\n(.*?)```\n\nAfter `(.*?)`:\n\n```mlir\n(.*?)```", re.M | re.S
+)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    """What lit says of each file: its code and what was printed."""
+    folder = tmp_path_factory.mktemp("lit")
+    lit = [sys.executable, "-c", "from lit.main import main; main()"]
+    options = ["--quiet", "--output", folder / "results.json", "--param", f"exec_root={folder}"]
+    done = subprocess.run(
+        [*lit, *options, TESTS], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert (folder / "results.json").exists(), done.stdout + done.stderr
+    found = json.loads((folder / "results.json").read_text())["tests"]
+    return {test["name"].split(" :: ")[1]: (test["code"], test["output"]) for test in found}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_passes_in_lit(name: str, results: dict[str, tuple[str, str]]) -> None:
+    code, output = results[name]
+    assert code == "PASS", output
+
+
+def test_every_pass_has_its_tests_and_those_of_its_errors() -> None:
+    stems = {name.removeprefix("hostcall-") for name in hostcall_mlir.PASSES}
+    assert {f"{stem}{end}.mlir" for stem in stems for end in ("", "-errors")} <= {*FILES}
+
+
+@pytest.mark.parametrize("name", [n for n in hostcall_mlir.PASSES if n != "hostcall-check"])
+def test_documentation_of_a_pass_shows_what_it_does(name: str) -> None:
+    module = sys.modules[hostcall_mlir.PASSES[name].run.__module__]
+    match = _BEFORE_AND_AFTER.search(str(module.__doc__))
+    assert match is not None
+    before, pipeline, after = match.groups()
+    assert pipeline.startswith(name)
+    assert opt(before, pipeline) == opt(after, "")
+
+
+@pytest.mark.parametrize("name", hostcall_mlir.PASSES)
+def test_documentation_of_a_pass_is_from_its_tests_and_in_the_docs(name: str) -> None:
+    entry = hostcall_mlir.PASSES[name]
+    blocks = re.findall(r"```mlir\n.*?```", str(sys.modules[entry.run.__module__].__doc__), re.S)
+    stem = name.removeprefix("hostcall-")
+    tests = [(TESTS / f"{stem}{end}.mlir").read_text() for end in ("", "-errors")]
+    example = blocks[0].removeprefix("```mlir\n").removesuffix("```")
+    assert any(example in text for text in tests)
+    page = (ROOT / "docs" / "passes.md").read_text()
+    section = page[page.index(f"## `{name}`") :]
+    assert [block for block in blocks if block not in section] == []
+    assert [option for option in entry.options if f"| `{option}` |" not in section] == []
+
+
+def opt(text: str, pipeline: str) -> str:
+    """What hostcall-opt prints of a module."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hostcall_mlir.opt", f"--pass-pipeline={pipeline}"],
+        input=text,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_package_never_imports_tensorflow_or_hostcall() -> None:
+    code = (
+        "import sys, hostcall_mlir.opt; "
+        "print([name for name in ('tensorflow', 'hostcall', 'jax') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_without_jaxlib_the_error_says_what_to_install() -> None:
+    code = "import sys; sys.modules['jaxlib'] = None; import hostcall_mlir"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert "ImportError: hostcall_mlir needs the MLIR of jaxlib" in done.stderr
+    assert "pip install 'hostcall[jax]'" in done.stderr
+
+
+def test_help_lists_the_passes_and_their_options() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hostcall_mlir.opt", "--help"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for entry in hostcall_mlir.PASSES.values():
+        assert f"  {entry.name} " in done.stdout
+        assert entry.summary in done.stdout
+        for option, text in entry.options.items():
+            assert re.search(rf"^ +{option} +{re.escape(text)}$", done.stdout, re.M)
+
+
+def test_transform_raises_errors_with_their_places() -> None:
+    text = "module {\n  stablehlo.custom_call @hostcall() {} : () -> ()\n}\n"
+    with pytest.raises(hostcall_mlir.PassError, match=r"^x\.mlir:2:3: error: hostcall-check: api_"):
+        hostcall_mlir.transform(text, "hostcall-check", source="x.mlir")
+
+
+def test_transform_says_where_text_is_no_mlir() -> None:
+    with pytest.raises(hostcall_mlir.PassError, match=r"^x\.mlir:2:8: error: custom op 'op' is"):
+        hostcall_mlir.transform("module {\n  %0 = op\n}", "", source="x.mlir")

@@ -1,0 +1,79 @@
+"""Tests of the places of programs under way (hostcall_runtime/_places.py)."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from hostcall_runtime._places import Places
+from hostcall_runtime._threads import Call
+from tests.support.threads import PATIENCE, in_threads
+
+
+def test_threads_wait_for_a_place() -> None:
+    places = Places(2)
+    under_way: list[int] = []
+    most: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(100):
+            with places.taken():
+                under_way.append(number)
+                most.append(len(under_way))
+                under_way.remove(number)
+
+    in_threads(8, work)
+    assert max(most) <= 2
+
+
+def test_who_would_wait_for_itself_is_told() -> None:
+    places = Places(3)
+    with ExitStack() as taken:
+        for _ in range(3):
+            taken.enter_context(places.taken())
+        with pytest.raises(RuntimeError, match="each waits for one more"), places.taken():
+            pass
+    with places.taken():
+        pass
+
+
+def test_the_last_of_those_that_wait_for_each_other_is_told() -> None:
+    places = Places(4)
+    both = threading.Barrier(2)
+    told: list[int] = []
+
+    def work(number: int) -> None:
+        with places.taken(), places.taken():
+            both.wait(PATIENCE)
+            try:
+                with places.taken():
+                    pass
+            except RuntimeError:
+                told.append(number)
+
+    in_threads(2, work)
+    assert len(told) == 1
+
+
+def test_a_call_on_another_thread_is_inside_of_the_one_that_waits_for_it() -> None:
+    places = Places(1)
+
+    def take() -> str:
+        try:
+            with places.taken():
+                return "taken"
+        except RuntimeError:
+            return "told"
+
+    with places.taken():
+        assert Call(take).result(PATIENCE) == "told"
+    assert Call(take).result(PATIENCE) == "taken"
+
+
+def test_a_place_is_left_when_the_work_fails() -> None:
+    places = Places(1)
+    for _ in range(2):
+        with pytest.raises(KeyError), places.taken():
+            raise KeyError
