@@ -70,6 +70,7 @@ lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict plugin mlir/hostcall_mlir
+	PYTHONPATH=plugin:mlir $(BIN)/lint-imports --no-cache
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
 bench: $(BUILT) $(PLOTS)  ## Run the benchmarks, or one: ONLY=loop

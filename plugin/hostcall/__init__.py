@@ -18,7 +18,7 @@ from hostcall._callbacks.specs import BoundedSpec  # noqa: E402
 from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
 from hostcall._explain.explaining import explain  # noqa: E402
-from hostcall._explain.facts import Explanation  # noqa: E402
+from hostcall._explain.explanation import Explanation  # noqa: E402
 from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._frontend.callback import Callback, callback  # noqa: E402

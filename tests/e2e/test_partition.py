@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tests.e2e.partitioned_programs import PROGRAMS, X, distinct, traced
+from tests.support.e2e.partition_programs import PROGRAMS, X, distinct, traced
 
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import advice, requested_routes
+from hostcall._callbacks import advice, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, Rule
 from hostcall._callbacks.declarations import TRACE, Declaration, declaration_of
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._frontend.tracing import SHAPES_ATTR, final_shapes
 from hostcall_runtime._errors import LoweringError
 
 # To ask these runs the function.
@@ -202,9 +201,9 @@ def _traced_specs(spec: CallbackSpec, node: Any) -> list[Spec | None]:
     """What tracing ended with: from the op, or from the node where the op's graph is gone."""
     op = spec.op() if spec.op is not None else None
     if op is not None:
-        shapes = final_shapes(op)
-    elif node is not None and SHAPES_ATTR in node.attr:
-        shapes = [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]
+        shapes = traced_shapes.of_op(op)
+    elif node is not None:
+        shapes = traced_shapes.of_node(node)
     else:
         return []
     # The hidden result of a py_function is of no interest here.

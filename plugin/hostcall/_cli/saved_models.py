@@ -13,8 +13,7 @@ from typing import Any
 
 from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
-from hostcall._explain.bodies import is_compiled
-from hostcall._explain.facts import Explanation
+from hostcall._explain.explanation import Explanation
 from hostcall._tf import concrete_functions, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.default_attributes import with_defaults
@@ -108,11 +107,11 @@ def _only_graph(path: Path) -> Any:
 
 
 def _changed(before: Any, after: Any) -> list[str]:
-    compiled = {f.signature.name for f in before.function if is_compiled(f)}
+    compiled = {f.signature.name for f in before.function if defs.is_compiled(f)}
     return [
         f.signature.name
         for f in after.function
-        if f.signature.name in compiled and not is_compiled(f)
+        if f.signature.name in compiled and not defs.is_compiled(f)
     ]
 
 

@@ -13,9 +13,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import kernel_hook, nesting_depth, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
-from hostcall._compiler.partition.boundary_values import MUST_COMPILE
 from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
-from hostcall._explain.bodies import is_compiled, is_compiled_call
 from hostcall._tf import concrete_functions, op_kinds, protos, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.default_attributes import with_defaults
@@ -121,8 +119,8 @@ class _Rewriter:
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Rewrites the functions, and the calls of them in the functions and in `nodes`."""
-        calls = [node for node in (*nodes, *self._outside_nodes()) if is_compiled_call(node)]
-        entries = [name for name, function in self._functions.items() if is_compiled(function)]
+        calls = [node for node in (*nodes, *self._outside_nodes()) if defs.is_compiled_call(node)]
+        entries = [name for name, function in self._functions.items() if defs.is_compiled(function)]
         # Their calls are compiled, while they are not by themselves.
         called = {name for node in calls for name in self._called(node)} - set(entries)
         reached = self._reachable([*entries, *sorted(called)])
@@ -144,7 +142,7 @@ class _Rewriter:
     def _outside_nodes(self) -> Iterator[Any]:
         """The nodes of the functions that are not compiled by themselves."""
         for function in self._functions.values():
-            if not is_compiled(function):
+            if not defs.is_compiled(function):
                 yield from function.node_def
 
     def _called(self, node: Any) -> list[str]:
@@ -219,10 +217,10 @@ class _Rewriter:
         partitioned = [name for name in self._called(node) if name in new_names]
         if not partitioned:
             return
-        node.attr.pop(MUST_COMPILE, None)
+        node.attr.pop(defs.MUST_COMPILE, None)
         for callee in defs.callees(node):
             if callee.name in new_names:
-                callee.attr.pop(MUST_COMPILE, None)
+                callee.attr.pop(defs.MUST_COMPILE, None)
                 callee.name = callee.name if callee.name in replaced else new_names[callee.name]
         if node.op in new_names and node.op not in replaced:
             node.op = new_names[node.op]

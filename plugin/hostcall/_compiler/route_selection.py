@@ -8,10 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, requested_routes
+from hostcall._callbacks import lookup, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.specs import Spec, merge
-from hostcall._frontend.tracing import SHAPES_ATTR
 from hostcall_runtime._errors import LoweringError
 
 # On a script op: what hinders it from being part of a program, in words for the user.
@@ -101,7 +100,7 @@ def known_results(spec: CallbackSpec | None, node: Any) -> list[Spec | None]:
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     if spec is not None:
         dtypes = dtypes[: len(spec.outputs.dtypes)]  # the rest is hidden
-    traced = _traced_shapes(node)
+    traced = traced_shapes.of_node(node)
     known: list[Spec | None] = []
     for index, dtype in enumerate(dtypes):
         merged: Spec = spec.static_specs[index] if spec is not None else tf.TensorSpec(None, dtype)
@@ -122,9 +121,3 @@ def unknown_results(spec: CallbackSpec | None, known: Sequence[Spec | None]) -> 
         and isinstance(said, tf.TensorSpec)
         and not said.shape.is_fully_defined()
     }
-
-
-def _traced_shapes(node: Any) -> list[tf.TensorShape]:
-    if SHAPES_ATTR not in node.attr:
-        return []
-    return [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]

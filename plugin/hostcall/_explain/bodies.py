@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.partition.boundary_values import MUST_COMPILE
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 
@@ -69,7 +68,7 @@ class Bodies:
 
     def matters(self, node: Any) -> bool:
         """Whether a node calls Python, or leads to one that does or to a compiled function."""
-        if op_kinds.calls_python(node) or is_compiled_call(node):
+        if op_kinds.calls_python(node) or defs.is_compiled_call(node):
             return True
         return any(self.function_matters(name) for _, name in self.called(node))
 
@@ -103,16 +102,6 @@ def called(node: Any, functions: Mapping[str, Any]) -> Iterator[tuple[str, str]]
         for index, function in enumerate(value.list.func):
             if function.name in functions:
                 yield f"{attr}[{index}]", function.name
-
-
-def is_compiled_call(node: Any) -> bool:
-    """Whether a node calls a function that TensorFlow must compile."""
-    return MUST_COMPILE in node.attr and bool(node.attr[MUST_COMPILE].b)
-
-
-def is_compiled(function: Any) -> bool:
-    """Whether TensorFlow must compile a function when eager code calls it."""
-    return MUST_COMPILE in function.attr and bool(function.attr[MUST_COMPILE].b)
 
 
 def sources(nodes: Iterable[Any], shown: set[str]) -> dict[str, Edges]:

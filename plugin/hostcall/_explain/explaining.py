@@ -10,7 +10,7 @@ from hostcall import _control
 from hostcall._compiler import nesting_depth
 from hostcall._explain.bodies import SHAPES
 from hostcall._explain.callback_facts import Locate
-from hostcall._explain.facts import Explanation
+from hostcall._explain.explanation import Explanation
 from hostcall._explain.walk import Walk
 from hostcall._tf import concrete_functions, script_op_graphs, source_location
 from hostcall._tf import function_defs as defs

@@ -162,8 +162,8 @@ class Function:
 
 
 @dataclasses.dataclass(frozen=True)
-class Explanation:
-    """How a function runs. `print` shows it as a table, a notebook as a picture.
+class Facts:
+    """How a function runs.
 
     Attributes:
       name: of the function.
@@ -210,22 +210,6 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, strings and numbers."""
         return {"headline": self.headline, **dataclasses.asdict(self)}
-
-    def to_html(self) -> str:
-        """A page that draws each function as a graph of clusters and host ops."""
-        from hostcall._explain import page
-
-        return page.page(self)
-
-    def _repr_html_(self) -> str:
-        from hostcall._explain import page
-
-        return page.fragment(self)
-
-    def __str__(self) -> str:
-        from hostcall._explain import table
-
-        return table.text(self)
 
 
 def count(number: int, what: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 
 from hostcall._explain import words
-from hostcall._explain.facts import Explanation, Function, ScriptOp
+from hostcall._explain.facts import Facts, Function, ScriptOp
 from hostcall._explain.picture import drawing
 
 _STYLE = """\
@@ -49,7 +49,7 @@ _KEY = (
 _COLUMNS = ("op", "calls", "called at", "route", "why", "operands → results", "copies", "after")
 
 
-def page(*explanations: Explanation) -> str:
+def page(*explanations: Facts) -> str:
     """A whole document."""
     names = ", ".join(explanation.name for explanation in explanations)
     body = "\n".join(map(fragment, explanations))
@@ -60,7 +60,7 @@ def page(*explanations: Explanation) -> str:
     )
 
 
-def fragment(explanation: Explanation) -> str:
+def fragment(explanation: Facts) -> str:
     """The part of a document that a notebook shows."""
     parts = [
         f'<div class="hostcall"><style>{_STYLE}</style>',

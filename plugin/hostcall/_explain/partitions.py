@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 from hostcall._compiler.partition.partitioner import Partitioner
-from hostcall._explain.bodies import Edges, called, sources
-from hostcall._explain.facts import Cluster, Function, Op, Step
+from hostcall._explain.bodies import Bodies, Edges, called, sources
+from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
-
-if TYPE_CHECKING:
-    from hostcall._explain.walk import Walk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +30,28 @@ class Place:
 def joined(path: str, name: str) -> str:
     """A path with one more step."""
     return f"{path} > {name}" if path else name
+
+
+class Walk(Protocol):
+    """The way through the functions around a partitioned one: what `PartitionWalk` asks of it."""
+
+    bodies: Bodies
+
+    def room(self) -> Callable[[Function], None]: ...
+
+    def in_order(self, place: Place) -> Iterator[tuple[Any, Place]]: ...
+
+    def script_op(
+        self, node: Any, place: Place, route: str, reason: str, edges: Edges
+    ) -> ScriptOp: ...
+
+    def host_op(
+        self, node: Any, place: Place, reason: str, edges: Edges, calls: Sequence[str]
+    ) -> HostOp: ...
+
+    def on_host(self, place: Place, why: str) -> None: ...
+
+    def compiled_node(self, node: Any, place: Place, cluster: str) -> None: ...
 
 
 class PartitionWalk:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hostcall._explain.facts import Cluster, Explanation, Function, HostOp, ScriptOp
+from hostcall._explain.facts import Cluster, Facts, Function, HostOp, ScriptOp
 from hostcall._explain.words import (
     callback,
     is_plumbing,
@@ -25,7 +25,7 @@ from hostcall._explain.words import (
 _WIDTH = 110
 
 
-def text(explanation: Explanation) -> str:
+def text(explanation: Facts) -> str:
     """The tables as plain text."""
     stream = io.StringIO()
     console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
@@ -33,7 +33,7 @@ def text(explanation: Explanation) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def show(explanation: Explanation, console: Any) -> None:
+def show(explanation: Facts, console: Any) -> None:
     """Prints the tables on a rich console."""
     console.print(Text(f"{explanation.name}: {explanation.headline}", style="bold"))
     for note in explanation.notes:
@@ -45,7 +45,7 @@ def show(explanation: Explanation, console: Any) -> None:
             console.print(_steps(function))
 
 
-def _script_ops(explanation: Explanation) -> Table:
+def _script_ops(explanation: Facts) -> Table:
     table = Table(title="Script ops", title_justify="left", show_lines=True)
     table.add_column("op", overflow="fold", ratio=3)
     table.add_column("calls", overflow="fold", ratio=4)

@@ -12,9 +12,10 @@ from typing import Any
 
 from hostcall._compiler import kernel_hook, route_selection
 from hostcall._explain import callback_facts as ops
-from hostcall._explain.bodies import Bodies, Edges, is_compiled, is_compiled_call, sources
+from hostcall._explain.bodies import Bodies, Edges, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
 from hostcall._explain.partitions import PartitionWalk, Place, joined
+from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 
 _NOT_COMPILED = "the function is not compiled"
@@ -45,7 +46,7 @@ class Walk:
 
     def function(self, name: str) -> None:
         """Explains a function as it runs when eager code calls it."""
-        if is_compiled(self.bodies.functions[name]):
+        if defs.is_compiled(self.bodies.functions[name]):
             self._program(Place(name))
         else:
             self.on_host(Place(name))
@@ -99,7 +100,7 @@ class Walk:
             if op_kinds.calls_python(node):
                 steps.append(self.script_op(node, at, route, reason, edges[node.name]))
             elif self.bodies.matters(node):
-                compiled = is_compiled_call(node)
+                compiled = defs.is_compiled_call(node)
                 what = _CALLS_COMPILED if compiled else _LEADS_ON
                 calls = [
                     name

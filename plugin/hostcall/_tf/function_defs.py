@@ -9,6 +9,9 @@ from typing import Any
 
 from hostcall._tf import op_kinds, protos
 
+# On the nodes that call a function which XLA must compile, and on the function.
+MUST_COMPILE = "_XlaMustCompile"
+
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CONTROL_FLOW_OPS = frozenset(
     {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
@@ -29,6 +32,16 @@ def library_of(concrete: Any, graph_def: Any) -> Any:
     library.CopyFrom(graph_def.library)
     library.function.add().CopyFrom(concrete.function_def)
     return library
+
+
+def is_compiled_call(node: Any) -> bool:
+    """Whether a node calls a function that TensorFlow must compile."""
+    return MUST_COMPILE in node.attr and bool(node.attr[MUST_COMPILE].b)
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether TensorFlow must compile a function when eager code calls it."""
+    return MUST_COMPILE in function.attr and bool(function.attr[MUST_COMPILE].b)
 
 
 def call_node(name: str, signature: Any, inputs: Iterable[str], stateful: bool) -> Any:

@@ -66,7 +66,8 @@ def answer(*args: Any) -> Any:
     return json.loads(result.stdout)
 
 
-def test_explain_shows_every_signature(saved: Path) -> None:
+def test_explain_shows_every_signature(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parent)  # locations are relative, and must fit
     first, second = answer("explain", saved)
     assert [first["name"], second["name"]] == ["serving_default", "whole"]
     assert [op["route"] for op in first["script_ops"]] == ["partition"]

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._explain.bodies import is_compiled, is_compiled_call
+from hostcall._tf.function_defs import is_compiled, is_compiled_call
 
 X = tf.TensorSpec([3], tf.float32)
 VALUE = tf.constant([1.0, 2.0, 1.0])
@@ -261,7 +261,7 @@ def test_the_route_custom_call_keeps_functions_whole() -> None:
 def test_the_route_custom_call_where_it_cannot_be_is_an_error() -> None:
     with pytest.raises(ValueError, match="cannot be in one") as caught:
         hostcall.rewrite(concrete(partitioned_program), route="custom_call")
-    for part in ("unique", "test_rewrite.py:", "shape of result 0 is not known", 'route="auto"'):
+    for part in ("unique", "test_graph_pass.py:", "shape of result 0 is not known", 'route="auto"'):
         assert part in str(caught.value)
 
 

@@ -233,9 +233,9 @@ import os, sys, tempfile
 dump = tempfile.mkdtemp()
 os.environ["XLA_FLAGS"] = "--xla_dump_to=" + dump
 sys.path.insert(0, {os.path.dirname(__file__)!r})
-import tensorflow as tf, hostcall, test_explain
-program = tf.function(test_explain.partitioned_program, jit_compile=True)
-clusters = hostcall.explain(program, test_explain.X).clusters
+import tensorflow as tf, hostcall, test_explaining
+program = tf.function(test_explaining.partitioned_program, jit_compile=True)
+clusters = hostcall.explain(program, test_explaining.X).clusters
 program(tf.constant([1.0, 2.0, 3.0]))
 modules = [name for name in os.listdir(dump) if name.endswith(".before_optimizations.txt")]
 print(len(modules), all(any(c.name.strip("_") in name for name in modules) for c in clusters))
@@ -263,11 +263,12 @@ def test_as_data() -> None:
     assert [f["mode"] for f in data["functions"]] == ["partitioned"]
 
 
-def test_the_table_says_it_all() -> None:
+def test_the_table_says_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(os.path.dirname(__file__))  # locations are relative, and must fit
     text = str(hostcall.explain(tf.function(partitioned_program, jit_compile=True), X))
     assert max(map(len, text.splitlines())) <= 110
     line = line_of(partitioned_program, "tf.numpy_function")
-    for part in ("unique", f"test_explain.py:{line}", "partition", "Sin", "Cos", "the shape of"):
+    for part in ("unique", f"test_explaining.py:{line}", "partition", "Sin", "Cos", "the shape of"):
         assert part in text
 
 

@@ -96,7 +96,7 @@ def test_the_page_draws_clusters_host_ops_and_what_is_between_them() -> None:
     for words in (
         "unique",
         "sort",
-        "test_explain_html.py:",
+        "test_page.py:",
         "cluster 0",
         "Sin",
         "While",

@@ -16,9 +16,6 @@ from hostcall._tf import protos
 # Values that a compiled program has inside, but can neither take nor return.
 _INNER_DTYPE = tf.variant.as_datatype_enum
 
-# On the nodes that call a function which XLA must compile, and on the function.
-MUST_COMPILE = "_XlaMustCompile"
-
 # They cost less than to start a compiled program.
 TRIVIAL_OPS = frozenset(
     {
@@ -255,7 +252,7 @@ class _Partition:
         signature = cluster.signature
         node = defs.call_node(self._call_names[number], signature, inputs, signature.is_stateful)
         # TensorFlow compiles a call for this attribute of the node, and not of the function.
-        node.attr[MUST_COMPILE].b = True
+        node.attr[defs.MUST_COMPILE].b = True
         return node
 
     def _is_stateful(self, node: Any) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hostcall._compiler.partition.boundary_values import (
-    MUST_COMPILE,
     TRIVIAL_OPS,
     partition,
     passes_inner_values,
@@ -147,12 +146,12 @@ class Partitioner:
         return new_name
 
     def _add(self, host: Any, clusters: list[Any]) -> None:
-        host.attr.pop(MUST_COMPILE, None)
+        host.attr.pop(defs.MUST_COMPILE, None)
         host.attr[_CONTEXT].s = host.attr[_CONTEXT].s or b"kEagerRuntime"
         self.functions[host.signature.name] = host
         for cluster in clusters:
             cluster.attr[_CONTEXT].CopyFrom(host.attr[_CONTEXT])
-            cluster.attr[MUST_COMPILE].b = True
+            cluster.attr[defs.MUST_COMPILE].b = True
             cluster.attr[CLUSTER_ATTR].b = True
             self.functions[cluster.signature.name] = cluster
 
@@ -180,12 +179,12 @@ class Partitioner:
             node.attr[_KERNEL].s = b"hostcall"
             return
         for callee in defs.callees(node):
-            callee.attr.pop(MUST_COMPILE, None)
+            callee.attr.pop(defs.MUST_COMPILE, None)
             if callee.name in self._old and not self._is_small_condition(node, callee.name):
                 callee.name = self._partition_once(callee.name, after_branch)
         if node.op in self._old:
             node.op = self._partition_once(node.op, after_branch)
-        node.attr.pop(MUST_COMPILE, None)
+        node.attr.pop(defs.MUST_COMPILE, None)
 
     def _is_small_condition(self, node: Any, name: str) -> bool:
         return (
