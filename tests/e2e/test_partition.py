@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tests.support.e2e.partition_programs import PROGRAMS, X, distinct, traced
 
+from tests.support.e2e.partition_programs import PROGRAMS, X, distinct, traced
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
 
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.support.e2e.partition_programs import X, distinct, traced
 
 import hostcall
+from tests.support.e2e.partition_programs import X, distinct, traced
 from tests.support.helpers import assert_same, failure, jitted, plain, to_numpy
 
 
