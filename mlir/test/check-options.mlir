@@ -12,7 +12,7 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // expected-error@below {{callback 3 is a number, which means nothing in another process; hostcall-name writes a name in its place}}
+  // expected-error@below {{callback 3 is a callback id, which means nothing in another process; hostcall-name writes a name in its place}}
   %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }

@@ -1,6 +1,6 @@
 // RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-from-jax)' --split-input-file --verify-diagnostics
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-from-jax{callbacks=0=a:f})' --split-input-file 2>&1 | filecheck %s
-// CHECK: hostcall-opt: error: hostcall-from-jax: 'a:f' of option 'callbacks' is not a number
+// CHECK: hostcall-opt: error: hostcall-from-jax: 'a:f' of option 'callbacks' is not a callback id
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{'xla_ffi_python_gpu_callback' is not a call of the CPU's; lower the program with platforms=('cpu',)}}

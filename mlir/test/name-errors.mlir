@@ -8,7 +8,7 @@
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{file=%t.json})' 2>&1 | filecheck %s --check-prefix=OBJECT
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-name{numbers=3})' 2>&1 | filecheck %s --check-prefix=OPTION
 
-// NUMBER: hostcall-opt: error: hostcall-name: 'x' is not a number
+// NUMBER: hostcall-opt: error: hostcall-name: 'x' is not a callback id
 // FORM: hostcall-opt: error: hostcall-name: '3' of option 'names' is not of the form KEY=VALUE
 // NAME: hostcall-opt: error: hostcall-name: 'no#thing' is no name: module:qualname is one, or a word, with or without #2 behind it
 // TWICE: hostcall-opt: error: hostcall-name: '3' is mapped to 'a:f' and to 'a:g'

@@ -116,7 +116,7 @@ def test_number_in_the_place_of_a_name_is_refused(folder: Path) -> None:
     text = LOOP.replace('"tests.support.exported.functions:triple"', "5 : i64")
     (folder / "program.stablehlo").write_bytes(artifact_of(text))
     sign(folder, "program.stablehlo")
-    assert "a host call has the number 5 in the place of a name" in error_of(folder)
+    assert "a host call has the callback id 5 in the place of a name" in error_of(folder)
 
 
 def test_every_error_leaves_the_next_load_sound(folder: Path, tmp_path: Path) -> None:

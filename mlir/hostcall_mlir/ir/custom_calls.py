@@ -6,13 +6,14 @@
                         dynamic_operands = array<i64>, dynamic_results = array<i64>,
                         narrow_operands = array<i64>, narrow_results = array<i64>}}
 
-`callback` says which Python function is called: in a process, an i64, its number in the registry
-of that process; in a program that is exported, a string, its qualified name: `module:qualname` or
-one that somebody has chosen. The arrays are of pairs (operand or result, number): `dynamic_*` name
-the bounded dimensions, and for each pair a true size, tensor<i32>, follows the values; `narrow_*`
-name the element type (FFI's number) that the function sees of a buffer of an 8-bit type. An ordered
-call takes a token as its last operand and returns one as its last result. The results are the op's
-own, or one tuple of them, as TensorFlow has it. A call without `has_side_effect` is pure.
+`callback` says which Python function is called: in a process, an i64, its callback id in the
+registry of that process; in an exported program, a string, its qualified name: `module:qualname`
+or one that somebody has chosen. The arrays hold pairs. `dynamic_*` pair an operand or result with a
+bounded dimension, and for each pair a true size, tensor<i32>, follows the values; `narrow_*` pair
+an operand or result whose buffer has an 8-bit type with the element type (FFI's code of it) that the
+function sees. An ordered call takes a token as its last operand and returns one as its last result.
+The results are the op's own, or one tuple of them, as TensorFlow has it. A call without
+`has_side_effect` is pure.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from jaxlib.mlir import ir
 
 TARGET = "hostcall"
 ARRAYS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results")
-# The element types that a narrow pair may name: FFI's number to MLIR's type. XLA packs them. The
-# last three numbers are ours: the runtime is not to know XLA's (26, 27, 32), or it would read
-# buffers that are packed beyond their ends.
+# The sub-byte element types: FFI's code to MLIR's type. XLA packs them. The last three codes are
+# ours: the runtime is not to know XLA's (26, 27, 32), or it would read packed buffers beyond their
+# ends.
 NARROW = {21: "i4", 22: "ui4", 60: "i2", 61: "ui2", 62: "f4E2M1FN"}
-# The element types of the buffers, which hold the same numbers.
+# The element types of the buffers that hold the same values.
 WIDE = {"i4": "i8", "ui4": "ui8", "i2": "i8", "ui2": "ui8", "f4E2M1FN": "f8E4M3FN"}
 
 _QUALIFIED = re.compile(
@@ -83,7 +84,7 @@ def config_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def callback_of(op: ir.Operation) -> int | str | None:
-    """The number or the name of the function that a call calls, None where it has neither."""
+    """The callback id or the name of the function that a call calls, None where it has neither."""
     callback = config_of(op).get("callback")
     if not isinstance(callback, ir.IntegerAttr | ir.StringAttr):
         return None
@@ -113,7 +114,7 @@ def make_config(
 
 
 def callback_attribute(callback: int | str, context: ir.Context) -> ir.Attribute:
-    """The attribute for a number or a name."""
+    """The attribute for a callback id or a name."""
     if isinstance(callback, str):
         return ir.StringAttr.get(callback, context)
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context), callback)

@@ -52,15 +52,15 @@ def read_map(options: Options, option: str, of: str) -> dict[str, str]:
     return entries
 
 
-def read_numbers(entries: Mapping[str, str], of: str) -> dict[int, str]:
-    """The map with its keys as numbers.
+def read_ids(entries: Mapping[str, str], of: str) -> dict[int, str]:
+    """The map with its keys as integers: callback ids.
 
     Raises:
-      PassError: when one is no number.
+      PassError: when a key is no such integer.
     """
     for key in entries:
         if not (key.isascii() and key.isdecimal()):
-            raise PassError(f"{of}: '{key}' is not a number")
+            raise PassError(f"{of}: '{key}' is not a callback id")
     return {int(key): value for key, value in entries.items()}
 
 

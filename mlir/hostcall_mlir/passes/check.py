@@ -5,8 +5,8 @@ Reports, each at the op's own place,
 - attributes that are missing, unknown or of the wrong type, pairs that name no operand, result or
   dimension, and sizes that are no tensor<i32>;
 - tokens that are not the last operand and the last result, that two ops take, or that a loop would
-  take again in its next round;
-- numbers of less than a byte that are not passed as wider ones;
+  take again in its next iteration;
+- sub-byte dtypes that are not passed as wider ones;
 - layouts that are not row-major;
 - functions that are not among the `known` ones, where that option or `file` is given.
 
@@ -102,11 +102,11 @@ def _check(op: ir.Operation, known: set[str] | None) -> Iterator[str]:
 
 def _check_callback(callback: ir.Attribute, known: set[str] | None) -> Iterator[str]:
     match callback:
-        case ir.IntegerAttr() as number if number.value >= 0 and str(number.type) == "i64":
+        case ir.IntegerAttr() as found if found.value >= 0 and str(found.type) == "i64":
             if known is not None:
                 yield (
-                    f"callback {number.value} is a number, which means nothing in another process; "
-                    "hostcall-name writes a name in its place"
+                    f"callback {found.value} is a callback id, which means nothing in another "
+                    "process; hostcall-name writes a name in its place"
                 )
         case ir.StringAttr() as name if custom_calls.is_name(name.value):
             if known is not None and name.value not in known:
@@ -163,7 +163,7 @@ def _check_side(
 
 
 def _check_packed(side: str, own: Sequence[ir.Type]) -> Iterator[str]:
-    """XLA packs small numbers, of which the runtime takes each for a byte of its own."""
+    """XLA packs sub-byte dtypes, of which the runtime takes each element for a byte."""
     for index, type_ in enumerate(own):
         if wide := custom_calls.WIDE.get(custom_calls.element_of(type_)):
             yield (

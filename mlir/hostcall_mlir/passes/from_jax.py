@@ -2,10 +2,10 @@
 
 `jax.pure_callback`, `jax.experimental.io_callback`, `jax.debug.callback` and `jax.debug.print` become,
 on the CPU, custom calls of JAX's with the index of the function in the program's list of callbacks.
-That index, or the number that `callbacks` maps it to, becomes the number of our call. Pure calls stay
-pure. JAX has an ordered call's token first, hostcall last. XLA packs numbers of less than a byte, so
-that these go in and out as 8-bit ones. Calls that `hostcall.jax` has made are brought into the same
-form: JAX writes the attributes of custom calls in a place of its own.
+That index, or the callback id that `callbacks` maps it to, becomes the callback id of our call. Pure
+calls stay pure. The token of an ordered call is JAX's first operand and hostcall's last. XLA packs
+sub-byte dtypes, so these go in and out as 8-bit ones. Calls that `hostcall.jax` has made are brought
+into the same form: JAX writes the attributes of custom calls in a place of its own.
 
 Programs that JAX lowers for another platform hold other calls, which are an error here.
 
@@ -40,7 +40,7 @@ from jaxlib.mlir.dialects import sdy
 from hostcall_mlir.ir import builders, custom_calls
 from hostcall_mlir.ir.diagnostics import Failure, PassError, report
 from hostcall_mlir.ir.jaxlib_names import is_token
-from hostcall_mlir.passes.base import Options, Pass, read_map, read_numbers
+from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 
 # The second is of jax.debug.callback(partitioned=True), which gets the shard of each device.
 _TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
@@ -56,10 +56,10 @@ _T = TypeVar("_T")
 
 
 def _run(module: ir.Module, options: Options) -> None:
-    given = read_numbers(read_map(options, "callbacks", PASS.name), PASS.name)
-    for number in given.values():
-        if not (number.isascii() and number.isdecimal()):
-            raise PassError(f"{PASS.name}: '{number}' of option 'callbacks' is not a number")
+    given = read_ids(read_map(options, "callbacks", PASS.name), PASS.name)
+    for text in given.values():
+        if not (text.isascii() and text.isdecimal()):
+            raise PassError(f"{PASS.name}: '{text}' of option 'callbacks' is not a callback id")
     ok = True
     for op in custom_calls.walk(module):
         target = custom_calls.target_of(op) or ""
@@ -82,7 +82,7 @@ PASS = Pass(
     "hostcall-from-jax",
     "make JAX's own callbacks custom calls @hostcall",
     _run,
-    {"callbacks": "numbers for JAX's indices where they differ: 0=5,1=7"},
+    {"callbacks": "callback ids for JAX's indices where they differ: 0=5,1=7"},
 )
 
 

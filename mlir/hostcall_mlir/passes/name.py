@@ -1,8 +1,8 @@
-"""`hostcall-name`: qualified names in the place of the numbers that functions have in one process.
+"""`hostcall-name`: qualified names in the place of the callback ids of one process.
 
-A number in a program means something in the process whose registry gave it. A name, `module:qualname`,
-can be looked up in any. `names` or the JSON object in `file` maps the numbers to names; calls that have
-a name keep it, and a number without a name is an error.
+A callback id means something in the process whose registry gave it. A qualified name,
+`module:qualname`, can be looked up in any process. `names`, or the JSON object in `file`, maps ids to
+names. Calls that have a name keep it, and an id without a name is an error.
 
 Before:
 
@@ -29,11 +29,11 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Failure, PassError, report
-from hostcall_mlir.passes.base import Options, Pass, read_map, read_numbers
+from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 
 
 def _run(module: ir.Module, options: Options) -> None:
-    names = read_numbers(read_map(options, "names", PASS.name), PASS.name)
+    names = read_ids(read_map(options, "names", PASS.name), PASS.name)
     for name in names.values():
         if not custom_calls.is_name(name):
             raise PassError(
@@ -56,7 +56,7 @@ def _run(module: ir.Module, options: Options) -> None:
 
 PASS = Pass(
     "hostcall-name",
-    "write qualified names in the place of numbers",
+    "write qualified names in the place of callback ids",
     _run,
     {
         "names": "3=pkg.mod:fn,4=pkg.mod:other",

@@ -87,7 +87,7 @@ def _differing_calls(module: ir.Module, manifest: Manifest) -> Iterator[str]:
     for op in custom_calls.host_calls(module):
         name = custom_calls.callback_of(op)
         if not isinstance(name, str):
-            yield f"a host call has the number {name} in the place of a name"
+            yield f"a host call has the callback id {name} in the place of a name"
         else:
             found.setdefault(name, []).append(call_of(op))
     for name in found.keys() - listed.keys():

@@ -45,7 +45,7 @@ def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Plan:
     """The plan of what `hostcall-partition` has made, with each part compiled.
 
     Args:
-      module: its host calls have numbers.
+      module: its host calls have callback ids.
       device: the one that clusters run on.
       host: one of JAX's CPUs.
 

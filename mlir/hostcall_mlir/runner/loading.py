@@ -186,7 +186,7 @@ def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
 
 
 def _compile(module: ir.Module, device: jax.Device, partitioned: bool) -> _Run:
-    """What runs a program whose host calls have numbers."""
+    """What runs a program whose host calls have callback ids."""
     try:
         if partitioned:
             return _compile_parts(module, device)

@@ -31,9 +31,9 @@ def register(
     functions: Mapping[str, Function],
     classes: Mapping[str, type],
 ) -> list[hostcall_runtime.Target]:
-    """Writes numbers in the place of the names in a program.
+    """Writes callback ids in the place of the names in a program.
 
-    Calls from different lines have different numbers, so that errors can tell which it was.
+    Calls from different lines have different ids, so that errors can tell which it was.
 
     Args:
       module: the program.
@@ -47,18 +47,18 @@ def register(
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
     callbacks = {callback.name: callback for callback in manifest.callbacks}
-    numbers: dict[tuple[str, str | None], int] = {}
+    ids: dict[tuple[str, str | None], int] = {}
     targets: list[hostcall_runtime.Target] = []
     for op in custom_calls.host_calls(module):
         name = custom_calls.callback_of(op)
         assert isinstance(name, str), "the program has been compared with its manifest"
         key = name, next(left[name]).location
-        if key not in numbers:
+        if key not in ids:
             callback = callbacks[name]
             called = function_lookup.host_function(callback, functions[name], classes)
             target = _target(callback, called, key[1])
             label = f"{name}/exported {program}.{len(targets)}"
-            numbers[key] = hostcall_runtime.register(
+            ids[key] = hostcall_runtime.register(
                 target,
                 label,
                 label=target.description,
@@ -66,7 +66,7 @@ def register(
                 takes_out=callback.out,
             )
             targets.append(target)
-        custom_calls.set_callback(op, numbers[key])
+        custom_calls.set_callback(op, ids[key])
     return targets
 
 

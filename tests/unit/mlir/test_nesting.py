@@ -163,7 +163,7 @@ def test_functions_that_nest_are_counted_before_they_are_inlined() -> None:
 
 def test_functions_that_double_go_through_all_other_passes() -> None:
     names = "{names=1=tests.support.exported.functions:triple}"
-    passes = f"hostcall-number{names},hostcall-name{names},hostcall-from-jax,"
+    passes = f"hostcall-resolve{names},hostcall-name{names},hostcall-from-jax,"
     passes += "hostcall-cse-pure,hostcall-dce,hostcall-check"
     text = functions(60, times=2)
     assert hostcall_mlir.transform(text, passes).count("call @") == 122

@@ -1,8 +1,7 @@
-"""`hostcall-number`: numbers of this process's registry in the place of qualified names.
+"""`hostcall-resolve`: callback ids of one process in the place of qualified names.
 
-What `hostcall-name` does, the other way round and with the same options; a name that several numbers
-have becomes the lowest of them. Calls that have a number keep it, and a name without a number is an
-error.
+The inverse of `hostcall-name`, with the same options. A name that stands for several ids becomes the
+lowest of them. Calls that have an id keep it, and a name without an id is an error.
 
 Before:
 
@@ -13,7 +12,7 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 }
 ```
 
-After `hostcall-number{names=3=numpy:sin}`:
+After `hostcall-resolve{names=3=numpy:sin}`:
 
 ```mlir
 func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
@@ -29,29 +28,29 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Failure, report
-from hostcall_mlir.passes.base import Options, Pass, read_map, read_numbers
+from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 
 
 def _run(module: ir.Module, options: Options) -> None:
-    names = read_numbers(read_map(options, "names", PASS.name), PASS.name)
-    numbers = {names[number]: number for number in sorted(names, reverse=True)}
+    names = read_ids(read_map(options, "names", PASS.name), PASS.name)
+    ids = {names[callback_id]: callback_id for callback_id in sorted(names, reverse=True)}
     ok = True
     for op in custom_calls.host_calls(module):
         callback = custom_calls.callback_of(op)
         if not isinstance(callback, str):
             continue
-        if callback in numbers:
-            custom_calls.set_callback(op, numbers[callback])
+        if callback in ids:
+            custom_calls.set_callback(op, ids[callback])
             continue
         ok = False
-        report(op, f"{PASS.name}: no number is given for '{callback}'; add it to 'names'")
+        report(op, f"{PASS.name}: no callback id is given for '{callback}'; add it to 'names'")
     if not ok:
         raise Failure
 
 
 PASS = Pass(
-    "hostcall-number",
-    "write numbers in the place of qualified names",
+    "hostcall-resolve",
+    "write callback ids in the place of qualified names",
     _run,
     {
         "names": "3=pkg.mod:fn,4=pkg.mod:other",

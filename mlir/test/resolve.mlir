@@ -1,6 +1,6 @@
-// RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-number{names=3=numpy:sin,4=pkg.mod:C.method})' | filecheck %s
+// RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-resolve{names=3=numpy:sin,4=pkg.mod:C.method})' | filecheck %s
 // RUN: echo '{"3": "numpy:sin", "4": "pkg.mod:C.method"}' > %t.json
-// RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-number{file=%t.json})' | filecheck %s
+// RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-resolve{file=%t.json})' | filecheck %s
 
 // CHECK-LABEL: func.func @main
 // CHECK: backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}
@@ -9,7 +9,7 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
   return %0 : tensor<3xf32>
 }
 
-// Calls in regions get numbers too, those that have one keep it, and other targets are none of ours.
+// Calls in regions get callback ids too, those that have one keep it, and other targets are none of ours.
 // CHECK-LABEL: func.func @nested
 func.func @nested(%i: tensor<i32>, %x: tensor<i8>) -> tensor<i8> {
   %0 = "stablehlo.case"(%i) ({
