@@ -10,9 +10,9 @@
 registry of that process; in an exported program, a string, its qualified name: `module:qualname`
 or one that somebody has chosen. The arrays hold pairs. `dynamic_*` pair an operand or result with a
 bounded dimension, and for each pair a true size, tensor<i32>, follows the values; `narrow_*` pair
-an operand or result whose buffer has an 8-bit type with the element type (FFI's code of it) that the
-function sees. An ordered call takes a token as its last operand and returns one as its last result.
-The results are the op's own, or one tuple of them, as TensorFlow has it. A call without
+an operand or result whose buffer has an 8-bit type with the element type (FFI's code of it) that
+the function sees. An ordered call takes a token as its last operand and returns one as its last
+result. The results are the op's own, or one tuple of them, as TensorFlow has it. A call without
 `has_side_effect` is pure.
 """
 
