@@ -69,7 +69,7 @@ test-partition: $(BUILT)
 lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict plugin mlir/hostcall_mlir
+	$(BIN)/mypy --strict plugin mlir/hostcall_mlir tests
 	PYTHONPATH=plugin:mlir $(BIN)/lint-imports --no-cache
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 

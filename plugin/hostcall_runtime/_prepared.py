@@ -7,11 +7,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from hostcall_runtime import _errors, _library
 
 # FFI element types (xla/ffi/api/c_api.h), their NumPy dtypes, and TensorFlow's names for messages.
-DTYPES: tuple[tuple[int, object, str], ...] = (
+DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
     (1, np.bool_, "bool"),
     (21, ml_dtypes.int4, "int4"),
     (2, np.int8, "int8"),
@@ -55,6 +56,6 @@ def prepared() -> Any:
     """
     runtime = _library.load("hostcall_runtime._runtime")
     for code, dtype, name in DTYPES:
-        runtime.set_dtype(code, np.dtype(dtype), name)  # type: ignore[call-overload]
+        runtime.set_dtype(code, np.dtype(dtype), name)
     runtime.set_error_describer(_errors.describe)
     return runtime

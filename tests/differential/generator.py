@@ -77,12 +77,12 @@ class Drawing:
         candidates = [i for i, type_ in enumerate(types)
                       if not type_.is_hidden and (wanted is None or wanted(type_))]  # fmt: skip
         if wanted is not None:
-            results = (self.one_of(reversed(candidates)),)
+            returned = (self.one_of(reversed(candidates)),)
         else:
-            results = tuple(self.draw(st.lists(
+            returned = tuple(self.draw(st.lists(
                 st.sampled_from(candidates[::-1]), min_size=1, max_size=4, unique=True,
             )))  # fmt: skip
-        return Block(tuple(statements), results), [types[i] for i in results]
+        return Block(tuple(statements), returned), [types[i] for i in returned]
 
     def statement(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
         # Calls in the conditions of loops, which are compiled in their own way, are rare otherwise.

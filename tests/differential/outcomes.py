@@ -19,7 +19,7 @@ from tests.differential.program import (
 )
 
 # What TensorFlow makes of the errors of callbacks, other than in eager mode.
-CLASSES = {
+CLASSES: dict[type[Exception], type[tf.errors.OpError]] = {
     PlannedValueError: tf.errors.InvalidArgumentError,
     PlannedStopError: tf.errors.OutOfRangeError,
     PlannedError: tf.errors.UnknownError,
@@ -87,7 +87,7 @@ def call(context: Context, function: Any, vector: Any, integer: int) -> Outcome:
     x = tf.constant(vector, tf.float64, shape=[len(vector)])
     error = None
     try:
-        values = [y.numpy() for y in function(x, tf.constant(integer))]
+        values: Any = [y.numpy() for y in function(x, tf.constant(integer))]
     except Exception as caught:
         error = caught
         values = CLASSES.get(type(caught), type(caught))

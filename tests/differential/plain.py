@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def _run(program: Program, function: bool, vector: Any, integer: int) -> Outcome
         return Outcome(values, journal, session.run(variables))
 
 
-WAYS = {
+WAYS: dict[str, Callable[[Program], list[Outcome]]] = {
     "eager mode": lambda program: _called(program, eager=True),
     "a function": _called,
     "a session": lambda program: _in_session(program, function=False),

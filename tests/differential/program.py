@@ -41,6 +41,7 @@ class Type:
 HIDDEN = Type("", ())
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class Data:
     """Prints itself as code that makes it, without what is as by default."""
 

@@ -182,7 +182,9 @@ def shape_rule(name: str, dtypes: list[Any], shape: str) -> Any:
             import hostcall
 
             return [hostcall.BoundedSpec(specs[0].shape, specs[0].dtype)]
-        shapes = BEHAVIOURS[name].shapes(*[spec.shape for spec in specs])
+        of_results = BEHAVIOURS[name].shapes
+        assert of_results is not None
+        shapes = of_results(*[spec.shape for spec in specs])
         return [tf.TensorSpec(s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
 
     return rule

@@ -55,7 +55,7 @@ class Unjitted:
           AssertionError: when hostcall does what stock does not.
         """
         events: set[str] = {f"gradient {program.gradient}"}
-        found = []
+        found: list[str] = []
         for version, (_, ways) in _VERSIONS.items():
             for way in ways:
                 if way == "a session" and not _runs_in_session(program):

@@ -69,7 +69,7 @@ def test_decorator(build: Any, op: Any) -> None:
 
     assert double.__name__ == "double"
     assert double.__doc__ == "Doubles."
-    assert_same(to_numpy(build(lambda x: shaped(double(x)))(X)), np.float32([2, 4]))
+    assert_same(to_numpy(build(lambda x: shaped(double(x)))(X)), np.array([2, 4], np.float32))
 
 
 @pytest.mark.parametrize("build", MODES)
@@ -77,11 +77,11 @@ def test_decorator(build: Any, op: Any) -> None:
 def test_decorator_with_several_outputs(build: Any, op: Any) -> None:
     @op(Tout=[FLOAT, tf.int32])
     def parts(x: Any, y: Any) -> Any:
-        return x + y, np.int32([7, 8])
+        return x + y, np.array([7, 8], np.int32)
 
     total, constant = build(lambda x: shaped(parts(x, x)))(X)
-    assert_same(to_numpy(total), np.float32([2, 4]))
-    assert_same(to_numpy(constant), np.int32([7, 8]))
+    assert_same(to_numpy(total), np.array([2, 4], np.float32))
+    assert_same(to_numpy(constant), np.array([7, 8], np.int32))
 
 
 @pytest.mark.parametrize("build", MODES)
@@ -233,7 +233,11 @@ def test_a_dict_as_inp_and_in_tout(build: Any, op: Any) -> None:
 
     result = to_numpy(build(program)(X, X * 10.0))
     assert_same(
-        result, {"x": np.float32([10, 20]), "y": (np.float32([1, 2]), np.float32([11, 22]))}
+        result,
+        {
+            "x": np.array([10, 20], np.float32),
+            "y": (np.array([1, 2], np.float32), np.array([11, 22], np.float32)),
+        },
     )
 
 
@@ -253,7 +257,7 @@ def test_nested_structures_among_the_arguments(build: Any, op: Any) -> None:
 
     result = to_numpy(build(program)(X))
     assert seen == [({"k": [[1, 2], {"deep": [2, 4]}]}, [3, 6], 4)]
-    assert_same(result, (np.float32(4), np.float32([1, 2]), np.float32([3, 6])))
+    assert_same(result, (np.float32(4), np.array([1, 2], np.float32), np.array([3, 6], np.float32)))
 
 
 @pytest.mark.parametrize("build", MODES)
@@ -266,7 +270,15 @@ def test_lists_that_tensorflow_packs_and_python_values(build: Any, op: Any) -> N
         return arguments[0]
 
     def program(x: Any) -> Any:
-        inp = [[x, x * 2.0], 1, 2.5, True, [[1, 2], [3, 4]], np.float64([5, 6]), (x[0], 7.0)]
+        inp = [
+            [x, x * 2.0],
+            1,
+            2.5,
+            True,
+            [[1, 2], [3, 4]],
+            np.array([5, 6], np.float64),
+            (x[0], 7.0),
+        ]
         return shaped(op(look, inp, FLOAT), (2, 2))
 
     assert build(program)(X).numpy().tolist() == [[1, 2], [2, 4]]

@@ -38,9 +38,9 @@ each_source = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.ke
 @each_source
 def test_the_callback_sees_the_true_size_and_values(op: Any, source: Any) -> None:
     def run(mode: Any) -> list[np.ndarray]:
-        seen = []
+        seen: list[np.ndarray] = []
 
-        def note(x: Any) -> np.ndarray:
+        def note(x: Any) -> np.float32:
             seen.append(np.array(x))
             return np.float32(np.sum(x))
 
@@ -58,7 +58,7 @@ def test_the_callback_sees_the_true_size_and_values(op: Any, source: Any) -> Non
 @each_op
 @each_source
 def test_a_rule_hands_the_bound_on(op: Any, source: Any) -> None:
-    specs = []
+    specs: list[Any] = []
 
     def rule(x: Any) -> Any:
         specs.append(x)
@@ -77,7 +77,7 @@ def test_a_rule_hands_the_bound_on(op: Any, source: Any) -> None:
 
 @inside_xla
 def test_the_spec_of_a_bounded_input() -> None:
-    specs = []
+    specs: list[Any] = []
 
     def rule(x: Any, y: Any) -> Any:
         specs[:] = [x, y]

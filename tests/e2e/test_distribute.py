@@ -123,10 +123,10 @@ class Halving(keras.layers.Layer):
 
     def __init__(self, compiled: bool = False) -> None:
         super().__init__()
-        self._halve = tf.function(self._halve, jit_compile=True) if compiled else self._halve
+        self._call = tf.function(self._halve, jit_compile=True) if compiled else self._halve
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        return self._halve(inputs)
+        return self._call(inputs)
 
     @staticmethod
     def _halve(inputs: tf.Tensor) -> tf.Tensor:

@@ -115,7 +115,7 @@ def test_the_exception_itself_is_reached(build: Any, op: Any) -> None:
 
     def deepest() -> None:
         try:
-            _ = {}["absent"]
+            _ = dict[str, int]()["absent"]
         except KeyError as cause:
             raised.append(DetailedError("blah"))
             raise raised[-1] from cause
@@ -189,7 +189,7 @@ class NumberedError(ValueError):
 
 
 class OddNotesError(ValueError):
-    __notes__ = 5
+    __notes__: Any = 5
 
 
 ODD = [UntoldError, EndingError, NumberedError, OddNotesError]

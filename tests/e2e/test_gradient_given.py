@@ -57,7 +57,7 @@ def host_slope(kind: str) -> Callable[..., Any]:
 def structured_host_slope() -> Callable[..., Any]:
     """A callback in the place of `grad` itself."""
     return hostcall.callback(
-        lambda inputs, results, upstream: slope_in_numpy(*inputs, upstream),
+        lambda inputs, results, upstream: slope_in_numpy(inputs[0], upstream),
         result=lambda inputs, results, upstream: like(*inputs),
     )
 

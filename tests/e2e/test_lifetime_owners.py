@@ -26,7 +26,7 @@ def multiply(factor: Factor, x: Any) -> Any:
 
 
 # Each makes a function from a Factor, and is what alone holds it.
-HELD_BY = {
+HELD_BY: dict[str, Callable[[], Callable[..., Any]]] = {
     "bound method": lambda: Factor().times,
     "callable": Times,
     "partial": lambda: functools.partial(multiply, Factor()),

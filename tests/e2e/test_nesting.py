@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -39,14 +40,12 @@ def nested(request: Any, build: Any) -> Callable[[tf.Tensor], tf.Tensor]:
         y = tf.py_function(eager_step, [x], SPEC)
         return y + 1.0
 
-    if request.param == "one function":
-        run = build(program)
-        return run
     functions = (eager_program, program)
 
-    def run(x: tf.Tensor) -> tf.Tensor:
+    def in_turn(x: tf.Tensor) -> tf.Tensor:
         return build(functions[int(x) % 2])(x)
 
+    run = build(program) if request.param == "one function" else in_turn
     return run
 
 
@@ -102,7 +101,8 @@ def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) 
 
     run = build(lambda x: op(step, [x], SPEC) + 1.0)
     run.get_concrete_function(SPEC)
-    limit, frame, depth = sys.getrecursionlimit(), sys._getframe(), 0
+    limit, depth = sys.getrecursionlimit(), 0
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         frame, depth = frame.f_back, depth + 1
     texts = []

@@ -109,7 +109,7 @@ def test_a_condition_that_asks_python() -> None:
 
     def more(_: np.ndarray) -> np.ndarray:
         left[0] -= 1
-        return np.bool_(left[0] > 0)
+        return np.array(left[0] > 0)
 
     ask = hostcall.callback(more, result=tf.TensorSpec([], tf.bool))
     program = jitted(lambda x: tf.while_loop(lambda y: ask(y), lambda y: [y * 2.0], [x])[0])

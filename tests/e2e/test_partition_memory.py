@@ -85,7 +85,7 @@ def test_one_value_as_two_arguments(size: int) -> None:
 KEEPERS: dict[str, Callable[[np.ndarray, list[Any]], np.ndarray]] = {
     "its argument": lambda v, kept: (kept.append(v), v)[1],
     "a view of it": lambda v, kept: (kept.append(v[1:]), v)[1],
-    "a memoryview": lambda v, kept: (kept.append(memoryview(v)), v)[1],
+    "a memoryview": lambda v, kept: (kept.append(v.data), v)[1],
     "the whole of a view": lambda v, kept: (kept.append(v), v.reshape(-1))[1],
     "a new array": lambda v, kept: (kept.append(new := v + np.float32(0.0)), new)[1],
     "an aligned one": lambda v, kept: (kept.append(aligned(v.size)), copied(v, kept[-1]))[1],

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +22,7 @@ NATIVE = [
 SMALL = [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn]
 DTYPES = [np.dtype(dtype) for dtype in [*NATIVE, *SMALL]]
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "c": lambda a: a,
     "fortran": lambda a: np.array(a, order="F"),
     "transposed": lambda a: np.array(a.T, order="C").T,
@@ -33,7 +34,7 @@ LAYOUTS = {
 }
 
 # What the function makes of the right results, a list of arrays: what often is right as well ...
-GOOD_KINDS = {
+GOOD_KINDS: dict[str, Callable[[list[np.ndarray]], Any]] = {
     "list": lambda arrays: arrays,
     "tuple": tuple,
     "lone": lambda arrays: arrays[0],
@@ -43,7 +44,7 @@ GOOD_KINDS = {
     "tensors": lambda arrays: [tf.constant(array) for array in arrays],
 }
 # ... and what mostly is not.
-BAD_KINDS = {
+BAD_KINDS: dict[str, Callable[[list[np.ndarray]], Any]] = {
     "one too many": lambda arrays: [*arrays, arrays[0]],
     "one too few": lambda arrays: arrays[1:],
     "wrong dtype": lambda arrays: [*arrays[:-1], another_dtype(arrays[-1])],
@@ -55,7 +56,7 @@ BAD_KINDS = {
     "strings": lambda arrays: [*arrays[:-1], np.array(["a"])],
     "nested": lambda arrays: [arrays],
     "ValueError": lambda arrays: int("blah"),
-    "KeyError": lambda arrays: {}["blah"],
+    "KeyError": lambda arrays: dict[str, int]()["blah"],
 }
 KINDS = GOOD_KINDS | BAD_KINDS
 

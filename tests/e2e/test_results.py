@@ -29,7 +29,12 @@ InvalidArgumentError = tf.errors.InvalidArgumentError
 @pytest.mark.parametrize("build", MODES)
 @pytest.mark.parametrize("op", NUMPY_OPS)
 def test_numpy_function_is_strict_on_dtypes(build: Any, op: Any) -> None:
-    program = returning(op, lambda: [np.float32([1]), np.float64([1])], [FLOAT, FLOAT], [[1], [1]])
+    program = returning(
+        op,
+        lambda: [np.array([1], np.float32), np.array([1], np.float64)],
+        [FLOAT, FLOAT],
+        [[1], [1]],
+    )
     with pytest.raises(
         InvalidArgumentError,
         match=r"1-th value returned by pyfunc_\w+ is double, but expects float",
@@ -172,11 +177,11 @@ def test_a_returned_variable_is_an_error_that_says_so(build: Any, wrap: Any) -> 
         (2.5, tf.float64, np.float64(2.5)),
         (True, tf.bool, np.True_),
         (2 - 1j, tf.complex64, np.complex64(2 - 1j)),
-        ([[1, 2], [3, 4]], tf.int8, np.int8([[1, 2], [3, 4]])),
-        (np.float64([1.5, 2.5]), FLOAT, np.float32([1.5, 2.5])),
+        ([[1, 2], [3, 4]], tf.int8, np.array([[1, 2], [3, 4]], np.int8)),
+        (np.array([1.5, 2.5], np.float64), FLOAT, np.array([1.5, 2.5], np.float32)),
         (np.int64(7), tf.uint8, np.uint8(7)),
-        (range(3), tf.int32, np.int32([0, 1, 2])),
-        (np.float64([1.5, 2.5]), tf.bfloat16, None),
+        (range(3), tf.int32, np.array([0, 1, 2], np.int32)),
+        (np.array([1.5, 2.5], np.float64), tf.bfloat16, None),
     ],
     ids=str,
 )

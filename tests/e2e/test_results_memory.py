@@ -150,7 +150,7 @@ def test_hundreds_of_operands_and_results(op: Any, count: int) -> None:
 def test_hundreds_of_results_of_many_dtypes_and_shapes(op: Any) -> None:
     dtypes = [np.float32, np.int8, np.complex128, np.bool_, np.float16, np.uint64]
     rng = np.random.default_rng(0)
-    values = [
+    values: list[np.ndarray] = [
         rng.integers(0, 2, rng.integers(0, 4, i % 5)).astype(dtypes[i % len(dtypes)])
         for i in range(300)
     ]

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import fractions
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class Own:
     pass
 
 
-OBJECTS = {
+OBJECTS: dict[str, Callable[[], Any]] = {
     "Own": Own,
     "object": object,
     "dict": dict,
@@ -113,7 +114,7 @@ class Convertible:
 @pytest.mark.parametrize("build", MODES)
 @pytest.mark.parametrize("op", OPS)
 def test_objects_that_numpy_can_convert(build: Any, op: Any) -> None:
-    for array in (np.float32([1, 2]), None):
+    for array in (np.array([1, 2], np.float32), None):
         value = Convertible(array)
         run = build(returning(op, lambda value=value: value, [FLOAT], [[2]]))
         if array is not None:

@@ -209,7 +209,10 @@ def test_a_ragged_result_of_declared_parts(build: Any) -> None:
         return result.flat_values, result.row_splits
 
     values, partitions = build(program)(tf.constant([1.0, 2.0, 3.0, 4.0]))
-    assert_same(to_numpy((values, partitions)), (np.float32([2, 4, 6, 8]), np.int64([0, 1, 4])))
+    assert_same(
+        to_numpy((values, partitions)),
+        (np.array([2, 4, 6, 8], np.float32), np.array([0, 1, 4], np.int64)),
+    )
 
 
 @pytest.mark.parametrize("build", MODES)
@@ -225,7 +228,14 @@ def test_a_sparse_result_of_declared_parts(build: Any) -> None:
         return result.indices, result.values, result.dense_shape
 
     parts = to_numpy(build(program)(X))
-    assert_same(parts, (np.int64([[0, 1], [1, 0]]), np.float32([2, 4]), np.int64([2, 2])))
+    assert_same(
+        parts,
+        (
+            np.array([[0, 1], [1, 0]], np.int64),
+            np.array([2, 4], np.float32),
+            np.array([2, 2], np.int64),
+        ),
+    )
 
 
 @pytest.mark.parametrize("build", MODES)

@@ -52,7 +52,7 @@ def test_an_unused_call_does_not_run(call: Call, jit_compile: bool) -> None:
     entries: list[str] = []
 
     def note(tag: str) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda x: [entries.append(tag), x][1]
+        return lambda x: (entries.append(tag), x)[1]
 
     @tf.function(jit_compile=jit_compile)
     def program(x: tf.Tensor) -> tf.Tensor:
@@ -71,7 +71,7 @@ def test_a_call_of_a_branch_not_taken_does_not_run(call: Call, jit_compile: bool
     entries: list[str] = []
 
     def note(tag: str) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda x: [entries.append(tag), x * np.float32(2.0)][1]
+        return lambda x: (entries.append(tag), x * np.float32(2.0))[1]
 
     @tf.function(jit_compile=jit_compile)
     def program(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:

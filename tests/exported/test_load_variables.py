@@ -19,7 +19,7 @@ func.func public @main(%x: tensor<f32>, %v: tensor<f32>, %w: tensor<2xi64>)
   return %1, %0 : tensor<f32>, tensor<f32>
 }}
 """
-VARIABLES = {"v": np.float32(10), "w": np.arange(2)}
+VARIABLES: dict[str, np.ndarray] = {"v": np.array(10, np.float32), "w": np.arange(2)}
 
 
 def test_variables_are_read_and_assigned(tmp_path: Path, partitioned: bool) -> None:

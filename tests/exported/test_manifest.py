@@ -84,7 +84,7 @@ def test_saving_replaces_a_program_and_leaves_other_files(folder: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int4", "uint2", "float8_e4m3fn", "bool"])
 def test_variables_of_all_dtypes_come_back(dtype: str, tmp_path: Path) -> None:
-    element = files.dtype_of(dtype)
+    element = dtypes.dtype_of(dtype)
     values = {"a/b:0": np.ones((2, 2), np.int8).astype(element), "file": np.zeros((), element)}
     type_ = {"bfloat16": "bf16", "int4": "i4", "uint2": "ui2", "float8_e4m3fn": "f8E4M3FN"}
     of = type_.get(dtype, "i1")

@@ -53,7 +53,7 @@ def test_results_in_every_structure() -> None:
 
 
 def test_without_arguments_it_runs_when_the_program_does() -> None:
-    counts = []
+    counts: list[int] = []
 
     @hostcall.callback(result=tf.TensorSpec([], tf.int32))
     def count() -> Any:
@@ -111,7 +111,8 @@ def test_a_method(mode: Any) -> None:
 
 @each_mode
 def test_gradients_of_both(mode: Any) -> None:
-    spec = lambda x, *_: tf.TensorSpec(x.shape, x.dtype)  # noqa: E731
+    def spec(x: Any, *_: Any) -> tf.TensorSpec:
+        return tf.TensorSpec(x.shape, x.dtype)
 
     def square_gradient(inputs: Any, results: Any, upstream: Any) -> Any:
         return 2 * inputs[0] * upstream, None

@@ -71,7 +71,7 @@ def test_tokens_may_be_anywhere() -> None:
     operands = [TOKEN_BUFFER, Buffer.of(np.float32(1)), TOKEN_BUFFER, Buffer.of(np.float32(2))]
     results = [Buffer.result(()), TOKEN_BUFFER, Buffer.result(())]
     done = call_on_gpu(target, operands, results, token=True)
-    assert (done.code, done.array(0), done.array(2)) == (0, 2, 1)
+    assert (done.code, done.array(0).item(), done.array(2).item()) == (0, 2, 1)
 
 
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
@@ -105,7 +105,7 @@ def test_true_sizes_of_results(rows: int) -> None:
     array = np.arange(rows * 2, dtype=np.int64).reshape(rows, 2) + 1
     results = [Buffer.result((3, 4), np.int64), *[Buffer.result((), np.int32)] * 2]
     done = call_on_gpu(Target(lambda: array), [], results, dynamic_results=[0, 0, 0, 1])
-    assert (done.code, done.array(1), done.array(2)) == (0, rows, 2)
+    assert (done.code, done.array(1).item(), done.array(2).item()) == (0, rows, 2)
     expected = np.zeros((3, 4), np.int64)
     expected[:rows, :2] = array
     np.testing.assert_array_equal(done.array(), expected)
@@ -115,7 +115,7 @@ def test_int4_is_int8_to_xla() -> None:
     target = Target(lambda x: (x[::-1], x.dtype == DTYPES[INT4]))
     operand = Buffer.of(np.array([-8, -1, 0, 7], np.int8))
     results = [Buffer.result((4,), np.int8), Buffer.result((), np.bool_)]
-    pairs = {"narrow_operands": [0, INT4], "narrow_results": [0, INT4]}
+    pairs: dict[str, Any] = {"narrow_operands": [0, INT4], "narrow_results": [0, INT4]}
     done = call_on_gpu(target, [operand], results, **pairs)
     assert (done.code, done.array(0).tolist()) == (0, [7, 0, -1, -8])
     assert done.array(1)

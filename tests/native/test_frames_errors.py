@@ -57,7 +57,8 @@ def test_dtypes_that_numpy_lacks(code: int) -> None:
 @pytest.mark.parametrize("side", [0, 1], ids=["operands", "results"])
 def test_sizes_of_dimensions_that_are_not_there(side: int, pair: list[int]) -> None:
     buffers = [[X, Buffer.of(np.int32(1))], []]
-    done = call(Target(lambda *x: x), *buffers[:: -1 if side else 1], **{PAIRS[side]: pair})
+    sizes: dict[str, Any] = {PAIRS[side]: pair}
+    done = call(Target(lambda *x: x), *buffers[:: -1 if side else 1], **sizes)
     assert_fails(done, INVALID_ARGUMENT, "malformed custom call")
 
 
@@ -75,7 +76,8 @@ def test_sizes_of_dimensions_that_are_not_there(side: int, pair: list[int]) -> N
 def test_sizes_of_the_wrong_kind(side: int, size: Buffer) -> None:
     buffers = [[X, size], []]
     target = Target(lambda *x: np.zeros([1, 3], np.float32))
-    done = call(target, *buffers[:: -1 if side else 1], **{PAIRS[side]: [0, 0]})
+    sizes: dict[str, Any] = {PAIRS[side]: [0, 0]}
+    done = call(target, *buffers[:: -1 if side else 1], **sizes)
     assert_fails(done, INVALID_ARGUMENT, "malformed custom call")
 
 
@@ -90,7 +92,8 @@ def test_true_sizes_beyond_the_allocated_ones(size: int) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("pairs", [[0], [0, 0, 0], list(range(9)), [0, 0] * 50])
 def test_pairs_that_are_too_many_or_too_few(name: str, pairs: list[int]) -> None:
-    done = call(Target(lambda x: x), [X], [Buffer.result((2, 3))], **{name: pairs})
+    named: dict[str, Any] = {name: pairs}
+    done = call(Target(lambda x: x), [X], [Buffer.result((2, 3))], **named)
     assert done.code in (INVALID_ARGUMENT, UNIMPLEMENTED)
     assert done.untouched
 
@@ -98,7 +101,8 @@ def test_pairs_that_are_too_many_or_too_few(name: str, pairs: list[int]) -> None
 @pytest.mark.parametrize("name", PAIRS[2:])
 @pytest.mark.parametrize("index", [1, -1, 2**62, -(2**63)])
 def test_narrow_types_of_buffers_that_are_not_there(name: str, index: int) -> None:
-    done = call(Target(lambda x: x), [X], [Buffer.result((2, 3))], **{name: [index, INT4]})
+    named: dict[str, Any] = {name: [index, INT4]}
+    done = call(Target(lambda x: x), [X], [Buffer.result((2, 3))], **named)
     assert_fails(done, INVALID_ARGUMENT, "malformed custom call")
 
 

@@ -27,6 +27,14 @@ def fail(*_: Any) -> None:
     raise KeyError("a text", object())
 
 
+TARGETS = {
+    "same": Target(lambda x: x),
+    "reversed": Target(lambda x: x[::-1]),
+    "fails": Target(fail),
+    "object": Target(lambda x: np.array([None, 1])),
+}
+
+
 def refuse() -> None:
     target = TARGETS["same"]
     with pytest.raises(ValueError, match="registered already"):
@@ -67,13 +75,6 @@ CASES: dict[str, Callable[[bool], Any]] = {
     "registry": lambda foreign: runtime.find(str(id(Target(lambda: None)))),
     "duplicate name": lambda foreign: refuse(),
     "dtype": lambda foreign: runtime.set_dtype(INT4, np.dtype(ml_dtypes.int4), "int4"),
-}
-
-TARGETS = {
-    "same": Target(lambda x: x),
-    "reversed": Target(lambda x: x[::-1]),
-    "fails": Target(fail),
-    "object": Target(lambda x: np.array([None, 1])),
 }
 
 

@@ -73,7 +73,7 @@ def test_kept_arrays_are_an_error_and_stay_what_they_are(foreign: bool) -> None:
 
     def keep(x: np.ndarray, out: np.ndarray) -> None:
         out[...] = x
-        kept.extend([x[3:], memoryview(x), out.reshape(-1, 50)])
+        kept.extend([x[3:], x.data, out.reshape(-1, 50)])
 
     done = run(keep, X, foreign=foreign)
     assert done.code == 3

@@ -1,5 +1,6 @@
 """The handler, called by many threads at once, from within callbacks, and after a fork."""
 
+import functools
 import os
 import sys
 import threading
@@ -54,13 +55,21 @@ def test_many_threads_get_their_own_results() -> None:
     assert native.live_objects() == 0
 
 
+def _wait(meeting: threading.Barrier) -> None:
+    meeting.wait(TIMEOUT)
+
+
+def _call_foreign(target: Target, token: bool, _: int) -> Outcome:
+    return call(target, token=token, foreign=True)
+
+
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
 def test_callbacks_of_foreign_threads_may_wait_for_each_other(token: bool) -> None:
     # Each round finds fewer idle threads than it needs, or as many, or more.
     for count in (*[2, 3, 4] * 10, 20, 8):
         meeting = threading.Barrier(count)
-        target = Target(lambda meeting=meeting: (meeting.wait(TIMEOUT), None)[1])
-        done = together(count, lambda _, one=target: call(one, token=token, foreign=True))
+        target = Target(functools.partial(_wait, meeting))
+        done = together(count, functools.partial(_call_foreign, target, token))
         assert [one.message for one in done] == [""] * count
 
 
@@ -168,7 +177,7 @@ def test_arrays_that_change_while_later_results_are_converted(change: str, bound
             return np.ones(1, np.float32)
 
     results = [Buffer.result((4,)), Buffer.result((1,)), Buffer.result((), np.int32)]
-    pairs = {"dynamic_results": [0, 0]} if bounded else {}
+    pairs: dict[str, Any] = {"dynamic_results": [0, 0]} if bounded else {}
     done = call(Target(lambda: (array, Late())), [], results if bounded else results[:2], **pairs)
     assert done.code != 0 or done.array(0).tolist() == [1] * 4
 

@@ -17,7 +17,9 @@ AXES = (cases.ACTIONS, cases.KINDS, cases.SIZES)
 PAIRS = [
     (action, kind, size, cases.CALLERS[sum(numbers) % len(cases.CALLERS)])
     for numbers, (action, kind, size) in zip(
-        itertools.product(*map(range, map(len, AXES))), itertools.product(*AXES), strict=True
+        itertools.product(*[range(len(axis)) for axis in AXES]),
+        itertools.product(*AXES),
+        strict=True,
     )
 ]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 PATIENCE = 20.0
 
 
-def in_threads(count: int, work: Callable[[int], None]) -> None:
+def in_threads(count: int, work: Callable[[int], object]) -> None:
     """Calls `work` with 0, 1, … on as many threads at once; raises what the first has raised."""
     failures: list[BaseException] = []
     together = threading.Barrier(count)

@@ -4,9 +4,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import hostcall._build_info as _build_info
 import pytest
 
-from hostcall import _build_info, _versions
+from hostcall import _versions
 from hostcall._versions import Versions, check, mismatches
 
 BUILT = Versions(tensorflow="2.21.0", ffi_api=(0, 2), python="3.11", cxx11_abi=1)

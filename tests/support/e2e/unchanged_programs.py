@@ -130,7 +130,11 @@ def arguments() -> Any:
             lambda: np.ones((2, 2)),
             lambda: [tf.TensorShape([1, 2])],
         ]
-        calls = [lambda inp=inp: op(kinds, inp(), tf.string) for inp in inputs]
+
+        def calling(inp: Callable[[], Any]) -> Callable[[], Any]:
+            return lambda: op(kinds, inp(), tf.string)
+
+        calls = [calling(inp) for inp in inputs]
         return [[call() for call in calls], [tf.function(call)() for call in calls[:2] + calls[5:]]]
 
     return [outcomes(op) for op in (tf.numpy_function, tf.py_function)]

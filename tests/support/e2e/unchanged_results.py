@@ -208,7 +208,4 @@ def without_names(text: str) -> str:
     return re.sub(r"^ValueError: (pyfunc returns)", r"\1", text).strip()
 
 
-PROGRAMS = {
-    name: (lambda value=value: outcomes_of(value))  # type: ignore[misc]
-    for name, value in VALUES.items()
-}
+PROGRAMS = {name: (lambda value=value: outcomes_of(value)) for name, value in VALUES.items()}

@@ -32,7 +32,7 @@ func.func private @f(%x: tensor<3xf32>) -> tensor<3xf32> {{
   return %k : tensor<3xf32>
 }}
 """
-PROGRAM = make(LOOP, variables={"v": np.int64(3)})
+PROGRAM = make(LOOP, variables={"v": np.array(3)})
 
 
 def save(folder: Path) -> Path:

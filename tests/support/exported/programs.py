@@ -14,7 +14,7 @@ from hostcall_mlir.ir import custom_calls, side_effects
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.program import mlir_artifact, signature
 from hostcall_mlir.program.files import Program
-from hostcall_mlir.program.manifest_schema import Callback, Input, Manifest, Output
+from hostcall_mlir.program.manifest_schema import Callback, Input, Manifest, Output, Spec
 from hostcall_mlir.runner import standalone
 
 FUNCTIONS = "tests.support.exported.functions"
@@ -85,17 +85,18 @@ def make(
         main = side_effects.functions(module)["main"]
         type_ = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         inputs, outputs = (
-            [signature.spec_of(t) for t in ts] for ts in (type_.inputs, type_.results)
+            [_spec_of(type_) for type_ in types] for types in (type_.inputs, type_.results)
         )
         first = len(inputs) - len(variables)
-        names = [f"x{i}" for i in range(first)] + [*variables]
-        kinds = ["argument"] * first + ["variable"] * len(variables)
         count = len(outputs) - len(assigns) - len(sizes)
         specs = [_bounded(spec, [d for o, d in sizes if o == n]) for n, spec in enumerate(outputs)]
         manifest = Manifest(
             {"hostcall": "0.1.0", "jaxlib": "0.10.2"},
             "predict",
-            tuple(map(Input, kinds, names, inputs)),
+            (
+                *(Input("argument", f"x{i}", inputs[i]) for i in range(first)),
+                *(Input("variable", n, s) for n, s in zip(variables, inputs[first:], strict=True)),
+            ),
             {"tuple": [*range(first)]} if arguments is None else arguments,
             (
                 *(Output("result", f"y{i}", specs[i]) for i in range(count)),
@@ -109,8 +110,14 @@ def make(
     return Program(artifact, text, manifest, variables)
 
 
-def _bounded(spec: Any, dims: Sequence[int]) -> Any:
-    return signature.Spec(spec.dtype, spec.shape, tuple(sorted(dims)))
+def _spec_of(type_: ir.Type) -> Spec:
+    spec = signature.spec_of(type_)
+    assert spec is not None  # of a token, which no main function takes or returns
+    return spec
+
+
+def _bounded(spec: Spec, dims: Sequence[int]) -> Spec:
+    return Spec(spec.dtype, spec.shape, tuple(sorted(dims)))
 
 
 def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ def by_object(function: Any, result: Any, *args: Any) -> Any:
     return hostcall.callback(function, result=specs)(*args)
 
 
-FLAVOURS = {
+FLAVOURS: dict[str, Callable[..., Any]] = {
     "unordered": call,
     "ordered": functools.partial(call, ordered=True),
     "pure": functools.partial(call, pure=True),

@@ -235,9 +235,9 @@ def random_array(rng: random.Random, shape: Shape, dtype: np.dtype[Any]) -> np.n
     size = math.prod(shape)
     bits = np.frombuffer(rng.randbytes(size * dtype.itemsize), np.uint8)
     if dtype == np.bool_:
-        bits = bits & 1
+        bits = np.bitwise_and(bits, 1, dtype=np.uint8)
     elif dtype.name == "uint4":
-        bits = bits & 15
+        bits = np.bitwise_and(bits, 15, dtype=np.uint8)
     elif dtype.name == "int4":
         bits = (bits.view(np.int8) >> 4).view(np.uint8)
     return bits.view(dtype).reshape(shape)

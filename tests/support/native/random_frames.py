@@ -45,7 +45,7 @@ class Frame:
     results: list[Buffer] = dataclasses.field(default_factory=list)
     values: list[np.ndarray] = dataclasses.field(default_factory=list)
     expected: list[bytes] = dataclasses.field(default_factory=list)
-    pairs: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    pairs: dict[str, Any] = dataclasses.field(default_factory=dict)
     attributes: list[Attribute] | None = None
     token: bool = False
     foreign: bool = False
@@ -235,7 +235,7 @@ class Fuzzer:
         attributes += [(name, INT64, False, frame.pairs.get(name, [])) for name in PAIRS]
         at = rng.randrange(len(attributes))
         name, code, scalar, values = attributes.pop(at)
-        odd = rng.choice(
+        odd: list[Attribute] = rng.choice(
             [
                 [],
                 [("z" + name, code, scalar, values)],

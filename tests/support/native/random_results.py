@@ -40,7 +40,7 @@ def _relaid(rng: random.Random, value: np.ndarray) -> Any:
     ]
     if value.dtype.isbuiltin == 1:
         ways.append(lambda: value.astype(value.dtype.newbyteorder()))
-        ways.append(lambda: memoryview(value))
+        ways.append(lambda: value.data)
     if value.dtype in _PLAIN and value.size:
         ways.append(value.tolist)
     return rng.choice(ways)()
@@ -143,7 +143,7 @@ def a_wrong_one(rng: random.Random, value: np.ndarray) -> Any:
         lambda: np.zeros(value.shape, other).view(_Finicky),
         lambda: array.array("h" if value.dtype != np.int16 else "b", [1, 2, 3]),
         lambda: (number for number in range(3)),
-        lambda: np.ma.masked_all(value.shape, other),
+        lambda: np.ma.MaskedArray(np.empty(value.shape, other), True),
         lambda: {1, 2},
         lambda: np.finfo(np.longdouble).max,
     ]

@@ -66,7 +66,7 @@ def _from_tf(flavour: str) -> Program:
     def function(x: tf.Tensor) -> tf.Tensor:
         return tf.numpy_function(in_jax, [x], tf.TensorSpec([SIZE, SIZE], x.dtype))
 
-    options = {} if flavour == "unordered" else {flavour: True}
+    options: dict[str, Any] = {} if flavour == "unordered" else {flavour: True}
     return hostcall.jax.from_tf(tf.function(function), **options)
 
 

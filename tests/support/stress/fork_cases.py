@@ -255,7 +255,8 @@ def keras_with_loaders() -> None:
         else:
             model.fit(batches, shuffle=False, verbose=0)
         weights.append(model.get_weights()[0])
-    np.testing.assert_allclose(*weights, rtol=1e-5)
+    one, other = weights
+    np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def other_start_methods() -> None:
@@ -263,7 +264,7 @@ def other_start_methods() -> None:
     run_all()
     children, queues = [], []
     for method in ("spawn", "forkserver"):
-        context = multiprocessing.get_context(method)
+        context: Any = multiprocessing.get_context(method)
         context.set_forkserver_preload(["tests.support.stress.fork_cases"])
         for _ in range(1 if method == "spawn" else 2):
             queues.append(context.Queue())

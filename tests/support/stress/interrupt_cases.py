@@ -27,7 +27,7 @@ def without_gc_callbacks() -> None:
 
 def interrupt_main_thread() -> None:
     without_gc_callbacks()
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def raise_here() -> None:
@@ -168,7 +168,12 @@ def run_gradient(mode: str, inside: bool) -> None:
 
         return 2.0 * x, grad
 
-    make = {"compiled": compiled, "plain": programs.plain, "eager": lambda run: run}[mode]
+    ways: dict[str, Callable[..., Any]] = {
+        "compiled": compiled,
+        "plain": programs.plain,
+        "eager": lambda run: run,
+    }
+    make = ways[mode]
     run = program(double, "py_function", "small")
     call = run if inside else make(run)
     slope = make(lambda x: programs.gradient(call, x)) if inside else (

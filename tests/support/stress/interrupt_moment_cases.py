@@ -29,7 +29,7 @@ def wait_for(event: threading.Event, _: Any) -> None:
 
 def run_in_native_code(gradient: bool) -> None:
     """The interrupt comes when the callback has returned, and the program computes by itself."""
-    main = threading.main_thread()
+    main = threading.main_thread().ident or 0
     returned, sent = threading.Event(), threading.Event()
 
     def body(x: Any) -> Any:
@@ -45,7 +45,7 @@ def run_in_native_code(gradient: bool) -> None:
     def send() -> None:
         assert returned.wait(PATIENCE)
         # Until the main thread has left all that is Python's, below the call of the program.
-        while sys._current_frames()[main.ident].f_code.co_name != "quick_execute":
+        while sys._current_frames()[main].f_code.co_name != "quick_execute":
             pass
         interrupt_main_thread()
         sent.set()

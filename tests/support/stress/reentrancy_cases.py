@@ -53,15 +53,15 @@ def itself(**options: Any) -> Action:
     def action(x: np.ndarray) -> np.ndarray:
         if len(x) % 4 == 0:
             return formula(x)
-        shorter = function(x[1:]).numpy()
+        shorter = run(x[1:]).numpy()
         return np.concatenate([formula(x[:1]), shorter])
 
     @tf.function(jit_compile=True, **options)
-    def function(x: tf.Tensor) -> tf.Tensor:
+    def run(x: tf.Tensor) -> tf.Tensor:
         return tf.numpy_function(action, [x], shaped_like(x))
 
     hostcall.declare(action, result=shaped_like)
-    return lambda x: function(np.concatenate([x, x[:3]])).numpy()[: len(x)]
+    return lambda x: run(np.concatenate([x, x[:3]])).numpy()[: len(x)]
 
 
 def itself_traced_anew() -> Action:

@@ -68,8 +68,8 @@ def test_how_many_are_kept_if_no_number_is_given() -> None:
 
 
 BITS = [
-    (np.float32([np.nan, 1.0]), np.float32([np.nan, 1.0]), 1),
-    (np.float32([0.0]), np.float32([-0.0]), 2),
+    (np.array([np.nan, 1.0], np.float32), np.array([np.nan, 1.0], np.float32), 1),
+    (np.array([0.0], np.float32), np.array([-0.0], np.float32), 2),
     (np.zeros([2, 1], np.float32), np.zeros([1, 2], np.float32), 2),
     (np.zeros([0, 3], np.float32), np.zeros([0, 2], np.float32), 2),
     (np.zeros([2], np.float32), np.zeros([2], np.int32), 2),

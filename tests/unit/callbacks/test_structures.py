@@ -26,7 +26,7 @@ def test_flat_inputs() -> None:
         True
     ] * 2
     assert inputs.pack([1, 2]) == [1, 2]
-    assert inputs.pack_specs(["a", "b"]) == ["a", "b"]  # type: ignore[list-item]
+    assert inputs.pack_specs(["a", "b"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize("eager", [True, False])

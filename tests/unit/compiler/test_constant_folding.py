@@ -77,7 +77,7 @@ def test_a_function_of_nothing() -> None:
 
 def test_a_shape_may_come_of_it() -> None:
     """It is a constant for TensorFlow, too."""
-    counted, _ = counting(lambda n: np.int32([n, 2 * n]))
+    counted, _ = counting(lambda n: np.array([n, 2 * n], np.int32))
     sizes = hostcall.callback(
         counted, result=tf.TensorSpec([2], tf.int32), stateful=False, memo=True
     )

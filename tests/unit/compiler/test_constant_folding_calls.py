@@ -85,7 +85,9 @@ def test_an_error_is_that_of_the_run() -> None:
     assert len(calls) == 4  # once when it was compiled, and three times since
 
 
-@pytest.mark.parametrize("wrong", [np.float64([1.0, 2.0]), np.float32([1.0]), None, [X, X], "blah"])
+@pytest.mark.parametrize(
+    "wrong", [np.array([1.0, 2.0], np.float64), np.array([1.0], np.float32), None, [X, X], "blah"]
+)
 def test_wrong_results_are_those_of_the_run(wrong: Any) -> None:
     errors = []
     for constant in (True, False):

@@ -274,7 +274,8 @@ def test_no_function(no_function: Any) -> None:
 
 
 def test_options_of_another_type() -> None:
-    for options in ({"name": 3}, {"grad": 3}):
+    wrong: list[dict[str, Any]] = [{"name": 3}, {"grad": 3}]
+    for options in wrong:
         with pytest.raises(TypeError, match=r"hostcall\.callback: (name|grad)=3 is no"):
             hostcall.callback(len, result=[], **options)
 

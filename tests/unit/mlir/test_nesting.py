@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jaxlib.mlir import ir
 
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir import nesting
-from hostcall_mlir.passes import pipeline
 from tests.support.exported.programs import call, make
 
 TYPES = "(tensor<f32>, tensor<i1>) -> tensor<f32>"
@@ -126,7 +126,7 @@ def test_programs_at_the_limit_go_through_passes(passes: str) -> None:
 
 
 def test_bytecode_is_held_against_the_limit_too() -> None:
-    module = pipeline.ir.Module.parse(branches(600), private.new_context())
+    module = ir.Module.parse(branches(600), private.new_context())
     with pytest.raises(hostcall_mlir.PassError, match="nested deeper than 500 ops in ops"):
         hostcall_mlir.transform(private.bytecode_of(module), "")
 

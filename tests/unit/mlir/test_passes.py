@@ -26,7 +26,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, st
     """What lit says of each file: its code and what was printed."""
     folder = tmp_path_factory.mktemp("lit")
     lit = [sys.executable, "-c", "from lit.main import main; main()"]
-    options = ["--quiet", "--output", folder / "results.json", "--param", f"exec_root={folder}"]
+    options = [
+        "--quiet",
+        "--output",
+        str(folder / "results.json"),
+        "--param",
+        f"exec_root={folder}",
+    ]
     done = subprocess.run(
         [*lit, *options, TESTS], capture_output=True, text=True, timeout=600, check=False
     )

@@ -113,6 +113,7 @@ def test_frames_above_the_users_function_are_left_out() -> None:
         namespace["call"](user)
     error = caught.value
     # As the runtime sees it: its own frame is the first one.
+    assert error.__traceback__ is not None
     error.__traceback__ = error.__traceback__.tb_next
     _errors.describe(error)
     # Frames of the package that the user's function called are the user's business.

@@ -6,13 +6,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import hostcall._build_info as _build_info
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-from hostcall import _build_info
 from hostcall_runtime import _errors, _library
 from tests.support.helpers import assert_same
 
@@ -165,7 +165,7 @@ def test_a_program_outlives_its_target_and_says_so() -> None:
 
 
 def test_a_target_that_dies_during_its_call_ends_the_call_well() -> None:
-    targets = {}
+    targets: dict[str, Target] = {}
 
     def forget(x: Any) -> Any:
         targets.clear()
@@ -235,7 +235,7 @@ def test_a_malformed_custom_call_is_an_error(attributes: Any) -> None:
 
 def test_true_sizes_go_in() -> None:
     seen = []
-    target = Target(lambda x: (seen.append(x.tolist()), np.float32([0, 0]))[1])
+    target = Target(lambda x: (seen.append(x.tolist()), np.array([0, 0], np.float32))[1])
     number = runtime.register(target, "bounded")
     module = f"""
       func.func public @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {{

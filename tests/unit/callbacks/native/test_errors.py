@@ -209,10 +209,11 @@ def test_time_limits() -> None:
 
 @pytest.mark.parametrize("option", ["borrow", "out"])
 def test_memory_that_is_lent(option: str) -> None:
+    options: dict[str, Any] = {option: True}
     with pytest.raises(ValueError, match=r"always .* the program's own memory\. Take it away"):
-        hostcall.declare(add(), **{option: True})
+        hostcall.declare(add(), **options)
     with pytest.raises(ValueError, match=r"always .* the program's own memory\. Take it away"):
-        hostcall.callback(add(), result=lambda x: x, **{option: True})
+        hostcall.callback(add(), result=lambda x: x, **options)
 
 
 def test_results_that_are_kept() -> None:
