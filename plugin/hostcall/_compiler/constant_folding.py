@@ -53,12 +53,12 @@ def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> 
     return [_proto(array, spec) for array, spec in zip(arrays, results, strict=True)]
 
 
-def _operand(tensor: Any) -> Any:
+def _operand(tensor: tf.Tensor) -> Any:
     array = tf.make_ndarray(tensor)
     return array if array.ndim else array[()]  # as everywhere, a NumPy scalar for rank 0
 
 
-def _arrays(returned: Any) -> list[np.ndarray]:
+def _arrays(returned: object) -> list[np.ndarray]:
     values = returned if isinstance(returned, list | tuple) else [returned]
     return [np.asarray(value) for value in values]
 

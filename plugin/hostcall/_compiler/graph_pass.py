@@ -17,6 +17,14 @@ from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
 from hostcall._tf import concrete_functions, op_kinds, protos, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.default_attributes import with_defaults
+from hostcall._tf.types import (
+    ConcreteFunction,
+    FunctionDef,
+    FunctionDefLibrary,
+    GraphDef,
+    MetaGraphDef,
+    NodeDef,
+)
 from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
 
@@ -32,7 +40,7 @@ which partitions the functions around them."""
 
 
 @nesting_depth.limited
-def rewrite(target: Any, route: str = requested_routes.AUTO) -> Any:
+def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_routes.AUTO) -> Any:
     """Writes out what hostcall otherwise does when TensorFlow creates kernels.
 
     Each must-compile function that has to be partitioned becomes a function that runs on the host
@@ -82,7 +90,7 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     """
     requested_routes.checked(route)
 
-    def run(graph_def: Any) -> Any:
+    def run(graph_def: tf.compat.v1.GraphDef) -> Any:
         return rewrite(graph_def, route)
 
     run.__name__ = run.__qualname__ = "hostcall_partition" + (
@@ -91,14 +99,14 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     return run
 
 
-def _rewrite_graph(graph_def: Any, route: str) -> Any:
+def _rewrite_graph(graph_def: GraphDef, route: str) -> Any:
     rewritten = tf.compat.v1.GraphDef()
     rewritten.CopyFrom(graph_def)
     _Rewriter(rewritten.library, route).run(rewritten.node)
     return rewritten
 
 
-def _rewrite_function(concrete: Any, route: str) -> Any:
+def _rewrite_function(concrete: ConcreteFunction, route: str) -> Any:
     library = protos.function_pb2.FunctionDefLibrary()
     library.CopyFrom(concrete.graph.as_graph_def().library)
     library.function.add().CopyFrom(concrete.function_def)
@@ -112,7 +120,7 @@ def _rewrite_function(concrete: Any, route: str) -> Any:
 class _Rewriter:
     """Rewrites a library of functions in place."""
 
-    def __init__(self, library: Any, route: str) -> None:
+    def __init__(self, library: FunctionDefLibrary, route: str) -> None:
         self._library = library
         self._route = route
         self._functions = {function.signature.name: function for function in library.function}
@@ -145,7 +153,7 @@ class _Rewriter:
             if not defs.is_compiled(function):
                 yield from function.node_def
 
-    def _called(self, node: Any) -> list[str]:
+    def _called(self, node: NodeDef) -> list[str]:
         names = defs.called_functions(node, self._functions)
         return [name for name in names if name in self._functions]
 
@@ -190,7 +198,7 @@ class _Rewriter:
         if impossible:
             raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
 
-    def _mark(self, library: Any, names: set[str]) -> None:
+    def _mark(self, library: FunctionDefLibrary, names: set[str]) -> None:
         """Marks functions of a library to be partitioned around all that XLA lacks."""
         bindings = _library.load("hostcall._tensorflow")
         nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
@@ -212,7 +220,7 @@ class _Rewriter:
             else:
                 self._library.function.add().CopyFrom(function)
 
-    def _redirect(self, node: Any, new_names: Mapping[str, str], replaced: set[str]) -> None:
+    def _redirect(self, node: NodeDef, new_names: Mapping[str, str], replaced: set[str]) -> None:
         """Lets a call that was compiled be one of what the function was partitioned into."""
         partitioned = [name for name in self._called(node) if name in new_names]
         if not partitioned:
@@ -226,7 +234,7 @@ class _Rewriter:
             node.op = new_names[node.op]
 
 
-def _keep_promises(function: Any) -> None:
+def _keep_promises(function: FunctionDef) -> None:
     """Lets calls of NumPy functions behave as in a compiled function.
 
     Those of eager ones are left alone: TensorFlow may be asked for the gradient of the new graph,
@@ -240,7 +248,7 @@ def _keep_promises(function: Any) -> None:
             node.attr["token"].s = eager[node.name]
 
 
-def _name_control_outputs_once(function: Any) -> None:
+def _name_control_outputs_once(function: FunctionDef) -> None:
     """Of several nodes one cluster may have been made, and TensorFlow wants each name once."""
     nodes = sorted(set(function.control_ret.values()))
     function.control_ret.clear()
@@ -248,7 +256,7 @@ def _name_control_outputs_once(function: Any) -> None:
     function.signature.control_output[:] = nodes
 
 
-def _described(node: Any) -> str:
+def _described(node: NodeDef) -> str:
     """A script op, in the user's words where this process has its function."""
     spec = token_registry.functions.get(node.attr["token"].s.decode())
     known = f", {spec.description}" if isinstance(spec, CallbackSpec) else ""

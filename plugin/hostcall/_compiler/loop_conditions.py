@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
+from hostcall._tf.types import FunctionDef, NodeDef
 
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
 _BOOL = tf.bool.as_datatype_enum
@@ -58,7 +59,9 @@ def carry(
     return carried
 
 
-def _must_carry(node: Any, functions: Mapping[str, Any], has_effect: Callable[[str], bool]) -> bool:
+def _must_carry(
+    node: NodeDef, functions: Mapping[str, Any], has_effect: Callable[[str], bool]
+) -> bool:
     if node.op not in _LOOP_OPS or not has_effect(node.attr["cond"].func.name):
         return False
     # Of loops that TensorFlow's Python makes both hold.
@@ -69,7 +72,7 @@ def _must_carry(node: Any, functions: Mapping[str, Any], has_effect: Callable[[s
     return [result.type for result in results] == [_BOOL] and resources <= _invariants(body)
 
 
-def _invariants(body: Any) -> set[int]:
+def _invariants(body: FunctionDef) -> set[int]:
     """The numbers of the arguments that a body returns as they are, in their places."""
     identities = {f"{n.name}:output:0": n.input[0] for n in body.node_def if n.op == "Identity"}
     found = set()
@@ -82,7 +85,9 @@ def _invariants(body: Any) -> set[int]:
     return found
 
 
-def _carry(loop: Any, function: Any, functions: Mapping[str, Any], stem: str) -> list[Any]:
+def _carry(
+    loop: NodeDef, function: FunctionDef, functions: Mapping[str, Any], stem: str
+) -> list[Any]:
     """Changes a loop and the function that it is in; returns its new condition and body."""
     condition = functions[loop.attr["cond"].func.name]
     body = functions[loop.attr["body"].func.name]
@@ -103,7 +108,7 @@ def _carry(loop: Any, function: Any, functions: Mapping[str, Any], stem: str) ->
     return [carried, around, *([turn] if turn is not body else [])]
 
 
-def _condition(condition: Any, name: str) -> Any:
+def _condition(condition: FunctionDef, name: str) -> Any:
     """A condition that is what it is given last."""
     new = _new(name, condition)
     new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
@@ -111,7 +116,7 @@ def _condition(condition: Any, name: str) -> Any:
     return new
 
 
-def _without_results(body: Any, numbers: set[int], name: str) -> Any:
+def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
     """A body without some of its results."""
     turn = protos.function_pb2.FunctionDef()
     turn.CopyFrom(body)
@@ -122,7 +127,9 @@ def _without_results(body: Any, numbers: set[int], name: str) -> Any:
     return turn
 
 
-def _body(body: Any, turn: Any, invariants: set[int], condition: Any, name: str) -> Any:
+def _body(
+    body: FunctionDef, turn: FunctionDef, invariants: set[int], condition: FunctionDef, name: str
+) -> Any:
     """A body that computes the condition for the next turn, too.
 
     Args:
@@ -155,7 +162,7 @@ def _body(body: Any, turn: Any, invariants: set[int], condition: Any, name: str)
     return new
 
 
-def _new(name: str, function: Any) -> Any:
+def _new(name: str, function: FunctionDef) -> Any:
     """A function without nodes and results, for the arguments of another and the condition."""
     new = protos.function_pb2.FunctionDef()
     new.signature.name = name
@@ -169,5 +176,5 @@ def _new(name: str, function: Any) -> Any:
     return new
 
 
-def _call(name: str, function: Any, inputs: list[str]) -> Any:
+def _call(name: str, function: FunctionDef, inputs: list[str]) -> Any:
     return defs.call_node(name, function.signature, inputs, stateful=True)

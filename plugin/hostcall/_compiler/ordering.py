@@ -25,6 +25,7 @@ from hostcall._tf.function_defs import (
     callees,
     program_order,
 )
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef
 from hostcall_runtime._errors import LoweringError
 
 # As many calls as are inlined into one program; XLA takes hours for fewer.
@@ -54,7 +55,7 @@ RECORD_ATTR = "_hostcall_record"
 _KEEPS_STATES = "_hostcall_keeps_states"
 
 
-def order_side_effects(library: Any, entry: str) -> tuple[Any, str]:
+def order_side_effects(library: FunctionDefLibrary, entry: str) -> tuple[Any, str]:
     """Writes the order of side effects into copies of a function and of all that it reaches.
 
     Args:
@@ -71,7 +72,7 @@ def order_side_effects(library: Any, entry: str) -> tuple[Any, str]:
 
 
 class _Orderer:
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: FunctionDefLibrary) -> None:
         self._functions = {function.signature.name: function for function in library.function}
         self._units: dict[tuple[str, frozenset[str]], str] = {}
         self._effects: dict[str, bool] = {}
@@ -107,7 +108,7 @@ class _Orderer:
             self._level = level
         return self._units[key]
 
-    def _order(self, function: Any, path: str, last: str, escaping: set[str]) -> str:
+    def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
         """Chains the ops of `function`, from the token named `last`; returns the new last one.
 
         Args:
@@ -149,7 +150,7 @@ class _Orderer:
             entry = self._entry.removesuffix("__hostcall")
             raise LoweringError(why.format(entry=entry, most=most))
 
-    def _mark_recording(self, node: Any, consumed: set[str], escaping: set[str]) -> None:
+    def _mark_recording(self, node: NodeDef, consumed: set[str], escaping: set[str]) -> None:
         if node.op != "EagerPyFunc":
             return
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
@@ -162,7 +163,9 @@ class _Orderer:
         else:
             node.attr[RECORD_ATTR].i = 0
 
-    def _escaping_of(self, node: Any, callee: Any, escaping: set[str]) -> frozenset[str]:
+    def _escaping_of(
+        self, node: NodeDef, callee: NameAttrList | OpDef, escaping: set[str]
+    ) -> frozenset[str]:
         """The results of a callee, by name, that escape as results of the node that calls it."""
         results = self._functions[callee.name].signature.output_arg
         return frozenset(
@@ -171,7 +174,7 @@ class _Orderer:
             if escaping & {f"{node.name}:output:{i}", f"{node.name}:{result.name}:0"}
         )
 
-    def _copy_callee(self, node: Any, caller: str) -> Any:
+    def _copy_callee(self, node: NodeDef, caller: str) -> Any:
         """A copy of the function that a plain call calls, for this call alone."""
         self._inlined += 1
         self._refuse(_TOO_MANY, self._inlined, _MOST_COPIES)
@@ -193,10 +196,10 @@ class _Orderer:
         copy.signature.name = new_name
         return copy
 
-    def _is_call(self, node: Any) -> bool:
+    def _is_call(self, node: NodeDef) -> bool:
         return node.op in CALL_OPS or node.op in self._functions
 
-    def _node_has_effect(self, node: Any) -> bool:
+    def _node_has_effect(self, node: NodeDef) -> bool:
         return any(map(self._has_effect, called_functions(node, self._functions)))
 
     def _has_effect(self, name: str) -> bool:
@@ -211,20 +214,20 @@ class _Orderer:
         return self._effects[name]
 
 
-def _chain(node: Any, last: str, token: str) -> str:
+def _chain(node: NodeDef, last: str, token: str) -> str:
     node.attr[_TOKEN_INPUTS].list.s[:] = [last.encode()]
     node.attr[_TOKEN_NAME].s = token.encode()
     return token
 
 
-def _return_control(function: Any, name: str) -> None:
+def _return_control(function: FunctionDef, name: str) -> None:
     """Makes whatever follows a call of `function` follow the node, too."""
     if name not in function.control_ret.values():
         function.control_ret[name] = name
         function.signature.control_output.append(name)
 
 
-def _returned(function: Any, results: Iterable[str]) -> set[str]:
+def _returned(function: FunctionDef, results: Iterable[str]) -> set[str]:
     """The values of a function that become the named results, straight or through identities."""
     identities = {
         f"{node.name}:output:{i}": value
@@ -242,7 +245,7 @@ def _returned(function: Any, results: Iterable[str]) -> set[str]:
     return values
 
 
-def _consumed_outputs(function: Any) -> set[str]:
+def _consumed_outputs(function: FunctionDef) -> set[str]:
     consumed = set(function.ret.values())
     for node in function.node_def:
         consumed.update(node.input)

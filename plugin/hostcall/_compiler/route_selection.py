@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.specs import Spec, merge
+from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
 # On a script op: what hinders it from being part of a program, in words for the user.
@@ -37,7 +37,7 @@ class Choice:
     is_bounded: bool = False
 
 
-def choose(node: Any) -> Choice:
+def choose(node: NodeDef) -> Choice:
     """The route of a script op, by its NodeDef and what this process knows of its function."""
     asked = requested_routes.asked(node)
     if asked == requested_routes.PARTITION:
@@ -58,19 +58,19 @@ def choose(node: Any) -> Choice:
     return Choice(requested_routes.PARTITION, reason, wants_shape=True)
 
 
-def _obstacle(node: Any) -> str:
+def _obstacle(node: NodeDef) -> str:
     for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
         if dtype in HOST_DTYPES:
             return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
     return node.attr[HINDERED_ATTR].s.decode() if HINDERED_ATTR in node.attr else ""
 
 
-def is_on_host(node: Any) -> bool:
+def is_on_host(node: NodeDef) -> bool:
     """Whether a script op runs between compiled clusters."""
     return choose(node).route == requested_routes.PARTITION
 
 
-def check_forced(node: Any) -> None:
+def check_forced(node: NodeDef) -> None:
     """Makes sure that a script op can be a custom call if that was asked for.
 
     Shapes are not looked at: what is known of them when XLA compiles is not known before.
@@ -88,7 +88,7 @@ def check_forced(node: Any) -> None:
         )
 
 
-def known_results(spec: CallbackSpec | None, node: Any) -> list[Spec | None]:
+def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]:
     """What tracing knows of each of the user's results; None for a contradiction.
 
     The lowering tells the user of that.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hostcall._tf import op_kinds, protos
+from hostcall._tf.types import ArgDef, ConcreteFunction, FunctionDef, GraphDef, NodeDef, OpDef
 
 # On the nodes that call a function which XLA must compile, and on the function.
 MUST_COMPILE = "_XlaMustCompile"
@@ -21,7 +22,7 @@ CONTROL_FLOW_OPS = frozenset(
 FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
 
 
-def library_of(concrete: Any, graph_def: Any) -> Any:
+def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
     """A FunctionDefLibrary of a concrete function, its last entry, and all that it reaches.
 
     Args:
@@ -34,17 +35,17 @@ def library_of(concrete: Any, graph_def: Any) -> Any:
     return library
 
 
-def is_compiled_call(node: Any) -> bool:
+def is_compiled_call(node: NodeDef) -> bool:
     """Whether a node calls a function that TensorFlow must compile."""
     return MUST_COMPILE in node.attr and bool(node.attr[MUST_COMPILE].b)
 
 
-def is_compiled(function: Any) -> bool:
+def is_compiled(function: FunctionDef) -> bool:
     """Whether TensorFlow must compile a function when eager code calls it."""
     return MUST_COMPILE in function.attr and bool(function.attr[MUST_COMPILE].b)
 
 
-def call_node(name: str, signature: Any, inputs: Iterable[str], stateful: bool) -> Any:
+def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> Any:
     """A node that calls the function of a signature; `stateful` says by which op."""
     op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
     node = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs)
@@ -56,7 +57,7 @@ def call_node(name: str, signature: Any, inputs: Iterable[str], stateful: bool) 
     return node
 
 
-def callees(node: Any) -> list[Any]:
+def callees(node: NodeDef) -> list[Any]:
     """The NameAttrLists in a node's attributes."""
     found: list[Any] = []
     for name in _function_attrs(node.op):
@@ -74,7 +75,7 @@ def _function_attrs(op: str) -> list[str]:
     return sorted(attr.name for attr in attrs if attr.type in ("func", "list(func)"))
 
 
-def called_functions(node: Any, functions: Mapping[str, Any]) -> list[str]:
+def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
     """The names of the functions that a node calls: by an attribute, or by its op."""
     names = [callee.name for callee in callees(node)]
     return [node.op, *names] if node.op in functions else names
@@ -96,7 +97,7 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
     return found
 
 
-def program_order(function: Any) -> list[Any]:
+def program_order(function: FunctionDef) -> list[Any]:
     """The nodes in an order that respects all edges and otherwise that of their creation."""
     nodes = list(function.node_def)
     before = predecessors(nodes)
@@ -117,13 +118,13 @@ def program_order(function: Any) -> list[Any]:
     return order
 
 
-def definition_of(node: Any, functions: Mapping[str, Any]) -> Any:
+def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:
     """The OpDef of a node, which may call a function by its op."""
     called = functions.get(node.op)
     return called.signature if called is not None else op_kinds.op_def(node.op)
 
 
-def drop_dead_nodes(function: Any, functions: Mapping[str, Any]) -> None:
+def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
     """Removes the nodes that neither a result nor a stateful op of a function needs.
 
     TensorFlow and XLA do not run them either; an op of theirs may not even be able to run.
@@ -143,13 +144,13 @@ def drop_dead_nodes(function: Any, functions: Mapping[str, Any]) -> None:
         function.node_def.extend(kept)
 
 
-def output_types(node: Any, functions: Mapping[str, Any]) -> dict[str, list[int]]:
+def output_types(node: NodeDef, functions: Mapping[str, Any]) -> dict[str, list[int]]:
     """The types of a node's results, by the names that FunctionDefs have for them."""
     definition = definition_of(node, functions)
     return {result.name: _types(node, definition, result) for result in definition.output_arg}
 
 
-def _types(node: Any, definition: Any, argument: Any) -> list[int]:
+def _types(node: NodeDef, definition: OpDef, argument: ArgDef) -> list[int]:
     if argument.type_list_attr:
         return list(_attr(node, definition, argument.type_list_attr).list.type)
     if argument.type_attr:
@@ -160,14 +161,14 @@ def _types(node: Any, definition: Any, argument: Any) -> list[int]:
     return [dtype] * count
 
 
-def _attr(node: Any, definition: Any, name: str) -> Any:
+def _attr(node: NodeDef, definition: OpDef, name: str) -> Any:
     if name in node.attr:
         return node.attr[name]
     # SavedModels leave out what is the default.
     return next(attr.default_value for attr in definition.attr if attr.name == name)
 
 
-def handles(node: Any, dtype: int, functions: Mapping[str, Any]) -> bool:
+def handles(node: NodeDef, dtype: int, functions: Mapping[str, Any]) -> bool:
     """Whether a node takes or returns values of a type."""
     if node.op in functions:
         signature = functions[node.op].signature
@@ -195,7 +196,7 @@ def _type_attrs(op: str) -> list[str]:
 class Types:
     """The types of all values of a function."""
 
-    def __init__(self, function: Any, functions: Mapping[str, Any]) -> None:
+    def __init__(self, function: FunctionDef, functions: Mapping[str, Any]) -> None:
         self._arguments = {arg.name: arg.type for arg in function.signature.input_arg}
         self._nodes = {node.name: node for node in function.node_def}
         self._functions = functions
@@ -217,11 +218,11 @@ class Types:
             before += len(types)
         return before + int(index or 0)
 
-    def definition_of(self, node: Any) -> Any:
+    def definition_of(self, node: NodeDef) -> Any:
         """The OpDef of a node."""
         return definition_of(node, self._functions)
 
-    def handles(self, node: Any, dtype: int) -> bool:
+    def handles(self, node: NodeDef, dtype: int) -> bool:
         """Whether a node takes or returns values of a type."""
         return handles(node, dtype, self._functions)
 

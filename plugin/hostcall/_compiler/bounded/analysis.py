@@ -26,10 +26,11 @@ from hostcall._tf import (
     source_location,
     token_registry,
 )
+from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
 from hostcall_runtime import _library
 
 
-def marked(library: Any, entry: str, whole: bool = False) -> Any:
+def marked(library: FunctionDefLibrary, entry: str, whole: bool = False) -> Any:
     """A FunctionDefLibrary whose script ops say what hinders them, and go by it.
 
     Args:
@@ -56,7 +57,7 @@ def marked(library: Any, entry: str, whole: bool = False) -> Any:
     return copy
 
 
-def find(library: Any, entry: str) -> dict[Source, str]:
+def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     """What hinders script ops from being part of one program, by the names of function and op.
 
     Args:
@@ -83,7 +84,9 @@ class _Search:
       bounded: of the others, the (result, dimension)s whose size may be bounded.
     """
 
-    def __init__(self, library: Any, entry: str, is_on_host: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool]
+    ) -> None:
         self._functions = _reachable(library, entry)
         self._entry = entry
         self._is_on_host = is_on_host
@@ -114,7 +117,7 @@ class _Search:
         others = [s for s, n in nodes.items() if root is not None and _root(n) is root]
         return [source, *others]
 
-    def _results(self, source: Source, node: Any, *rest: Any) -> list[Shape | None] | None:
+    def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
         return None if on_host else callback_sizes.results(node, *rest)
 
@@ -130,7 +133,7 @@ class _Search:
         return False
 
 
-def _root(node: Any) -> Any:
+def _root(node: NodeDef) -> Any:
     """The spec of the call that a script op is, or is a gradient of, if calls have states."""
     if node.op != "EagerPyFunc":
         return None
@@ -146,13 +149,13 @@ def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
     return Symbol(("", result, dim), bound)
 
 
-def _constant_operands(node: Any) -> list[int]:
+def _constant_operands(node: NodeDef) -> list[int]:
     bindings = _library.load("hostcall._tensorflow")
     operands: list[int] = bindings.constant_operands(node.SerializeToString())
     return operands
 
 
-def _reachable(library: Any, entry: str) -> dict[str, Any]:
+def _reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
     functions = {function.signature.name: function for function in library.function}
     found: dict[str, Any] = {}
     pending = [entry]
@@ -165,7 +168,7 @@ def _reachable(library: Any, entry: str) -> dict[str, Any]:
     return found
 
 
-def _reason(offence: Offence, functions: Any, source: Source) -> str:
+def _reason(offence: Offence, functions: Functions, source: Source) -> str:
     node = next(n for n in functions[source[0]].node_def if n.name == source[1])
     place = _place(offence, node)
     where = f" at {place}" if place else ""
@@ -175,7 +178,7 @@ def _reason(offence: Offence, functions: Any, source: Source) -> str:
     )
 
 
-def _place(offence: Offence, script_op: Any) -> str:
+def _place(offence: Offence, script_op: NodeDef) -> str:
     """`file:line` of an op that a script op leads to, or ""."""
     spec = token_registry.functions.get(script_op.attr["token"].s.decode())
     op = spec.op() if isinstance(spec, CallbackSpec) and spec.op is not None else None
@@ -190,7 +193,7 @@ def _place(offence: Offence, script_op: Any) -> str:
     return ""
 
 
-def _graphs_around(graph: Any, function: str) -> Iterator[Any]:
+def _graphs_around(graph: Graph, function: str) -> Iterator[Any]:
     """The graphs that a function may have been traced as, the likeliest one first."""
     graphs = script_op_graphs.graphs_of(graph_ownership.outermost(graph))
     if function in graphs:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,6 +14,7 @@ from hostcall._callbacks.declarations import TRACE
 from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._compiler.bounded.flow import SymbolMaker
 from hostcall._compiler.bounded.sizes import Shape, Size, Symbol, Tensor
+from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
 # Sizes and ranks for those that are not known: what is asked is whether a rule gives bounds.
@@ -23,7 +23,7 @@ _RANKS = (1, 2, 3, 4, 0)
 
 
 def results(
-    node: Any, operands: Sequence[Tensor], symbol: SymbolMaker
+    node: NodeDef, operands: Sequence[Tensor], symbol: SymbolMaker
 ) -> list[Shape | None] | None:
     """The shapes of a script op's results in a program; None where no size of them is bounded.
 
@@ -48,13 +48,13 @@ def results(
     return _padded(found, node)
 
 
-def _padded(shapes: list[Shape | None], node: Any) -> list[Shape | None]:
+def _padded(shapes: list[Shape | None], node: NodeDef) -> list[Shape | None]:
     """With the hidden result of an EagerPyFunc, a scalar."""
     hidden = len(node.attr["Tout"].list.type) - len(shapes)
     return [*shapes, *[()] * hidden]
 
 
-def _said(spec: CallbackSpec, node: Any, operands: Sequence[Tensor]) -> list[Spec]:
+def _said(spec: CallbackSpec, node: NodeDef, operands: Sequence[Tensor]) -> list[Spec]:
     """The specs of the results for such operands, with sizes made up for those not known."""
     declared = spec.declaration.result
     if spec.rule is None or (isinstance(declared, str) and declared == TRACE):

@@ -16,6 +16,7 @@ from hostcall._compiler.bounded.op_table import RULES
 from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor, UnprovenError, join
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
+from hostcall._tf.types import FunctionDef, NodeDef
 
 _BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
@@ -99,7 +100,7 @@ class Flow:
         return body.run(dict(zip(names, given, strict=True)))
 
     def called(
-        self, node: Any, function: str, path: str, operands: list[Tensor], count: int
+        self, node: NodeDef, function: str, path: str, operands: list[Tensor], count: int
     ) -> list[Tensor]:
         """What is known of the results of a node that calls functions."""
         try:
@@ -115,7 +116,7 @@ class Flow:
         except UnprovenError as error:
             return self.offend(node, function, operands, str(error), [None] * count)
 
-    def _branches(self, node: Any, path: str, operands: list[Tensor]) -> list[Tensor]:
+    def _branches(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
         found = [
             self._function(callee.name, f"{path}:{i}", operands[1:])
             for i, callee in enumerate(defs.callees(node))
@@ -126,7 +127,7 @@ class Flow:
             for i, values in enumerate(zip(*found, strict=True))
         ]
 
-    def _loop(self, node: Any, path: str, operands: list[Tensor]) -> list[Tensor]:
+    def _loop(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
         state = operands
         for _ in range(_ROUNDS):
             after = self._function(node.attr["body"].func.name, f"{path}:body", state)
@@ -140,7 +141,7 @@ class Flow:
         (goes_on,) = self._function(node.attr["cond"].func.name, f"{path}:cond", state)
         return [_depending_on(value, goes_on) for value in state]
 
-    def matters(self, node: Any) -> bool:
+    def matters(self, node: NodeDef) -> bool:
         """Whether a node is, or leads to, one whose results may have sizes that are bounded."""
         if node.op in op_kinds.SCRIPT_OPS or node.op in DYNAMIC_OPS:
             return True
@@ -153,7 +154,7 @@ class Flow:
         return self._matter[name]
 
     def script_op(
-        self, node: Any, function: str, path: str, operands: list[Tensor]
+        self, node: NodeDef, function: str, path: str, operands: list[Tensor]
     ) -> list[Tensor] | None:
         """What is known of the results of a script op; None where no size of it is bounded."""
 
@@ -193,7 +194,7 @@ class Flow:
 
     def offend(
         self,
-        node: Any,
+        node: NodeDef,
         function: str,
         operands: Sequence[Tensor],
         reason: str,
@@ -214,7 +215,7 @@ class Flow:
 class _Body:
     """One call of a function."""
 
-    def __init__(self, flow: Flow, function: Any, path: str, inferred: Inferred) -> None:
+    def __init__(self, flow: Flow, function: FunctionDef, path: str, inferred: Inferred) -> None:
         self._flow = flow
         self._function = function
         self._name = function.signature.name
@@ -235,7 +236,7 @@ class _Body:
         name, index = self._inferred.position(value)
         return self._known[name][index]
 
-    def _node(self, node: Any, operands: list[Tensor]) -> list[Tensor]:
+    def _node(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
         flow, path = self._flow, f"{self._path}/{node.name}"
         tainted = any(operand.tainted for operand in operands)
         if not tainted and not flow.matters(node):
@@ -248,7 +249,7 @@ class _Body:
         shapes = [self._inferred.shape(node.name, i) for i in range(count)]
         return flow.op(Site(node, path, shapes), self._name, operands)
 
-    def _fixed(self, node: Any, operands: list[Tensor]) -> list[Tensor]:
+    def _fixed(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
         """The results of a node that has nothing to do with bounded sizes."""
         count = self._inferred.count(node.name)
         shapes = [self._inferred.shape(node.name, i) for i in range(count)]

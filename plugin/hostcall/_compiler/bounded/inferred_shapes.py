@@ -10,6 +10,7 @@ import tensorflow as tf
 from hostcall._compiler.bounded.sizes import Shape
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
+from hostcall._tf.types import FunctionDef, NodeDef
 
 _SHAPES = "_output_shapes"
 _INTEGERS = (tf.int32, tf.int64)
@@ -17,7 +18,7 @@ _LONGEST = 64  # of vectors that tell sizes
 _DTYPES_WITHOUT_SHAPE = (tf.resource, tf.variant)
 
 
-def argument_shapes(function: Any) -> list[Shape | None]:
+def argument_shapes(function: FunctionDef) -> list[Shape | None]:
     """What is written of the shapes of a FunctionDef's arguments."""
     found = []
     for index, argument in enumerate(function.signature.input_arg):
@@ -44,7 +45,7 @@ class Inferred:
     """
 
     def __init__(
-        self, function: Any, shapes: Sequence[Shape | None], functions: Mapping[str, Any]
+        self, function: FunctionDef, shapes: Sequence[Shape | None], functions: Mapping[str, Any]
     ) -> None:
         self._types = defs.Types(function, functions)
         self._functions = functions
@@ -102,18 +103,18 @@ class Inferred:
             return f"{node}/hostcall_result_{index}", 0
         return node, index
 
-    def _is_opaque(self, node: Any) -> bool:
+    def _is_opaque(self, node: NodeDef) -> bool:
         variable = node.op == "ReadVariableOp" and self._variable_shape(node) is not None
         called = defs.called_functions(node, self._functions)
         return variable or node.op in op_kinds.SCRIPT_OPS or bool(called)
 
-    def _variable_shape(self, node: Any) -> Shape | None:
+    def _variable_shape(self, node: NodeDef) -> Shape | None:
         argument = self._arguments.get(defs.source(node.input[0]))
         if argument is None or not argument.handle_data:
             return None
         return sizes_of(tf.TensorShape(argument.handle_data[0].shape))
 
-    def _copies(self, node: Any) -> list[Any]:
+    def _copies(self, node: NodeDef) -> list[Any]:
         """What stands for a node in the graph: placeholders for what the graph cannot hold."""
         if self._is_opaque(node):
             types = [t for some in self._types.of_node(node.name).values() for t in some]

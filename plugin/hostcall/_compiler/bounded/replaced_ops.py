@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import protos
+from hostcall._tf.types import NodeDef
 
 _BOOL = tf.bool.as_datatype_enum
 
@@ -33,7 +34,7 @@ def spell_out(functions: Iterable[Any]) -> None:
                 node.attr["SrcT"].type, node.attr["DstT"].type = _BOOL, dtype
 
 
-def _zeros_and_equal(node: Any) -> list[Any]:
+def _zeros_and_equal(node: NodeDef) -> list[Any]:
     name, dtype = node.name, node.attr["T"].type
     zeros = protos.node_def_pb2.NodeDef(
         name=f"{name}/hostcall_zeros", op="ZerosLike", input=[node.input[0]], device=node.device

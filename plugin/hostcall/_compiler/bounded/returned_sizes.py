@@ -18,12 +18,13 @@ from hostcall._compiler.bounded.flow import DYNAMIC_OPS
 from hostcall._compiler.lowering import FORESEEN_ATTR
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.string, tf.variant))
 _INT32 = tf.int32.as_datatype_enum
 
 
-def keep_apart(library: Any, entry: str) -> None:
+def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
     """Makes the results of a function in a library be values of their own, if sizes are bounded.
 
     Args:
@@ -50,7 +51,7 @@ def keep_apart(library: Any, entry: str) -> None:
         function.ret[result.name] = f"{name}:output:0"
 
 
-def _touched(function: Any, functions: Mapping[str, Any]) -> set[str]:
+def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     """The nodes that bounded sizes may reach."""
     found: set[str] = set()
     for node in defs.program_order(function):
@@ -60,7 +61,7 @@ def _touched(function: Any, functions: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _is_source(node: Any, functions: Mapping[str, Any], seen: set[str]) -> bool:
+def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:
     if node.op in DYNAMIC_OPS:
         return True
     if node.op in op_kinds.SCRIPT_OPS:

@@ -12,6 +12,7 @@ from hostcall._compiler.partition import clustering
 from hostcall._compiler.partition.clustering import Place
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
+from hostcall._tf.types import FunctionDef, NodeDef
 
 # Values that a compiled program has inside, but can neither take nor return.
 _INNER_DTYPE = tf.variant.as_datatype_enum
@@ -33,7 +34,7 @@ TRIVIAL_OPS = frozenset(
 
 
 def partition(
-    function: Any, new_name: str, places: Mapping[str, Place], functions: Mapping[str, Any]
+    function: FunctionDef, new_name: str, places: Mapping[str, Place], functions: Mapping[str, Any]
 ) -> tuple[Any, list[Any]]:
     """Takes a function apart.
 
@@ -55,14 +56,14 @@ def partition(
     return _Partition(function, new_name, nodes, constants, types, cluster_of).functions()
 
 
-def passes_inner_values(function: Any) -> bool:
+def passes_inner_values(function: FunctionDef) -> bool:
     """Whether a FunctionDef takes or returns values that a compiled program has inside only."""
     signature = function.signature
     return any(arg.type == _INNER_DTYPE for arg in (*signature.input_arg, *signature.output_arg))
 
 
 def _assign(
-    function: Any, nodes: list[Any], places: Mapping[str, Place], types: defs.Types
+    function: FunctionDef, nodes: list[Any], places: Mapping[str, Place], types: defs.Types
 ) -> dict[str, int]:
     """The numbers of the clusters of those nodes that are in one, by name."""
     chosen = [places[node.name] for node in nodes]
@@ -81,7 +82,7 @@ def _assign(
 
 
 def _groups(
-    function: Any, nodes: list[Any], places: list[Place], types: defs.Types
+    function: FunctionDef, nodes: list[Any], places: list[Place], types: defs.Types
 ) -> list[list[int]]:
     """Nodes that pass each other values which cannot leave a compiled program.
 
@@ -124,7 +125,7 @@ class _Partition:
 
     def __init__(
         self,
-        function: Any,
+        function: FunctionDef,
         new_name: str,
         nodes: list[Any],
         constants: Mapping[str, Any],
@@ -248,17 +249,17 @@ class _Partition:
             signature.control_output.append(name)
         return function, self._outside([*taken, *controls])
 
-    def _call(self, number: int, cluster: Any, inputs: list[str]) -> Any:
+    def _call(self, number: int, cluster: FunctionDef, inputs: list[str]) -> Any:
         signature = cluster.signature
         node = defs.call_node(self._call_names[number], signature, inputs, signature.is_stateful)
         # TensorFlow compiles a call for this attribute of the node, and not of the function.
         node.attr[defs.MUST_COMPILE].b = True
         return node
 
-    def _is_stateful(self, node: Any) -> bool:
+    def _is_stateful(self, node: NodeDef) -> bool:
         return bool(self._types.definition_of(node).is_stateful)
 
-    def _add_constants(self, host: Any) -> None:
+    def _add_constants(self, host: FunctionDef) -> None:
         used = {defs.source(value) for node in host.node_def for value in node.input}
         used.update(map(defs.source, host.ret.values()), host.control_ret.values())
         host.node_def.extend(node for name, node in self._constants.items() if name in used)

@@ -25,7 +25,8 @@ def kind_of(array: np.ndarray) -> str:
     return f"object type {kind.__module__ + '.' if defined_in_c else ''}{kind.__name__} in"
 
 
-def is_none(value: Any) -> bool:
+def is_none(value: object) -> bool:
     """Whether it is None, or what NumPy makes of a lone None."""
-    lone = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 0
-    return value is None or (lone and value.item() is None)
+    if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 0:
+        return value.item() is None
+    return value is None

@@ -11,6 +11,7 @@ import tensorflow as tf
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
+from hostcall._tf.types import FunctionDef, NodeDef
 
 _STRING = tf.string.as_datatype_enum
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
@@ -72,12 +73,12 @@ class HostOps:
             self._must[name] = any(map(self._must_be_on_host, self._nodes(name)))
         return self._must[name]
 
-    def _must_be_on_host(self, node: Any) -> bool:
+    def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self._choose(node).route == "partition"
         return self._marked(node) or any(map(self.must_partition, self._called(node)))
 
-    def has_effect(self, node: Any) -> bool:
+    def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
         if node.op in op_kinds.SCRIPT_OPS:
             return node.op in op_kinds.STATEFUL_SCRIPT_OPS
@@ -89,7 +90,7 @@ class HostOps:
             self._effects[name] = any(map(self.has_effect, self._nodes(name)))
         return self._effects[name]
 
-    def find(self, function: Any, after_branch: bool = False) -> Findings:
+    def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
         """The nodes of a function that are not compiled.
 
         Args:
@@ -110,7 +111,7 @@ class HostOps:
                 made_up.add(node.name)
         return Findings(reasons, made_up)
 
-    def _reaches(self, node: Any, ops: frozenset[str]) -> bool:
+    def _reaches(self, node: NodeDef, ops: frozenset[str]) -> bool:
         """Whether a node, or one that it leads to, is one of some ops."""
         return node.op in ops or any(self._function_reaches(n, ops) for n in self._called(node))
 
@@ -121,7 +122,7 @@ class HostOps:
             self._reached[key] = any(self._reaches(node, ops) for node in self._nodes(name))
         return self._reached[key]
 
-    def _reasons(self, function: Any) -> dict[str, str]:
+    def _reasons(self, function: FunctionDef) -> dict[str, str]:
         found = {}
         for node in function.node_def:
             reason = self._obstacle(node, inside_loop=False)
@@ -131,7 +132,7 @@ class HostOps:
                 found[node.name] = reason
         return found
 
-    def _obstacle(self, node: Any, inside_loop: bool) -> str:
+    def _obstacle(self, node: NodeDef, inside_loop: bool) -> str:
         """Why a node is not compiled, if it is not."""
         if node.op in op_kinds.SCRIPT_OPS:
             choice = self._choose(node)
@@ -164,7 +165,7 @@ class HostOps:
                     break
         return self._obstacles[key]
 
-    def _called(self, node: Any) -> list[str]:
+    def _called(self, node: NodeDef) -> list[str]:
         return defs.called_functions(node, self._functions)
 
     def _nodes(self, name: str) -> Any:

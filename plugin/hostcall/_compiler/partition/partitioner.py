@@ -23,6 +23,7 @@ from hostcall._compiler.route_selection import Choice
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.sub_byte import widen
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 # Which of an op's kernels a node wants: for script ops, that of host_script_op.cc.
 _KERNEL = "_kernel"
@@ -86,7 +87,7 @@ class Partitioner:
 
     def __init__(
         self,
-        library: Any,
+        library: FunctionDefLibrary,
         choose: Callable[[Any], Choice],
         has_kernel: Callable[[Any], bool],
         marked: Callable[[Any], bool],
@@ -145,7 +146,7 @@ class Partitioner:
         widen(host, clusters)
         return new_name
 
-    def _add(self, host: Any, clusters: list[Any]) -> None:
+    def _add(self, host: FunctionDef, clusters: list[Any]) -> None:
         host.attr.pop(defs.MUST_COMPILE, None)
         host.attr[_CONTEXT].s = host.attr[_CONTEXT].s or b"kEagerRuntime"
         self.functions[host.signature.name] = host
@@ -155,7 +156,7 @@ class Partitioner:
             cluster.attr[CLUSTER_ATTR].b = True
             self.functions[cluster.signature.name] = cluster
 
-    def _in_order(self, old: Any) -> Any:
+    def _in_order(self, old: FunctionDef) -> Any:
         """A copy of a function, with control edges from each side effect in Python to the next."""
         function = protos.function_pb2.FunctionDef()
         function.CopyFrom(old)
@@ -173,7 +174,7 @@ class Partitioner:
             function.signature.control_output.append(previous.name)
         return function
 
-    def _partition_callees(self, node: Any, after_branch: bool) -> None:
+    def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:
         """Makes a host op run on the host, with clusters in what it calls."""
         if node.op in op_kinds.SCRIPT_OPS:
             node.attr[_KERNEL].s = b"hostcall"
@@ -186,7 +187,7 @@ class Partitioner:
             node.op = self._partition_once(node.op, after_branch)
         node.attr.pop(defs.MUST_COMPILE, None)
 
-    def _is_small_condition(self, node: Any, name: str) -> bool:
+    def _is_small_condition(self, node: NodeDef, name: str) -> bool:
         return (
             "cond" in node.attr
             and name == node.attr["cond"].func.name
@@ -195,17 +196,17 @@ class Partitioner:
         )
 
 
-def _callee_names(node: Any) -> set[str]:
+def _callee_names(node: NodeDef) -> set[str]:
     return {callee.name for callee in defs.callees(node)}
 
 
-def _place(node: Any, reasons: Mapping[str, str]) -> Place:
+def _place(node: NodeDef, reasons: Mapping[str, str]) -> Place:
     if node.name in reasons:
         return Place.HOST
     return Place.EITHER if node.op in _EITHER_OPS else Place.COMPILED
 
 
-def _reason_of_partition(node: Any) -> str:
+def _reason_of_partition(node: NodeDef) -> str:
     if node.op in TRIVIAL_OPS:
         return "it is too little to compile"
     return "its values cannot leave a compiled program"

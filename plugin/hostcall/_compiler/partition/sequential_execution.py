@@ -15,6 +15,7 @@ import tensorflow as tf
 from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
+from hostcall._tf.types import FunctionDef, NodeDef
 
 # On a function that is to be run so; read by host_call.cc.
 SEQUENTIAL_ATTR = "_hostcall_sequential"
@@ -51,7 +52,7 @@ def run_in_sequence(functions: Iterable[Any]) -> None:
                 node.attr["executor_type"].s = EXECUTOR
 
 
-def _is_sequence(function: Any) -> bool:
+def _is_sequence(function: FunctionDef) -> bool:
     """Whether the nodes of a function that take time or have effects wait for each other."""
     if any(node.op in defs.FRAME_OPS for node in function.node_def):
         return False
@@ -65,7 +66,7 @@ def _is_sequence(function: Any) -> bool:
     return max(before, default=0) == count
 
 
-def _takes_time(node: Any) -> bool:
+def _takes_time(node: NodeDef) -> bool:
     if node.op in op_kinds.SCRIPT_OPS or defs.callees(node):
         return True
     definition = op_kinds.op_def_or_none(node.op)

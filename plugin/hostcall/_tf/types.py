@@ -1,0 +1,240 @@
+"""TensorFlow's messages and objects as types: the members of each that hostcall uses.
+
+TensorFlow comes without types, so its own classes are `Any` to a type checker. These are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+T = TypeVar("T", bound="Message")
+
+
+class Message(Protocol):
+    """A protocol message."""
+
+    def CopyFrom(self, other: Self, /) -> None: ...  # noqa: N802 - protobuf's names, as below
+    def HasField(self, name: str, /) -> bool: ...  # noqa: N802
+    def SerializeToString(self, *, deterministic: bool = ...) -> bytes: ...  # noqa: N802
+
+
+class Messages(MutableSequence[T]):
+    """A repeated field of messages."""
+
+    def add(self, **fields: object) -> T:
+        """Appends a message with these fields."""
+        raise NotImplementedError
+
+
+class ShapeDim(Message, Protocol):
+    """A TensorShapeProto.Dim."""
+
+    size: int
+
+
+class ShapeProto(Message, Protocol):
+    """A TensorShapeProto."""
+
+    dim: Messages[ShapeDim]
+    unknown_rank: bool
+
+
+class NameAttrList(Message, Protocol):
+    """A function's name, and attributes for it."""
+
+    name: str
+    attr: MutableMapping[str, AttrValue]
+
+
+class ListValue(Message, Protocol):
+    """An AttrValue.ListValue."""
+
+    s: MutableSequence[bytes]
+    i: MutableSequence[int]
+    type: MutableSequence[int]
+    shape: Messages[ShapeProto]
+    func: Messages[NameAttrList]
+
+
+class AttrValue(Message, Protocol):
+    """The value of an attribute."""
+
+    s: bytes
+    i: int
+    b: bool
+    type: int
+    shape: ShapeProto
+    tensor: Message
+    list: ListValue
+    func: NameAttrList
+
+
+class NodeDef(Message, Protocol):
+    """An op of a graph or of a function."""
+
+    name: str
+    op: str
+    device: str
+    input: MutableSequence[str]
+    attr: MutableMapping[str, AttrValue]
+
+
+class ArgDef(Message, Protocol):
+    """An argument or a result of an op or of a function."""
+
+    name: str
+    type: int
+    type_attr: str
+    number_attr: str
+    type_list_attr: str
+    handle_data: Any
+
+
+class AttrDef(Message, Protocol):
+    """An attribute that an op has."""
+
+    name: str
+    type: str
+    default_value: AttrValue
+
+
+class OpDef(Message, Protocol):
+    """The definition of an op, or the signature of a function."""
+
+    name: str
+    input_arg: Messages[ArgDef]
+    output_arg: Messages[ArgDef]
+    control_output: MutableSequence[str]
+    attr: Messages[AttrDef]
+    is_stateful: bool
+
+
+class ArgAttrs(Message, Protocol):
+    """The attributes of a function's argument."""
+
+    attr: MutableMapping[str, AttrValue]
+
+
+class FunctionDef(Message, Protocol):
+    """A function of a library."""
+
+    signature: OpDef
+    node_def: Messages[NodeDef]
+    ret: MutableMapping[str, str]
+    control_ret: MutableMapping[str, str]
+    attr: MutableMapping[str, AttrValue]
+    arg_attr: MutableMapping[int, ArgAttrs]
+
+
+class FunctionDefLibrary(Message, Protocol):
+    """Functions that call one another."""
+
+    function: Messages[FunctionDef]
+
+
+class GraphDef(Message, Protocol):
+    """A graph, with the functions that it calls."""
+
+    node: Messages[NodeDef]
+    library: FunctionDefLibrary
+
+
+class MetaGraphDef(Message, Protocol):
+    """A graph of a SavedModel."""
+
+    graph_def: GraphDef
+
+
+Functions = Mapping[str, FunctionDef]
+"""FunctionDefs by name."""
+
+
+class Operation(Protocol):
+    """An op of a graph; `tf.Operation`."""
+
+    name: str
+    type: str
+    graph: Graph
+    node_def: NodeDef
+    inputs: Sequence[tf.Tensor]
+    outputs: list[tf.Tensor]
+    control_inputs: list[Operation]
+    traceback: Sequence[Any]
+    _control_flow_context: object
+
+    def get_attr(self, name: str) -> Any: ...
+    def _set_attr(self, name: str, value: AttrValue) -> None: ...
+    def _add_control_input(self, op: Operation) -> None: ...
+
+
+class Graph(Protocol):
+    """A graph; `tf.Graph`. The last members are hostcall's own."""
+
+    outer_graph: Graph | None
+    _functions: Mapping[str, Any]
+    _py_funcs_used_in_graph: list[object]
+    _hostcall_ops: list[Operation]
+    _hostcall_effect: bool
+    _hostcall_tokens: frozenset[str]
+
+    def get_operations(self) -> list[Operation]: ...
+    def get_operation_by_name(self, name: str) -> Operation: ...
+    def as_graph_def(self) -> GraphDef: ...
+
+
+class FuncGraph(Graph, Protocol):
+    """The graph of a function."""
+
+    name: str
+    inputs: list[tf.Tensor]
+    outputs: list[tf.Tensor]
+    control_outputs: list[Operation]
+    structured_outputs: Any
+    structured_input_signature: Any
+
+
+class ConcreteFunction(Protocol):
+    """A traced function; `tf.types.experimental.ConcreteFunction`."""
+
+    name: bytes
+    graph: FuncGraph
+    function_def: FunctionDef
+    function_type: Any
+    inference_fn: Any
+    inputs: list[tf.Tensor]
+    outputs: list[tf.Tensor]
+    captured_inputs: list[tf.Tensor]
+    variables: Sequence[tf.Variable]
+    structured_input_signature: Any
+    structured_outputs: Any
+    _arg_keywords: Any
+    _num_positional_args: int
+    _captured_inputs: list[tf.Tensor]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class TracingFunction(Protocol):
+    """A `tf.function`."""
+
+    _autograph: bool
+    python_function: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction: ...
+
+
+class EagerTensor(Protocol):
+    """A value of eager execution."""
+
+    dtype: tf.DType
+    shape: tf.TensorShape
+
+    def numpy(self) -> np.ndarray: ...
+    def _numpy(self) -> np.ndarray: ...
+    def _datatype_enum(self) -> int: ...
+    def _shape_tuple(self) -> tuple[int, ...]: ...
