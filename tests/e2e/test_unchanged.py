@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.stress.template import Template
 
-SCRIPT = Path(__file__).with_name("unchanged_run.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "e2e" / "unchanged_run.py"
 FILES = ("unchanged_programs", "unchanged_datasets")
 PROGRAMS = [
     name

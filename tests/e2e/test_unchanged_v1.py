@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.stress.template import Template
 
-SCRIPT = Path(__file__).with_name("unchanged_run.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "e2e" / "unchanged_run.py"
 FILE = "unchanged_v1_programs"
 PROGRAMS = list(runpy.run_path(str(SCRIPT.with_name(f"{FILE}.py")))["PROGRAMS"])
 MODES = ["disable_eager_execution", "disable_v2_behavior"]
