@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 import hostcall
+from benchmarks.partition import host
 from benchmarks.programs import Step, compiled, quiet
 from benchmarks.report import Row, about, alone, beside, show
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
@@ -53,6 +54,35 @@ def seconds_to_compile(program: Step, x: tf.Tensor, state: str) -> Callable[[], 
     return make
 
 
+def partition_a_function() -> None:
+    """Has this process compile a function that is partitioned."""
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(host(x * x))
+
+    with quiet("hostcall"):  # it tells what is partitioned
+        program(tf.ones([4]))
+
+
+def rows_after_partitioning(
+    name: str, program: Step, shape: list[int], effort: Effort
+) -> list[Row]:
+    """What compiling costs once the process has partitioned a function."""
+    x = tf.ones(shape)
+    partition_a_function()
+    makes = {
+        f"trace and compile {name} after partitioning, {state}": seconds_to_compile(
+            program, x, state
+        )
+        for state in AROUND
+    }
+    with quiet("tensorflow"):
+        samples = measure_once_a_round(makes, effort)
+    off, on = makes
+    return [alone(off, samples[off]), beside(samples, on, off, about(1))]
+
+
 def rows_of(name: str, program: Step, shape: list[int], effort: Effort) -> list[Row]:
     x = tf.ones(shape)
     calls = {f"run {name}, {state}": compiled(program, x) for state in AROUND}
@@ -76,6 +106,9 @@ def main(effort: Effort = FULL) -> list[Row]:
         for name, (program, shape) in PROGRAMS.items()
         for row in rows_of(name, program, shape, effort)
     ]
+    # These come last: the ones above are about a process that has partitioned nothing.
+    for name, (program, shape) in PROGRAMS.items():
+        rows += rows_after_partitioning(name, program, shape, effort)
     show(TITLE, rows)
     return rows
 

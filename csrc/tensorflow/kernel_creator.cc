@@ -65,7 +65,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
     if (IsInnerHostCall(props->node_def)) return CreateInnerHostCall(runtime, props, kernel);
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    if (!IsEnabled() || !(AnyIsMarked() || ReachesScriptOp(props->node_def, library))) {
+    if (!IsEnabled() || !MayBeRewritten(CalledFunction(props->node_def), library)) {
       return xla_.CreateKernel(runtime, props, kernel);
     }
     return CreateRewritten(runtime, props, OnlyDevice(*runtime), kernel);

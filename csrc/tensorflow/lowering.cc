@@ -22,7 +22,6 @@ namespace hostcall {
 namespace {
 
 std::atomic<bool> enabled{false};
-std::atomic<bool> any_is_marked{false};
 
 // Leaked: Python objects that must not be released after the interpreter is gone.
 struct Hooks {
@@ -138,8 +137,6 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
   });
 }
 
-bool AnyIsMarked() { return any_is_marked.load(std::memory_order_relaxed); }
-
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
                                                   const std::string& function,
                                                   const std::string& device) {
@@ -165,9 +162,6 @@ void DefineLowering(nb::module_& m) {
       nb::arg("lower"), nb::arg("evaluate"), nb::arg("rewrite"),
       "Sets the functions that lower a script op, that call its function when XLA compiles, and "
       "that rewrite a must-compile function.");
-  m.def(
-      "set_any_is_marked", [] { any_is_marked = true; },
-      "From now on functions are rewritten that hold no script op.");
   m.def(
       "has_xla_kernel", [](const nb::bytes& node) { return HasXlaKernel(ParseNode(node)); },
       nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");

@@ -62,9 +62,6 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
                                                   const std::string& function,
                                                   const std::string& device);
 
-// True once a function has been traced that is partitioned although it may hold no script op.
-bool AnyIsMarked();
-
 // Defines the Python side of the above.
 void DefineLowering(nanobind::module_& m);
 

@@ -1,5 +1,6 @@
 #include "reachable.h"
 
+#include <algorithm>
 #include <functional>
 
 namespace hostcall {
@@ -30,6 +31,24 @@ bool VisitReachable(const Names& roots, const FunctionLibraryDefinition& library
   return true;
 }
 
+// On a node: the route that was asked for, where there is a choice; see requested_routes.py.
+constexpr char kRoute[] = "_hostcall_route";
+
+// On a backward function: the name of the function whose gradient it is.
+constexpr char kForward[] = "forward_function_name";
+
+bool IsMarkedForHost(const NodeDef& node) {
+  const auto route = node.attr().find(kRoute);
+  return route != node.attr().end() && route->second.s() == "partition";
+}
+
+template <typename Predicate>
+bool AnyNode(const Names& roots, const FunctionLibraryDefinition& library, Predicate&& is_one) {
+  return !VisitReachable(roots, library, [&](const tensorflow::FunctionDef& function) {
+    return std::none_of(function.node_def().begin(), function.node_def().end(), is_one);
+  });
+}
+
 }  // namespace
 
 bool IsScriptOp(const std::string& op) {
@@ -53,14 +72,25 @@ Names Callees(const NodeDef& node, const FunctionLibraryDefinition& library) {
 }
 
 bool ReachesScriptOp(const NodeDef& node, const FunctionLibraryDefinition& library) {
-  if (CallsPython(node)) return true;
-  const auto has_none = [](const tensorflow::FunctionDef& function) {
-    for (const NodeDef& inner : function.node_def()) {
-      if (CallsPython(inner)) return false;
-    }
-    return true;
+  return CallsPython(node) || AnyNode(Callees(node, library), library, CallsPython);
+}
+
+bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition& library) {
+  const auto wants_rewriting = [](const NodeDef& node) {
+    return CallsPython(node) || IsMarkedForHost(node);
   };
-  return !VisitReachable(Callees(node, library), library, has_none);
+  Names seen;
+  std::string name = function;
+  while (seen.insert(name).second) {
+    if (AnyNode({name}, library, wants_rewriting)) return true;
+    const auto record = library.FindRecord(name);
+    // A graph has no use for the forward function, and Python knows of more than a graph does.
+    if (record == nullptr) return name != function;
+    const auto forward = record->fdef().attr().find(kForward);
+    if (forward == record->fdef().attr().end()) return false;
+    name = forward->second.s();
+  }
+  return false;
 }
 
 tensorflow::FunctionDefLibrary ReachableLibrary(const std::string& function,

@@ -22,6 +22,12 @@ std::unordered_set<std::string> Callees(const tensorflow::NodeDef& node,
 bool ReachesScriptOp(const tensorflow::NodeDef& node,
                      const tensorflow::FunctionLibraryDefinition& library);
 
+// Whether Python may have something else take the place of a must-compile function: from it, or
+// from one whose gradient it is, an op can be reached that calls Python, or one for which
+// partitioning was asked. Python has no look at other functions.
+bool MayBeRewritten(const std::string& function,
+                    const tensorflow::FunctionLibraryDefinition& library);
+
 // `function` and all that it reaches.
 tensorflow::FunctionDefLibrary ReachableLibrary(
     const std::string& function, const tensorflow::FunctionLibraryDefinition& library);

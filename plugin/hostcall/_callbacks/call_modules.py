@@ -59,6 +59,11 @@ def module_of(node: Any) -> Module | None:
     return _modules.get(node.attr[_KEY].s) if _KEY in node.attr else None
 
 
+def any_module() -> bool:
+    """Whether a graph of this process holds such a program."""
+    return bool(_modules)
+
+
 def own_modules(nodes: Iterable[Any]) -> None:
     """Lets the default graph own the modules of nodes that are copied into it."""
     for module in filter(None, map(module_of, nodes)):

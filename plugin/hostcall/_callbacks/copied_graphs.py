@@ -35,6 +35,8 @@ def pin_callbacks(meta_graph: Any) -> None:
 
 def own_callbacks(nodes: Iterable[Any]) -> None:
     """Lets the default graph own the functions that nodes refer to which are copied into it."""
+    if not (token_registry.functions.size() or call_modules.any_module()):
+        return
     nodes = list(nodes)
     call_modules.own_modules(nodes)
     for token in _tokens(nodes):

@@ -96,7 +96,6 @@ def mark_uncompilable(func_graph: Any) -> None:
     for op in func_graph.get_operations():
         if not op_kinds.has_xla_kernel(bindings, op.node_def):
             mark(op, PARTITION)
-            bindings.set_any_is_marked()
 
 
 def asked(node: Any) -> str:

@@ -58,8 +58,6 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
         route_selection.check_forced(node)
     partitioned = not partitioner.is_cluster(entry) and partitioner.must_partition(entry)
     if partitioned:
-        # Its gradient has to be partitioned, too, whatever ops it holds.
-        _library.load("hostcall._tensorflow").set_any_is_marked()
         _tell(library)
         name = partitioner.partition(entry)
         host_calls.redirect(partitioner.functions.values())

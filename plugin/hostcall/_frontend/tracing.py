@@ -14,7 +14,7 @@ def finish(func_graph: Any) -> None:
     for op in script_op_graphs.script_ops_of(func_graph):
         traced_shapes.write(op)
     requested_routes.mark_uncompilable(func_graph)
-    if script_op_graphs.any_script_op():
+    if script_op_graphs.calls_functions(func_graph):
         _order_jitted_calls(func_graph)
 
 

@@ -128,9 +128,7 @@ def _put_around(
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         # In this order: most functions need no more than the first question.
-        tokens = (
-            script_op_graphs.tokens_of(self.graph) if script_op_graphs.any_script_op() else None
-        )
+        tokens = script_op_graphs.tokens_of(self.graph)
         if not tokens or not recorded(tokens) or _is_building(self):
             return method(self, *args, **kwargs)
         return run(tokens, functools.partial(method, self, *args, **kwargs))
@@ -216,8 +214,7 @@ def on_copied(hook: Callable[[Iterator[Any]], None]) -> None:
     @functools.wraps(load)
     def load_and_tell(graph_def: Any, *args: Any, **kwargs: Any) -> Any:
         loaded = load(graph_def, *args, **kwargs)
-        if token_registry.functions.size() or script_op_graphs.any_script_op():
-            hook(script_op_graphs.nodes_of(graph_def))
+        hook(script_op_graphs.nodes_of(graph_def))
         return loaded
 
     @functools.wraps(lift)

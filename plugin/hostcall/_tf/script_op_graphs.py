@@ -13,8 +13,6 @@ from tensorflow.python.framework import ops as _ops
 
 from hostcall._tf import op_kinds
 
-_noted: list[bool] = []
-
 
 @contextlib.contextmanager
 def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
@@ -22,8 +20,6 @@ def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
     if _context.executing_eagerly():
         yield
         return
-    if marks and not _noted:
-        _noted.append(True)
     values = {
         mark: attr_value_pb2.AttrValue(**{"b" if isinstance(value, bool) else "s": value})
         for mark, value in marks.items()
@@ -37,8 +33,6 @@ def note_script_op(op: Any) -> None:
     if not hasattr(op.graph, "_hostcall_ops"):
         op.graph._hostcall_ops = []
     op.graph._hostcall_ops.append(op)
-    if not _noted:
-        _noted.append(True)
 
 
 def script_ops_of(graph: Any) -> list[Any]:
@@ -46,9 +40,9 @@ def script_ops_of(graph: Any) -> list[Any]:
     return list(getattr(graph, "_hostcall_ops", ()))
 
 
-def any_script_op() -> bool:
-    """Whether this process has created any in a graph, or an op that is marked as such."""
-    return bool(_noted)
+def calls_functions(graph: Any) -> bool:
+    """Whether a graph calls functions."""
+    return bool(graph._functions)
 
 
 def has_effect(op: Any) -> bool:
