@@ -17,6 +17,7 @@ from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
 from hostcall._callbacks.specs import BoundedSpec  # noqa: E402
 from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
 from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
+from hostcall._control import enable_at_import as _enable_at_import  # noqa: E402
 from hostcall._explain.explaining import explain  # noqa: E402
 from hostcall._explain.explanation import Explanation  # noqa: E402
 from hostcall._export.entry_points import export, load  # noqa: E402
@@ -53,4 +54,4 @@ __all__ = [
 ]
 
 if enabled_by_environment():
-    enable()
+    _enable_at_import()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 
-from hostcall._callbacks import copied_graphs, tape_residuals
+from hostcall import _patches
 from hostcall._compiler import kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
-from hostcall._frontend import gradients, script_ops, tracing
-from hostcall._tf import gradient_tapes, patches
-from hostcall_runtime import _errors, _library, prepared
+from hostcall._tf import features, gradient_tapes
+from hostcall_runtime import _errors, _library, _patching, prepared
 
+_patching.add(_patches.TABLE)
 _installed = False
 _enabled = False
 
@@ -20,13 +21,14 @@ def enable() -> None:
 
     `import hostcall` does it, unless the environment variable `HOSTCALL_DISABLE` is set to 1.
     Enabling twice is no error.
+
+    Raises:
+      ImportError: when the installed TensorFlow lacks a name without which script ops cannot be
+        compiled. Of names that other features need, a warning tells.
     """
     global _enabled
     _install()
-    patches.add_nonce_to_tokens()
-    script_ops.install()
-    gradients.install()
-    patches.add_trace_hook(tracing.finish)
+    _patching.install_all()
     _library.load("hostcall._tensorflow").set_enabled(True)
     _enabled = True
 
@@ -34,18 +36,27 @@ def enable() -> None:
 def disable() -> None:
     """Switches hostcall off: from now on TensorFlow behaves as without it.
 
-    Programs that are compiled already go on to work, and graphs that were traced before keep their
-    gradients. Script ops in functions that are compiled
-    later fail, with an error that says that hostcall is disabled. Disabling twice is no error.
+    Everything that hostcall has replaced in TensorFlow is TensorFlow's own again. Programs that are
+    compiled already go on to work, and graphs that were traced before keep their gradients; each
+    of their calls keeps what it needs until its gradient is computed once, the latest 256 calls at
+    most. A tape that has recorded a py_function has to be asked for gradients before. Script ops in
+    functions that are compiled later fail, with an error that says that hostcall is disabled.
+    Disabling twice is no error.
     """
     global _enabled
     if not _installed:
         return
-    patches.leave_nonce_out_of_tokens()
-    script_ops.uninstall()
-    patches.remove_trace_hook(tracing.finish)
+    _patching.uninstall_all()
     _library.load("hostcall._tensorflow").set_enabled(False)
     _enabled = False
+
+
+def enable_at_import() -> None:
+    """Switches hostcall on, or warns where it cannot: a program that imports it runs on."""
+    try:
+        enable()
+    except features.MissingNameError as error:
+        warnings.warn(str(error), RuntimeWarning, stacklevel=3)
 
 
 def is_enabled() -> bool:
@@ -59,10 +70,11 @@ def enabled_by_environment() -> bool:
 
 
 def _install() -> None:
-    """Once in a process: what TensorFlow cannot be made to forget."""
+    """Once in a process: what TensorFlow cannot be made to forget (`_patches.PERMANENT`)."""
     global _installed
     if _installed:
         return
+    features.warn_of_missing(features.ALL)
     runtime, bindings = prepared(), _library.load("hostcall._tensorflow")
     bindings.set_hooks(
         _errors.with_interrupts(lowering.lower),
@@ -79,15 +91,6 @@ def _install() -> None:
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.native_handler(), "hostcall_native")
     bindings.install_kernel_creator()
-    patches.renew_nonce()
-    os.register_at_fork(after_in_child=patches.renew_nonce)  # it counts on from the same number
-    patches.leave_out_frames_of(os.path.dirname(os.path.abspath(__file__)))
-    patches.remove_owned_functions()
-    patches.watch_higher_orders()
-    patches.around_calls(tape_residuals.holders.run, tape_residuals.may_be_recorded)
-    patches.on_forward_call(tape_residuals.adopt)
-    patches.on_error(_errors.hand_over)
-    patches.raise_instead(lambda error: _errors.interrupt_behind(error.message))
-    patches.on_saved(copied_graphs.pin_callbacks)
-    patches.on_copied(copied_graphs.own_callbacks)
+    _patches.renew_nonce()
+    os.register_at_fork(after_in_child=_patches.renew_nonce)  # it counts on from the same number
     _installed = True

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hostcall._callbacks import call_modules
-from hostcall._tf import graph_ownership, op_kinds, script_op_graphs, token_registry
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._tf import (
+    graph_ownership,
+    op_kinds,
+    py_function_gradient,
+    script_op_graphs,
+    token_registry,
+)
 
 # A SavedModel names its Python functions by token and may be read back any time: they have to live
 # as long as the process, as they do without hostcall.
@@ -41,6 +48,11 @@ def own_callbacks(nodes: Iterable[Any]) -> None:
     call_modules.own_modules(nodes)
     for token in _tokens(nodes):
         graph_ownership.own(token_registry.functions.get(token))
+    if any(node.op == op_kinds.EAGER_PY_FUNC for node in nodes):
+        for op in script_op_graphs.py_functions_of_default_graph():
+            spec = token_registry.functions.get(op.get_attr("token").decode())
+            if isinstance(spec, EagerSpec) and spec.has_own_gradient:
+                py_function_gradient.give_to(op)
 
 
 def _tokens(nodes: Iterable[Any]) -> Iterator[str]:

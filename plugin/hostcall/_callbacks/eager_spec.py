@@ -13,7 +13,7 @@ from hostcall._callbacks import tape_residuals
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording, Rule
 from hostcall._callbacks.specs import array_dtype, is_array_of
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._tf import autograph, eager_execution, gradient_tapes, token_registry
+from hostcall._tf import autograph, eager_execution, features, gradient_tapes, token_registry
 from hostcall_runtime import _errors
 
 # In the place of the number of a state where none is kept.
@@ -58,6 +58,11 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         self.gradient_wanted = False
         self._call = autograph.called_unconverted(function)
         self._arrays = [array_dtype(dtype) for dtype in self.outputs.dtypes]
+
+    @property
+    def has_own_gradient(self) -> bool:
+        """Whether it is hostcall that computes the gradient, and not TensorFlow."""
+        return (self.differentiable or self.pure) and features.GRADIENTS.available
 
     @property
     def op_dtypes(self) -> list[tf.DType]:

@@ -7,14 +7,15 @@ and into the tapes that the user holds.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from hostcall._callbacks.owners import Holders
-from hostcall._tf import gradient_tapes, token_registry
-from hostcall_runtime import _library
+from hostcall._tf import features, gradient_tapes, token_registry
+from hostcall_runtime import _library, _patching
 
 
 @dataclasses.dataclass(eq=False)
@@ -41,10 +42,22 @@ class State:
 
 _states: dict[int, State] = gradient_tapes.tape_cache
 
+# Where nobody tells when a call has ended: the latest numbers, beyond which none is kept.
+_MANY_UNTOLD = 256
+_untold: collections.deque[int] = collections.deque()
+
 
 def keep(state: State) -> int:
     """Keeps the state of a call that no compiled program makes, and returns its number."""
-    return _keep(state, lambda number: holders.note(number, state.spec.title))
+    return _keep(state, lambda number: _note(number, state.spec.title))
+
+
+def _note(number: int, token: str) -> None:
+    holders.note(number, token)
+    if not (_patching.are_installed() and features.RESIDUALS.available):
+        _untold.append(number)
+        while len(_untold) > _MANY_UNTOLD:
+            drop(_untold.popleft())
 
 
 def keep_for_call(state: State) -> int:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from hostcall._callbacks.call_modules import Module
 from hostcall._callbacks.specs import check_integers
 from hostcall._export.exporting import STABLEHLO
-from hostcall._tf import autograph, eager_threads, op_kinds, sub_byte
+from hostcall._tf import autograph, eager_threads, module_gradient, op_kinds, sub_byte
 from hostcall_mlir.program import files as programs
 from hostcall_mlir.program import for_tensorflow, function_lookup, signature, structures
 from hostcall_mlir.program.dtypes import dtype_of
@@ -105,7 +105,7 @@ def load(
     directory: str | os.PathLike[str], callbacks: Mapping[str, Callable[..., Any]], imports: bool
 ) -> LoadedFunction:
     """What `hostcall.load` does."""
-    op_kinds.refuse_gradient_of_modules()
+    module_gradient.refuse()
     return LoadedFunction(programs.read(directory), callbacks, imports)
 
 

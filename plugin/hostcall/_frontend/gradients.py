@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,9 +14,8 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import Spec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import script_ops
-from hostcall._tf import eager_execution, gradient_tapes, patches, token_registry
-
-_stock_gradient: Callable[..., Any] | None = None
+from hostcall._tf import eager_execution, gradient_tapes, py_function_gradient, token_registry
+from hostcall_runtime._patching import Patch
 
 
 class GradientSpec(EagerSpec):
@@ -95,8 +94,7 @@ def gradient(op: Any, *dy: Any) -> Any:
     if isinstance(spec, EagerSpec) and spec.pure:
         return _recomputed(spec, op, _upstream(op, dy))
     if not isinstance(spec, EagerSpec) or not spec.differentiable:
-        assert _stock_gradient is not None
-        return _stock_gradient(op, *dy)
+        return py_function_gradient.stock()(op, *dy)
     spec.gradient_wanted = True
     return _emit(GradientSpec(spec, op, _upstream(op, dy)), op)
 
@@ -186,8 +184,6 @@ def _upstream(op: Any, dy: Sequence[Any]) -> dict[int, Any]:
     }
 
 
-def install() -> None:
+def patch() -> Patch:
     """Puts this gradient in the place of TensorFlow's, to which it leaves all ops but ours."""
-    global _stock_gradient
-    if _stock_gradient is None:
-        _stock_gradient = patches.replace_gradient(gradient)
+    return py_function_gradient.replaced_by(gradient)

@@ -21,15 +21,20 @@ from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._frontend import static_shapes
 from hostcall._tf import (
     eager_execution,
+    features,
     gradient_tapes,
     graph_ownership,
+    names,
     op_kinds,
+    py_function_gradient,
     script_op_graphs,
     source_location,
     tensor_structures,
     token_registry,
 )
+from hostcall._tf.replacements import Replacement, attribute
 from hostcall_runtime import _errors
+from hostcall_runtime._patching import Patch
 
 _stock: dict[str, Callable[..., Any]] = {}
 
@@ -109,6 +114,7 @@ def call(
         differentiable = (
             any(map(_is_trainable, inputs.flat))
             and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
+            and features.GRADIENTS.available
             and not gradient_tapes.gradient_is_overridden()
         )
         # Nobody but its state would keep the function of an eager call for the gradient.
@@ -229,6 +235,8 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
     script_op_graphs.note_script_op(op)
     requested_routes.mark(op, spec.route)
     spec.op = weakref.ref(op)
+    if isinstance(spec, EagerSpec) and spec.has_own_gradient:
+        py_function_gradient.give_to(op)
 
 
 def _is_trainable(value: Any) -> bool:
@@ -287,17 +295,24 @@ def _holds_tensors(value: Any) -> bool:
     )
 
 
-def install() -> None:
+def patches() -> list[Patch]:
     """Puts these functions in the place of TensorFlow's."""
-    for name, ours in (
-        ("_internal_py_func", internal_py_func),
-        ("py_func_common", py_func_common),
-    ):
-        _stock.setdefault(name, getattr(op_kinds.script_ops, name))
-        setattr(op_kinds.script_ops, name, ours)
+    why = "They make the ops; nothing public stands between the public functions and the op."
+    ours: dict[str, Callable[..., Any]] = {
+        "_internal_py_func": internal_py_func,
+        "py_func_common": py_func_common,
+    }
 
+    def replaced(name: str, function: Callable[..., Any]) -> Patch:
+        def wrap(stock: Callable[..., Any], patch: Replacement) -> Any:
+            _stock[name] = stock
 
-def uninstall() -> None:
-    """Puts TensorFlow's functions back."""
-    for name, stock in _stock.items():
-        setattr(op_kinds.script_ops, name, stock)
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return (function if patch.installed else stock)(*args, **kwargs)
+
+            return call
+
+        return attribute(names.script_ops, name, wrap, features.SCRIPT_OPS, why)
+
+    return [replaced(name, function) for name, function in ours.items()]

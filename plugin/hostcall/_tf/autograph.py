@@ -5,21 +5,19 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from tensorflow.python.autograph.core import ag_ctx as _autograph_status
-from tensorflow.python.autograph.impl import api as _autograph
-from tensorflow.python.eager.polymorphic_function import attributes as _attributes
-from tensorflow.python.eager.polymorphic_function import tracing_compilation as _tracing_compilation
-from tensorflow.python.util import tf_stack as _tf_stack
+import tensorflow as tf
 
-from hostcall._tf import graph_ownership
+from hostcall._tf import features, graph_ownership, names
 
 F = TypeVar("F", bound=Callable[..., Any])
-do_not_convert: Callable[[F], F] = _autograph.do_not_convert
-_AUTOGRAPH_IS_OFF = _autograph_status.ControlStatusCtx(_autograph_status.Status.DISABLED)
+do_not_convert: Callable[[F], F] = tf.autograph.experimental.do_not_convert
+_quick = features.QUICK_CALLS.available
+_AUTOGRAPH_IS_OFF = names.ControlStatusCtx(names.AUTOGRAPH_DISABLED) if _quick else None
 
 
 def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,7 +30,9 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
     code = getattr(function, "__code__", None)
     if isinstance(code, types.CodeType) and "ag__" not in code.co_freevars:
         return function
-    statuses = _autograph_status._control_ctx
+    if not _quick:
+        return do_not_convert(function)
+    statuses = names.autograph_statuses
 
     def call(*args: Any, **kwargs: Any) -> Any:
         stack = statuses()
@@ -48,7 +48,9 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
 def without_autograph(function: Any) -> Any:
     """`function`, or what it calls where it is autograph's wrapper around the user's function."""
     code = getattr(function, "__code__", None)
-    if code is None or code.co_filename != _autograph.__file__:
+    if not features.LOCATIONS.available or code is None:
+        return function
+    if code.co_filename != names.autograph_api.__file__:
         return function
     return inspect.getclosurevars(function).nonlocals.get("func", function)
 
@@ -61,12 +63,16 @@ def unwrapped(function: Any) -> Any:
 
 def uses_autograph(function: Any) -> bool:
     """What a tf.function was given as `autograph`."""
+    features.EXPORTING.require()
     return bool(function._autograph)
 
 
 def stack() -> Iterator[tuple[str, int]]:
     """(file, line) of each frame, innermost first, autograph's generated code mapped back."""
-    return ((frame.filename, frame.lineno) for frame in reversed(_tf_stack.extract_stack()))
+    if not features.LOCATIONS.available:
+        frames = traceback.walk_stack(sys._getframe(1))
+        return ((frame.f_code.co_filename, line) for frame, line in frames)
+    return ((frame.filename, frame.lineno) for frame in reversed(names.extract_stack()))
 
 
 def original_location(file: str, line: int) -> tuple[str, int]:
@@ -74,7 +80,9 @@ def original_location(file: str, line: int) -> tuple[str, int]:
 
     Only while the function that autograph converted is traced.
     """
-    for mapper in reversed(_tf_stack._source_mapper_stacks[threading.get_ident()]):
+    if not features.LOCATIONS.available:
+        return file, line
+    for mapper in reversed(names.source_mappers[threading.get_ident()]):
         known = mapper.get_effective_source_map()
         # A function's first line may be that of a decorator, which only autograph has written.
         later = [at for name, at in known if name == file and at >= line]
@@ -89,12 +97,14 @@ def is_traced_to_compile() -> bool:
     Nothing but the frame that traces a function knows it yet. A function of ours around that one
     would be seen in each error of a graph, among the user's frames.
     """
+    if not features.SPECS_IN_TOUT.available:
+        return False
     graphs = graph_ownership.owning_graphs()
     frame = sys._getframe() if graphs else None
     while frame is not None:
-        if frame.f_code is _tracing_compilation._create_concrete_function.__code__:
+        if frame.f_code is names.create_concrete_function.__code__:
             attributes = frame.f_locals["tracing_options"].attributes or {}
-            if attributes.get(_attributes.XLA_COMPILE) and frame.f_locals["func_graph"] in graphs:
+            if attributes.get(names.XLA_COMPILE) and frame.f_locals["func_graph"] in graphs:
                 return True
         frame = frame.f_back
     return False

@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow.core.function.capture import restore_captures as _restore_captures
-from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import cancellation as _cancellation
-from tensorflow.python.eager import context as _context
-from tensorflow.python.eager import execute as _execute
-from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
-from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
-from tensorflow.python.framework import dtypes as _dtypes
-from tensorflow.python.framework import errors as _errors
-from tensorflow.python.framework import ops as _ops
-from tensorflow.python.framework import tensor as _tensor
-from tensorflow.python.saved_model import function_deserialization as _function_deserialization
-from tensorflow.python.saved_model import loader_impl as _loader_impl
-from tensorflow.python.util import nest as _nest
+import tensorflow as tf
 
-from hostcall._tf import eager_execution, gradient_tapes, graph_ownership
+from hostcall._tf import eager_execution, features, gradient_tapes, graph_ownership, names
 
-ConcreteFunction = _concrete_function.ConcreteFunction
-_HANDLES = frozenset({_dtypes.resource, _dtypes.variant})
+ConcreteFunction = names.ConcreteFunction
+_HANDLES = frozenset({tf.resource, tf.variant})
 
 
 def like(concrete: Any, library: Any) -> Any:
@@ -35,16 +22,15 @@ def like(concrete: Any, library: Any) -> Any:
       library: a FunctionDefLibrary with the new body, under the old name, and all that it calls;
         used up.
     """
+    features.REWRITING.require()
     name = concrete.function_def.signature.name
     function = next(f for f in library.function if f.signature.name == name)
     attributes = {key: value for key, value in function.attr.items() if key != "_input_shapes"}
-    loaded = _function_deserialization.load_function_def_library(
-        library, load_shared_name_suffix=""
-    )
+    loaded = names.load_function_library(library, load_shared_name_suffix="")
     graph = loaded[name].graph
     graph.structured_input_signature = concrete.structured_input_signature
     outputs = iter(graph.outputs)
-    graph.structured_outputs = _nest.map_structure(
+    graph.structured_outputs = tf.nest.map_structure(
         lambda value: None if value is None else next(outputs),
         concrete.graph.structured_outputs,
         expand_composites=True,
@@ -53,7 +39,7 @@ def like(concrete: Any, library: Any) -> Any:
     new = ConcreteFunction.from_func_graph(graph, concrete.function_type, attributes)
     new._arg_keywords = concrete._arg_keywords
     new._num_positional_args = concrete._num_positional_args
-    _restore_captures.restore_captures(new, concrete.captured_inputs)
+    names.restore_captures(new, concrete.captured_inputs)
     new.set_variables(concrete.variables)
     return new
 
@@ -64,7 +50,7 @@ def read_saved_model(path: str) -> Any:
     Raises:
       OSError: when it holds none, or one that cannot be read.
     """
-    return _loader_impl.parse_saved_model(path)
+    return names.parse_saved_model(path)
 
 
 def calls_are_plain() -> bool:
@@ -73,22 +59,22 @@ def calls_are_plain() -> bool:
     It is more where tapes or accumulators record, where a graph is being built (also in the eager
     mode of an `init_scope`, as the graph wants to know of variables), and in asynchronous mode.
     """
-    context = _context.context()
+    context = names.context()
     return (
         gradient_tapes.has_no_tapes()
         and context.executing_eagerly()
-        and not _ops.has_default_graph()
+        and not names.has_default_graph()
         and not _runs_later(context)
     )
 
 
 def _runs_later(context: Any) -> bool:
     """Whether calls of this thread are asynchronous: `is_async`, at half of its cost."""
-    executor = pywrap_tfe.TFE_ContextGetExecutorForThread(context._handle)
+    executor = names.executor_for_thread(context._handle)
     try:
-        return bool(pywrap_tfe.TFE_ExecutorIsAsync(executor))
+        return bool(names.executor_is_async(executor))
     finally:
-        pywrap_tfe.TFE_DeleteExecutor(executor)
+        names.delete_executor(executor)
 
 
 def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
@@ -97,13 +83,15 @@ def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
     Returns:
       A function of the EagerTensors that go in, captured ones last, which returns what the function
       returns. None where TensorFlow does more: for arguments and results that are composite or
-      stand for resources, and for subclasses.
+      stand for resources, for subclasses, and where names of TensorFlow are missing.
     """
+    if not features.BOUND_CALLS.available:
+        return None
     inference = concrete.inference_fn
     types = inference.function_type
     flat = [*types.flat_inputs, *types.flat_outputs]
     if type(concrete)._call_flat is not ConcreteFunction._call_flat or any(
-        type(spec) is not _tensor.TensorSpec or spec.dtype.base_dtype in _HANDLES for spec in flat
+        type(spec) is not tf.TensorSpec or spec.dtype.base_dtype in _HANDLES for spec in flat
     ):
         return None
     context, name, count = inference._bound_context, inference.name, len(types.flat_outputs)
@@ -113,13 +101,13 @@ def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
         options = context.function_call_options
         config, executor = options.config_proto_serialized, options.executor_type
         try:
-            if _cancellation.context() is not None or config is None:
+            if names.cancellation_context() is not None or config is None:
                 outputs = context.call_function(name, tensors, count)
             else:  # what that comes to
                 attrs = ("executor_type", executor or "", "config_proto", config)
-                outputs = _execute.execute(op_name, count, tensors, attrs, context)
-        except _errors.OpError:
-            with _atomic_function.InterpolateRuntimeError(inference):  # adds lines of the user's
+                outputs = names.execution.execute(op_name, count, tensors, attrs, context)
+        except tf.errors.OpError:
+            with names.InterpolateRuntimeError(inference):  # adds lines of the user's
                 raise
         return types.pack_output(outputs)
 
@@ -174,18 +162,19 @@ def stablehlo_of(concrete: Any, functions: list[Any], name: str) -> str:
     Raises:
       ValueError, tf.errors.OpError: when XLA cannot compile it.
     """
-    context = _context.context()
+    features.EXPORTING.require()
+    context = names.context()
     context.ensure_initialized()
     new = [function for function in functions if not context.has_function(function.signature.name)]
     for function in new:
         context.add_function_def(function)
     try:
-        arguments = _nest.flatten(concrete.structured_input_signature, expand_composites=True)
+        arguments = tf.nest.flatten(concrete.structured_input_signature, expand_composites=True)
         text: bytes = context.get_compiler_ir(
             device_name="/job:localhost/replica:0/task:0/device:CPU:0",
             platform_name=None,
             function_name=name,
-            flat_args=[a for a in arguments if isinstance(a, _tensor.TensorSpec)],
+            flat_args=[a for a in arguments if isinstance(a, tf.TensorSpec)],
             captured_inputs=concrete.captured_inputs,
             stage="stablehlo",
         )
@@ -197,7 +186,7 @@ def stablehlo_of(concrete: Any, functions: list[Any], name: str) -> str:
 
 def function_of_context(name: str) -> Any:
     """The FunctionDef that the eager context has of that name, or None."""
-    context = _context.context()
+    context = names.context()
     return context.get_function_def(name) if context.has_function(name) else None
 
 
@@ -211,7 +200,7 @@ def own_functions(owner: str, functions: list[Any]) -> None:
       owner: a function's name; one that the context does not have owns nothing.
       functions: FunctionDefs.
     """
-    context = _context.context()
+    context = names.context()
     if not context.has_function(owner) or owner in owned:
         return
     owned[owner] = [function.signature.name for function in functions]

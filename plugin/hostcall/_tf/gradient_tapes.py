@@ -8,20 +8,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import backprop_util as _backprop_util
-from tensorflow.python.eager import context as _context
-from tensorflow.python.eager import forwardprop_util as _forwardprop_util
-from tensorflow.python.framework import ops as _ops
-from tensorflow.python.framework import registry as _registry
-from tensorflow.python.ops import gradients_util as _gradients_util
-
-from hostcall._tf import graph_ownership, op_kinds
+from hostcall._tf import features, graph_ownership, names, op_kinds
 
 # What calls keep for their gradients. TensorFlow's keys are tokens (bytes), ours are numbers.
-tape_cache = op_kinds.script_ops.tape_cache
+tape_cache: dict[Any, Any] = names.tape_cache if features.GRADIENTS.available else {}
 building = threading.local()
-is_trainable = _backprop_util.IsTrainable
+is_trainable = names.is_trainable
 
 
 def own_custom_gradient(op: Any) -> None:
@@ -29,13 +21,15 @@ def own_custom_gradient(op: Any) -> None:
 
     TensorFlow's registry would hold it for ever, and the graph with it.
     """
+    if not features.CUSTOM_GRADIENTS.available:
+        return
     name = op.get_attr("_gradient_op_type").decode()
-    entries = _ops.gradient_registry._registry
-    function = entries[name][_registry._TYPE_TAG]
+    entries = names.custom_gradients
+    function = entries[name][names.CUSTOM_TYPE_TAG]
     reference: Callable[[], Any] = weakref.ref(function)
     entries[name] = {
         **entries[name],
-        _registry._TYPE_TAG: lambda op, *upstream: reference()(op, *upstream),
+        names.CUSTOM_TYPE_TAG: lambda op, *upstream: reference()(op, *upstream),
     }
     weakref.finalize(function, entries.pop, name, None).atexit = False
     graph_ownership.own(function)
@@ -43,12 +37,12 @@ def own_custom_gradient(op: Any) -> None:
 
 # Whether tapes do not record on this thread, as while TensorFlow runs a function; how to let them,
 # and to stop them again; whether there are none. All in C: no signal's handler runs in them.
-has_no_tapes = pywrap_tfe.TFE_Py_TapeSetIsEmpty
-tapes_are_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
+has_no_tapes = names.has_no_tapes
+tapes_are_stopped = names.tapes_are_stopped
 recording_functions = (
     tapes_are_stopped,
-    pywrap_tfe.TFE_Py_TapeSetRestartOnThread,
-    pywrap_tfe.TFE_Py_TapeSetStopOnThread,
+    names.restart_tapes,
+    names.stop_tapes,
     has_no_tapes,
 )
 
@@ -58,9 +52,9 @@ def gradient_is_overridden() -> bool:
 
     That is so within a `tf.Graph.gradient_override_map` which names it.
     """
-    if _context.executing_eagerly():
+    if names.executing_eagerly():
         return False
-    return op_kinds.EAGER_PY_FUNC in _ops.get_default_graph()._gradient_override_map
+    return op_kinds.EAGER_PY_FUNC in names.get_default_graph()._gradient_override_map
 
 
 @contextlib.contextmanager
@@ -79,12 +73,14 @@ def orders_recorded(tensors: Any) -> int:
     TensorFlow tells one tape from several and no more; three orders stand for several. A
     ForwardAccumulator differentiates the gradient.
     """
-    if _forwardprop_util.pack_tangents(tensors).tangents:
+    if not features.NESTED_GRADIENTS.available:
+        return 1
+    if names.pack_tangents(tensors).tangents:
         return 3
-    possible = _gradients_util.PossibleTapeGradientTypes(tensors)
-    if possible == _gradients_util.POSSIBLE_GRADIENT_TYPES_NONE:
+    possible = names.possible_gradient_types(tensors)
+    if possible == names.NO_GRADIENT:
         return 0
-    return 1 if possible == _gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER else 3
+    return 1 if possible == names.FIRST_ORDER else 3
 
 
 def more_orders_may_follow() -> bool:

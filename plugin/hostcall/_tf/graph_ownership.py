@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorflow.python.eager import context as _context
-from tensorflow.python.framework import func_graph as _func_graph
-from tensorflow.python.framework import function as _function
-from tensorflow.python.framework import ops as _ops
+from hostcall._tf import names
 
 
 def owning_graphs() -> list[Any]:
@@ -16,19 +13,17 @@ def owning_graphs() -> list[Any]:
     Empty when executing eagerly. The default graph that TensorFlow keeps in the background of eager
     execution is left out: it never dies, and what is tied to it leaks.
     """
-    if _context.executing_eagerly():
+    if names.executing_eagerly():
         return []
     graphs = []
-    graph = _ops.get_default_graph()
-    while isinstance(graph, _func_graph.FuncGraph | _function._FuncGraph):
+    graph = names.get_default_graph()
+    while isinstance(graph, names.FuncGraph | names.FuncGraphOfVersion1):
         graphs.append(graph)
-        outer = (
-            graph.outer_graph if isinstance(graph, _func_graph.FuncGraph) else graph._outer_graph
-        )
+        outer = graph.outer_graph if isinstance(graph, names.FuncGraph) else graph._outer_graph
         if outer is graph:
             break
         graph = outer
-    in_background = graphs and _ops.executing_eagerly_outside_functions()
+    in_background = graphs and names.executing_eagerly_outside_functions()
     return graphs if in_background else [*graphs, graph]
 
 
@@ -47,7 +42,7 @@ def own(value: object) -> None:
 
 def keep_alive_in_background(value: object) -> None:
     """Keeps `value` as long as stock TensorFlow would: until the process ends."""
-    keep_alive(_ops.get_default_graph(), value)
+    keep_alive(names.get_default_graph(), value)
 
 
 def outermost(graph: Any) -> Any:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
-from tensorflow.compiler.tf2xla.ops import gen_xla_ops as gen_xla_ops
-from tensorflow.python.framework import op_def_registry as _op_def_registry
-from tensorflow.python.framework import ops as _ops
-from tensorflow.python.ops import gen_script_ops as gen_script_ops
-from tensorflow.python.ops import script_ops as script_ops
+from hostcall._tf import names
 
+gen_script_ops = names.gen_script_ops
 SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -46,7 +42,7 @@ def op_def(name: str) -> Any:
 
 def op_def_or_none(name: str) -> Any:
     """The OpDef of an op of TensorFlow's; None where there is none."""
-    return _op_def_registry.get(name)
+    return names.op_defs.get(name)
 
 
 _kernels: dict[tuple[Any, ...], bool] = {}
@@ -65,22 +61,6 @@ def _is_type(attr: Any) -> bool:
     return attr.HasField("type") or bool(attr.list.type)
 
 
-def refuse_gradient_of_modules() -> None:
-    """Says, where TensorFlow knows no gradient of XlaCallModule, what to do about it."""
-    with contextlib.suppress(LookupError):
-        _ops.gradient_registry.lookup("XlaCallModule")
-        return
-
-    @_ops.RegisterGradient("XlaCallModule")  # type: ignore[untyped-decorator]
-    def refuse(*_: Any) -> Any:
-        raise LookupError(
-            "hostcall: a gradient is asked for through a program that has none, by TensorFlow's op "
-            "XlaCallModule; hostcall.load makes such ops of exported programs. Export a function "
-            "that computes the gradient, too; or, where none is needed, put tf.stop_gradient "
-            "around the arguments."
-        )
-
-
 def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
     """The results of a StableHLO program that calls Python, an op of TensorFlow's.
 
@@ -89,7 +69,7 @@ def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[A
       module: a portable artifact.
       results: their TensorSpecs.
     """
-    called = gen_xla_ops.xla_call_module(
+    called = names.xla_call_module(
         tensors,
         version=9,  # from which on a token may be among the arguments and results
         module=module,

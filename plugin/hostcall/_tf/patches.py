@@ -1,245 +1,284 @@
-"""Everything of TensorFlow's that hostcall replaces."""
+"""What of TensorFlow's functions and methods hostcall replaces: one function a patch.
+
+Each takes what is to be done there, and returns the patch, for the table in `hostcall._patches`.
+"""
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
-from tensorflow.python.client import session as _session
-from tensorflow.python.eager import context as _context
-from tensorflow.python.eager import execute as _execute
-from tensorflow.python.eager import lift_to_graph as _lift_to_graph
-from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
-from tensorflow.python.eager.polymorphic_function import transform as _transform
-from tensorflow.python.framework import errors as _errors
-from tensorflow.python.framework import importer as _importer
-from tensorflow.python.framework import ops as _ops
-from tensorflow.python.framework import registry as _registry
-from tensorflow.python.saved_model import save as _save
-from tensorflow.python.util import traceback_utils as _traceback_utils
+import tensorflow as tf
 
 from hostcall._tf import (
     concrete_functions,
+    features,
     gradient_tapes,
+    names,
     op_kinds,
     script_op_graphs,
     token_registry,
 )
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_nonce = ""
+from hostcall._tf.replacements import Replacement, attribute
+from hostcall_runtime._patching import Patch
 
 
-def renew_nonce() -> None:
-    """Gives tokens that are made from now on another nonce than those that there are."""
-    global _nonce
-    _nonce = os.urandom(4).hex()
+def tokens(nonce: Callable[[], str]) -> Patch:
+    """Makes tokens, TensorFlow's own ones too, that no other process makes: `pyfunc_N_NONCE`."""
+
+    def wrap(count: Callable[..., str], patch: Replacement) -> Any:
+        functions = token_registry.functions
+
+        def next_token() -> str:
+            token = count(functions)
+            return f"{token}_{nonce()}" if patch.installed else token
+
+        return next_token
+
+    why = (
+        "TensorFlow counts tokens from 0 in each process, so that an op of another one (out of a "
+        "SavedModel, say) would call the function that happens to have its number here."
+    )
+    return attribute(token_registry.functions, "_next_unique_token", wrap, features.SCRIPT_OPS, why)
 
 
-def add_nonce_to_tokens() -> None:
-    """Makes tokens, TensorFlow's own ones too, that no other process makes: `pyfunc_N_NONCE`.
+def frames_left_out(directory: str) -> Patch:
+    """Has TensorFlow leave a package's frames out of tracebacks, as it does its own.
 
-    TensorFlow counts them from 0 in each process, so that an op of another one (out of a
-    SavedModel, say) would call the function that happens to have its number here.
+    Args:
+      directory: the package's, with a separator at the end.
     """
-    count = type(token_registry.functions)._next_unique_token
-    token_registry.functions._next_unique_token = lambda: (
-        f"{count(token_registry.functions)}_{_nonce}"
+    why = "Each error of a function would show frames that stand around TensorFlow's own functions."
+    return attribute(
+        names.traceback_utils,
+        "_EXCLUDED_PATHS",
+        lambda stock, _: (*stock, directory),
+        features.TRACEBACKS,
+        why,
     )
 
 
-def leave_nonce_out_of_tokens() -> None:
-    """Undoes `add_nonce_to_tokens`; tokens that there are stay as they are."""
-    vars(token_registry.functions).pop("_next_unique_token", None)
-
-
-def leave_out_frames_of(directory: str) -> None:
-    """Has TensorFlow leave a package's frames out of tracebacks, as it does its own.
-
-    Each error of a function would show some otherwise: of what stands around TensorFlow's own
-    functions.
-    """
-    _traceback_utils._EXCLUDED_PATHS += (directory + os.sep,)
-
-
-def add_trace_hook(hook: Callable[[Any], None]) -> None:
+def trace_hook(hook: Callable[[Any], None]) -> Patch:
     """Calls `hook` with each FuncGraph when its tracing has ended."""
-    if hook not in _transform.FUNC_GRAPH_TRANSFORMS:
-        _transform.FUNC_GRAPH_TRANSFORMS.append(hook)
+
+    def install() -> None:
+        if hook not in names.transform.FUNC_GRAPH_TRANSFORMS:
+            names.transform.FUNC_GRAPH_TRANSFORMS.append(hook)
+
+    def uninstall() -> None:
+        if hook in names.transform.FUNC_GRAPH_TRANSFORMS:
+            names.transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
+
+    return Patch(
+        "tensorflow.python.eager.polymorphic_function.transform.FUNC_GRAPH_TRANSFORMS",
+        install,
+        uninstall,
+        lambda: list(names.transform.FUNC_GRAPH_TRANSFORMS),
+        "What set_shape says is nowhere in the graph: it is written onto the ops when their "
+        "function has been traced.",
+        features.TRACING.title,
+    )
 
 
-def remove_trace_hook(hook: Callable[[Any], None]) -> None:
-    """Undoes `add_trace_hook`."""
-    if hook in _transform.FUNC_GRAPH_TRANSFORMS:
-        _transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
+def higher_orders() -> Patch:
+    """Prepares `gradient_tapes.more_orders_may_follow`."""
+
+    def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(build)
+        def build_and_tell(*args: Any, **kwargs: Any) -> Any:
+            if not patch.installed:
+                return build(*args, **kwargs)
+            outer = gradient_tapes.more_orders_may_follow()
+            gradient_tapes.building.higher_order = True
+            try:
+                return build(*args, **kwargs)
+            finally:
+                gradient_tapes.building.higher_order = outer
+
+        return build_and_tell
+
+    return attribute(
+        names.HigherOrderFunctions,
+        "_forward_and_backward_functions",
+        wrap,
+        features.NESTED_GRADIENTS,
+        "Nothing else tells whether the gradient of a gradient may be asked for.",
+    )
 
 
-def replace_gradient(gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """Sets the gradient of EagerPyFunc and returns the one that it had."""
-    entries = _ops.gradient_registry._registry
-    old = entries[op_kinds.EAGER_PY_FUNC]
-    entries[op_kinds.EAGER_PY_FUNC] = {
-        _registry._TYPE_TAG: gradient,
-        _registry._LOCATION_TAG: old[_registry._LOCATION_TAG],
-    }
-    stock: Callable[..., Any] = old[_registry._TYPE_TAG]
-    return stock
+Run = Callable[[frozenset[str], Callable[[], Any]], Any]
 
 
-def watch_higher_orders() -> None:
-    """Prepares `more_orders_may_follow`."""
-    kind = _concrete_function._HigherOrderTapeGradientFunctions
-    build = kind._forward_and_backward_functions
-
-    @functools.wraps(build)
-    def build_and_tell(*args: Any, **kwargs: Any) -> Any:
-        outer, gradient_tapes.building.higher_order = gradient_tapes.more_orders_may_follow(), True
-        try:
-            return build(*args, **kwargs)
-        finally:
-            gradient_tapes.building.higher_order = outer
-
-    kind._forward_and_backward_functions = build_and_tell
-
-
-def around_calls(
-    run: Callable[[frozenset[str], Callable[[], Any]], Any],
-    recorded: Callable[[frozenset[str]], bool],
-) -> None:
-    """Lets `run` carry out the calls of functions from eager code, and the runs of sessions.
+def calls(owner: Any, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
+    """Lets `run` carry out the calls of functions from eager code, or the runs of sessions.
 
     Args:
+      owner: the class of the functions or sessions.
+      name: the method that calls one.
       run: is given the tokens of the py_functions that a call can reach, where there are any, and
         the call, whose result it returns.
       recorded: whether py_functions with these tokens may be recorded in the call.
     """
-    _put_around(_concrete_function.ConcreteFunction, "_call_flat", run, recorded)
-    _put_around(_session.BaseSession, "run", run, recorded)
 
+    def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
+        tokens_of = script_op_graphs.tokens_of
 
-def _put_around(
-    owner: Any, name: str, run: Callable[..., Any], recorded: Callable[[frozenset[str]], bool]
-) -> None:
-    method = getattr(owner, name)
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            # In this order: most functions need no more than the first question.
+            tokens = tokens_of(self.graph) if patch.installed else None
+            if not tokens or not recorded(tokens) or _is_building(self):
+                return method(self, *args, **kwargs)
+            return run(tokens, functools.partial(method, self, *args, **kwargs))
 
-    @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # In this order: most functions need no more than the first question.
-        tokens = script_op_graphs.tokens_of(self.graph)
-        if not tokens or not recorded(tokens) or _is_building(self):
-            return method(self, *args, **kwargs)
-        return run(tokens, functools.partial(method, self, *args, **kwargs))
+        return call
 
-    setattr(owner, name, call)
+    why = "When a call ends, nobody may be left who can ask for what it has kept for gradients."
+    return attribute(owner, name, wrap, features.RESIDUALS, why)
 
 
 def _is_building(owner: Any) -> bool:
     """Whether a call of a function goes into a graph, or to a thread that nobody waits for."""
-    return isinstance(owner, _concrete_function.ConcreteFunction) and (
-        not _context.executing_eagerly() or _context.is_async()
+    return isinstance(owner, names.ConcreteFunction) and (
+        not names.executing_eagerly() or names.is_async()
     )
 
 
-def on_forward_call(hook: Callable[[Any], None]) -> None:
+def forward_calls(hook: Callable[[Any], None]) -> Patch:
     """Calls `hook` with the results of each function whose gradient a tape may ask for."""
-    record = _concrete_function._ForwardBackwardCall.record
 
-    @functools.wraps(record)
-    def record_and_tell(self: Any, flat_outputs: Any) -> Any:
-        hook(flat_outputs)
-        return record(self, flat_outputs)
+    def wrap(record: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(record)
+        def record_and_tell(self: Any, flat_outputs: Any) -> Any:
+            if patch.installed:
+                hook(flat_outputs)
+            return record(self, flat_outputs)
 
-    _concrete_function._ForwardBackwardCall.record = record_and_tell
+        return record_and_tell
+
+    why = "What a program has kept for gradients lives as long as the tensors that refer to it."
+    return attribute(names.ForwardBackwardCall, "record", wrap, features.RESIDUALS, why)
 
 
-def on_error(hook: Callable[[Any, Any], None]) -> None:
+def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
     """Calls `hook` with each error of TensorFlow's that is made, and its message."""
-    make = _errors.OpError.__init__
 
-    @functools.wraps(make)
-    def make_and_tell(
-        self: Any, node_def: Any, op: Any, message: Any, error_code: Any, *args: Any
-    ) -> None:
-        make(self, node_def, op, message, error_code, *args)
-        hook(self, message)
+    def wrap(make: Callable[..., None], patch: Replacement) -> Any:
+        @functools.wraps(make)
+        def make_and_tell(
+            self: Any, node_def: Any, op: Any, message: Any, error_code: Any, *args: Any
+        ) -> None:
+            make(self, node_def, op, message, error_code, *args)
+            if patch.installed:
+                hook(self, message)
 
-    _errors.OpError.__init__ = make_and_tell
+        return make_and_tell
 
-
-def raise_instead(find: Callable[[Any], BaseException | None]) -> None:
-    """Lets `find` name, for the error of a function or of a session's run, the one to raise."""
-    _execute.execute = _raising(_execute.execute, find)
-    _session.BaseSession.run = _raising(_session.BaseSession.run, find)
+    why = "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error."
+    return attribute(tf.errors.OpError, "__init__", wrap, features.EXCEPTIONS, why)
 
 
-def _raising(function: F, find: Callable[[Any], BaseException | None]) -> F:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except _errors.OpError as error:
-            exception = find(error)
-            if exception is None:
-                raise
-        except RuntimeError as error:
-            # pybind11, of Ctrl-C that comes while it makes the exception of a failed call.
-            if "REPLACED BY KeyboardInterrupt" not in str(error):
-                raise
-            exception = KeyboardInterrupt()
-        raise exception
+def raised(owner: Any, name: str, find: Callable[[Any], BaseException | None]) -> Patch:
+    """Lets `find` name, for the error of a function or of a session's run, the one to raise.
 
-    return call  # type: ignore[return-value]
+    Args:
+      owner: the module or class of what runs functions.
+      name: of that.
+      find: from an error of TensorFlow's to another one, or None.
+    """
+
+    def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except tf.errors.OpError as error:
+                exception = find(error) if patch.installed else None
+                if exception is None:
+                    raise
+            except RuntimeError as error:
+                # pybind11, of Ctrl-C that comes while it makes the exception of a failed call.
+                if not patch.installed or "REPLACED BY KeyboardInterrupt" not in str(error):
+                    raise
+                exception = KeyboardInterrupt()
+            raise exception
+
+        return call
+
+    why = "Ctrl-C in a callback has to end the program: TensorFlow makes an error of its own of it."
+    return attribute(owner, name, wrap, features.INTERRUPTS, why)
 
 
-def on_saved(hook: Callable[[Any], None]) -> None:
+def saving(hook: Callable[[Any], None]) -> Patch:
     """Calls `hook` with the MetaGraphDef of every SavedModel that this process writes."""
-    write = _save._build_meta_graph_impl
 
-    @functools.wraps(write)
-    def write_and_tell(*args: Any, **kwargs: Any) -> Any:
-        written = write(*args, **kwargs)
-        hook(written[0])
-        return written
+    def wrap(write: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(write)
+        def write_and_tell(*args: Any, **kwargs: Any) -> Any:
+            written = write(*args, **kwargs)
+            if patch.installed:
+                hook(written[0])
+            return written
 
-    _save._build_meta_graph_impl = write_and_tell
+        return write_and_tell
 
-
-def on_copied(hook: Callable[[Iterator[Any]], None]) -> None:
-    """Calls `hook` with the nodes that are copied into the default graph, or some more."""
-    load, lift = _importer._import_graph_def_internal, _lift_to_graph.lift_to_graph
-
-    @functools.wraps(load)
-    def load_and_tell(graph_def: Any, *args: Any, **kwargs: Any) -> Any:
-        loaded = load(graph_def, *args, **kwargs)
-        hook(script_op_graphs.nodes_of(graph_def))
-        return loaded
-
-    @functools.wraps(lift)
-    def lift_and_tell(tensors: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-        lifted = lift(tensors, graph, *args, **kwargs)
-        kinds = {*op_kinds.SCRIPT_OPS, "XlaCallModule"}
-        ops = [op for op in lifted.values() if getattr(op, "type", None) in kinds]
-        with graph.as_default():
-            hook(op.node_def for op in ops)
-        return lifted
-
-    _importer._import_graph_def_internal = load_and_tell
-    _lift_to_graph.lift_to_graph = lift_and_tell
+    why = "The functions that a SavedModel names must live on, for whoever reads it back."
+    return attribute(names.save, "_build_meta_graph_impl", wrap, features.SAVED_MODELS, why)
 
 
-def remove_owned_functions() -> None:
+def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
+    """Calls `hook` with the nodes that are imported into the default graph."""
+
+    def wrap(load: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(load)
+        def load_and_tell(graph_def: Any, *args: Any, **kwargs: Any) -> Any:
+            loaded = load(graph_def, *args, **kwargs)
+            if patch.installed:
+                hook(script_op_graphs.nodes_of(graph_def))
+            return loaded
+
+        return load_and_tell
+
+    why = "A graph that is imported owns the functions that it calls, too."
+    name = "_import_graph_def_internal"
+    return attribute(names.importer, name, wrap, features.COPIED_GRAPHS, why)
+
+
+def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
+    """Calls `hook` with the nodes that are copied into a graph, which is the default one then."""
+
+    def wrap(lift: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(lift)
+        def lift_and_tell(tensors: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+            lifted = lift(tensors, graph, *args, **kwargs)
+            if patch.installed:
+                kinds = {*op_kinds.SCRIPT_OPS, "XlaCallModule"}
+                ops = [op for op in lifted.values() if getattr(op, "type", None) in kinds]
+                with graph.as_default():
+                    hook(op.node_def for op in ops)
+            return lifted
+
+        return lift_and_tell
+
+    why = "A pruned or frozen copy of a graph owns the functions that it calls, too."
+    return attribute(names.lift_to_graph, "lift_to_graph", wrap, features.COPIED_GRAPHS, why)
+
+
+def removed_functions() -> Patch:
     """Lets the functions that one owns be removed along with it."""
-    remove = _context.Context.remove_function
 
-    @functools.wraps(remove)
-    def remove_with_owned(self: Any, name: Any) -> None:
-        remove(self, name)
-        owner = name.decode() if isinstance(name, bytes) else name
-        if owner in concrete_functions.owned and not self.has_function(name):
-            for owned in concrete_functions.owned.pop(owner):
-                remove_with_owned(self, owned)  # a cluster may own some itself
+    def wrap(remove: Callable[..., None], patch: Replacement) -> Any:
+        @functools.wraps(remove)
+        def remove_with_owned(self: Any, name: Any) -> None:
+            remove(self, name)
+            owner = name.decode() if isinstance(name, bytes) else name
+            owned = concrete_functions.owned
+            if patch.installed and owner in owned and not self.has_function(name):
+                for function in owned.pop(owner):
+                    remove_with_owned(self, function)  # a cluster may own some itself
 
-    _context.Context.remove_function = remove_with_owned
+        return remove_with_owned
+
+    why = "The functions that hostcall derives from one are removed along with it."
+    return attribute(names.Context, "remove_function", wrap, features.REMOVED_FUNCTIONS, why)

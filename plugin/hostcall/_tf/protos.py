@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorflow.core.framework import attr_value_pb2
-from tensorflow.core.framework import function_pb2 as function_pb2
-from tensorflow.core.framework import node_def_pb2 as node_def_pb2
-from tensorflow.core.framework import tensor_pb2 as tensor_pb2
+from hostcall._tf import names
+
+attr_value_pb2 = names.attr_value_pb2
+function_pb2 = names.function_pb2
+node_def_pb2 = names.node_def_pb2
+tensor_pb2 = names.tensor_pb2
 
 
 def integer_list(numbers: list[int]) -> Any:

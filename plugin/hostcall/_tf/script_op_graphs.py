@@ -6,25 +6,21 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from tensorflow.core.framework import attr_value_pb2
-from tensorflow.python.eager import context as _context
-from tensorflow.python.framework import func_graph as _func_graph
-from tensorflow.python.framework import ops as _ops
-
-from hostcall._tf import op_kinds
+from hostcall._tf import features, names, op_kinds, protos
 
 
 @contextlib.contextmanager
 def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
     """Puts marks, attributes and their values, onto the ops that are created in the context."""
-    if _context.executing_eagerly():
+    if names.executing_eagerly():
         yield
         return
+    features.PROGRAMS.require()
     values = {
-        mark: attr_value_pb2.AttrValue(**{"b" if isinstance(value, bool) else "s": value})
+        mark: protos.attr_value_pb2.AttrValue(**{"b" if isinstance(value, bool) else "s": value})
         for mark, value in marks.items()
     }
-    with _ops.get_default_graph()._attr_scope(values):
+    with names.get_default_graph()._attr_scope(values):
         yield
 
 
@@ -108,9 +104,15 @@ def tokens_of(graph: Any) -> frozenset[str]:
         body = getattr(function, "graph", None)
         if body is not None:
             tokens |= tokens_of(body)
-    if isinstance(graph, _func_graph.FuncGraph):  # the user may add to any other
+    if isinstance(graph, names.FuncGraph):  # the user may add to any other
         graph._hostcall_tokens = frozenset(tokens)
     return frozenset(tokens)
+
+
+def py_functions_of_default_graph() -> list[Any]:
+    """The ops of the default graph that run a py_function, whoever has created them."""
+    ops = names.get_default_graph().get_operations()
+    return [op for op in ops if op.type == op_kinds.EAGER_PY_FUNC]
 
 
 def py_functions_in(concrete: Any) -> frozenset[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorflow.python.ops import script_ops as _script_ops
+from hostcall._tf import names
 
-EagerFunc = _script_ops.EagerFunc
+EagerFunc = names.EagerFunc
 # Token -> object that the stock kernel calls; holds its values weakly.
-functions = _script_ops._py_funcs
+functions = names.py_funcs
 # From what a function returns to an array; the bytes of its strings are kept as they are.
-to_array = functions._convert
+to_array = names.to_array
 
 
 def new_token() -> str:
@@ -21,4 +21,4 @@ def new_token() -> str:
 
 def register_token(token: str, function: Any) -> None:
     """Makes the stock kernel call `function` for ops with this token; holds it weakly."""
-    functions._funcs[token] = function
+    names.functions_of_tokens[token] = function

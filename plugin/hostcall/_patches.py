@@ -1,0 +1,72 @@
+"""The table of everything that hostcall replaces in TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hostcall._callbacks import copied_graphs, tape_residuals
+from hostcall._frontend import gradients, script_ops, tracing
+from hostcall._tf import module_gradient, names, patches
+from hostcall_runtime import _errors
+from hostcall_runtime._patching import Patch, PatchTable
+
+_nonce = ""
+
+
+def renew_nonce() -> None:
+    """Gives tokens that are made from now on another nonce than those that there are."""
+    global _nonce
+    _nonce = os.urandom(4).hex()
+
+
+def _interrupt(error: Any) -> BaseException | None:
+    return _errors.interrupt_behind(error.message)
+
+
+def _all() -> list[Patch]:
+    run, recorded = tape_residuals.holders.run, tape_residuals.may_be_recorded
+    return [
+        patches.tokens(lambda: _nonce),
+        *script_ops.patches(),
+        gradients.patch(),
+        module_gradient.patch(),
+        patches.trace_hook(tracing.finish),
+        patches.frames_left_out(os.path.dirname(os.path.abspath(__file__)) + os.sep),
+        patches.removed_functions(),
+        patches.higher_orders(),
+        patches.calls(names.ConcreteFunction, "_call_flat", run, recorded),
+        patches.calls(names.Session, "run", run, recorded),
+        patches.forward_calls(tape_residuals.adopt),
+        patches.new_errors(_errors.hand_over),
+        patches.raised(names.execute, "execute", _interrupt),
+        patches.raised(names.BaseSession, "run", _interrupt),
+        patches.saving(copied_graphs.pin_callbacks),
+        patches.importing(copied_graphs.own_callbacks),
+        patches.lifting(copied_graphs.own_callbacks),
+    ]
+
+
+TABLE = PatchTable("TensorFlow", names.NAMES, _all())
+
+# What stays when hostcall is disabled, and why it changes nothing then.
+PERMANENT = {
+    "the creator of kernels for compiled functions": (
+        "TensorFlow deletes the one that it had. Ours passes everything on to TensorFlow's own."
+    ),
+    "the XLA kernels of the script ops": (
+        "TensorFlow cannot unregister kernels. Ours say that hostcall is disabled."
+    ),
+    "the host kernels of the script ops with a label of our own": (
+        "TensorFlow cannot unregister kernels. Only graphs that hostcall has partitioned name them."
+    ),
+    'the custom call targets "hostcall" and "hostcall_native"': (
+        "XLA cannot unregister targets. Programs that were compiled before go on to call them."
+    ),
+    "the graph pass for functions that TensorFlow clusters by itself": (
+        "TensorFlow cannot unregister passes. Ours leaves every graph as it is."
+    ),
+    "the gradients of tf.custom_gradient that hostcall has made": (
+        "They belong to ops of graphs that were traced before, and end with these."
+    ),
+}

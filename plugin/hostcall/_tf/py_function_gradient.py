@@ -1,0 +1,50 @@
+"""The gradient of EagerPyFunc, in TensorFlow's registry of gradients and on ops of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hostcall._tf import features, names, op_kinds
+from hostcall._tf.replacements import Replacement, patch
+from hostcall_runtime._patching import Patch
+
+# Ours, once there is one.
+_gradients: list[Callable[..., Any]] = []
+
+
+def stock() -> Callable[..., Any]:
+    """TensorFlow's own gradient function."""
+    return _stock[-1]
+
+
+_stock: list[Callable[..., Any]] = []
+
+
+def replaced_by(gradient: Callable[..., Any]) -> Patch:
+    """The patch that puts a gradient function in the place of TensorFlow's."""
+    _gradients[:] = [gradient]
+
+    def wrap(entry: dict[str, Any], _: Replacement) -> dict[str, Any]:
+        _stock[:] = [entry[names.TYPE_TAG]]
+        return {**entry, names.TYPE_TAG: gradient}
+
+    def read() -> Any:
+        return names.py_function_gradients[op_kinds.EAGER_PY_FUNC]
+
+    def write(entry: Any) -> None:
+        names.py_function_gradients[op_kinds.EAGER_PY_FUNC] = entry
+
+    return patch(
+        'tensorflow.python.framework.ops.gradient_registry["EagerPyFunc"]',
+        Replacement(read, write, wrap),
+        features.GRADIENTS,
+        "TensorFlow's gradient mixes up calls that share an op, and cannot be compiled. A gradient "
+        "can be registered only once.",
+    )
+
+
+def give_to(op: Any) -> None:
+    """Lets an op of a graph keep our gradient when the registry has TensorFlow's own again."""
+    if op._gradient_function is None:
+        op._gradient_function = _gradients[-1]

@@ -1,0 +1,101 @@
+"""Values of TensorFlow's that hostcall replaces, and puts back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hostcall._tf.features import Feature, Missing
+from hostcall_runtime._patching import Patch
+
+
+class Replacement:
+    """A value of ours in the place of one of TensorFlow's.
+
+    Where somebody else has replaced ours in turn, theirs stays on removal, and with it ours, which
+    they may call: it asks `installed`, and does what TensorFlow's does while that is false.
+
+    Args:
+      read: what stands there now.
+      write: puts a value there.
+      wrap: makes our value of what stands there, and of this object.
+
+    Attributes:
+      installed: whether ours has to do its work.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Any],
+        write: Callable[[Any], None],
+        wrap: Callable[[Any, Replacement], Any],
+    ) -> None:
+        self.installed = False
+        self.read = read
+        self._write = write
+        self._wrap = wrap
+        self._stock: Any = None
+        self._ours: Any = None
+        self._is_inside = False  # of what somebody else has put there
+
+    def install(self) -> None:
+        """Puts ours there."""
+        self.installed = True
+        now = self.read()
+        if now is self._ours or (self._is_inside and now is not self._stock):
+            return
+        if self._ours is None or now is not self._stock:
+            self._stock, self._ours = now, self._wrap(now, self)
+        self._write(self._ours)
+
+    def uninstall(self) -> None:
+        """Puts back what stood there, unless it is somebody else's that stands there now."""
+        self.installed = False
+        self._is_inside = self.read() is not self._ours
+        if not self._is_inside:
+            self._write(self._stock)
+
+
+def attribute(
+    owner: Any, name: str, wrap: Callable[[Any, Replacement], Any], feature: Feature, why: str
+) -> Patch:
+    """The patch of one attribute of a module, a class or an object.
+
+    Args:
+      owner: whose it is.
+      name: of the attribute.
+      wrap: as for `Replacement`.
+      feature: what needs it.
+      why: what it is replaced for.
+    """
+
+    def read() -> Any:
+        return inspect.getattr_static(owner, name)
+
+    def write(value: Any) -> None:
+        if inherited is not None and value is inherited[0]:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, value)
+
+    # An object's own attribute is taken away again where its class has one.
+    inherited = [read()] if feature.available and name not in vars(owner) else None
+    target = f"{_name_of(owner)}.{name}"
+    return patch(target, Replacement(read, write, wrap), feature, why)
+
+
+def patch(target: str, replacement: Replacement, feature: Feature, why: str) -> Patch:
+    """The entry in the table of a replacement."""
+    return Patch(
+        target, replacement.install, replacement.uninstall, replacement.read, why, feature.title
+    )
+
+
+def _name_of(owner: Any) -> str:
+    if isinstance(owner, Missing):
+        return str(owner.name)
+    if inspect.ismodule(owner):
+        return owner.__name__
+    kind = owner if isinstance(owner, type) else type(owner)
+    return f"{kind.__module__}.{kind.__qualname__}"
