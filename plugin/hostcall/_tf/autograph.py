@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from hostcall._tf import features, graph_ownership, names
+from hostcall._tf.types import TracingFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 do_not_convert: Callable[[F], F] = tf.autograph.experimental.do_not_convert
@@ -45,7 +46,7 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def without_autograph(function: Any) -> Any:
+def without_autograph(function: Callable[..., Any]) -> Any:
     """`function`, or what it calls where it is autograph's wrapper around the user's function."""
     code = getattr(function, "__code__", None)
     if not features.LOCATIONS.available or code is None:
@@ -55,13 +56,13 @@ def without_autograph(function: Any) -> Any:
     return inspect.getclosurevars(function).nonlocals.get("func", function)
 
 
-def unwrapped(function: Any) -> Any:
+def unwrapped(function: Callable[..., Any]) -> Any:
     """The user's function behind the wrapper that keeps autograph out of it."""
     # Around what is no function (a ufunc, say) the wrapper says nothing of what it wraps.
     return without_autograph(inspect.unwrap(function))
 
 
-def uses_autograph(function: Any) -> bool:
+def uses_autograph(function: TracingFunction) -> bool:
     """What a tf.function was given as `autograph`."""
     features.EXPORTING.require()
     return bool(function._autograph)

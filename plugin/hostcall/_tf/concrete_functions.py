@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._tf import eager_execution, features, gradient_tapes, graph_ownership, names
+from hostcall._tf.types import ConcreteFunction as Concrete
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary
 
 ConcreteFunction = names.ConcreteFunction
 _HANDLES = frozenset({tf.resource, tf.variant})
 
 
-def like(concrete: Any, library: Any) -> Any:
+def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
     """A ConcreteFunction with the signature and the captures of another one, and a new body.
 
     Args:
@@ -77,7 +79,7 @@ def _runs_later(context: Any) -> bool:
         names.delete_executor(executor)
 
 
-def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
+def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
     """What `_call_flat` of a ConcreteFunction comes to where `calls_are_plain`.
 
     Returns:
@@ -88,13 +90,14 @@ def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
     if not features.BOUND_CALLS.available:
         return None
     inference = concrete.inference_fn
-    types = inference.function_type
-    flat = [*types.flat_inputs, *types.flat_outputs]
-    if type(concrete)._call_flat is not ConcreteFunction._call_flat or any(
+    signature = inference.function_type
+    flat = [*signature.flat_inputs, *signature.flat_outputs]
+    kind: Any = type(concrete)
+    if kind._call_flat is not ConcreteFunction._call_flat or any(
         type(spec) is not tf.TensorSpec or spec.dtype.base_dtype in _HANDLES for spec in flat
     ):
         return None
-    context, name, count = inference._bound_context, inference.name, len(types.flat_outputs)
+    context, name, count = inference._bound_context, inference.name, len(signature.flat_outputs)
     op_name = name.decode()
 
     def call(tensors: list[Any]) -> Any:
@@ -109,17 +112,17 @@ def unrecorded_call(concrete: Any) -> Callable[[list[Any]], Any] | None:
         except tf.errors.OpError:
             with names.InterpolateRuntimeError(inference):  # adds lines of the user's
                 raise
-        return types.pack_output(outputs)
+        return signature.pack_output(outputs)
 
     return call
 
 
-def captured_by(concrete: Any) -> list[Any]:
+def captured_by(concrete: Concrete) -> list[Any]:
     """The EagerTensors that a ConcreteFunction has captured, deferred ones as they are now."""
     captured: list[Any] = concrete._captured_inputs
     for value in captured:
         if type(value) is not eager_execution.EagerTensor:
-            return concrete.captured_inputs  # type: ignore[no-any-return]
+            return concrete.captured_inputs
     return captured
 
 
@@ -133,7 +136,7 @@ def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
         for spec in specs
     ]
 
-    def fit(values: Any) -> bool:
+    def fit(values: Sequence[Any]) -> bool:
         for value, (dtype, shape) in zip(values, wanted, strict=True):
             if (
                 type(value) is not eager_execution.EagerTensor
@@ -146,12 +149,12 @@ def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
     return fit
 
 
-def parameter_names(concrete: Any) -> list[str]:
+def parameter_names(concrete: Concrete) -> list[str]:
     """The names of the parameters of a ConcreteFunction, in order."""
     return list(concrete.function_type.parameters)
 
 
-def stablehlo_of(concrete: Any, functions: list[Any], name: str) -> str:
+def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) -> str:
     """The StableHLO that TensorFlow makes of a concrete function, as text.
 
     Args:
@@ -193,7 +196,7 @@ def function_of_context(name: str) -> Any:
 owned: dict[str, list[str]] = {}
 
 
-def own_functions(owner: str, functions: list[Any]) -> None:
+def own_functions(owner: str, functions: list[FunctionDef]) -> None:
     """Adds functions to the eager context's library, for as long as that has the function `owner`.
 
     Args:

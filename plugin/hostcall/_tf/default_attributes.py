@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hostcall._tf import op_kinds, protos
+from hostcall._tf.types import FunctionDefLibrary
 
 
-def with_defaults(library: Any) -> Any:
+def with_defaults(library: FunctionDefLibrary) -> Any:
     """A copy of a FunctionDefLibrary in which all nodes have all their attributes.
 
     Which kernels an op has is asked by its attributes, and a missing one answers no question.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._tf import names
+from hostcall._tf.types import EagerTensor as Tensor
 
 EagerTensor = names.EagerTensor
 ResourceVariable = names.ResourceVariable
@@ -14,24 +17,24 @@ ensure_initialized = names.ensure_initialized
 executing_eagerly = names.executing_eagerly
 
 
-def as_array(tensor: Any) -> Any:
+def as_array(tensor: Tensor) -> Any:
     """The array of an EagerTensor, over the tensor's own memory: for reading."""
     return tensor._numpy()
 
 
-def to_eager_tensor(value: Any, dtype: Any) -> Any:
+def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
     """An EagerTensor of an array that nobody else writes to; shares its memory where it can."""
     ctx = names.context()
     ctx.ensure_initialized()
     return names.convert_to_eager_tensor(value, ctx, dtype)
 
 
-def convert_to_tensor(value: Any, dtype: Any) -> Any:
+def convert_to_tensor(value: object, dtype: tf.DType | None) -> Any:
     """`tf.convert_to_tensor`, without the cost of the public one's dispatch."""
     return names.convert_to_tensor(value, dtype=dtype)
 
 
-def copy_to_device(tensor: Any, device: str | None) -> Any:
+def copy_to_device(tensor: Tensor, device: str | None) -> Any:
     """An EagerTensor on the device of the kernel that returns it; None is the CPU."""
     name = device or "/job:localhost/replica:0/task:0/device:CPU:0"
     with names.device(device):

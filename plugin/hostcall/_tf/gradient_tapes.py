@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._tf import features, graph_ownership, names, op_kinds
+from hostcall._tf.types import Operation
 
 # What calls keep for their gradients. TensorFlow's keys are tokens (bytes), ours are numbers.
 tape_cache: dict[Any, Any] = names.tape_cache if features.GRADIENTS.available else {}
@@ -16,7 +19,7 @@ building = threading.local()
 is_trainable = names.is_trainable
 
 
-def own_custom_gradient(op: Any) -> None:
+def own_custom_gradient(op: Operation) -> None:
     """Lets the gradient of an op that `tf.custom_gradient` has made die with the op's graphs.
 
     TensorFlow's registry would hold it for ever, and the graph with it.
@@ -58,7 +61,7 @@ def gradient_is_overridden() -> bool:
 
 
 @contextlib.contextmanager
-def resumed(tape: Any) -> Iterator[None]:
+def resumed(tape: tf.GradientTape) -> Iterator[None]:
     """Lets a GradientTape that has ended record once more."""
     tape._push_tape()
     try:
@@ -67,7 +70,7 @@ def resumed(tape: Any) -> Iterator[None]:
         tape._pop_tape()
 
 
-def orders_recorded(tensors: Any) -> int:
+def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:
     """How many orders of derivative an op that runs eagerly on `tensors` may be asked for.
 
     TensorFlow tells one tape from several and no more; three orders stand for several. A

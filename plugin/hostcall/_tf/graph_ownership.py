@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hostcall._tf import names
+from hostcall._tf.types import Graph
 
 
 def owning_graphs() -> list[Any]:
@@ -27,7 +28,7 @@ def owning_graphs() -> list[Any]:
     return graphs if in_background else [*graphs, graph]
 
 
-def keep_alive(graph: Any, value: object) -> None:
+def keep_alive(graph: Graph, value: object) -> None:
     """Makes `graph` own `value`, in the list that stock TensorFlow uses for it."""
     if not hasattr(graph, "_py_funcs_used_in_graph"):
         graph._py_funcs_used_in_graph = []
@@ -45,8 +46,8 @@ def keep_alive_in_background(value: object) -> None:
     keep_alive(names.get_default_graph(), value)
 
 
-def outermost(graph: Any) -> Any:
+def outermost(graph: Graph) -> Any:
     """The graph that a graph of a function was traced in, or in one that was traced in it."""
-    while getattr(graph, "outer_graph", None) is not None:
-        graph = graph.outer_graph
+    while (outer := getattr(graph, "outer_graph", None)) is not None:
+        graph = outer
     return graph

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 from hostcall._tf import names
+from hostcall._tf.types import AttrValue, NodeDef
 
 gen_script_ops = names.gen_script_ops
 SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
@@ -18,12 +20,12 @@ CALLS_PYTHON = "_hostcall_calls_python"
 HAS_TOKEN = "_hostcall_has_token"
 
 
-def calls_python(node: Any) -> bool:
+def calls_python(node: NodeDef) -> bool:
     """Whether a node is a script op, or one that holds a program of JAX's which calls Python."""
     return node.op in SCRIPT_OPS or (CALLS_PYTHON in node.attr and node.attr[CALLS_PYTHON].b)
 
 
-def is_ordered(node: Any) -> bool:
+def is_ordered(node: NodeDef) -> bool:
     """Whether it is one, with side effects that happen in the order of the program."""
     return node.op in STATEFUL_SCRIPT_OPS or (HAS_TOKEN in node.attr and node.attr[HAS_TOKEN].b)
 
@@ -48,7 +50,7 @@ def op_def_or_none(name: str) -> Any:
 _kernels: dict[tuple[Any, ...], bool] = {}
 
 
-def has_xla_kernel(bindings: Any, node: Any) -> bool:
+def has_xla_kernel(bindings: ModuleType, node: NodeDef) -> bool:
     """Whether XLA can compile an op, by its NodeDef; says nothing of functions that it calls."""
     types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
     key = (node.op, *sorted(types))
@@ -57,7 +59,7 @@ def has_xla_kernel(bindings: Any, node: Any) -> bool:
     return _kernels[key]
 
 
-def _is_type(attr: Any) -> bool:
+def _is_type(attr: AttrValue) -> bool:
     return attr.HasField("type") or bool(attr.list.type)
 
 

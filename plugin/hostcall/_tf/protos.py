@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hostcall._tf import names
+from hostcall._tf.types import Operation
 
 attr_value_pb2 = names.attr_value_pb2
 function_pb2 = names.function_pb2
@@ -22,6 +23,6 @@ def shape_list(shapes: list[Any]) -> Any:
     return attr_value_pb2.AttrValue.ListValue(shape=shapes)
 
 
-def set_attr(op: Any, name: str, **value: Any) -> None:
+def set_attr(op: Operation, name: str, **value: Any) -> None:
     """Sets an attribute of a graph's op, e.g. `set_attr(op, "_a", b=True)`."""
     op._set_attr(name, attr_value_pb2.AttrValue(**value))

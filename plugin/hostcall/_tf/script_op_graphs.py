@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hostcall._tf import features, names, op_kinds, protos
+from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 
 @contextlib.contextmanager
@@ -24,14 +25,14 @@ def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
         yield
 
 
-def note_script_op(op: Any) -> None:
+def note_script_op(op: Operation) -> None:
     """Remembers a script op of its graph for the functions below."""
     if not hasattr(op.graph, "_hostcall_ops"):
         op.graph._hostcall_ops = []
     op.graph._hostcall_ops.append(op)
 
 
-def script_ops_of(graph: Any) -> list[Any]:
+def script_ops_of(graph: Graph) -> list[Any]:
     """The script ops of a graph; for a graph without any this costs one look-up."""
     return list(getattr(graph, "_hostcall_ops", ()))
 
@@ -41,7 +42,7 @@ def calls_functions(graph: Any) -> bool:
     return bool(graph._functions)
 
 
-def has_effect(op: Any) -> bool:
+def has_effect(op: Operation) -> bool:
     """Whether an op has side effects in Python, or calls functions that hold one which has."""
     if op.type in op_kinds.STATEFUL_SCRIPT_OPS or (
         op.type == op_kinds.XLA_CALL_MODULE and op_kinds.is_ordered(op.node_def)
@@ -54,7 +55,7 @@ def has_effect(op: Any) -> bool:
     return any(_function_has_effect(op.graph, name) for name in names)
 
 
-def _function_has_effect(graph: Any, name: str) -> bool:
+def _function_has_effect(graph: Graph, name: str) -> bool:
     function = graph._functions.get(name)
     body = getattr(function, "graph", None)
     if body is None:
@@ -64,7 +65,7 @@ def _function_has_effect(graph: Any, name: str) -> bool:
     return bool(body._hostcall_effect)
 
 
-def graphs_of(graph: Any) -> dict[str, Any]:
+def graphs_of(graph: Graph) -> dict[str, Any]:
     """The graphs of the functions that a graph calls, and of those that they call, by name."""
     found: dict[str, Any] = {}
     pending = [graph]
@@ -77,23 +78,23 @@ def graphs_of(graph: Any) -> dict[str, Any]:
     return found
 
 
-def is_jitted_call(op: Any) -> bool:
+def is_jitted_call(op: Operation) -> bool:
     """Whether an op calls a function with `jit_compile=True`."""
     return op.type in op_kinds.CALL_OPS and op._control_flow_context is not None
 
 
-def add_control_edge(before: Any, after: Any) -> None:
+def add_control_edge(before: Operation, after: Operation) -> None:
     """Makes one op of a graph run after another."""
     if before not in after.control_inputs:
         after._add_control_input(before)
 
 
-def must_run(func_graph: Any, ops: list[Any]) -> None:
+def must_run(func_graph: FuncGraph, ops: list[Any]) -> None:
     """Makes ops run whenever the function does, whoever uses their results."""
     func_graph.control_outputs.extend(op for op in ops if op not in func_graph.control_outputs)
 
 
-def tokens_of(graph: Any) -> frozenset[str]:
+def tokens_of(graph: Graph) -> frozenset[str]:
     """The tokens of the py_functions in a graph and in the functions that it calls."""
     known: frozenset[str] | None = getattr(graph, "_hostcall_tokens", None)
     if known is not None:
@@ -120,7 +121,7 @@ def py_functions_in(concrete: Any) -> frozenset[str]:
     return tokens_of(concrete.graph)
 
 
-def nodes_of(graph_def: Any) -> Iterator[Any]:
+def nodes_of(graph_def: GraphDef) -> Iterator[Any]:
     """The nodes of a GraphDef, those in its functions included."""
     yield from graph_def.node
     for function in graph_def.library.function:

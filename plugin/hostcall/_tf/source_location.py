@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import autograph
+from hostcall._tf.types import Operation
 
 _INTERNAL = tuple(
     os.path.dirname(os.path.abspath(path)) + os.sep
@@ -37,13 +38,13 @@ def caller() -> str:
     return _innermost(autograph.stack())
 
 
-def of_op(op: Any) -> str:
+def of_op(op: Operation) -> str:
     """`file:line` of the user's code that has created an op of a graph, or ""."""
     frames = reversed(op.traceback or ())
     return _innermost((frame.filename, frame.lineno) for frame in frames)
 
 
-def definition(op: Any) -> list[str]:
+def definition(op: Operation) -> list[str]:
     """The lines of the user's code that have led to an op of a graph, as those of a traceback."""
     internal = (*_INTERNAL, *_directory_of("jax"), *_directory_of("keras"))
     frames = [frame for frame in op.traceback or () if not frame.filename.startswith(internal)]

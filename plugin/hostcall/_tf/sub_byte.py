@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import protos
+from hostcall._tf.types import FunctionDef, NodeDef
 
 _WIDE = {
     tf.as_dtype(narrow).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
@@ -23,7 +24,7 @@ def wide(dtype: tf.DType) -> tf.DType:
     return tf.as_dtype(_WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
 
 
-def widen(host: Any, clusters: list[Any]) -> None:
+def widen(host: FunctionDef, clusters: list[Any]) -> None:
     """Casts what goes into the clusters of a function, and what comes out of them.
 
     Args:
@@ -40,7 +41,7 @@ def widen(host: Any, clusters: list[Any]) -> None:
         _widen_outputs(host, cluster, call)
 
 
-def _widen_inputs(host: Any, cluster: Any, call: Any) -> None:
+def _widen_inputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> None:
     for index, arg in enumerate(cluster.signature.input_arg):
         if arg.type in _WIDE:
             narrow, wide = arg.type, _WIDE[arg.type]
@@ -53,7 +54,7 @@ def _widen_inputs(host: Any, cluster: Any, call: Any) -> None:
             cluster.node_def.append(inside)
 
 
-def _widen_outputs(host: Any, cluster: Any, call: Any) -> None:
+def _widen_outputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> None:
     for index, arg in enumerate(cluster.signature.output_arg):
         if arg.type in _WIDE:
             narrow, wide = arg.type, _WIDE[arg.type]
@@ -75,11 +76,11 @@ def _cast(name: str, value: str, source: int, target: int) -> Any:
     return node
 
 
-def _value(node: Any) -> str:
+def _value(node: NodeDef) -> str:
     return f"{node.name}:y:0"
 
 
-def _replace(function: Any, old: str, new: str) -> None:
+def _replace(function: FunctionDef, old: str, new: str) -> None:
     for node in function.node_def:
         for index, value in enumerate(node.input):
             if value == old:

@@ -14,12 +14,12 @@ flatten_up_to = names.flatten_up_to
 convert_variables_to_tensors = names.convert_variables_to_tensors
 
 
-def type_spec_of(value: Any) -> Any:
+def type_spec_of(value: object) -> Any:
     """The TypeSpec of a composite tensor."""
     return names.type_spec_from_value(value)
 
 
-def is_within(spec: Any, wanted: Any) -> bool:
+def is_within(spec: tf.TypeSpec, wanted: tf.TypeSpec) -> bool:
     """Whether all values that one TypeSpec stands for are among those of another; names apart."""
     if isinstance(spec, tf.TensorSpec) and isinstance(wanted, tf.TensorSpec):
         same: bool = spec.dtype == wanted.dtype and spec.shape.is_subtype_of(wanted.shape)
@@ -27,6 +27,6 @@ def is_within(spec: Any, wanted: Any) -> bool:
     return bool(spec.is_subtype_of(wanted))
 
 
-def paths_of(structure: Any) -> list[tuple[Any, ...]]:
+def paths_of(structure: object) -> list[tuple[Any, ...]]:
     """The indices and keys that lead to each leaf of a structure."""
     return [path for path, _ in names.flatten_with_tuple_paths(structure)]

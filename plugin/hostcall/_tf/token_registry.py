@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hostcall._tf import names
 
 EagerFunc = names.EagerFunc
@@ -19,6 +17,6 @@ def new_token() -> str:
     return token
 
 
-def register_token(token: str, function: Any) -> None:
+def register_token(token: str, function: object) -> None:
     """Makes the stock kernel call `function` for ops with this token; holds it weakly."""
     names.functions_of_tokens[token] = function

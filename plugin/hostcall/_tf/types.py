@@ -147,6 +147,7 @@ class MetaGraphDef(Message, Protocol):
     """A graph of a SavedModel."""
 
     graph_def: GraphDef
+    signature_def: Mapping[str, Any]
 
 
 Functions = Mapping[str, FunctionDef]
@@ -183,7 +184,7 @@ class Graph(Protocol):
 
     def get_operations(self) -> list[Operation]: ...
     def get_operation_by_name(self, name: str) -> Operation: ...
-    def as_graph_def(self) -> GraphDef: ...
+    def as_graph_def(self, *, add_shapes: bool = ...) -> GraphDef: ...
 
 
 class FuncGraph(Graph, Protocol):
