@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import types
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -103,7 +102,7 @@ def parameters(spec: CallbackSpec) -> list[str]:
     return [*names, *(name for name in made_up if name not in names)][: spec.inputs.count]
 
 
-def _name_to_write(function: Any) -> str:
+def _name_to_write(function: object) -> str:
     """How the user may name a function."""
     name = str(getattr(function, "__name__", ""))
     if not name.isidentifier():

@@ -77,7 +77,7 @@ class LentSpec(NumpySpec):
             )
         return np.empty(spec.shape, spec.dtype.as_numpy_dtype)
 
-    def _check_is_out(self, returned: Any, out: Any) -> None:
+    def _check_is_out(self, returned: object, out: object) -> None:
         if returned is None or returned is out or _are_same(returned, out):
             return  # NumPy's functions return what they were given
         raise ResultError(
@@ -99,7 +99,7 @@ class LentSpec(NumpySpec):
             )
 
 
-def _are_same(returned: Any, out: Any) -> bool:
+def _are_same(returned: object, out: object) -> bool:
     return (
         isinstance(returned, tuple | list)
         and isinstance(out, tuple)
@@ -116,7 +116,7 @@ def _more(objects: list[Any], before: list[int]) -> bool:
     return any(now > then for now, then in zip(_references(objects), before, strict=True))
 
 
-def _detached(returned: Any, lent: list[np.ndarray]) -> Any:
+def _detached(returned: object, lent: list[np.ndarray]) -> Any:
     """What a function has returned, where it may lie in an array that it was lent."""
     if isinstance(returned, list | tuple):
         return [_detached(value, lent) for value in returned]
@@ -127,7 +127,7 @@ def _detached(returned: Any, lent: list[np.ndarray]) -> Any:
     return returned
 
 
-def _dtype_of(array: Any) -> tf.DType:
+def _dtype_of(array: object) -> tf.DType:
     """Of an array, of a NumPy scalar, or of the bytes that the stock kernel makes of a string."""
     dtype = getattr(array, "dtype", None)
     return tf.string if dtype is None or dtype.kind in "OSU" else tf.as_dtype(dtype)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hostcall._tf import graph_ownership, op_kinds, script_op_graphs
+from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target
 
 # On the op: the key of its module, as bytes.
@@ -54,7 +55,7 @@ class Module:
             yield
 
 
-def module_of(node: Any) -> Module | None:
+def module_of(node: NodeDef) -> Module | None:
     """The module of an op, by its NodeDef; None for other ops, and where it is gone."""
     return _modules.get(node.attr[_KEY].s) if _KEY in node.attr else None
 

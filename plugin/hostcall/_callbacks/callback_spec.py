@@ -16,6 +16,7 @@ from hostcall._callbacks.declarations import Declaration
 from hostcall._callbacks.specs import BoundedSpec, Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
+from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target, _errors, _locks, register, within
 
 Rule = Callable[[Sequence[Spec]], Sequence[Spec | None]]
@@ -160,7 +161,7 @@ class CallbackSpec:
           LoweringError: when something is not.
         """
 
-    def host_call(self, make: Callable[[Any, Any], Any], node: Any) -> Any:
+    def host_call(self, make: Callable[[Any, Any], Any], node: NodeDef) -> Any:
         """What the stock kernel calls in a partitioned function; made when one first asks for it.
 
         Args:
@@ -211,7 +212,7 @@ class CallbackSpec:
                 raise ValueError(shape_error(self, index, actual, expected))
 
 
-def shape_error(spec: CallbackSpec, index: int, actual: Any, expected: Spec) -> str:
+def shape_error(spec: CallbackSpec, index: int, actual: Sequence[int], expected: Spec) -> str:
     """What to say of a result whose shape is not as declared."""
     declared = expected if isinstance(expected, BoundedSpec) else expected.shape
     return (
@@ -289,7 +290,7 @@ class NumpySpec(CallbackSpec):
         return self.outputs.flatten(returned, self.function)
 
 
-def _native(value: Any) -> Any:
+def _native(value: object) -> Any:
     # Stock TensorFlow takes the bytes of a big-endian array for little-endian ones.
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
         return value.astype(value.dtype.newbyteorder("="))

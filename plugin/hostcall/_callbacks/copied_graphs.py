@@ -14,13 +14,14 @@ from hostcall._tf import (
     script_op_graphs,
     token_registry,
 )
+from hostcall._tf.types import MetaGraphDef
 
 # A SavedModel names its Python functions by token and may be read back any time: they have to live
 # as long as the process, as they do without hostcall.
 _pinned: dict[str, Any] = {}
 
 
-def pin_callbacks(meta_graph: Any) -> None:
+def pin_callbacks(meta_graph: MetaGraphDef) -> None:
     """Keeps the functions that a written MetaGraphDef refers to.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 TRACE = "trace"
 
 
-def check_result(result: Any) -> None:
+def check_result(result: object) -> None:
     """Checks that a declared result holds no string but "trace", alone.
 
     Raises:
@@ -26,7 +26,7 @@ def check_result(result: Any) -> None:
             )
 
 
-def _leaves(result: Any) -> list[Any]:
+def _leaves(result: object) -> list[Any]:
     if isinstance(result, dict):
         result = list(result.values())
     if isinstance(result, list | tuple):
@@ -34,7 +34,7 @@ def _leaves(result: Any) -> list[Any]:
     return [result]
 
 
-def check_function(function: Any, who: str) -> None:
+def check_function(function: object, who: str) -> None:
     """Checks that `who` has been given a function whose calls return results.
 
     Raises:

@@ -86,7 +86,7 @@ class _Declarations:
     declarations stay behind.
     """
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: object) -> None:
         self.owner = weakref.ref(owner)
         # With the function of a method, whose id may else become another's.
         self.of: dict[_Key, tuple[Any, Declaration]] = {}
@@ -104,7 +104,7 @@ _table: dict[_Key, tuple[Callable[[], Any], Declaration]] = {}
 def declare(
     function: F,
     *,
-    result: Any = None,
+    result: object = None,
     pure: bool = False,
     timeout: float | None = None,
     route: str | None = None,
@@ -115,7 +115,7 @@ def declare(
 @overload
 def declare(
     *,
-    result: Any = None,
+    result: object = None,
     pure: bool = False,
     timeout: float | None = None,
     route: str | None = None,
@@ -124,9 +124,9 @@ def declare(
     memo: bool | int = False,
 ) -> Callable[[F], F]: ...
 def declare(
-    function: Any = None,
+    function: object = None,
     *,
-    result: Any = None,
+    result: object = None,
     pure: bool = False,
     timeout: float | None = None,
     route: str | None = None,
@@ -200,7 +200,7 @@ def declare(
     return _declare(function, declaration)
 
 
-def _declare(function: Any, declaration: Declaration) -> Any:
+def _declare(function: object, declaration: Declaration) -> Any:
     check_function(function, "hostcall.declare")
     declaration = of_native(function, declaration)
     key, owner = _identity(function)
@@ -209,7 +209,7 @@ def _declare(function: Any, declaration: Declaration) -> Any:
     return function
 
 
-def _keep_with(owner: Any, key: _Key, declared: tuple[Any, Declaration]) -> bool:
+def _keep_with(owner: object, key: _Key, declared: tuple[Any, Declaration]) -> bool:
     attributes = getattr(owner, "__dict__", None)
     if not isinstance(attributes, dict):  # a class has a read-only view
         return False
@@ -222,13 +222,13 @@ def _keep_with(owner: Any, key: _Key, declared: tuple[Any, Declaration]) -> bool
     return True
 
 
-def _known(owner: Any) -> _Declarations | None:
+def _known(owner: object) -> _Declarations | None:
     attributes = getattr(owner, "__dict__", None)
     known = attributes.get(_ATTRIBUTE) if isinstance(attributes, dict) else None
     return known if isinstance(known, _Declarations) and known.owner() is owner else None
 
 
-def _reference(owner: Any, key: _Key) -> Callable[[], Any]:
+def _reference(owner: object, key: _Key) -> Callable[[], Any]:
     try:
         return weakref.ref(owner, functools.partial(_forget, key))
     except TypeError:  # not all callables of C modules can be held weakly, NumPy's ufuncs cannot
@@ -240,7 +240,7 @@ def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
     table.pop(key, None)
 
 
-def of_native(function: Any, declaration: Declaration) -> Declaration:
+def of_native(function: object, declaration: Declaration) -> Declaration:
     """The declaration, with the results where `function` is a Native, which says them itself.
 
     Raises:
@@ -254,7 +254,7 @@ def of_native(function: Any, declaration: Declaration) -> Declaration:
     return dataclasses.replace(declaration, result=function.result)
 
 
-def declaration_of(function: Any) -> Declaration | None:
+def declaration_of(function: object) -> Declaration | None:
     """What was declared of `function`, or None."""
     key, owner = _identity(function)
     if (known := _known(owner)) is not None and key in known.of:
@@ -280,7 +280,7 @@ def of_method(method: types.MethodType, declaration: Declaration) -> Declaration
     return found
 
 
-def _identity(function: Any) -> tuple[_Key, Any]:
+def _identity(function: object) -> tuple[_Key, Any]:
     """What tells a callable from others, and the object whose life it shares."""
     if isinstance(function, types.MethodType):
         # A bound method is made anew each time that it is looked up.

@@ -176,7 +176,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
                 return [returned]
         return self._as_tensors(returned)
 
-    def _as_tensors(self, returned: Any) -> list[Any]:
+    def _as_tensors(self, returned: object) -> list[Any]:
         dtypes = self.outputs.dtypes
         values = self.outputs.flatten(returned, self.function, self.inputs.composite)
         tensors = [self._convert(*pair) for pair in zip(values, dtypes, strict=False)]
@@ -187,7 +187,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             )
         return tensors
 
-    def _convert(self, value: Any, dtype: tf.DType) -> Any:
+    def _convert(self, value: object, dtype: tf.DType) -> Any:
         if isinstance(value, eager_execution.ResourceVariable):
             raise RuntimeError(
                 "Attempting to return a variable from an eagerly executed py_func. Only numeric "

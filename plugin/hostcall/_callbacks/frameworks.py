@@ -31,7 +31,7 @@ def is_for_jax(args: tuple[Any, ...]) -> bool:
     return False
 
 
-def _is_tensorflows(value: Any) -> bool:
+def _is_tensorflows(value: object) -> bool:
     return isinstance(value, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor)
 
 

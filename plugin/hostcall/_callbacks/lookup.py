@@ -11,10 +11,11 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.late_ops import adopt
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import token_registry
+from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
 
-def find_spec(node: Any) -> CallbackSpec:
+def find_spec(node: NodeDef) -> CallbackSpec:
     """The spec of the function that a script op calls, by its NodeDef.
 
     Raises:
@@ -30,7 +31,7 @@ def find_spec(node: Any) -> CallbackSpec:
     return adopt(entry, _token(node), inputs, outputs, result_shapes.declared_rule)
 
 
-def entry_of(node: Any) -> Any:
+def entry_of(node: NodeDef) -> Any:
     """What TensorFlow's registry has of a script op: a spec, a function of TensorFlow's, or None.
 
     Raises:
@@ -79,7 +80,7 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
     return entry
 
 
-def missing(node: Any) -> LoweringError:
+def missing(node: NodeDef) -> LoweringError:
     """The error for an op whose function is not there."""
     return LoweringError(
         f"hostcall: op '{node.name}' ({node.op}) calls a Python function that does not exist in "
@@ -90,7 +91,7 @@ def missing(node: Any) -> LoweringError:
     )
 
 
-def _token(node: Any) -> str:
+def _token(node: NodeDef) -> str:
     token: str = node.attr["token"].s.decode()
     return token
 

@@ -75,7 +75,7 @@ def table_for(memo: bool | int) -> Table | None:
     return Table(_USUAL_SIZE if memo is True else int(memo))
 
 
-def private_copy(returned: Any) -> Any:
+def private_copy(returned: object) -> Any:
     """What a function has returned, with arrays that nobody else can write to."""
     if isinstance(returned, list | tuple):
         return [private_copy(value) for value in returned]

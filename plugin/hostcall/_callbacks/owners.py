@@ -115,7 +115,7 @@ class Holders:
             elif tensor.dtype == tf.variant:
                 self._suspect(tensor)
 
-    def _tie(self, tensor: Any) -> None:
+    def _tie(self, tensor: tf.Tensor) -> None:
         number = int(tensor)
         if number in self._possible:
             weakref.finalize(tensor, self._drop, number).atexit = False

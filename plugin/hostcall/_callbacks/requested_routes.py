@@ -6,9 +6,9 @@ import contextlib
 import contextvars
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from hostcall._tf import op_kinds, protos
+from hostcall._tf.types import FuncGraph, NodeDef, Operation
 from hostcall_runtime import _library
 
 AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
@@ -20,7 +20,7 @@ ROUTE_ATTR = "_hostcall_route"
 _ENVIRONMENT = "HOSTCALL_ROUTE"
 
 
-def checked(route: Any, what: str = "route") -> str:
+def checked(route: object, what: str = "route") -> str:
     """`route`, if it is one.
 
     Raises:
@@ -79,13 +79,13 @@ def current() -> str:
     return _scoped.get() or _configured
 
 
-def mark(op: Any, route: str) -> None:
+def mark(op: Operation, route: str) -> None:
     """Writes onto an op of a graph which route it shall take."""
     if route != AUTO:
         protos.set_attr(op, ROUTE_ATTR, s=route.encode())
 
 
-def mark_uncompilable(func_graph: Any) -> None:
+def mark_uncompilable(func_graph: FuncGraph) -> None:
     """Marks the ops that XLA cannot compile for the host, where partitioning is asked for.
 
     Called when the tracing of the graph has ended.
@@ -98,6 +98,6 @@ def mark_uncompilable(func_graph: Any) -> None:
             mark(op, PARTITION)
 
 
-def asked(node: Any) -> str:
+def asked(node: NodeDef) -> str:
     """The route that was asked for a node."""
     return node.attr[ROUTE_ATTR].s.decode() if ROUTE_ATTR in node.attr else AUTO

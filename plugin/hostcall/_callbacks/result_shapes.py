@@ -14,13 +14,14 @@ from hostcall._callbacks.callback_spec import CallbackSpec, Rule
 from hostcall._callbacks.declarations import TRACE, Declaration, declaration_of
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
 # To ask these runs the function.
 _tracing_rules: weakref.WeakSet[Rule] = weakref.WeakSet()
 
 
-def declared_rule(function: Any, inputs: Inputs, outputs: Outputs) -> Rule | None:
+def declared_rule(function: Callable[..., Any], inputs: Inputs, outputs: Outputs) -> Rule | None:
     """The rule that the user has declared for a function, or None."""
     declaration = declaration_of(function)
     if declaration is None or declaration.result is None:
@@ -54,7 +55,7 @@ def make_rule(
     return rule
 
 
-def flatten_result(result: Any, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
+def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
     """The specs of a declared `result`, one for each dtype.
 
     Raises:
@@ -73,14 +74,14 @@ def flatten_result(result: Any, dtypes: Sequence[tf.DType]) -> list[Spec | None]
     return list(specs)
 
 
-def _is_bare_shape(value: Any) -> bool:
+def _is_bare_shape(value: object) -> bool:
     """True for [2, 3] or (None, 3), and for []: a scalar."""
     return isinstance(value, list | tuple) and all(
         dim is None or isinstance(dim, int) for dim in value
     )
 
 
-def _leaves(result: Any) -> list[Any]:
+def _leaves(result: object) -> list[Any]:
     if is_leaf(result):
         return [result]
     if isinstance(result, dict):
@@ -138,7 +139,7 @@ def _made_up(operand: tf.TensorSpec, rank: int) -> tf.TensorSpec:
     return tf.TensorSpec([2 if size is None else size for size in sizes], operand.dtype)
 
 
-def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
+def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list[Spec]:
     """The spec of each of the user's results, every size or bound of it known.
 
     Args:
@@ -156,7 +157,7 @@ def resolve(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spe
     return resolved
 
 
-def known(spec: CallbackSpec, node: Any, operands: Sequence[Spec]) -> list[Spec]:
+def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
     """The spec of each of the user's results, as far as it is known.
 
     In this order: the rule (declared by the user, or made for a gradient call), the specs in
@@ -197,7 +198,7 @@ def _apply_rule(spec: CallbackSpec, operands: Sequence[Spec]) -> Sequence[Spec |
         ) from error
 
 
-def _traced_specs(spec: CallbackSpec, node: Any) -> list[Spec | None]:
+def _traced_specs(spec: CallbackSpec, node: NodeDef | None) -> list[Spec | None]:
     """What tracing ended with: from the op, or from the node where the op's graph is gone."""
     op = spec.op() if spec.op is not None else None
     if op is not None:
@@ -227,7 +228,7 @@ def _merge(spec: CallbackSpec, index: int, said: Sequence[tuple[str, Spec | None
     return merged
 
 
-def _unknown_shape(spec: CallbackSpec, node: Any, index: int, known: Sequence[Spec]) -> str:
+def _unknown_shape(spec: CallbackSpec, node: NodeDef, index: int, known: Sequence[Spec]) -> str:
     return (
         f"hostcall: the shape of result {index} of op '{node.name}', {spec.description}, is not "
         "known when XLA compiles the function around it; "
@@ -238,7 +239,7 @@ def _unknown_shape(spec: CallbackSpec, node: Any, index: int, known: Sequence[Sp
     )
 
 
-def _other_route(node: Any) -> str:
+def _other_route(node: NodeDef) -> str:
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
         return (
             "route='custom_call' was asked for. With route='auto' or route='partition' nothing has "

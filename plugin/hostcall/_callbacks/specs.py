@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 # Dtypes of tensors that lie in no array, or in one of Python objects.
@@ -36,7 +37,12 @@ class BoundedSpec:
     dtype: tf.DType
     dynamic_dims: tuple[int, ...]
 
-    def __init__(self, shape: Any, dtype: Any, dynamic_dims: Iterable[int] = (0,)) -> None:
+    def __init__(
+        self,
+        shape: tf.TensorShape | Iterable[int],
+        dtype: tf.DType | npt.DTypeLike,
+        dynamic_dims: Iterable[int] = (0,),
+    ) -> None:
         dims = tf.TensorShape(shape)
         if not dims.is_fully_defined():
             raise ValueError(
@@ -71,12 +77,12 @@ class BoundedSpec:
 Spec: TypeAlias = tf.TensorSpec | BoundedSpec
 
 
-def is_leaf(value: Any) -> bool:
+def is_leaf(value: object) -> bool:
     """True for what stands for one tensor in a declaration."""
     return isinstance(value, tf.TensorSpec | BoundedSpec | tf.TensorShape | tf.Tensor)
 
 
-def check_integers(value: Any, dtype: tf.DType) -> None:
+def check_integers(value: object, dtype: tf.DType) -> None:
     """Raises a ValueError for integers of Python's in a value that a dtype does not hold.
 
     TensorFlow would take their lower bits, without a word.
@@ -87,7 +93,7 @@ def check_integers(value: Any, dtype: tf.DType) -> None:
                 raise ValueError(f"{dtype.name} does not hold {number}")
 
 
-def as_spec(value: Any, dtype: tf.DType | None) -> Spec:
+def as_spec(value: object, dtype: tf.DType | None) -> Spec:
     """One result of a declaration as a spec.
 
     Args:
@@ -121,13 +127,13 @@ def array_dtype(dtype: tf.DType) -> np.dtype[Any] | None:
     return None if dtype in _NOT_IN_ARRAYS else np.dtype(dtype.as_numpy_dtype)
 
 
-def is_array_of(value: Any, dtype: np.dtype[Any] | None) -> TypeGuard[np.ndarray]:
+def is_array_of(value: object, dtype: np.dtype[Any] | None) -> TypeGuard[np.ndarray]:
     """Whether a value is an array of this dtype, one of `array_dtype`, and no subclass of one."""
     # NumPy takes None for float64.
     return type(value) is np.ndarray and dtype is not None and value.dtype == dtype
 
 
-def admits(spec: Spec, shape: Any) -> bool:
+def admits(spec: Spec, shape: Sequence[int]) -> bool:
     """Whether a result may have this shape."""
     if not static_shape(spec).is_compatible_with(shape):
         return False

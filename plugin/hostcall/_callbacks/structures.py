@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 import tensorflow as tf
 
@@ -12,6 +12,7 @@ from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._tf import eager_execution, tensor_structures
 
 nest = tf.nest
+Leaf: TypeAlias = tf.DType | tf.TypeSpec | BoundedSpec
 
 
 class Inputs:
@@ -55,7 +56,7 @@ class Inputs:
         )
         return packed
 
-    def flatten_gradients(self, gradients: Any) -> list[Any]:
+    def flatten_gradients(self, gradients: object) -> list[Any]:
         """Gradients for the arguments, in their structure, as a list for the op's inputs.
 
         Raises:
@@ -94,7 +95,7 @@ class Inputs:
         return packed
 
 
-def _form_of(structure: Any) -> Hashable:
+def _form_of(structure: object) -> Hashable:
     if isinstance(structure, dict):
         return type(structure), *((key, _form_of(value)) for key, value in structure.items())
     if isinstance(structure, list | tuple):
@@ -103,13 +104,13 @@ def _form_of(structure: Any) -> Hashable:
     return object() if nest.is_nested(structure) or _is_composite(structure) else None
 
 
-def _type_of(value: Any) -> Any:
+def _type_of(value: object) -> Any:
     if isinstance(value, tensor_structures.CompositeTensor):
         return tensor_structures.type_spec_of(value)
     return None
 
 
-def read_inputs(inp: Any, eager: bool, pack_lists: bool = True) -> Inputs:
+def read_inputs(inp: Iterable[Any], eager: bool, pack_lists: bool = True) -> Inputs:
     """The arguments of a call of a script op.
 
     Args:
@@ -126,7 +127,7 @@ def read_inputs(inp: Any, eager: bool, pack_lists: bool = True) -> Inputs:
     return Inputs(arguments, expand_composites=eager)
 
 
-def pack_list(argument: Any) -> Any:
+def pack_list(argument: object) -> Any:
     """A list that TensorFlow can make one tensor of as that; anything else as it is."""
     if not isinstance(argument, list | tuple):
         return argument
@@ -141,7 +142,7 @@ def pack_list(argument: Any) -> Any:
         return argument
 
 
-def _has_dict(value: Any) -> bool:
+def _has_dict(value: object) -> bool:
     if isinstance(value, dict):
         return True
     return isinstance(value, list | tuple) and any(_has_dict(item) for item in value)
@@ -159,7 +160,7 @@ class Outputs:
         tuple for a tuple: so for `hostcall.callback`.
     """
 
-    def __init__(self, structure: Any, strict: bool = False) -> None:
+    def __init__(self, structure: object, strict: bool = False) -> None:
         self.strict = strict
         # TensorFlow's script ops return a list for a tuple of dtypes.
         self._sequence: Any = tuple if strict and isinstance(structure, tuple) else list
@@ -187,7 +188,7 @@ class Outputs:
         return None if self.trivial else _form_of(self._structure)
 
     def flatten(
-        self, returned: Any, function: Callable[..., Any], composite_inputs: bool = False
+        self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
     ) -> list[Any]:
         """The values for the op's outputs, from what the user's function returned.
 
@@ -211,7 +212,9 @@ class Outputs:
             )
         return self._flatten_values(values, function, returned)
 
-    def _flatten_as_stock(self, returned: Any, function: Any, composite_inputs: bool) -> list[Any]:
+    def _flatten_as_stock(
+        self, returned: object, function: object, composite_inputs: bool
+    ) -> list[Any]:
         """What TensorFlow makes of it: of too many values it takes the first ones."""
         wraps = composite_inputs or any(
             isinstance(leaf, tensor_structures.TypeSpec) for leaf in self._leaves
@@ -225,7 +228,7 @@ class Outputs:
         values = returned if isinstance(returned, list | tuple) else [returned]
         return self._flatten_values(self._values(values), function, values)
 
-    def _flatten_values(self, values: list[Any], function: Any, returned: Any) -> list[Any]:
+    def _flatten_values(self, values: list[Any], function: object, returned: object) -> list[Any]:
         flat = []
         for value, leaf in zip(values, self._leaves, strict=False):
             if _is_composite(leaf) and leaf.is_compatible_with(value):
@@ -257,11 +260,11 @@ class Outputs:
         ]
         return nest.pack_sequence_as(self._structure, leaves)
 
-    def unpack(self, packed: Any) -> list[Any]:
+    def unpack(self, packed: object) -> list[Any]:
         """The op's outputs, from what `pack` made of them."""
         return list(nest.flatten(packed, expand_composites=True))
 
-    def _values(self, returned: Any) -> list[Any]:
+    def _values(self, returned: object) -> list[Any]:
         if not self._plain:
             # Functions return tuples by habit, where Tout is a list.
             flat: list[Any] = tensor_structures.flatten_up_to(
@@ -275,24 +278,24 @@ class Outputs:
         return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
-def _flatten_types(structure: Any) -> list[Any]:
+def _flatten_types(structure: object) -> list[Any]:
     """The leaves of `Tout`; what holds none, such as [{}], stays as a leaf to be refused."""
     if isinstance(structure, list | tuple) and not hasattr(structure, "_fields"):
         return [leaf for item in structure for leaf in nest.flatten(item) or [item]]
     return nest.flatten(structure) or [structure]
 
 
-def _as_leaf(leaf: Any) -> Any:
+def _as_leaf(leaf: object) -> Leaf:
     if isinstance(leaf, tensor_structures.TypeSpec | BoundedSpec):
         return leaf
     return tf.as_dtype(leaf)
 
 
-def _is_composite(leaf: Any) -> bool:
+def _is_composite(leaf: object) -> TypeGuard[tf.TypeSpec]:
     return isinstance(leaf, tensor_structures.TypeSpec) and not isinstance(leaf, tf.TensorSpec)
 
 
-def _components(leaf: Any) -> list[tuple[tf.DType, Spec | None]]:
+def _components(leaf: Leaf) -> list[tuple[tf.DType, Spec | None]]:
     """(dtype, declared spec) of each op output that a leaf of `Tout` stands for."""
     if isinstance(leaf, tf.DType):
         return [(leaf, None)]

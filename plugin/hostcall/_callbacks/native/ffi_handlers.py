@@ -108,7 +108,7 @@ class FfiHandler:
         return self._programs[key]
 
 
-def read(function: Any, name: str | None, attributes: Mapping[str, Any]) -> FfiHandler | None:
+def read(function: object, name: str | None, attributes: Mapping[str, Any]) -> FfiHandler | None:
     """The handler in a capsule; None of anything else.
 
     Args:
@@ -158,16 +158,16 @@ def _specs(arrays: Sequence[np.ndarray]) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
 
 
-def _attribute(name: str, value: Any) -> _Attribute:
+def _attribute(name: str, value: object) -> _Attribute:
     if isinstance(value, str):
         return name, _TEXT, value.encode()
-    scalar = value
+    scalar: object = value
     if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
         kind = {bool: np.bool_, int: np.int64}.get(type(value), np.float32)
         with contextlib.suppress(OverflowError):
             scalar = kind(value)
     code = _CODES.get(scalar.dtype.name) if isinstance(scalar, np.generic) else None
-    if code is None:
+    if code is None or not isinstance(scalar, np.generic):
         raise TypeError(
             f"hostcall.native: the attribute {name!r} is {value!r}. A handler's attributes are "
             "bool, int, float or str, or NumPy scalars of the dtype that it wants: "

@@ -40,7 +40,7 @@ class Native:
     # Without a dictionary, which functools.update_wrapper would copy to another object.
     __slots__ = ("__weakref__", "code", "owner", "result")
 
-    def __init__(self, code: CFunction | FfiHandler, owner: Any, result: Any) -> None:
+    def __init__(self, code: CFunction | FfiHandler, owner: object, result: object) -> None:
         self.code = code
         self.owner = owner
         self.result = result
@@ -52,7 +52,7 @@ class Native:
     def __repr__(self) -> str:
         return f"<hostcall.native {self.code.name}>"
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+    def __call__(self, *arrays: Any, out: object = None) -> Any:
         """Calls the code with NumPy arrays, without Python's lock.
 
         Args:
@@ -86,7 +86,7 @@ class Native:
         return self._prepared(arrays, pack, None)[1]
 
     def _prepared(
-        self, values: Sequence[Any], pack: Pack, out: Any
+        self, values: Sequence[Any], pack: Pack, out: object
     ) -> tuple[Any, list[np.ndarray]]:
         inputs = [_to_array(value, self) for value in values]
         specs = [tf.TensorSpec(array.shape, _dtype_of(array, self)) for array in inputs]
@@ -113,7 +113,7 @@ class Native:
                     return f"{kind} {index} of {self.code.name} {wrong}"
         return self.code.complaint(inputs, results)
 
-    def _given(self, out: Any, declared: Sequence[tf.TensorSpec]) -> list[np.ndarray]:
+    def _given(self, out: object, declared: Sequence[tf.TensorSpec]) -> list[np.ndarray]:
         arrays = list(tf.nest.flatten(out))
         if len(arrays) != len(declared):
             raise ValueError(
@@ -133,9 +133,9 @@ class Native:
 
 
 def native(
-    function: Any,
+    function: object,
     *,
-    result: Any,
+    result: object,
     name: str | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> Native:
@@ -207,7 +207,7 @@ def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
             )
 
 
-def _to_array(value: Any, who: Native) -> np.ndarray:
+def _to_array(value: object, who: Native) -> np.ndarray:
     if isinstance(value, tf.Tensor) and not hasattr(value, "numpy"):
         raise TypeError(
             f"hostcall.native: {who.code.name} was called with {value}, which has no value yet. In "
@@ -249,7 +249,7 @@ def _allocated(declared: Sequence[tf.TensorSpec]) -> list[np.ndarray]:
     return [np.empty(tuple(spec.shape), spec.dtype.as_numpy_dtype) for spec in declared]
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if not isinstance(value, np.ndarray):
         return repr(value)
     kind = "one" if value.flags.carray else "one that is read-only or does not lie so"
