@@ -14,6 +14,7 @@ from hostcall._compiler.partition import host_calls, rendezvous, sequential_exec
 from hostcall._compiler.partition.partitioner import CLUSTER_ATTR, SUFFIX, Partitioner
 from hostcall._tf import concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
+from hostcall._tf.types import FunctionDefLibrary, NodeDef
 from hostcall_runtime import _library
 
 _log = logging.getLogger("hostcall")
@@ -76,7 +77,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
     return new.SerializeToString(), name, partitioned
 
 
-def partitioner_for(library: Any, entry: str, suffix: str = SUFFIX) -> Partitioner:
+def partitioner_for(library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX) -> Partitioner:
     """The partitioner that decides what becomes of the must-compile function `entry`."""
     if not any(f.signature.name == entry and CLUSTER_ATTR in f.attr for f in library.function):
         library = analysis.marked(library, entry)
@@ -92,7 +93,7 @@ def partitioner_for(library: Any, entry: str, suffix: str = SUFFIX) -> Partition
 
 
 def _new_partitioner(
-    library: Any, suffix: str, everything: bool = False, gradient: bool = False
+    library: FunctionDefLibrary, suffix: str, everything: bool = False, gradient: bool = False
 ) -> Partitioner:
     """A partitioner that goes by what this process knows and what the user has asked for.
 
@@ -104,10 +105,10 @@ def _new_partitioner(
     """
     bindings = _library.load("hostcall._tensorflow")
 
-    def has_kernel(node: Any) -> bool:
+    def has_kernel(node: NodeDef) -> bool:
         return op_kinds.has_xla_kernel(bindings, node)
 
-    def is_marked(node: Any) -> bool:
+    def is_marked(node: NodeDef) -> bool:
         return requested_routes.asked(node) == requested_routes.PARTITION
 
     marked: Callable[[Any], bool] = is_marked
@@ -117,22 +118,22 @@ def _new_partitioner(
     return Partitioner(library, route_selection.choose, has_kernel, marked, gradient, suffix)
 
 
-def _mark_lending(library: Any, entry: Any) -> None:
+def _mark_lending(library: FunctionDefLibrary, entry: Any) -> None:
     entries = map(lookup.entry_of, _script_ops(library))
     entry.attr[_LENDS].b = any(isinstance(e, CallbackSpec) and e.lends_memory for e in entries)
 
 
-def _script_ops(library: Any) -> Iterator[Any]:
+def _script_ops(library: FunctionDefLibrary) -> Iterator[Any]:
     for function in library.function:
         yield from (node for node in function.node_def if node.op in op_kinds.SCRIPT_OPS)
 
 
-def _calls_python(library: Any) -> bool:
+def _calls_python(library: FunctionDefLibrary) -> bool:
     nodes = (node for function in library.function for node in function.node_def)
     return any(map(op_kinds.calls_python, nodes))
 
 
-def _forward_library(library: Any, entry: str) -> Any:
+def _forward_library(library: FunctionDefLibrary, entry: str) -> Any:
     """The function whose gradient `entry` is, with all that it reaches, or None."""
     function = next(f for f in library.function if f.signature.name == entry)
     if _FORWARD not in function.attr:
@@ -150,7 +151,7 @@ def _forward_library(library: Any, entry: str) -> Any:
     return protos.function_pb2.FunctionDefLibrary(function=found.values()) if found else None
 
 
-def _tell(library: Any) -> None:
+def _tell(library: FunctionDefLibrary) -> None:
     """Logs, once for each place, that a callback partitions functions which nobody asked for."""
     for node in _script_ops(library):
         choice = route_selection.choose(node)
@@ -166,7 +167,7 @@ def _tell(library: Any) -> None:
             _log.warning(_IS_BOUNDED, spec.description, choice.reason, fine)
 
 
-def _on_shapes(spec: CallbackSpec, node: Any) -> tuple[Any, ...]:
+def _on_shapes(spec: CallbackSpec, node: NodeDef) -> tuple[Any, ...]:
     """What the log says of a callback whose results have no known shapes."""
     known = route_selection.known_results(spec, node)
     index, said = next(iter(route_selection.unknown_results(spec, known).items()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,6 +14,7 @@ from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._compiler import constant_folding
 from hostcall._compiler.ordering import RECORD_ATTR
 from hostcall._tf import protos
+from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
 # On a script op: the (result, dimension)s, one after another, that the rewriting took for bounded.
@@ -82,7 +82,7 @@ def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
         )
 
 
-def _check_foreseen(spec: CallbackSpec, node: Any, results: Sequence[Spec]) -> None:
+def _check_foreseen(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec]) -> None:
     """Nobody has looked where a bounded size goes that the rewriting did not know of."""
     if FORESEEN_ATTR not in node.attr:
         return  # compiled by a way that does not rewrite functions
@@ -105,7 +105,7 @@ def _as_spec(operand: Operand) -> Spec:
     return tf.TensorSpec(dims, tf.as_dtype(dtype))
 
 
-def _recording(spec: CallbackSpec, node: Any) -> Recording:
+def _recording(spec: CallbackSpec, node: NodeDef) -> Recording:
     if not isinstance(spec, EagerSpec) or not spec.differentiable:
         return Recording.NO
     if RECORD_ATTR in node.attr:

@@ -19,12 +19,13 @@ import tensorflow as tf
 
 from hostcall._callbacks import call_stats, lookup, result_shapes, tape_residuals
 from hostcall._callbacks.borrowed_views import LentSpec
-from hostcall._callbacks.callback_spec import NumpySpec, Recording, shape_error
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording, shape_error
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import Spec, admits, array_dtype, is_array_of
 from hostcall._compiler.partition import foreign_objects, host_errors
 from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
 from hostcall._tf import eager_execution, op_kinds, token_registry
+from hostcall._tf.types import NodeDef
 from hostcall_runtime import _errors, _library
 
 # As TensorFlow's C++ calls them; the others have the same name everywhere.
@@ -64,7 +65,7 @@ def redirect(functions: Iterable[Any]) -> None:
                 _redirect(node)
 
 
-def _redirect(node: Any) -> None:
+def _redirect(node: NodeDef) -> None:
     entry = lookup.entry_of(node)
     if entry is None:
         raise lookup.missing(node)
@@ -82,9 +83,10 @@ class _HostCall:
       node: the NodeDef of an op that calls it.
     """
 
-    def __init__(self, spec: Any, node: Any) -> None:
+    def __init__(self, spec: CallbackSpec, node: NodeDef) -> None:
         self.title = f"{spec.title}/host"
-        self._spec = self.__hostcall_stands_for__ = spec
+        self._spec: Any = spec
+        self.__hostcall_stands_for__ = spec
         self._node = node
         self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
         self._latest: _Expected | None = None
@@ -133,7 +135,7 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
     TensorFlow's registry would convert its results once more, were it not an EagerFunc.
     """
 
-    def __init__(self, spec: NumpySpec, node: Any) -> None:
+    def __init__(self, spec: NumpySpec, node: NodeDef) -> None:
         super().__init__(spec, node)
         self._function = spec.host_function(Recording.NO)
         self._arrays = [array_dtype(dtype) for dtype in spec.outputs.dtypes]
@@ -164,7 +166,7 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
         arrays.clear()  # no reference is left but those of the function, if it keeps some
         return _unshared(results, given)
 
-    def _read(self, returned: Any) -> list[np.ndarray]:
+    def _read(self, returned: object) -> list[np.ndarray]:
         """The results as arrays, with the checks of a custom call."""
         count = len(self._arrays)
         values = _values_of(returned, count)
@@ -175,7 +177,7 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
             )
         return [self._to_array(index, value) for index, value in enumerate(values)]
 
-    def _to_array(self, index: int, value: Any) -> np.ndarray:
+    def _to_array(self, index: int, value: object) -> np.ndarray:
         if is_array_of(value, self._arrays[index]):
             return value
         dtype = self._spec.outputs.dtypes[index]
@@ -206,7 +208,7 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
 class _EagerHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
     """Of a function from EagerTensors to tensors."""
 
-    def __init__(self, spec: EagerSpec, node: Any) -> None:
+    def __init__(self, spec: EagerSpec, node: NodeDef) -> None:
         super().__init__(spec, node)
         self._run = spec.timed(spec._run)
 
@@ -248,7 +250,7 @@ def _tidy(tensor: Any) -> Any:
         return eager_execution.to_eager_tensor(_own(tensor.numpy(), lent=False), None)
 
 
-def _values_of(returned: Any, count: int) -> list[Any]:
+def _values_of(returned: object, count: int) -> list[Any]:
     if count == 1 and _is_empty_list(returned):
         return [returned]  # one empty value, rather than no value
     if isinstance(returned, list | tuple):
@@ -256,7 +258,7 @@ def _values_of(returned: Any, count: int) -> list[Any]:
     return [] if foreign_objects.is_none(returned) else [returned]
 
 
-def _is_empty_list(value: Any) -> bool:
+def _is_empty_list(value: object) -> bool:
     return isinstance(value, list) and not value
 
 

@@ -8,8 +8,8 @@ host_script_op.cc takes them out again.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
+from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._tf import token_registry
 from hostcall_runtime import _error_texts, _errors
 
@@ -26,7 +26,7 @@ class HostCallError(StopIteration):
     """
 
 
-def carrier_of(exception: BaseException, spec: Any = None) -> HostCallError:
+def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> HostCallError:
     """What to raise to the stock kernel in the place of an exception of a spec's function."""
     if getattr(exception, "hostcall_prose", False):
         code, text = getattr(exception, "code", _errors.INVALID_ARGUMENT), str(exception)
