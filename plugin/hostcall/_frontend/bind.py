@@ -11,6 +11,7 @@ import tensorflow as tf
 from hostcall._callbacks import tape_residuals
 from hostcall._callbacks.specs import check_integers
 from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, tensor_structures
+from hostcall._tf.types import ConcreteFunction
 
 # What TensorFlow gives the dtype that is wanted; everything else has one of its own.
 _PYTHON_VALUES = (bool, int, float, complex, str, bytes, list, tuple)
@@ -71,7 +72,9 @@ class Bound:
       ValueError: when called with an array of another shape.
     """
 
-    def __init__(self, fn: Any, concrete_function: Any, input_specs: tuple[Any, ...]) -> None:
+    def __init__(
+        self, fn: Any, concrete_function: ConcreteFunction, input_specs: tuple[Any, ...]
+    ) -> None:
         self.concrete_function = concrete_function
         self.input_specs = input_specs
         # TensorFlow holds variables weakly, and the object of a method, too.
@@ -143,7 +146,7 @@ class Bound:
             ) from error
         return flat
 
-    def _converted(self, value: Any, index: int) -> Any:
+    def _converted(self, value: object, index: int) -> Any:
         """A tensor with the values of what is none."""
         spec = self._specs[index]
         try:
@@ -160,7 +163,7 @@ class Bound:
                 f"{_described(spec)} can be made: {error}"
             ) from error
 
-    def _check(self, tensor: Any, index: int) -> None:
+    def _check(self, tensor: tf.Tensor, index: int) -> None:
         """Checks one leaf of the arguments against its spec."""
         spec = self._specs[index]
         if tensor.dtype != spec.dtype:
@@ -182,7 +185,7 @@ class Bound:
         return f"Argument {_names(self)[index]} of {self!r}"
 
 
-def _as_spec(value: Any) -> Any:
+def _as_spec(value: object) -> Any:
     """The spec of a leaf of the arguments of `bind`."""
     if isinstance(value, tf.TypeSpec):
         return value
@@ -197,7 +200,7 @@ def _as_spec(value: Any) -> Any:
     )
 
 
-def _specs_of(concrete: Any) -> tuple[Any, ...]:
+def _specs_of(concrete: ConcreteFunction) -> tuple[Any, ...]:
     """The specs of the arguments of a ConcreteFunction, without those that have defaults.
 
     Raises:
@@ -218,7 +221,7 @@ def _specs_of(concrete: Any) -> tuple[Any, ...]:
     )
 
 
-def _check_specs(concrete: Any, specs: tuple[Any, ...], own: tuple[Any, ...]) -> None:
+def _check_specs(concrete: ConcreteFunction, specs: tuple[Any, ...], own: tuple[Any, ...]) -> None:
     """Checks that a function takes what `specs` let pass."""
     try:
         tf.nest.assert_same_structure(specs, own)
@@ -243,7 +246,7 @@ def _names(bound: Bound) -> list[str]:
     ]
 
 
-def _described(spec: Any) -> str:
+def _described(spec: object) -> str:
     if not isinstance(spec, tf.TensorSpec):
         return repr(spec)
     if spec.shape.rank is None:

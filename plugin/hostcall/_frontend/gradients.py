@@ -15,6 +15,7 @@ from hostcall._callbacks.specs import Spec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import script_ops
 from hostcall._tf import eager_execution, gradient_tapes, py_function_gradient, token_registry
+from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch
 
 
@@ -29,7 +30,7 @@ class GradientSpec(EagerSpec):
       order: 1 for the first derivative, 2 for the derivative of that, and so on.
     """
 
-    def __init__(self, parent: EagerSpec, op: Any, upstream: dict[int, Any]) -> None:
+    def __init__(self, parent: EagerSpec, op: Operation, upstream: dict[int, Any]) -> None:
         self._targets_of_call = list(upstream)
         self._sources = _trainable_inputs(op)
         sources = [op.inputs[i] for i in self._sources]
@@ -80,7 +81,7 @@ class GradientSpec(EagerSpec):
         return gradients, tape_residuals.State(self, state.tapes[1:], inputs, list(gradients))
 
 
-def gradient(op: Any, *dy: Any) -> Any:
+def gradient(op: Operation, *dy: Any) -> Any:
     """The gradient function of EagerPyFunc, in place of TensorFlow's.
 
     Args:
@@ -99,7 +100,7 @@ def gradient(op: Any, *dy: Any) -> Any:
     return _emit(GradientSpec(spec, op, _upstream(op, dy)), op)
 
 
-def _emit(backward: EagerSpec, op: Any) -> list[Any]:
+def _emit(backward: EagerSpec, op: Operation) -> list[Any]:
     results: list[Any] = script_ops.emit_eager(backward, "EagerPyFunc_gradient")
     gradients: list[Any] = [None] * len(op.inputs)
     for index, result, spec in zip(
@@ -111,7 +112,7 @@ def _emit(backward: EagerSpec, op: Any) -> list[Any]:
     return gradients
 
 
-def _recomputed(spec: EagerSpec, op: Any, upstream: dict[int, Any]) -> list[Any]:
+def _recomputed(spec: EagerSpec, op: Operation, upstream: dict[int, Any]) -> list[Any]:
     """The gradient of a pure function: an op that runs it once more, under a tape."""
     count, wanted, targets = len(op.inputs), _trainable_inputs(op), list(upstream)
 
@@ -138,7 +139,9 @@ def _recomputed(spec: EagerSpec, op: Any, upstream: dict[int, Any]) -> list[Any]
     return _emit(backward, op)
 
 
-def _gradients_of(tape: Any, results: list[Any], sources: list[Any], dy: list[Any]) -> list[Any]:
+def _gradients_of(
+    tape: tf.GradientTape, results: list[Any], sources: list[Any], dy: list[Any]
+) -> list[Any]:
     gradients = tape.gradient(
         results,
         sources,
@@ -149,7 +152,7 @@ def _gradients_of(tape: Any, results: list[Any], sources: list[Any], dy: list[An
     return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _trainable_inputs(op: Any) -> list[int]:
+def _trainable_inputs(op: Operation) -> list[int]:
     return [i for i, tensor in enumerate(op.inputs) if gradient_tapes.is_trainable(tensor)]
 
 
@@ -157,7 +160,7 @@ def _shapes_only(specs: Sequence[Spec]) -> list[Spec | None]:
     return list(specs)
 
 
-def _spec_of(op: Any) -> Any:
+def _spec_of(op: Operation) -> Any:
     number = op.outputs[-1] if op.outputs else None
     if tf.executing_eagerly() and number is not None and _may_be_number(number):
         # Nobody but the state holds the function of an eager call, and its token may be another's.
@@ -171,11 +174,11 @@ def _spec_of(op: Any) -> Any:
     return lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
 
 
-def _may_be_number(tensor: Any) -> bool:
+def _may_be_number(tensor: tf.Tensor) -> bool:
     return bool(tensor.dtype == tf.int64 and tensor.shape.rank == 0)
 
 
-def _upstream(op: Any, dy: Sequence[Any]) -> dict[int, Any]:
+def _upstream(op: Operation, dy: Sequence[Any]) -> dict[int, Any]:
     """The gradients of the outputs that have one, zeros where nothing flows back."""
     return {
         i: tf.zeros_like(output) if gradient is None else tf.convert_to_tensor(gradient)

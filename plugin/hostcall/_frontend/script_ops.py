@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -44,7 +44,7 @@ _free_tokens: list[str] = []
 
 def internal_py_func(
     func: Callable[..., Any],
-    inp: Any,
+    inp: Iterable[Any],
     Tout: Any,  # noqa: N803 - TensorFlow's name
     stateful: bool | None = None,
     use_eager_py_func: bool = False,
@@ -187,7 +187,7 @@ def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
         return results
 
 
-def _keep_state_as_long_as(number: Any) -> None:
+def _keep_state_as_long_as(number: tf.Tensor) -> None:
     """The hidden result: its state is kept no longer than itself."""
     if not tf.executing_eagerly():
         # Known even where the op is in a branch that is not taken: cond_v2 makes up a value then.
@@ -239,7 +239,7 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
         py_function_gradient.give_to(op)
 
 
-def _is_trainable(value: Any) -> bool:
+def _is_trainable(value: object) -> bool:
     if isinstance(value, tf.Tensor):
         return bool(gradient_tapes.is_trainable(value))
     return False
@@ -247,7 +247,7 @@ def _is_trainable(value: Any) -> bool:
 
 def py_func_common(
     func: Callable[..., Any],
-    inp: Any,
+    inp: Iterable[Any],
     Tout: Any,  # noqa: N803 - TensorFlow's name
     stateful: bool = True,
     name: str | None = None,
@@ -265,7 +265,7 @@ def py_func_common(
     return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
 
 
-def _is_ours(func: Any, inp: Any, tout: Any) -> bool:
+def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
     declaration = declaration_of(func)
     if declaration is not None and (
         declaration.timeout is not None or declaration.lends or declaration.table is not None
@@ -274,7 +274,7 @@ def _is_ours(func: Any, inp: Any, tout: Any) -> bool:
     return _is_structured(inp, tout)
 
 
-def _is_structured(inp: Any, tout: Any) -> bool:
+def _is_structured(inp: Iterable[Any], tout: object) -> bool:
     alone = isinstance(inp, tf.Tensor | tf.Variable | dict)
     return (
         alone
@@ -284,7 +284,7 @@ def _is_structured(inp: Any, tout: Any) -> bool:
     )
 
 
-def _holds_tensors(value: Any) -> bool:
+def _holds_tensors(value: object) -> bool:
     """Whether it is a list with tensors that neither TensorFlow nor NumPy makes one array of."""
     return (
         isinstance(value, list | tuple)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 from hostcall._callbacks import requested_routes, traced_shapes
 from hostcall._tf import script_op_graphs
+from hostcall._tf.types import FuncGraph
 
 
-def finish(func_graph: Any) -> None:
+def finish(func_graph: FuncGraph) -> None:
     """Called by TensorFlow with each FuncGraph that it has traced."""
     for op in script_op_graphs.script_ops_of(func_graph):
         traced_shapes.write(op)
@@ -18,7 +18,7 @@ def finish(func_graph: Any) -> None:
         _order_jitted_calls(func_graph)
 
 
-def _order_jitted_calls(func_graph: Any) -> None:
+def _order_jitted_calls(func_graph: FuncGraph) -> None:
     """Orders calls of compiled functions with the script ops around them.
 
     TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
