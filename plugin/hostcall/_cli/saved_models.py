@@ -7,7 +7,7 @@ they were made from have to be there.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hostcall._explain.explanation import Explanation
 from hostcall._tf import concrete_functions, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.default_attributes import with_defaults
+from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
 
 # A signature that TensorFlow adds by itself, and its checksum of the whole, out of date in a copy.
 _INIT = "__saved_model_init_op"
@@ -106,7 +107,7 @@ def _only_graph(path: Path) -> Any:
     return (serving or list(graphs))[0]
 
 
-def _changed(before: Any, after: Any) -> list[str]:
+def _changed(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[str]:
     compiled = {f.signature.name for f in before.function if defs.is_compiled(f)}
     return [
         f.signature.name
@@ -122,7 +123,7 @@ def _compile_no_more(objects: Any, names: list[str]) -> None:
             node.function.function_spec.ClearField("jit_compile")
 
 
-def _roots(library: Any) -> Iterator[str]:
+def _roots(library: FunctionDefLibrary) -> Iterator[str]:
     functions = {function.signature.name: function for function in library.function}
     called = {
         name
@@ -137,7 +138,7 @@ def _entry(signature: str) -> str:
     return f"{signature} (signature)"  # unlike the name of any function
 
 
-def _signature_function(graph: Any, signature: str, library: Any) -> Any:
+def _signature_function(graph: MetaGraphDef, signature: str, library: FunctionDefLibrary) -> Any:
     """The nodes of the graph that a signature runs, as a function."""
     functions = {function.signature.name: function for function in library.function}
     nodes = {node.name: node for node in graph.graph_def.node}
@@ -157,7 +158,9 @@ def _signature_function(graph: Any, signature: str, library: Any) -> Any:
     return function
 
 
-def _function_inputs(values: Iterable[str], nodes: Any, functions: Any) -> Iterator[str]:
+def _function_inputs(
+    values: Iterable[str], nodes: Mapping[str, NodeDef], functions: Functions
+) -> Iterator[str]:
     """Inputs as functions write them, `node:result:index`, from `node:number`."""
     for value in values:
         if value.startswith("^"):

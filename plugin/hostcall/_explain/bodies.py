@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 # On nodes and arguments: the shapes that TensorFlow knows, which it writes when asked to.
 SHAPES = "_output_shapes"
@@ -20,7 +21,7 @@ Edges = tuple[tuple[str, ...], tuple[str, ...]]
 class Body:
     """One function, with its nodes in the order of the program."""
 
-    def __init__(self, function: Any, functions: Mapping[str, Any]) -> None:
+    def __init__(self, function: FunctionDef, functions: Mapping[str, Any]) -> None:
         self.nodes = defs.program_order(function)
         self._by_name = {node.name: node for node in function.node_def}
         self._arguments = {arg.name: i for i, arg in enumerate(function.signature.input_arg)}
@@ -51,7 +52,7 @@ class Bodies:
       functions: the FunctionDefs by name.
     """
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: FunctionDefLibrary) -> None:
         self.functions: dict[str, Any] = {f.signature.name: f for f in library.function}
         self._bodies: dict[str, Body] = {}
         self._matters: dict[str, bool] = {}
@@ -62,11 +63,11 @@ class Bodies:
             self._bodies[name] = Body(self.functions[name], self.functions)
         return self._bodies[name]
 
-    def called(self, node: Any) -> Iterator[tuple[str, str]]:
+    def called(self, node: NodeDef) -> Iterator[tuple[str, str]]:
         """The functions that a node calls: what for ("" for a plain call), and the name."""
         return called(node, self.functions)
 
-    def matters(self, node: Any) -> bool:
+    def matters(self, node: NodeDef) -> bool:
         """Whether a node calls Python, or leads to one that does or to a compiled function."""
         if op_kinds.calls_python(node) or defs.is_compiled_call(node):
             return True
@@ -79,7 +80,7 @@ class Bodies:
             self._matters[name] = any(map(self.matters, self.functions[name].node_def))
         return self._matters[name]
 
-    def has_effect(self, node: Any) -> bool:
+    def has_effect(self, node: NodeDef) -> bool:
         """Whether a node calls Python in the order of the program, or leads to one that does."""
         if op_kinds.calls_python(node):
             return op_kinds.is_ordered(node)
@@ -92,7 +93,7 @@ class Bodies:
         return self._effects[name]
 
 
-def called(node: Any, functions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def called(node: NodeDef, functions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Those of the functions that a node calls: what for ("" for a plain call), and the name."""
     if node.op in functions:
         yield "", node.op

@@ -16,6 +16,7 @@ from hostcall._callbacks.specs import BoundedSpec, Spec, merge
 from hostcall._explain.bodies import SHAPES, Body
 from hostcall._explain.facts import ScriptOp, Value
 from hostcall._tf import autograph, op_kinds, source_location, token_registry
+from hostcall._tf.types import NodeDef
 
 # Finds `file:line` of a node, by the names of its function and its own.
 Locate = Callable[[str, str], str]
@@ -29,7 +30,7 @@ _KINDS = {
 }
 
 
-def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
+def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
     """The facts on a script op.
 
     Args:
@@ -65,7 +66,9 @@ def script_op(node: Any, body: Body, function: str, locate: Locate, **placed: An
     )
 
 
-def _module_call(node: Any, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
+def _module_call(
+    node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any
+) -> ScriptOp:
     """The facts on a program that calls Python, as far as its op tells them."""
     module = call_modules.module_of(node)
     results = [
@@ -98,7 +101,7 @@ def parse_location(location: str) -> tuple[str, int | None]:
     return (file, int(line)) if file else ("", None)
 
 
-def _names(node: Any, spec: Any) -> tuple[str, str, str, str]:
+def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str]:
     if isinstance(spec, CallbackSpec):
         return source_location.split_description(spec.description)
     kind = _KINDS[node.op]
@@ -110,7 +113,7 @@ def _names(node: Any, spec: Any) -> tuple[str, str, str, str]:
     return (kind, *source_location.split_description(f"{kind} of {described}")[1:])
 
 
-def _operands(node: Any, body: Body) -> list[Value]:
+def _operands(node: NodeDef, body: Body) -> list[Value]:
     inputs = [value for value in node.input if not value.startswith("^")]
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
     return [
@@ -119,7 +122,7 @@ def _operands(node: Any, body: Body) -> list[Value]:
     ]
 
 
-def _results(node: Any, spec: Any) -> list[Value]:
+def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
     """The results that the user sees."""
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     said: Sequence[Spec] = []
@@ -167,7 +170,7 @@ def _item_size(dtype: tf.DType) -> int | None:
 
 
 def _bytes_copied(
-    spec: Any, route: str, operands: Sequence[Value], results: Sequence[Value]
+    spec: CallbackSpec, route: str, operands: Sequence[Value], results: Sequence[Value]
 ) -> int | None:
     """What a call copies at most.
 

@@ -14,6 +14,7 @@ from hostcall._explain.explanation import Explanation
 from hostcall._explain.walk import Walk
 from hostcall._tf import concrete_functions, script_op_graphs, source_location
 from hostcall._tf import function_defs as defs
+from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 
 _DISABLED = (
     "hostcall is disabled: compiled functions with script ops fail until hostcall.enable() is "
@@ -52,7 +53,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
 
 @nesting_depth.limited
 def explain_library(
-    library: Any, entry: str, locate: Locate | None = None, title: str = ""
+    library: FunctionDefLibrary, entry: str, locate: Locate | None = None, title: str = ""
 ) -> Explanation:
     """The same for a function in a FunctionDefLibrary.
 
@@ -98,7 +99,7 @@ def _title(function: Any, name: str) -> str:
     return str(getattr(python_function, "__name__", "") or name)
 
 
-def library_of(concrete: Any) -> Any:
+def library_of(concrete: ConcreteFunction) -> Any:
     """A FunctionDefLibrary of a function and all that it reaches, shapes included."""
     graph_def = concrete.graph.as_graph_def(add_shapes=True)
     library = defs.library_of(concrete, graph_def)
@@ -114,7 +115,7 @@ def library_of(concrete: Any) -> Any:
     return library
 
 
-def _locator(concrete: Any) -> Locate:
+def _locator(concrete: ConcreteFunction) -> Locate:
     """Finds the lines of nodes in the graphs that Python still has."""
     graphs = script_op_graphs.graphs_of(concrete.graph)
     graphs[concrete.function_def.signature.name] = concrete.graph

@@ -11,6 +11,7 @@ from hostcall._explain.bodies import Bodies, Edges, called, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
+from hostcall._tf.types import NodeDef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Place:
     path: str = ""
     follows: str | None = None
 
-    def inside(self, node: Any, role: str, function: str) -> Place:
+    def inside(self, node: NodeDef, role: str, function: str) -> Place:
         """The place within a function that a node at this place calls."""
         name = f"{node.name}:{role}" if role else node.name
         return Place(function, joined(self.path, name), self.follows)
@@ -102,7 +103,7 @@ class PartitionWalk:
         fill(Function(place.function, place.path, "partitioned", tuple(steps)))
 
     def _cluster(
-        self, node: Any, name: str, place: Place, places: dict[str, Place], edges: Edges
+        self, node: NodeDef, name: str, place: Place, places: dict[str, Place], edges: Edges
     ) -> Cluster:
         inside = defs.program_order(self._new[name])
         for member in inside:
@@ -111,7 +112,7 @@ class PartitionWalk:
         members = tuple(Op(member.name, member.op) for member in inside)
         return Cluster(node.name, name, place.function, place.path, members, *edges)
 
-    def _callees(self, node: Any, place: Place) -> list[tuple[Place, bool]]:
+    def _callees(self, node: NodeDef, place: Place) -> list[tuple[Place, bool]]:
         """The functions to explain that a host op calls, and whether they are partitioned."""
         bodies = self._walk.bodies
         original = bodies.called(bodies[place.function].node(node.name))

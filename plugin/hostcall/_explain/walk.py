@@ -17,6 +17,7 @@ from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Ste
 from hostcall._explain.partitions import PartitionWalk, Place, joined
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
+from hostcall._tf.types import FunctionDefLibrary, NodeDef
 
 _NOT_COMPILED = "the function is not compiled"
 _LEADS_ON = "TensorFlow runs it on the host"
@@ -36,7 +37,7 @@ class Walk:
       functions, script_ops: what has been found.
     """
 
-    def __init__(self, library: Any, locate: ops.Locate) -> None:
+    def __init__(self, library: FunctionDefLibrary, locate: ops.Locate) -> None:
         self._library = library
         self._locate = locate
         self._seen: set[tuple[str, str]] = set()
@@ -72,7 +73,7 @@ class Walk:
             for node, at in self.in_order(place):
                 self.compiled_node(node, at, cluster)
 
-    def compiled_node(self, node: Any, place: Place, cluster: str) -> None:
+    def compiled_node(self, node: NodeDef, place: Place, cluster: str) -> None:
         """The script ops that a node of a compiled function is, or leads to."""
         if op_kinds.calls_python(node):
             is_script_op = node.op in op_kinds.SCRIPT_OPS
@@ -128,7 +129,7 @@ class Walk:
 
     def script_op(
         self,
-        node: Any,
+        node: NodeDef,
         place: Place,
         route: str,
         reason: str,
@@ -154,7 +155,7 @@ class Walk:
         return found
 
     def host_op(
-        self, node: Any, place: Place, reason: str, edges: Edges, calls: Sequence[str]
+        self, node: NodeDef, place: Place, reason: str, edges: Edges, calls: Sequence[str]
     ) -> HostOp:
         """The facts on an op on the host that is no script op."""
         file, line = ops.parse_location(self._locate(place.function, node.name))

@@ -101,5 +101,5 @@ def _placeholders(count: int) -> list[tf.TensorSpec]:
     return [tf.TensorSpec([], tf.float32) for _ in range(count)]
 
 
-def _is_placeholder(leaf: Any) -> bool:
+def _is_placeholder(leaf: object) -> bool:
     return isinstance(leaf, tf.TensorSpec)

@@ -14,6 +14,7 @@ from hostcall._export import exported_callbacks
 from hostcall._export import function_interface as exported
 from hostcall._tf import concrete_functions
 from hostcall._tf import function_defs as defs
+from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir import PassError
 from hostcall_mlir.program import mlir_artifact, portable, signature
 from hostcall_mlir.program.files import Program
@@ -78,7 +79,7 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
     return Program(artifact, portable.text_of(module), manifest, values)
 
 
-def _compile(traced: Any, place: str) -> str:
+def _compile(traced: ConcreteFunction, place: str) -> str:
     """The program in StableHLO, its callbacks in the order of the function."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name

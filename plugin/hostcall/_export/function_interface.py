@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._tf import autograph, concrete_functions, source_location, tensor_structures
+from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir.program import structures
 from hostcall_mlir.program.manifest_schema import Input, Output, Spec
 
@@ -97,7 +98,7 @@ def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
     return traced
 
 
-def check_sizes(traced: Any, place: str) -> None:
+def check_sizes(traced: ConcreteFunction, place: str) -> None:
     """Checks that all sizes of the arguments are known.
 
     Raises:
@@ -111,7 +112,7 @@ def check_sizes(traced: Any, place: str) -> None:
         )
 
 
-def check_dtypes(traced: Any, place: str) -> None:
+def check_dtypes(traced: ConcreteFunction, place: str) -> None:
     """Checks that XLA has the dtypes of all arguments and results.
 
     Raises:
@@ -127,17 +128,17 @@ def check_dtypes(traced: Any, place: str) -> None:
             )
 
 
-def _unknown_sizes(traced: Any) -> list[tf.TensorSpec]:
+def _unknown_sizes(traced: ConcreteFunction) -> list[tf.TensorSpec]:
     return [leaf for leaf in arguments_of(traced) if not leaf.shape.is_fully_defined()]
 
 
-def arguments_of(traced: Any) -> list[tf.TensorSpec]:
+def arguments_of(traced: ConcreteFunction) -> list[tf.TensorSpec]:
     """The specs of a concrete function's arguments, in the order of its inputs."""
     leaves = tf.nest.flatten(traced.structured_input_signature, expand_composites=True)
     return [leaf for leaf in leaves if isinstance(leaf, tf.TensorSpec)]
 
 
-def arguments(traced: Any) -> list[Input]:
+def arguments(traced: ConcreteFunction) -> list[Input]:
     """The arguments as inputs of the program."""
     return [
         Input("argument", leaf.name or f"argument_{number}", _spec_of(leaf))
@@ -154,7 +155,7 @@ def variables(kept: Mapping[int, tf.Variable], captured: Captured) -> list[Input
 
 
 def outputs(
-    traced: Any,
+    traced: ConcreteFunction,
     types: Sequence[Spec],
     updates: Mapping[int, int],
     sizes: Sequence[tuple[int, int]],
@@ -183,17 +184,17 @@ def outputs(
     return tuple(found)
 
 
-def _results_of(traced: Any) -> list[tf.Tensor]:
+def _results_of(traced: ConcreteFunction) -> list[tf.Tensor]:
     """What the function returns, without what TensorFlow appends for the gradients of branches."""
     leaves = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
     return list(traced.outputs[: sum(tf.is_tensor(leaf) for leaf in leaves)])
 
 
-def _spec_of(value: Any) -> Spec:
+def _spec_of(value: tf.TensorSpec) -> Spec:
     return Spec(np.dtype(value.dtype.as_numpy_dtype).name, tuple(value.shape.as_list()))
 
 
-def argument_structure(traced: Any, place: str) -> structures.Structure:
+def argument_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
     """The structure of the positional arguments; what is no tensor has its place in the program.
 
     Raises:
@@ -212,11 +213,11 @@ def argument_structure(traced: Any, place: str) -> structures.Structure:
     return structure_of(tuple(args), is_tensor, f"{place}: an argument")
 
 
-def _has_tensors(value: Any) -> bool:
+def _has_tensors(value: object) -> bool:
     return any(isinstance(leaf, tensor_structures.TypeSpec) for leaf in tf.nest.flatten(value))
 
 
-def result_structure(traced: Any, place: str) -> structures.Structure:
+def result_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
     """The structure of the results.
 
     Raises:
@@ -226,7 +227,9 @@ def result_structure(traced: Any, place: str) -> structures.Structure:
     return structure_of(traced.structured_outputs, is_tensor, f"{place}: a result")
 
 
-def structure_of(value: Any, is_tensor: Callable[[Any], bool], what: str) -> structures.Structure:
+def structure_of(
+    value: object, is_tensor: Callable[[Any], bool], what: str
+) -> structures.Structure:
     """The structure of a value whose tensors are numbered as TensorFlow flattens them.
 
     Args:
@@ -248,13 +251,13 @@ def structure_of(value: Any, is_tensor: Callable[[Any], bool], what: str) -> str
     return structures.structure_of_numbers(tf.nest.pack_sequence_as(value, numbered), what)
 
 
-def captured_by(traced: Any, place: str) -> Captured:
+def captured_by(traced: ConcreteFunction, place: str) -> Captured:
     """What a concrete function captures.
 
     Raises:
       ValueError: when that is something else than tensors and variables.
     """
-    known = {id(variable.handle): variable for variable in traced.graph.variables}
+    known = {id(variable.handle): variable for variable in traced.variables}
     first = len(traced.inputs) - len(traced.captured_inputs)
     passed = [tensor for tensor in traced.captured_inputs if not _is_left_out(tensor)]
     captured = Captured(first + len(passed), {}, {}, {})
@@ -274,11 +277,11 @@ def captured_by(traced: Any, place: str) -> Captured:
     return captured
 
 
-def _holds_values(tensor: Any) -> bool:
+def _holds_values(tensor: tf.Tensor) -> bool:
     return tensor.dtype not in (tf.resource, tf.variant)
 
 
-def _is_left_out(tensor: Any) -> bool:
+def _is_left_out(tensor: tf.Tensor) -> bool:
     """Whether TensorFlow writes the tensor into the program, instead of passing it."""
     return _holds_values(tensor) and tensor.shape.num_elements() == 0
 

@@ -55,7 +55,7 @@ def reason(function: Callable[..., Any]) -> str:
     return f"{module}.{qualname} is something else by now"
 
 
-def _lies_at(module: str, qualname: str, function: Any) -> bool:
+def _lies_at(module: str, qualname: str, function: object) -> bool:
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -70,11 +70,11 @@ def _importable(module: str) -> str | None:
     return None if spec is None else spec.name
 
 
-def _is_private(module: Any) -> bool:
+def _is_private(module: object) -> bool:
     return any(part.startswith("_") and part != "__main__" for part in str(module).split("."))
 
 
-def _in_public_modules(function: Any) -> str | None:
+def _in_public_modules(function: object) -> str | None:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
         return None
