@@ -140,9 +140,9 @@ def test_other_parameters_than_when_it_was_exported_are_told(tmp_path: Path) -> 
 def test_function_that_is_given_has_to_take_the_arguments(tmp_path: Path) -> None:
     given = {f"{FUNCTIONS}:triple": lambda x, y: x}
     text = problem_of(program_of("triple"), tmp_path, callbacks=given)
-    assert "calls it with 1 arguments, and the function in callbacks takes (x, y)" in text
+    assert "calls it with 1 argument, and the function in callbacks takes (x, y)" in text
     text = problem_of(program_of("triple", out=True), tmp_path, callbacks=given)
-    assert "calls it with 1 arguments and out=…, and the function" in text
+    assert "calls it with 1 argument and out=…, and the function" in text
 
 
 @pytest.mark.parametrize("given", [[1], 3, "triple"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -102,6 +103,7 @@ def _problems_of_callback(callback: Callback) -> Iterator[str]:
         yield f"{what}: function '{callback.function}' is not of the form module:qualname"
     if callback.timeout is not None and not 0 < callback.timeout < float("inf"):
         yield f"{what}: a timeout of {callback.timeout} seconds"
+    yield from _problems_of_keywords(callback, what)
     if not callback.calls:
         yield f"{what} is called nowhere"
     for call in callback.calls:
@@ -111,6 +113,22 @@ def _problems_of_callback(callback: Callback) -> Iterator[str]:
         yield from _problems_of_arguments(callback.arguments, operands, f"{what}: ")
         if problem := structures.problem_of(callback.results, results):
             yield f"{what}: results: {problem}"
+
+
+def _problems_of_keywords(callback: Callback, what: str) -> Iterator[str]:
+    for name in (*callback.keywords, *callback.fixed):
+        if not name.isidentifier():
+            yield f"{what}: the keyword '{name}' is no name of Python's"
+    yield from _twice([*callback.keywords, *callback.fixed], f"{what}: keyword")
+    arguments = callback.arguments
+    items = arguments.get("tuple", ()) if isinstance(arguments, dict) else ()
+    if len(callback.keywords) > len(items):
+        yield f"{what}: has more keywords than arguments"
+    for name, text in callback.fixed.items():
+        try:
+            ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            yield f"{what}: {name}={text} is no literal of Python's"
 
 
 def _twice(names: Sequence[str], what: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -14,6 +15,7 @@ from hostcall_mlir.program import structures
 from hostcall_mlir.program.errors import ProgramError, listed
 from hostcall_mlir.program.manifest_schema import Callback, Manifest
 from hostcall_runtime._error_texts import leave_out_frames_of
+from hostcall_runtime._keyword_call import KeywordCall
 
 # Tracebacks of functions of the user's are to begin with these.
 leave_out_frames_of(os.path.dirname(__file__))
@@ -102,6 +104,8 @@ def find(
 
 def host_function(callback: Callback, function: Function, classes: Mapping[str, type]) -> Function:
     """What the runtime calls: it takes and returns flat arrays, in the function's name."""
+    if callback.keywords or callback.fixed:
+        function = KeywordCall(function, callback.keywords, _fixed(callback))
     count = len(callback.calls[0].operands)
     takes_flat = callback.arguments == {"tuple": [*range(count)]}
     returns_flat = _is_flat(callback.results)
@@ -123,6 +127,14 @@ def host_function(callback: Callback, function: Function, classes: Mapping[str, 
         return out if returned is given else returned
 
     return call
+
+
+def _fixed(callback: Callback) -> dict[str, Any]:
+    return {name: ast.literal_eval(text) for name, text in callback.fixed.items()}
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _flatten(callback: Callback, returned: Any) -> list[Any]:
@@ -174,15 +186,17 @@ def _check_arguments(callback: Callback, function: Function) -> None:
     except (TypeError, ValueError):
         return
     assert isinstance(callback.arguments, dict)
-    count = len(callback.arguments["tuple"])
-    out = {"out": None} if callback.out and callback.calls[0].results else {}
+    count = len(callback.arguments["tuple"]) - len(callback.keywords)
+    keywords = [*callback.keywords, *callback.fixed]
+    if callback.out and callback.calls[0].results:
+        keywords.append("out")
     try:
-        signature.bind(*[None] * count, **out)
+        signature.bind(*[None] * count, **dict.fromkeys(keywords))
     except TypeError as error:
-        also = " and out=…" if out else ""
+        also = "".join(f" and {name}=…" for name in keywords)
         raise _NotFoundError(
-            f"the program calls it with {count} arguments{also}, and the function in callbacks "
-            f"takes {signature_of(function)}: {error}"
+            f"the program calls it with {_counted(count, 'argument')}{also}, and the function in "
+            f"callbacks takes {signature_of(function)}: {error}"
         ) from error
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import numbers
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, overload
 
 from hostcall._callbacks import memoization, requested_routes
@@ -70,6 +71,19 @@ class Declaration:
     def renewed(self) -> Declaration:
         """The same for another function, whose results are kept in a table of their own."""
         return dataclasses.replace(self)
+
+    def of_call(self, result: Any, key: Hashable) -> Declaration:
+        """The same for calls with keyword arguments, whose results are kept in the same table.
+
+        Args:
+          result: what is declared of their results.
+          key: equal for calls with equal fixed arguments.
+        """
+        declaration = copy.copy(self)
+        object.__setattr__(declaration, "result", result)
+        if self.table is not None:
+            object.__setattr__(declaration, "table", self.table.part(key))
+        return declaration
 
 
 # Where a declaration is kept: with the object itself, since a rule may refer to the function, and a

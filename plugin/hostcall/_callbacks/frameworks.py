@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -10,7 +11,7 @@ import tensorflow as tf
 from hostcall._tf import tensor_structures
 
 
-def is_for_jax(args: tuple[Any, ...]) -> bool:
+def is_for_jax(args: Iterable[Any]) -> bool:
     """Whether a callback that is called with `args` is called from JAX.
 
     Raises:
@@ -20,7 +21,7 @@ def is_for_jax(args: tuple[Any, ...]) -> bool:
     if not hasattr(jax, "Array"):
         return False
     assert jax is not None
-    leaves = jax.tree.leaves(args, is_leaf=_is_tensorflows)
+    leaves = jax.tree.leaves(list(args), is_leaf=_is_tensorflows)
     if not any(map(_is_tensorflows, leaves)):
         return any(isinstance(leaf, jax.Array) for leaf in leaves) or _is_traced_by_jax()
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -31,7 +32,25 @@ def is_for_jax(args: tuple[Any, ...]) -> bool:
     return False
 
 
-def _is_tensorflows(value: object) -> bool:
+def holds_arrays(value: Any) -> bool:
+    """Whether a value is a tensor or an array, or a structure with one in it."""
+    if isinstance(value, type):  # NumPy's types of scalars have a shape and a dtype, too
+        return False
+    if _is_tensorflows(value) or (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return True
+    if isinstance(value, dict):
+        return any(map(holds_arrays, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds_arrays, value))
+    jax = sys.modules.get("jax")
+    if value is None or isinstance(value, str | int | float) or not hasattr(jax, "Array"):
+        return False
+    assert jax is not None
+    leaves = jax.tree.leaves(value)  # of classes that are registered there
+    return not (len(leaves) == 1 and leaves[0] is value) and any(map(holds_arrays, leaves))
+
+
+def _is_tensorflows(value: Any) -> bool:
     return isinstance(value, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor)
 
 

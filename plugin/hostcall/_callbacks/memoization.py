@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -41,6 +42,21 @@ class Table:
 
     def __init__(self, size: int) -> None:
         self._answers = functools.lru_cache(size)(_Question.answer)
+        self._key: Hashable = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Table):
+            return NotImplemented
+        return self._answers is other._answers and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash((id(self._answers), self._key))
+
+    def part(self, key: Hashable) -> Table:
+        """The same memory, for calls that `key` tells from others."""
+        part = copy.copy(self)
+        part._key = key
+        return part
 
     def remembering(self, function: Callable[..., Any], form: Hashable) -> Callable[..., Any]:
         """`function`, called for new inputs alone.
@@ -53,7 +69,7 @@ class Table:
         """
 
         def call(*arrays: Any) -> Any:
-            content = (form, *map(_content, arrays))
+            content = (self._key, form, *map(_content, arrays))
             return self._answers(_Question(content, functools.partial(function, *arrays)))
 
         return call

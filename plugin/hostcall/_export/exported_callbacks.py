@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.program import signature
 from hostcall_mlir.program.function_lookup import signature_of
 from hostcall_mlir.program.manifest_schema import Callback
+from hostcall_runtime._keyword_call import KeywordCall
 
 _NO_NAME = """\
 {place}: another process could not find
@@ -57,11 +60,13 @@ def find(numbers: Iterable[int], place: str) -> Exported:
     """
     sources: dict[int, Source] = {}
     functions: dict[int, str | None] = {}
+    entries: dict[int, Callback] = {}
     problems: dict[str, None] = {}
     for number in numbers:
         try:
             sources[number] = source_of(number)
             functions[number] = _found_at(sources[number])
+            entries[number] = _entry(sources[number], functions[number])
         except NotExportableError as error:
             problems[str(error)] = None
     if problems:
@@ -71,7 +76,7 @@ def find(numbers: Iterable[int], place: str) -> Exported:
     exported = Exported({}, {}, {}, with_states)
     conventions: dict[str, list[Any]] = {}
     for number, source in sources.items():
-        entry = _entry(source, functions[number])
+        entry = entries[number]
         stem = source.given_name or functions[number]
         assert stem is not None
         known = conventions.setdefault(stem, [])
@@ -112,9 +117,10 @@ def _found_at(source: Source) -> str | None:
       NotExportableError: when it cannot be found.
     """
     if source.given_name is None:
-        name = qualified_name(source.function)
+        function = _parts(source)[0]
+        name = qualified_name(function)
         if name is None:
-            raise NotExportableError(f"{source.description}: {reason(source.function)}")
+            raise NotExportableError(f"{source.description}: {reason(function)}")
         return name
     if not custom_calls.is_name(source.given_name):
         raise NotExportableError(
@@ -125,16 +131,45 @@ def _found_at(source: Source) -> str | None:
 
 def _entry(source: Source, function: str | None) -> Callback:
     """What holds of a callback, but for its name and its calls."""
+    called, names, fixed = _parts(source)
     return Callback(
         name="",
         function=function,
         kind="eager" if source.takes_tensors else "numpy",
-        signature=signature_of(source.function),
+        signature=signature_of(called),
         arguments=source.arguments,
         results=source.results,
         borrow=source.borrow,
         out=source.out,
         timeout=source.timeout,
+        keywords=names,
+        fixed={name: _literal(name, value, source) for name, value in fixed.items()},
+    )
+
+
+def _parts(source: Source) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
+    """The user's function, the keywords of its last arguments, and what else is passed to it."""
+    function = source.function
+    if not isinstance(function, KeywordCall):
+        return function, (), {}
+    names = tuple(name for name in function.names if name is not None)
+    return function.function, names, function.fixed
+
+
+def _literal(name: str, value: Any, source: Source) -> str:
+    """A value as Python writes it.
+
+    Raises:
+      NotExportableError: when it is none that can be read again.
+    """
+    text = repr(value)
+    with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        if repr(ast.literal_eval(text)) == text:
+            return text
+    raise NotExportableError(
+        f"{source.description}: {name}={text} is passed by keyword, and a program can only hold "
+        "None, bools, numbers, strings, and tuples, lists and dicts of these. Make it the default "
+        f"of {name}, or choose it in the function by a string"
     )
 
 

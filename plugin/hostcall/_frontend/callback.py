@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import inspect
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import frameworks, structures
+from hostcall._callbacks import declared_results, frameworks, keyword_arguments, structures
 from hostcall._callbacks.declaration_checks import TRACE, check_function, check_takes_tensors
 from hostcall._callbacks.declarations import Declaration, of_method, of_native
-from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf
+from hostcall._callbacks.native.native_code import Native
 from hostcall._frontend import custom_gradients, script_ops
 from hostcall._tf import autograph, source_location
 from hostcall_runtime import register
 
 _KINDS = ("numpy", "eager")
+
+# Of some functions of C modules.
+_UNKNOWN_SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("by_name", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
 
 
 class Callback:
@@ -49,7 +58,7 @@ class Callback:
         functools.update_wrapper(self, function)
         # TensorFlow traces through what says that it wraps something.
         self.__dict__.pop("__wrapped__", None)
-        self.__signature__ = _signature(function, declaration.out)
+        self._read_signature(function, declaration.out)
         self.name = name
         self.kind = kind
         self.stateful = stateful
@@ -63,50 +72,88 @@ class Callback:
 
     # Ours, like TensorFlow's own functions, is not for autograph to convert.
     @autograph.do_not_convert
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Calls the function.
 
         Args:
           *args: for each argument a tensor, or a structure of tensors; or JAX's arrays instead.
+          **by_name: arguments by keyword. Those with a tensor or an array in them are tensors like
+            the others. What is none (a number, a string, None, a function) reaches the function as
+            it is, and is part of the program: a call with another value is another call. What is
+            left out has the function's default.
 
         Returns:
           Tensors in the structure of the declared result, or JAX's arrays.
 
         Raises:
-          TypeError: when the declared result has no dtypes, or an "eager" callback is called from
-            JAX.
+          TypeError: when the function does not take arguments of these names, the declared result
+            has no dtypes, or an "eager" callback is called from JAX.
           ValueError: when a result is declared with a bounded or unknown size, in JAX.
         """
-        if frameworks.is_for_jax(args):
-            return self._call_from_jax(args)
+        inputs_given, call = self._sorted(args, by_name)
+        if frameworks.is_for_jax((*args, *by_name.values())):
+            return self._call_from_jax(call, inputs_given)
         args_with_tensors = tf.nest.map_structure(
-            _as_tensor, list(args), expand_composites=self.kind == "eager"
+            _as_tensor, list(inputs_given), expand_composites=self.kind == "eager"
         )
         inputs = structures.read_inputs(args_with_tensors, self.kind == "eager", pack_lists=False)
-        outputs = structures.Outputs(self._specs(inputs), strict=True)
-        if self._grad is None:
-            return self._call(inputs, outputs)
-        return custom_gradients.call(self._call, self._grad, inputs, outputs)
+        outputs = structures.Outputs(
+            declared_results.specs_for(call.declaration.result, inputs), strict=True
+        )
+        emit = functools.partial(self._emit, call)
+        if call.grad is None:
+            return emit(inputs, outputs)
+        return custom_gradients.call(emit, call.grad, inputs, outputs)
 
-    def _call(self, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
+    def _sorted(
+        self, args: tuple[Any, ...], by_name: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], _Call]:
+        """The arguments of the op, and what is called with them by position."""
+        if not by_name and len(args) in self._calls:
+            return args, self._calls[len(args)]
+        if by_name and isinstance(self._function, Native):
+            raise TypeError(
+                f"hostcall.callback of {self._function!r}: native code takes its arguments by "
+                f"position, and not {', '.join(by_name)} by keyword."
+            )
+        arguments = keyword_arguments.sort(self._function, self._signature, args, by_name)
+        function = arguments.of_function(self._function)
+        declaration = self._declaration
+        result = arguments.of_shape_function(declaration.result)
+        if function is not self._function or result is not declaration.result:
+            declaration = declaration.of_call(result, getattr(function, "key", None))
+        grad = None if self._grad is None else arguments.of_gradient(self._grad)
+        call = _Call(function, declaration, grad)
+        if not by_name:
+            self._calls[len(args)] = call
+        return arguments.inputs, call
+
+    def _emit(self, call: _Call, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
         return script_ops.call(
-            self._function,
+            call.function,
             inputs,
             outputs,
             eager=self.kind == "eager",
             stateful=self.stateful,
             name=_op_name(str(self.name or getattr(self._function, "__name__", ""))),
-            declaration=self._declaration,
+            declaration=call.declaration,
             given_name=self.name,
         )
 
-    def _call_from_jax(self, args: tuple[Any, ...]) -> Any:
+    def _call_from_jax(self, call: _Call, args: tuple[Any, ...]) -> Any:
         from hostcall.jax import _callback as in_jax  # which need not be there
 
         parts = in_jax.Parts(
-            self._function, self._declaration, self.kind, self.stateful, self.name, self._grad
+            call.function, call.declaration, self.kind, self.stateful, self.name, call.grad
         )
         return in_jax.call(parts, args)
+
+    def _read_signature(self, function: Callable[..., Any], takes_out: bool) -> None:
+        """Finds out how the callback is called: as its function, but without an `out` of ours."""
+        self._signature = keyword_arguments.signature_of(function, takes_out)
+        self.__signature__ = self._signature or _UNKNOWN_SIGNATURE
+        # By the number of arguments, where all are passed by position.
+        self._calls: dict[int, _Call] = {}
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Callback:
         """The callback of a bound method, where the function is decorated in a class."""
@@ -116,28 +163,21 @@ class Callback:
         bound._function = types.MethodType(self._function, instance)
         bound.__hostcall_function__ = bound._function
         bound._declaration = of_method(bound._function, self._declaration)
-        bound.__signature__ = _signature(bound._function, self._declaration.out)
+        bound._read_signature(bound._function, self._declaration.out)
         return bound
 
     def __repr__(self) -> str:
         name = f" {self.name}" if self.name else ""
         return f"<hostcall.callback{name} of {source_location.of_function(self._function)}>"
 
-    def _specs(self, inputs: structures.Inputs) -> Any:
-        """The declared result for these inputs, as a structure of specs."""
-        result = self._declaration.result
-        if callable(result) and not is_leaf(result):
-            known = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs.flat]
-            try:
-                result = result(*inputs.pack_specs(known))
-            except Exception:
-                # A rule may compute with sizes that tracing does not know. Ones in their place
-                # still tell dtypes and ranks.
-                guessed = [tf.TensorSpec(_with_ones(spec.shape), spec.dtype) for spec in known]
-                return tf.nest.map_structure(
-                    _without_sizes, result_leaves(result(*inputs.pack_specs(guessed)))
-                )
-        return result_leaves(result)
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """What is called with arguments by position, whichever way the user has passed them."""
+
+    function: Callable[..., Any]
+    declaration: Declaration
+    grad: Callable[..., Any] | None
 
 
 def callback(
@@ -236,49 +276,20 @@ def callback(
     return decorate if function is None else decorate(function)
 
 
-def _signature(function: Callable[..., Any], takes_out: bool) -> inspect.Signature:
-    """How a callback is called: as its function, but without `out` where that is ours to give."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # some functions of C modules have none
-        return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])
-    kept = [p for p in signature.parameters.values() if not (takes_out and p.name == "out")]
-    return signature.replace(parameters=kept)
-
-
 def _op_name(name: str) -> str | None:
     """A name that TensorFlow takes for an op."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
 
 
-def result_leaves(result: Any) -> Any:
-    """A declared result with each leaf as a spec that says its dtype."""
-    if is_leaf(result):
-        return as_spec(result, None)
-    if isinstance(result, dict):
-        return {key: result_leaves(value) for key, value in result.items()}
-    if isinstance(result, list | tuple) and not _is_shape(result):
-        items = [result_leaves(item) for item in result]
-        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-    return as_spec(result, None)
-
-
-def _is_shape(value: Sequence[Any]) -> bool:
-    return bool(value) and all(dim is None or isinstance(dim, int) for dim in value)
-
-
 def _as_tensor(value: Any) -> Any:
     if isinstance(value, tf.Variable):
         return value
-    return tf.convert_to_tensor(value)
-
-
-def _with_ones(shape: tf.TensorShape) -> tf.TensorShape:
-    return tf.TensorShape(None if shape.rank is None else [dim or 1 for dim in shape])
-
-
-def _without_sizes(spec: Spec) -> Spec:
-    if isinstance(spec, BoundedSpec):
-        spec = spec.tensor_spec()
-    rank = spec.shape.rank
-    return tf.TensorSpec(None if rank is None else [None] * rank, spec.dtype)
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(
+            f"hostcall.callback: {value!r}, which is passed by position, is nothing that "
+            f"TensorFlow makes a tensor of: {error} Pass by keyword what is no tensor: it reaches "
+            "the function as it is."
+        ) from error

@@ -10,8 +10,8 @@ import jax
 import tensorflow as tf
 
 from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.declared_results import result_leaves
 from hostcall._callbacks.specs import is_leaf
-from hostcall._frontend import callback
 from hostcall._tf import source_location
 from hostcall.jax import _gradients, _primitive
 from hostcall.jax import _jax_private as private
@@ -84,7 +84,7 @@ def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     if callable(result) and not is_leaf(result):
         specs = [_as_tensor_spec(array) for array in arrays]
         result = result(*jax.tree.unflatten(in_tree, specs))
-    return callback.result_leaves(result)
+    return result_leaves(result)
 
 
 def _as_tensor_spec(array: Any) -> tf.TensorSpec:

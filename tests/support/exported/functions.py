@@ -44,6 +44,12 @@ def plus(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> np.ndarray:
     return x + y
 
 
+def scaled(x: np.ndarray, factor: float = 2.0, *, shift: Any = 0.0, how: str = "up") -> Any:
+    """Has parameters that are passed by keyword."""
+    assert type(factor) is float
+    return np.asarray(x * factor + (shift if how == "up" else -shift), x.dtype)
+
+
 def log(x: np.ndarray) -> None:
     LOG.append(np.asarray(x).tolist())
 

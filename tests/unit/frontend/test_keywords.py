@@ -1,0 +1,227 @@
+"""hostcall._frontend.callback: arguments by keyword, and the function's defaults."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import jitted, plain
+
+X = tf.constant([1.0, 2.0, 3.0])
+
+
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted])
+each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
+
+
+def noting(kind: str = "numpy", **options: Any) -> tuple[Any, list[Any]]:
+    """A callback, and what it was called with."""
+    seen: list[Any] = []
+
+    def scale(x: Any, sigma: Any = 2.0, *, mode: Any = "reflect") -> Any:
+        seen.append((sigma, mode))
+        return x * np.float32(sigma)
+
+    made = hostcall.callback(scale, result=lambda x: x, kind=kind, **options)
+    return made, seen
+
+
+@each_mode
+@each_kind
+@pytest.mark.parametrize(
+    ("by_name", "expected"),
+    [
+        ({}, (2.0, "reflect")),
+        ({"sigma": 3.0}, (3.0, "reflect")),
+        ({"mode": "nearest"}, (2.0, "nearest")),
+        ({"mode": None, "sigma": 4}, (4, None)),
+        ({"mode": np.float32}, (2.0, np.float32)),
+        ({"mode": [1, {"a": True}]}, (2.0, [1, {"a": True}])),
+    ],
+)
+def test_what_is_no_tensor_reaches_the_function_as_it_is(
+    by_name: Any, expected: Any, kind: str, mode: Any
+) -> None:
+    scale, seen = noting(kind)
+    result = mode(lambda x: scale(x, **by_name))(X)
+    np.testing.assert_array_equal(result, X * float(expected[0]))
+    assert seen == [expected]
+    assert type(seen[0][0]) is type(expected[0])
+
+
+@each_mode
+@each_kind
+def test_a_tensor_by_keyword_is_an_input(kind: str, mode: Any) -> None:
+    scale, seen = noting(kind)
+    result = mode(lambda x: scale(sigma=tf.reduce_sum(x), x=x, mode=tf.size(x)))(X)
+    np.testing.assert_array_equal(result, X * 6.0)
+    ((sigma, third),) = seen
+    assert (float(sigma), int(third)) == (6.0, 3)
+    assert isinstance(sigma, tf.Tensor if kind == "eager" else np.floating)
+
+
+@each_mode
+def test_arrays_and_structures_with_tensors_are_inputs(mode: Any) -> None:
+    @hostcall.callback(result=lambda x, **by_name: by_name["options"]["y"])
+    def add(x: Any, options: Any, scale: Any) -> Any:
+        return x + options["y"] * scale
+
+    result = mode(lambda x: add(x, scale=np.float32(2.0), options={"y": x}))(X)
+    np.testing.assert_array_equal(result, 3.0 * X)
+
+
+@each_mode
+def test_functions_that_take_any_arguments(mode: Any) -> None:
+    seen = []
+
+    @hostcall.callback(result=lambda *specs, **by_name: specs[0])
+    def note(*arrays: Any, **by_name: Any) -> Any:
+        seen.append((len(arrays), by_name))
+        return arrays[0] + by_name.get("y", 0)
+
+    np.testing.assert_array_equal(mode(lambda x: note(x, x, axis=1, y=x))(X), 2.0 * X)
+    ((count, by_name),) = seen
+    assert count == 2
+    assert by_name.pop("y").tolist() == [1.0, 2.0, 3.0]
+    assert by_name == {"axis": 1}
+
+
+@each_mode
+def test_the_shape_function_takes_the_same_arguments(mode: Any) -> None:
+    seen = []
+
+    def shape(x: Any, count: int, axis: int) -> tf.TensorSpec:
+        seen.append((count, axis))
+        return tf.TensorSpec([count, *x.shape], x.dtype)
+
+    @hostcall.callback(result=shape)
+    def repeated(x: Any, count: int = 2, *, axis: int = 0, unknown_to_shape: int = 1) -> Any:
+        return np.stack([x] * count, axis)
+
+    assert mode(lambda x: repeated(x, unknown_to_shape=2))(X).shape == (2, 3)
+    assert mode(lambda x: repeated(x, count=4))(X).shape == (4, 3)
+    assert {*seen} == {(2, 0), (4, 0)}
+
+
+@each_mode
+def test_the_shape_function_takes_specs_of_tensors(mode: Any) -> None:
+    @hostcall.callback(result=lambda y, x: tf.TensorSpec([*x.shape, *y.shape], x.dtype))
+    def outer(*, x: Any, y: Any) -> Any:
+        return np.outer(x, y)
+
+    assert mode(lambda x: outer(y=x[:2], x=x))(X).shape == (3, 2)
+
+
+@each_mode
+def test_the_gradient_takes_what_it_names(mode: Any) -> None:
+    def gradient(inputs: Any, results: Any, upstream: Any, sigma: float, y: Any = None) -> Any:
+        assert y in (None, 0.0)  # a tensor is among the inputs
+        return [upstream * sigma, *(upstream for _ in inputs[1:])]
+
+    @hostcall.callback(result=lambda x: x, grad=gradient)
+    def scaled(x: Any, sigma: float = 2.0, *, y: Any = 0.0) -> Any:
+        return x * np.float32(sigma) + y
+
+    def gradients(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = scaled(x) + scaled(x, sigma=3.0) + scaled(x, y=x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(mode(gradients)(X), [8.0, 8.0, 8.0])
+
+
+@each_mode
+def test_methods(mode: Any) -> None:
+    class Model:
+        @hostcall.callback(result=lambda x: x)
+        def scaled(self, x: Any, factor: float = 2.0) -> Any:
+            return x * np.float32(factor)
+
+    model = Model()
+    assert str(inspect.signature(model.scaled)) == "(x: Any, factor: float = 2.0) -> Any"
+    result = mode(lambda x: model.scaled(x) + model.scaled(factor=3.0, x=x))(X)
+    np.testing.assert_array_equal(result, 5.0 * X)
+
+
+@each_mode
+@pytest.mark.parametrize("borrow", [True, False])
+def test_functions_that_write_their_results(borrow: bool, mode: Any) -> None:
+    @hostcall.callback(result=lambda x: x, out=True, borrow=borrow)
+    def scaled(x: Any, factor: float = 2.0, out: Any = None) -> None:
+        np.multiply(x, np.float32(factor), out=out)
+
+    result = mode(lambda x: scaled(x) + scaled(x, factor=3.0))(X)
+    np.testing.assert_array_equal(result, 5.0 * X)
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'out'"):
+        scaled(X, out=np.zeros(3))
+
+
+@each_mode
+def test_results_are_kept_for_each_value(mode: Any) -> None:
+    scale, seen = noting(stateful=False, memo=True)
+
+    def program(x: Any) -> Any:
+        return scale(x) + scale(x, sigma=3.0) + scale(x, sigma=3.0) + scale(x, sigma=3)
+
+    np.testing.assert_array_equal(mode(program)(X + 0.0), 11.0 * X)
+    np.testing.assert_array_equal(mode(program)(X + 0.0), 11.0 * X)
+    assert sorted(map(repr, seen)) == ["(2.0, 'reflect')", "(3, 'reflect')", "(3.0, 'reflect')"]
+
+
+def test_the_signature_stays() -> None:
+    scale, _ = noting()
+    expected = "(x: Any, sigma: Any = 2.0, *, mode: Any = 'reflect') -> Any"
+    assert str(inspect.signature(scale)) == expected
+
+
+def test_a_list_that_is_changed_after_the_call_is_as_it_was() -> None:
+    scale, seen = noting()
+    weights = [1]
+
+    @tf.function
+    def program(x: Any) -> Any:
+        return scale(x, mode=weights)
+
+    program(X)
+    weights.append(2)
+    program(X)
+    assert [mode for _, mode in seen] == [[1], [1]]
+
+
+@pytest.mark.parametrize(
+    ("args", "by_name", "message"),
+    [
+        ((X,), {"sgima": 3.0}, "got an unexpected keyword argument 'sgima'"),
+        ((X,), {"x": X}, "multiple values for argument 'x'"),
+        ((), {"sigma": 3.0}, "missing a required argument: 'x'"),
+        ((X, 2.0, 3.0), {"mode": ""}, "too many positional arguments"),
+    ],
+)
+def test_arguments_that_the_function_does_not_take(args: Any, by_name: Any, message: str) -> None:
+    scale, _ = noting()
+    with pytest.raises(TypeError, match=message) as caught:
+        scale(*args, **by_name)
+    assert "The function is noting.<locals>.scale" in str(caught.value)
+    assert "test_keywords.py:" in str(caught.value)
+    assert "takes (x: Any, sigma: Any = 2.0, *, mode: Any = 'reflect')" in str(caught.value)
+
+
+def test_what_is_no_tensor_is_passed_by_keyword() -> None:
+    scale, _ = noting()
+    with pytest.raises(ValueError, match="None, which is passed by position") as caught:
+        scale(X, None)
+    assert "Pass by keyword what is no tensor" in str(caught.value)
+
+
+def test_a_ufunc_takes_keywords() -> None:
+    add = hostcall.callback(np.add, result=lambda x, y: x)
+    np.testing.assert_array_equal(add(X, X, dtype=np.float32), 2.0 * X)
