@@ -25,6 +25,15 @@ def enable() -> None:
     Raises:
       ImportError: when the installed TensorFlow lacks a name without which script ops cannot be
         compiled. Of names that other features need, a warning tells.
+
+    Examples:
+      >>> hostcall.disable()
+      >>> hostcall.enable()
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(np.sin, [x], tf.TensorSpec([], tf.float32))
+      >>> float(program(0.0))
+      0.0
     """
     global _enabled
     _install()
@@ -42,6 +51,18 @@ def disable() -> None:
     most. A tape that has recorded a py_function has to be asked for gradients before. Script ops in
     functions that are compiled later fail, with an error that says that hostcall is disabled.
     Disabling twice is no error.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(np.sin, [x], tf.float32)
+      >>> hostcall.disable()
+      >>> try:
+      ...     program(0.0)
+      ... except tf.errors.InvalidArgumentError as error:
+      ...     print(error.message.split(":")[0])
+      hostcall is disabled
+      >>> hostcall.enable()
     """
     global _enabled
     if not _installed:

@@ -60,7 +60,20 @@ _interrupts: collections.OrderedDict[int, BaseException] = collections.OrderedDi
 
 
 class LoweringError(ValueError):
-    """A script op cannot be compiled; the message says why and what to write."""
+    """A script op cannot be compiled; the message says why and what to write.
+
+    Examples:
+      >>> @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([4], tf.float32)])
+      ... def program(x):
+      ...     return tf.numpy_function(np.unique, [x], tf.float32)
+      >>> with hostcall.scope(route="custom_call"):
+      ...     try:
+      ...         program(tf.ones([4]))
+      ...     except tf.errors.InvalidArgumentError as error:  # as TensorFlow raises it
+      ...         message = error.message
+      >>> "hostcall.declare(unique, result=" in message
+      True
+    """
 
     # What the C++ side looks for: the message is for the user as it is.
     hostcall_prose = True
@@ -91,6 +104,19 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
       The exception, or None when no callback failed, when `error` does not come from a callback, or
       when the callback raised a StopIteration, which ends an iteration. What lies behind an error
       of TensorFlow's is kept as long as that; else the exceptions of the latest 16 failures are.
+
+    Examples:
+      >>> def read(x):
+      ...     raise KeyError("no such sensor")
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(read, [x], tf.TensorSpec([], tf.float32))
+      >>> try:
+      ...     program(1.0)
+      ... except tf.errors.OpError as error:
+      ...     raised = hostcall.last_error(error)
+      >>> raised
+      KeyError('no such sensor')
     """
     with _lock:
         if error is None:

@@ -15,6 +15,13 @@ class PassError(Exception):
     """A pipeline that cannot be read, or a module that cannot be parsed or transformed.
 
     The text has one line a diagnostic: file, line, column, severity, message.
+
+    Examples:
+      >>> try:
+      ...     hostcall_mlir.transform("func.func @main() {", "builtin.module(hostcall-dce)")
+      ... except hostcall_mlir.PassError as error:
+      ...     print(error)
+      <string>:1:18: error: expected operation name in quotes
     """
 
 

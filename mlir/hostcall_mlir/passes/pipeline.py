@@ -31,6 +31,15 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
 
     Raises:
       PassError: when the pipeline or the module is wrong, or a pass fails; the text says where.
+
+    Examples:
+      >>> text = '''
+      ... func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      ...   %unused = stablehlo.sine %x : tensor<3xf32>
+      ...   return %x : tensor<3xf32>
+      ... }'''
+      >>> "stablehlo.sine" in hostcall_mlir.transform(text, "builtin.module(hostcall-dce)")
+      False
     """
     context = private.new_context()
     with Collector(context) as collector:

@@ -9,6 +9,13 @@ class ProgramError(ValueError):
     """A exported program that cannot be loaded: its files or its functions are not as they should.
 
     The text says what is wrong, where, and what to do about it.
+
+    Examples:
+      >>> try:
+      ...     hostcall_mlir.load("nowhere")
+      ... except hostcall_mlir.ProgramError as error:
+      ...     print(str(error).split(".")[0])
+      nowhere: the directory does not exist
     """
 
 

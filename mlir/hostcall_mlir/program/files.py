@@ -35,6 +35,15 @@ class Program:
       text: the same for people to read.
       manifest: what else has to be known of it.
       variables: the values of the variables that it takes, by their names.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def sort(x):
+      ...     return tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> program = hostcall.export(sort, tf.TensorSpec([3], tf.float32))
+      >>> program.manifest.function, [entry.name for entry in program.manifest.callbacks]
+      ('sort', ['numpy:sort'])
+      >>> program.save(directory)  # which hostcall.load and hostcall_mlir.load read
     """
 
     artifact: bytes

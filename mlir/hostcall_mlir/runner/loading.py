@@ -60,6 +60,18 @@ def load(
       ProgramError: when the files are not as they should be, functions are missing, or XLA cannot
         compile the program; the text lists what is wrong and says what to do. A ValueError.
       TypeError: when `device` is none of JAX's, or `callbacks` is no dict.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def sort(x):
+      ...     return tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> hostcall.export(sort, tf.TensorSpec([3], tf.float32)).save(directory)
+
+      In another process, which needs no TensorFlow:
+
+      >>> program = hostcall_mlir.load(directory)
+      >>> program.call(np.array([3, 1, 2], np.float32))
+      Array([1., 2., 3.], dtype=float32)
     """
     if device is not None and not isinstance(device, jax.Device):
         raise TypeError(f"device is {device!r}, and has to be one of jax.devices()")
@@ -79,6 +91,27 @@ class LoadedProgram:
       variables: the variables' values by name, JAX arrays. A call reads all of them when it begins,
         and where the program assigns some, they are replaced together when it has ended. New values
         can be put in between calls.
+
+    Examples:
+      >>> class Counter(tf.Module):
+      ...     def __init__(self):
+      ...         self.count = tf.Variable(0, name="count")
+      ...
+      ...     @tf.function(jit_compile=True)
+      ...     def step(self, x):
+      ...         self.count.assign_add(1)
+      ...         return tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> counter = Counter()
+      >>> spec = tf.TensorSpec([3], tf.float32)
+      >>> hostcall.export(counter.step, spec, variables="inputs").save(directory)
+
+      In another process, which needs no TensorFlow:
+
+      >>> program = hostcall_mlir.load(directory)
+      >>> for _ in range(3):
+      ...     _ = program.call(np.zeros(3, np.float32))
+      >>> {name: int(value) for name, value in program.variables.items()}
+      {'count': 3}
     """
 
     def __init__(

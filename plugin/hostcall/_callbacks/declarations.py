@@ -207,6 +207,16 @@ def declare(
       ValueError: when `result` is another string, `timeout` is not positive, there is no such
         `route`, or `memo` is no positive number or comes with `out`. A `tf.py_function` of a
         function with `memo` raises it, too.
+
+    Examples:
+      >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
+      ... def largest(a):
+      ...     return a.max(axis=-1)
+      >>> @tf.function(jit_compile=True)
+      ... def program(a):
+      ...     return tf.numpy_function(largest, [a], tf.float32)
+      >>> program(tf.constant([[1.0, 5.0], [7.0, 2.0]])).numpy()
+      array([5., 7.], dtype=float32)
     """
     declaration = Declaration(result, pure, timeout, route, borrow, out, memo)
     if function is None:

@@ -50,6 +50,10 @@ def configure(*, route: str) -> None:
 
     Raises:
       ValueError: when `route` is none of these.
+
+    Examples:
+      >>> hostcall.configure(route="custom_call")  # nothing is partitioned from now on
+      >>> hostcall.configure(route="auto")  # the default
     """
     global _configured
     _configured = checked(route)
@@ -66,6 +70,15 @@ def scope(*, route: str) -> Iterator[None]:
 
     Raises:
       ValueError: when `route` is none of those.
+
+    Examples:
+      >>> with hostcall.scope(route="partition"):
+      ...     @tf.function(jit_compile=True)
+      ...     def program(x):
+      ...         return tf.unique(x * 2.0)[0]  # an op that XLA has no kernel for
+      ...     values = program(tf.constant([1.0, 1.0, 3.0]))
+      >>> values.numpy()
+      array([2., 6.], dtype=float32)
     """
     token = _scoped.set(checked(route))
     try:

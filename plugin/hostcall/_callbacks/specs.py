@@ -31,6 +31,14 @@ class BoundedSpec:
 
     Raises:
       ValueError: when a size is unknown or negative, or a dimension is out of range or named twice.
+
+    Examples:
+      >>> @hostcall.callback(result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
+      ... def distinct(x):
+      ...     return np.unique(x)
+      >>> program = tf.function(lambda x: 2.0 * distinct(x), jit_compile=True)
+      >>> program(tf.constant([3.0, 1.0, 3.0])).numpy()
+      array([2., 6.], dtype=float32)
     """
 
     shape: tf.TensorShape

@@ -61,6 +61,14 @@ def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_rout
     Raises:
       TypeError: when `target` is neither.
       ValueError: for an unknown route, and for "custom_call" where that is impossible.
+
+    Examples:
+      >>> @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([4], tf.float32)])
+      ... def program(x):
+      ...     return 2.0 * tf.numpy_function(np.unique, [x], tf.float32)
+      >>> rewritten = hostcall.rewrite(program.get_concrete_function())
+      >>> rewritten(tf.constant([1.0, 3.0, 3.0, 1.0])).numpy()
+      array([2., 6.], dtype=float32)
     """
     requested_routes.checked(route)
     if isinstance(target, tf.compat.v1.GraphDef):
@@ -76,9 +84,6 @@ def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_rout
 def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     """The same as a pass to put into a pipeline: from a GraphDef to a GraphDef.
 
-        for graph_pass in [my_pass, hostcall.partition_pass(), my_other_pass]:
-            graph_def = graph_pass(graph_def)
-
     Args:
       route: as for `hostcall.rewrite`.
 
@@ -87,6 +92,20 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
 
     Raises:
       ValueError: for an unknown route.
+
+    Examples:
+      >>> @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([4], tf.float32)])
+      ... def program(x):
+      ...     return 2.0 * tf.numpy_function(np.unique, [x], tf.float32)
+      >>> spec = tf.TensorSpec([4], tf.float32)
+      >>> caller = tf.function(lambda x: program(x)).get_concrete_function(spec)
+      >>> graph_def = caller.graph.as_graph_def()
+      >>> graph_pass = hostcall.partition_pass()
+      >>> graph_pass.__name__
+      'hostcall_partition'
+      >>> rewritten = graph_pass(graph_def)
+      >>> any("__cluster_" in f.signature.name for f in rewritten.library.function)
+      True
     """
     requested_routes.checked(route)
 

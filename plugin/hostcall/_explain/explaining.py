@@ -45,6 +45,14 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
 
     Raises:
       TypeError: when `function` is neither, or arguments come with a `ConcreteFunction`.
+
+    Examples:
+      >>> program = tf.function(
+      ...     lambda x: tf.numpy_function(np.unique, [x], tf.float32), jit_compile=True
+      ... )
+      >>> explanation = hostcall.explain(program, tf.TensorSpec([3], tf.float32))
+      >>> [(op.route, op.reason) for op in explanation.script_ops]
+      [('partition', 'the shape of result 0 is not known: <unknown>')]
     """
     concrete = _concrete(function, args, kwargs)
     name = concrete.function_def.signature.name

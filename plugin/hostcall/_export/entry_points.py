@@ -24,9 +24,6 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
     `hostcall_mlir.load` runs it in processes without TensorFlow, `hostcall.load` makes it a
     function of TensorFlow's again.
 
-        program = hostcall.export(model, tf.TensorSpec([32, 3], tf.float32))
-        program.save("model")
-
     Args:
       function: a `tf.function` or what becomes one: a Python function of tensors, a Keras model;
         or what `get_concrete_function` returns, without specs.
@@ -49,6 +46,14 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
         lists all of them, and says how to give one), when the size of an argument is not known,
         when the function assigns variables that are to be constants, or when something in it
         cannot be compiled or exported.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return 2.0 * tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> exported = hostcall.export(program, tf.TensorSpec([3], tf.float32))
+      >>> [callback.name for callback in exported.manifest.callbacks]
+      ['numpy:sort']
     """
     program: Program = _module("exporting").export(function, specs, variables)
     return program
@@ -62,9 +67,6 @@ def load(
     imports: bool = True,
 ) -> LoadedFunction:
     """Loads a program that `hostcall.export` has saved, as a function of TensorFlow's.
-
-        predict = hostcall.load("model")
-        predict(x)
 
     All files are checked before anything is imported. Functions are imported by the names that the
     program has for them, and called when it runs: load only programs that you would run.
@@ -88,6 +90,17 @@ def load(
         are missing or take other parameters than when the program was exported; the message lists
         all of these. A ValueError.
       TypeError: when `callbacks` is no dict.
+
+    Examples:
+      >>> import tempfile
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return 2.0 * tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> with tempfile.TemporaryDirectory() as directory:
+      ...     hostcall.export(program, tf.TensorSpec([3], tf.float32)).save(directory)
+      ...     loaded = hostcall.load(directory)
+      >>> loaded(tf.constant([3.0, 1.0, 2.0])).numpy()
+      array([2., 4., 6.], dtype=float32)
     """
     loaded: LoadedFunction = _module("loading").load(directory, callbacks or {}, imports)
     return loaded

@@ -36,6 +36,15 @@ def bind(fn: Any, *specs: Any) -> Bound:
       TypeError: when `fn` is no function, takes arguments by name alone or arguments that are no
         tensors, or when a spec is none.
       ValueError: when `fn` is a `ConcreteFunction` of other dtypes or shapes than `specs`.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def program(x, scale):
+      ...     return scale * tf.numpy_function(np.sort, [x], tf.TensorSpec([2], tf.float32))
+      >>> vector, scalar = tf.TensorSpec([2], tf.float32), tf.TensorSpec([], tf.float32)
+      >>> step = hostcall.bind(program, vector, scalar)
+      >>> step(tf.constant([3.0, 1.0]), 10.0).numpy()
+      array([10., 30.], dtype=float32)
     """
     specs = tf.nest.map_structure(_as_spec, specs)
     if isinstance(fn, concrete_functions.ConcreteFunction):
@@ -70,6 +79,13 @@ class Bound:
     Raises:
       TypeError: when called with another number or structure of arguments, or another dtype.
       ValueError: when called with an array of another shape.
+
+    Examples:
+      >>> add_one = hostcall.bind(lambda x: x + 1.0, tf.TensorSpec([2], tf.float32))
+      >>> add_one
+      <hostcall.Bound <lambda>(x: float32[2])>
+      >>> add_one(np.array([1.0, 2.0], np.float32)).numpy()
+      array([2., 3.], dtype=float32)
     """
 
     def __init__(

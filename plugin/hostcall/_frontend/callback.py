@@ -44,6 +44,13 @@ class Callback:
       name: what it is registered as, or None.
       kind: "numpy" or "eager".
       stateful: whether each call has a side effect.
+
+    Examples:
+      >>> halve = hostcall.callback(lambda x: x / 2, result=lambda x: x, name="halve")
+      >>> halve.name, halve.kind, halve.stateful
+      ('halve', 'numpy', True)
+      >>> float(halve(tf.constant(3.0)))
+      1.5
     """
 
     def __init__(
@@ -196,11 +203,7 @@ def callback(
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
-        @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
-        def smooth(x):
-            return scipy.ndimage.gaussian_filter(x, 1.0)
-
-        y = smooth(x)    # in a tf.function, with jit_compile=True or without, or eagerly
+    It can be called in a `tf.function`, with `jit_compile=True` or without, and eagerly.
 
     Args:
       function: left out when used as a decorator.
@@ -237,6 +240,16 @@ def callback(
         one that is lent arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
         `out`.
+
+    Examples:
+      >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
+      ... def cumulate(x):
+      ...     return np.cumsum(x)
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return 2.0 * cumulate(x)
+      >>> program(tf.constant([1.0, 2.0, 3.0])).numpy()
+      array([ 2.,  6., 12.], dtype=float32)
     """
     if kind not in _KINDS:
         raise ValueError(f"hostcall.callback: kind={kind!r} is none of {_KINDS}.")

@@ -64,6 +64,13 @@ def call(
         while `jax_enable_x64` is off; when the call is differentiated.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
+
+    Examples:
+      >>> @jax.jit
+      ... def program(x):
+      ...     return 2 * hostcall.jax.call(np.sort, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+      >>> program(jnp.array([3.0, 1.0, 2.0]))
+      Array([2., 4., 6.], dtype=float32)
     """
     if not callable(fn):
         raise TypeError(f"hostcall.jax.call wants a function, and not {fn!r}.")

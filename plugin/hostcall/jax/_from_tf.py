@@ -49,6 +49,14 @@ def from_tf(
     Raises:
       TypeError: when `tf_fn` is not callable, or a function of JAX's; as `hostcall.jax.call`.
       ValueError: as `hostcall.jax.call`; and when a result's shape is not known.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def in_tensorflow(x):
+      ...     return tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> sort = hostcall.jax.from_tf(in_tensorflow)
+      >>> jax.jit(sort)(jnp.array([3.0, 1.0, 2.0]))
+      Array([1., 2., 3.], dtype=float32)
     """
     if not callable(tf_fn):
         raise TypeError(f"hostcall.jax.from_tf wants a function, and not {tf_fn!r}.")

@@ -45,6 +45,13 @@ def to_tf(
       TypeError: when `jax_fn` is not callable, or a tf.function; when what is returned gets an
         argument that is no tensor JAX has.
       ValueError: when a size of an argument is not known and has no name.
+
+    Examples:
+      >>> def in_jax(x):
+      ...     return 2 * hostcall.jax.call(np.sort, x, x)
+      >>> sort = tf.function(hostcall.jax.to_tf(in_jax), jit_compile=True)
+      >>> sort(tf.constant([3.0, 1.0, 2.0])).numpy()
+      array([2., 4., 6.], dtype=float32)
     """
     if not callable(jax_fn):
         raise TypeError(f"hostcall.jax.to_tf wants a function, and not {jax_fn!r}.")

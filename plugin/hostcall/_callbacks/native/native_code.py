@@ -35,6 +35,16 @@ class Native:
       code: where it is and what it takes.
       owner: the object that holds the code.
       result: what is declared of its results.
+
+    Examples:
+      >>> import ctypes, numba
+      >>> pointer = numba.types.CPointer(numba.types.float64)
+      >>> @numba.cfunc(numba.types.void(pointer, pointer))
+      ... def square(x, y):
+      ...     y[0] = x[0] * x[0]
+      >>> native = hostcall.native(square, result=tf.TensorSpec([], tf.float64))
+      >>> native(np.float64(3.0))
+      array(9.)
     """
 
     # Without a dictionary, which functools.update_wrapper would copy to another object.
@@ -179,6 +189,20 @@ def native(
       TypeError: when `function` is none of these, or takes or returns something else; the message
         says what to write.
       ValueError: when a handler was built for another version of XLA's FFI.
+
+    Examples:
+      >>> import numba
+      >>> pointer = numba.types.CPointer(numba.types.float32)
+      >>> @numba.cfunc(numba.types.void(pointer, pointer, numba.types.int64))
+      ... def double(x, y, n):
+      ...     for i in range(n):
+      ...         y[i] = 2 * x[i]
+      >>> native = hostcall.native(double, result=lambda x: x)
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(native, [x], tf.float32)
+      >>> program(tf.constant([1.0, 2.0])).numpy()
+      array([2., 4.], dtype=float32)
     """
     code: CFunction | FfiHandler | None = ffi_handlers.read(function, name, attributes or {})
     if code is None:
