@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.hostcall-installed
 BUILT := $(VENV)/.hostcall-built
 PLOTS := $(VENV)/.hostcall-plots
+SITE := $(VENV)/.hostcall-site
 NATIVE := $(shell find CMakeLists.txt cmake csrc)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
@@ -45,7 +46,7 @@ FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz differential upstream mutations format clean
+.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz differential upstream mutations docs format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -100,6 +101,10 @@ upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TEN
 mutations: $(BUILT)  ## Undo one fix after another, and see its tests fail
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.mutations
 
+docs: $(SITE)  ## Build the documentation site in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Built build/site/index.html."
+
 format: $(INSTALLED)  ## Put all sources into the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -125,10 +130,12 @@ $(BUILT): $(INSTALLED) $(NATIVE)
 	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-# What only the benchmarks need, so that tests wait for nothing that they do not use.
-$(PLOTS): $(INSTALLED)
-	@$(PIP) install $$($(BIN)/python -c 'import tomllib; \
-	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])')
+# What only the benchmarks or only the site need, so that tests wait for nothing that they do not use.
+$(PLOTS): EXTRA := bench
+$(SITE): EXTRA := docs
+$(PLOTS) $(SITE): $(INSTALLED)
+	@$(PIP) install $$($(BIN)/python -c 'import tomllib; print(*tomllib.load( \
+	  open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(EXTRA)"])')
 	@touch $@
 
 build/asan/built: SANITIZE := address,undefined

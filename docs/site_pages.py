@@ -1,0 +1,67 @@
+"""What mkdocs does for the site beside rendering docs/: pages of other places, and links to them.
+
+The pages are written to be read in the repository. README.md is the site's home; the examples, the
+benchmarks' page, the changelog and the rules for contributors become pages, too. A link that leads
+out of docs/ in the repository leads to these in the site.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+
+# From places of the repository to those of the site.
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "benchmarks/README.md": "project/benchmarks.md",
+    "LICENSE": "LICENSE.txt",
+    "examples": "examples/index.md",
+}
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+PAGES |= {f"examples/{name}": f"examples/{name.removesuffix('.py')}.md" for name in EXAMPLES}
+
+_LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages that docs/ does not have."""
+    for source, page in PAGES.items():
+        files.append(File.generated(config, page, content=_content(source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Has links lead to where the site has what they mean."""
+    sources = {page: source for source, page in PAGES.items()}
+    uri = page.file.src_uri
+    source = sources.get(uri, f"docs/{uri}")
+
+    def rewritten(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[1]))
+        place = PAGES.get(target, target.removeprefix("docs/"))
+        path = posixpath.relpath(place, posixpath.dirname(uri) or ".")
+        return f"]({path}{link[2] or ''})"
+
+    return _LINK.sub(rewritten, markdown)
+
+
+def _content(source: str) -> str:
+    if source == "examples":
+        lines = [f"- [{name}](examples/{name}): {_title(name)}" for name in EXAMPLES]
+        return "\n".join(["# Examples", "", "One short program for each feature.", "", *lines])
+    text = (ROOT / source).read_text(encoding="utf-8")
+    if source.endswith(".py"):
+        return f"# {source.removeprefix('examples/')}\n\n```python\n{text}```\n"
+    return text
+
+
+def _title(name: str) -> str:
+    """The first line of an example's docstring."""
+    first = (ROOT / "examples" / name).read_text(encoding="utf-8").splitlines()[0]
+    return first.strip('"')
