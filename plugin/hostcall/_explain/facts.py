@@ -171,13 +171,6 @@ class Facts:
         compiled. Each stands once, however often it is called.
       script_ops: all that can be reached.
       notes: what else one has to know.
-
-    Examples:
-      >>> @tf.function(jit_compile=True)
-      ... def program(x):
-      ...     return 2.0 * tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
-      >>> hostcall.explain(program, tf.TensorSpec([3], tf.float32)).headline
-      'one compiled program with 1 script op in it'
     """
 
     name: str
