@@ -125,20 +125,14 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, 
     returned = keeper.Keep(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
   }
   const Who who = [&] { return TextOf(target, "title", keeper); };
-  const std::vector<Buffer>& results = call.results;
-  nb::handle values = keeper.Keep(SplitResults(returned, results.size()));
-  CheckCount(nb::len(values), results.size(), who);
-  std::vector<nb::handle> arrays;
-  for (size_t i = 0; i < results.size(); ++i) {
-    nb::handle value = PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i));
-    arrays.push_back(keeper.Keep(ToArray(value, results[i], i, who)));
-  }
+  std::vector<DeclaredResult> declared;
+  for (const Buffer& result : call.results) declared.push_back(DeclaredAs(result));
   // All of them are checked before a byte of any is copied.
-  for (size_t i = 0; i < arrays.size(); ++i) CheckArray(arrays[i], results[i], i, who);
+  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, keeper);
   for (size_t i = 0; i < arrays.size(); ++i) {
     // And once more: copying may let other threads in, which may hold the next array.
-    CheckArray(arrays[i], results[i], i, who);
-    CopyOut(arrays[i], results[i]);
+    CheckArray(arrays[i], declared[i], i, who);
+    CopyOut(arrays[i], call.results[i]);
   }
 }
 

@@ -50,7 +50,7 @@ void SetDtype(int code, nb::object dtype, std::string name) {
   if (!PyArray_DescrConverter(dtype.ptr(), &descr)) throw nb::python_error();
   const auto index = static_cast<size_t>(code);
   if (index >= Dtypes().size()) Dtypes().resize(index + 1);
-  Dtypes()[index] = Dtype{nb::steal(reinterpret_cast<PyObject*>(descr)), std::move(name)};
+  Dtypes()[index] = Dtype{nb::steal(reinterpret_cast<PyObject*>(descr)), std::move(name), {}};
 }
 
 const Dtype& DtypeOf(ffi::DataType code) {
@@ -64,14 +64,26 @@ const Dtype& DtypeOf(ffi::DataType code) {
   return Dtypes()[index];
 }
 
+const Dtype* FindDtype(const std::string& name) {
+  for (const Dtype& dtype : Dtypes()) {
+    if (dtype.descr.is_valid() && dtype.name == name) return &dtype;
+  }
+  return nullptr;
+}
+
+bool HasDtype(nb::handle array, const Dtype& dtype) {
+  if (dtype.convert.is_valid()) return NameOfDtype(array) == dtype.name;
+  PyArray_Descr* actual = PyArray_DESCR(AsArray(array));
+  PyArray_Descr* wanted = AsDescr(dtype.descr);
+  if (!PyArray_EquivTypenums(actual->type_num, wanted->type_num)) return false;
+  // All dtypes with fields have one number.
+  return wanted->type_num != NPY_VOID || PyArray_EquivTypes(actual, wanted);
+}
+
 // What TensorFlow has no name for is an internal error in its own script ops, too.
 std::string NameOfDtype(nb::handle array) {
-  PyArray_Descr* descr = PyArray_DESCR(AsArray(array));
   for (const Dtype& dtype : Dtypes()) {
-    if (dtype.descr.is_valid() &&
-        PyArray_EquivTypenums(AsDescr(dtype.descr)->type_num, descr->type_num)) {
-      return dtype.name;
-    }
+    if (dtype.descr.is_valid() && HasDtype(array, dtype)) return dtype.name;
   }
   if (HoldsStrings(array)) return "string";
   if (HoldsObjects(array)) {
@@ -79,12 +91,12 @@ std::string NameOfDtype(nb::handle array) {
     if (!foreign.is_valid()) return "string";
     throw Failure(ffi::ErrorCode::kInternal, std::string("Unsupported object type ") +
                                                  Py_TYPE(foreign.ptr())->tp_name +
-                                                 " in the array " + Text(Repr(array)));
+                                                 " in the array " + Text(Repr(array)) + ".");
   }
   throw Failure(ffi::ErrorCode::kInternal,
                 "Unsupported numpy data type " +
-                    Text(nb::borrow(reinterpret_cast<PyObject*>(descr))) + " of the array " +
-                    Text(Repr(array)));
+                    Text(nb::borrow(reinterpret_cast<PyObject*>(PyArray_DESCR(AsArray(array))))) +
+                    " of the array " + Text(Repr(array)) + ".");
 }
 
 }  // namespace hostcall

@@ -24,6 +24,7 @@ class Failure : public std::exception {
     return Failure(code_, message_ + " This is " + description + ".");
   }
 
+  xla::ffi::ErrorCode code() const { return code_; }
   const char* what() const noexcept override { return message_.c_str(); }
   xla::ffi::Error ToError() const { return xla::ffi::Error(code_, message_); }
 

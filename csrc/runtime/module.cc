@@ -18,6 +18,7 @@
 #include "native_code.h"
 #include "pool.h"
 #include "registry.h"
+#include "result_contract.h"
 #include "stats.h"
 #include "tensors.h"
 #include "thread_stack.h"
@@ -69,6 +70,9 @@ NB_MODULE(_runtime, m) {
   m.doc() = "The framework-neutral core of hostcall: callback registry and typed-FFI handler.";
   hostcall::ImportNumpy();
   hostcall::DefineNative(m);
+  hostcall::DefineResultContract(m);
+  // Callbacks may live until the process ends.
+  nb::set_leak_warnings(false);
 
   m.def(
       "register",

@@ -20,10 +20,18 @@ namespace hostcall {
 struct Dtype {
   nanobind::object descr;
   std::string name;
+  // Makes an array of a value and of `descr` or None; null where NumPy does it by itself.
+  nanobind::object convert = {};
 };
 
 // Throws Failure where NumPy has no such dtype.
 const Dtype& DtypeOf(xla::ffi::DataType code);
+
+// The dtype that messages call so, or null.
+const Dtype* FindDtype(const std::string& name);
+
+// Whether an array is of a dtype, in whichever byte order. Strings go by their name.
+bool HasDtype(nanobind::handle array, const Dtype& dtype);
 
 // The name of an array's dtype as TensorFlow has it. Throws Failure where it has none.
 std::string NameOfDtype(nanobind::handle array);

@@ -3,29 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
-#include <functional>
-#include <string>
-
 #include "arrays.h"
+#include "result_contract.h"
 
 namespace hostcall {
 
-// The values that a callback returned for `count` results, as a tuple; a lone value counts as one,
-// None as none.
-nanobind::object SplitResults(nanobind::handle returned, size_t count);
-
-// What messages call the callback.
-using Who = std::function<std::string()>;
-
-// Throws Failure when the numbers differ. `who` names the callback in it, as in all that follow.
-void CheckCount(size_t returned, size_t count, const Who& who);
-
-// `value` as an array. May run code of the user's (`__array__`). Throws Failure for None.
-nanobind::object ToArray(nanobind::handle value, const Buffer& result, size_t index,
-                         const Who& who);
-
-// Throws Failure when the dtype or the shape of the array is not that of `result`.
-void CheckArray(nanobind::handle array, const Buffer& result, size_t index, const Who& who);
+// What the program that a buffer belongs to was compiled for.
+DeclaredResult DeclaredAs(const Buffer& result);
 
 // Whether a value is an array that CheckArray would pass, and that can be copied as it lies in
 // memory. Runs no code of the user's.

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import memoization, requested_routes
+from hostcall._callbacks import memoization, requested_routes, result_contract
 from hostcall._callbacks.declarations import Declaration
-from hostcall._callbacks.specs import BoundedSpec, Spec, admits
+from hostcall._callbacks.specs import Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
 from hostcall._tf.types import NodeDef
@@ -209,16 +209,7 @@ class CallbackSpec:
         """
         for index, (actual, expected) in enumerate(zip(shapes, self.plain_specs, strict=False)):
             if not admits(expected, actual):
-                raise ValueError(shape_error(self, index, actual, expected))
-
-
-def shape_error(spec: CallbackSpec, index: int, actual: Sequence[int], expected: Spec) -> str:
-    """What to say of a result whose shape is not as declared."""
-    declared = expected if isinstance(expected, BoundedSpec) else expected.shape
-    return (
-        f"{index}-th value returned by {spec.title} has shape {tuple(actual)}, but its declared "
-        f"shape is {declared}. Correct the function or the declaration: {spec.description}."
-    )
+                raise ValueError(result_contract.shape_message(self, index, actual, expected))
 
 
 def spec_of_number(number: int) -> tuple[CallbackSpec | None, Recording]:

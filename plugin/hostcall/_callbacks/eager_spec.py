@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import tape_residuals
+from hostcall._callbacks import result_contract, tape_residuals
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording, Rule
 from hostcall._callbacks.specs import array_dtype, is_array_of
 from hostcall._callbacks.structures import Inputs, Outputs
@@ -181,10 +181,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         values = self.outputs.flatten(returned, self.function, self.inputs.composite)
         tensors = [self._convert(*pair) for pair in zip(values, dtypes, strict=False)]
         if len(values) != len(dtypes):
-            raise ValueError(
-                f"{self.title} returns {len(values)} values, but expects to see {len(dtypes)} "
-                "values."
-            )
+            raise ValueError(result_contract.count_message(self, len(values)))
         return tensors
 
     def _convert(self, value: object, dtype: tf.DType) -> Any:

@@ -17,19 +17,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import call_stats, lookup, result_shapes, tape_residuals
+from hostcall._callbacks import (
+    call_stats,
+    lookup,
+    result_contract,
+    result_shapes,
+    tape_residuals,
+)
 from hostcall._callbacks.borrowed_views import LentSpec
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording, shape_error
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.specs import Spec, admits, array_dtype, is_array_of
-from hostcall._compiler.partition import foreign_objects, host_errors
+from hostcall._callbacks.specs import Spec
+from hostcall._compiler.partition import host_errors
 from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
 from hostcall._tf import eager_execution, op_kinds, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import _errors, _library
-
-# As TensorFlow's C++ calls them; the others have the same name everywhere.
-_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+from hostcall_runtime import _library
 
 # The stock kernel shares the memory of an array that begins at a multiple of 64.
 _ALIGNMENT = 32
@@ -97,7 +100,8 @@ class _HostCall:
         if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
             declared = result_shapes.known(self._spec, self._node, operands)
-            latest = self._latest = _Expected(shapes, declared)
+            contract = result_contract.of(self._spec, declared)
+            latest = self._latest = _Expected(shapes, declared, contract)
         return latest
 
     def _counted(
@@ -111,22 +115,14 @@ class _HostCall:
             results = call(function, arguments)
         return results
 
-    def _check_shapes(self, shapes: list[Any], expected: _Expected) -> None:
-        if shapes == expected.admitted:
-            return
-        for index, (shape, spec) in enumerate(zip(shapes, expected.declared, strict=True)):
-            if not admits(spec, shape):
-                raise _errors.ResultError(shape_error(self._spec, index, shape, spec))
-        expected.admitted = shapes
-
 
 @dataclasses.dataclass
 class _Expected:
-    """For inputs of some shapes: what is declared of the results, and which shapes were right."""
+    """For inputs of some shapes: what is declared of the results, and what checks them."""
 
     inputs: list[Any]
     declared: list[Spec]
-    admitted: list[Any] | None = None
+    contract: result_contract.ResultContract
 
 
 class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
@@ -138,7 +134,6 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
     def __init__(self, spec: NumpySpec, node: NodeDef) -> None:
         super().__init__(spec, node)
         self._function = spec.host_function(Recording.NO)
-        self._arrays = [array_dtype(dtype) for dtype in spec.outputs.dtypes]
         self._lent_inputs = _library.load("hostcall._tensorflow").lent_inputs
 
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
@@ -157,52 +152,15 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
         borrows = self._spec.declaration.borrow
         own = [_own(array, borrows or bool(lent >> i & 1)) for i, array in enumerate(arrays)]
         if isinstance(self._spec, LentSpec):
-            results = self._read(self._spec.call_lent(function, own, expected.declared))
+            returned = self._spec.call_lent(function, own, expected.declared)
         else:
-            results = self._read(function(*own))
-        self._check_shapes([result.shape for result in results], expected)
+            returned = function(*own)
+        results = expected.contract.arrays(returned)
+        del returned  # which may refer to the results
         given = set() if borrows else set(map(id, own))
         own.clear()
         arrays.clear()  # no reference is left but those of the function, if it keeps some
         return _unshared(results, given)
-
-    def _read(self, returned: object) -> list[np.ndarray]:
-        """The results as arrays, with the checks of a custom call."""
-        count = len(self._arrays)
-        values = _values_of(returned, count)
-        if len(values) != count:
-            raise self._complaint(
-                f"{self._spec.title} returns {len(values)} values, but expects to see {count} "
-                "values."
-            )
-        return [self._to_array(index, value) for index, value in enumerate(values)]
-
-    def _to_array(self, index: int, value: object) -> np.ndarray:
-        if is_array_of(value, self._arrays[index]):
-            return value
-        dtype = self._spec.outputs.dtypes[index]
-        subject = f"{index}-th value returned by {self._spec.title}"
-        if value is None:
-            raise self._complaint(
-                f"Unsupported object type NoneType: {subject} is None, but expects {_name(dtype)}.",
-                _errors.INTERNAL,
-            )
-        # An empty list's own dtype would be float64, whatever the function means to return.
-        array: np.ndarray = token_registry.to_array(
-            value, dtype.as_numpy_dtype if _is_empty_list(value) else None
-        )
-        if dtype == tf.string and array.dtype.kind in "SO":
-            return array  # TensorFlow looks at each item
-        actual = _dtype_of(array)
-        if actual is None:
-            message = f"Unsupported {foreign_objects.kind_of(array)} the array {array!r}."
-            raise self._complaint(message, _errors.INTERNAL)
-        if actual != dtype:
-            raise self._complaint(f"{subject} is {_name(actual)}, but expects {_name(dtype)}.")
-        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-    def _complaint(self, message: str, code: int = _errors.INVALID_ARGUMENT) -> Exception:
-        return _errors.ResultError(f"{message} This is {self._spec.description}.", code)
 
 
 class _EagerHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
@@ -231,7 +189,7 @@ class _EagerHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
             for arg, dtype in zip(args, self._dtypes, strict=True)
         ]
         values, state = run(args, spec.gradient_wanted)
-        self._check_shapes([value.shape for value in values], expected)
+        expected.contract.check_shapes([value.shape.as_list() for value in values])
         number = 0 if state is None else tape_residuals.keep_for_call(state)
         return spec.for_kernel(values, number, device)
 
@@ -248,31 +206,6 @@ def _own(array: Any, lent: bool) -> Any:
 def _tidy(tensor: Any) -> Any:
     with eager_execution.eager_mode():
         return eager_execution.to_eager_tensor(_own(tensor.numpy(), lent=False), None)
-
-
-def _values_of(returned: object, count: int) -> list[Any]:
-    if count == 1 and _is_empty_list(returned):
-        return [returned]  # one empty value, rather than no value
-    if isinstance(returned, list | tuple):
-        return list(returned)
-    return [] if foreign_objects.is_none(returned) else [returned]
-
-
-def _is_empty_list(value: object) -> bool:
-    return isinstance(value, list) and not value
-
-
-def _dtype_of(array: np.ndarray) -> tf.DType | None:
-    if array.dtype.kind == "O":
-        return None if foreign_objects.items(array) else tf.string
-    try:
-        return tf.as_dtype(array.dtype.newbyteorder("="))
-    except TypeError:
-        return None
-
-
-def _name(dtype: tf.DType) -> str:
-    return _NAMES.get(dtype.name, str(dtype.name))
 
 
 def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:

@@ -1,0 +1,86 @@
+"""What a callback has to return, in the terms of the runtime, which checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks.specs import BoundedSpec, Spec
+from hostcall._callbacks.structures import Outputs
+from hostcall._tf import token_registry
+from hostcall_runtime._prepared import prepared
+
+# As TensorFlow's C++ calls them; the others have the same name everywhere.
+_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+
+
+class Callback(Protocol):
+    """What messages name of a callback, and the structure of what it returns."""
+
+    title: str
+    description: str
+    outputs: Outputs
+
+
+class ResultContract(Protocol):
+    """The runtime's; see csrc/runtime/result_contract.h."""
+
+    def arrays(self, returned: Any) -> list[np.ndarray]:
+        """What a callback has returned, as arrays.
+
+        Raises:
+          ResultError: when it is not as declared.
+        """
+
+    def check_shapes(self, shapes: Sequence[Any]) -> None:
+        """Looks at the shapes of results alone.
+
+        Raises:
+          ResultError: when one is not as declared.
+        """
+
+
+def of(spec: Callback, declared: Sequence[Spec]) -> ResultContract:
+    """The contract for the results of a callback.
+
+    Args:
+      spec: the callback.
+      declared: what is known of the results.
+    """
+    contract: ResultContract = prepared().ResultContract(
+        title=spec.title,
+        description=spec.description,
+        dtypes=[_NAMES.get(result.dtype.name, result.dtype.name) for result in declared],
+        shapes=[_sizes(result.shape) for result in declared],
+        bounded=[_bounded(result) for result in declared],
+        convert=token_registry.to_array,
+    )
+    return contract
+
+
+def count_message(spec: Callback, returned: int) -> str:
+    """What to say of a callback that returns too many results, or too few."""
+    message: str = prepared().count_message(spec.title, returned, len(spec.outputs.dtypes))
+    return message
+
+
+def shape_message(spec: Callback, index: int, actual: Any, declared: Spec) -> str:
+    """What to say of a result whose shape is not as declared."""
+    shown = declared if isinstance(declared, BoundedSpec) else declared.shape
+    message: str = prepared().shape_message(spec.title, index, str(tuple(actual)), str(shown))
+    return f"{message} This is {spec.description}."
+
+
+def _sizes(shape: tf.TensorShape) -> list[int] | None:
+    if shape.rank is None:
+        return None
+    return [prepared().ANY_SIZE if size is None else size for size in shape.as_list()]
+
+
+def _bounded(declared: Spec) -> list[bool]:
+    if not isinstance(declared, BoundedSpec):
+        return []
+    return [dim in declared.dynamic_dims for dim in range(len(declared.shape))]
