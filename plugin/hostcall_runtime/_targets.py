@@ -1,4 +1,4 @@
-"""What compiled programs call, and the numbers by which they find it."""
+"""What compiled programs call, and the callback ids by which they find it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ class Target:
     definition: Callable[[], list[str]] = list
 
 
-_targets: weakref.WeakValueDictionary[int, Target] = weakref.WeakValueDictionary()
+# By their callback ids, those of native code included; a C++ table each has what is called.
+_targets: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def register(
     target: Any, name: str, takes_tensors: bool = False, label: str = "", **lending: bool
 ) -> int:
-    """The runtime's number for an object, as long as that lives.
+    """The runtime's callback id of an object, as long as that lives.
 
     Args:
       target: a Target.
@@ -48,13 +49,17 @@ def register(
     Raises:
       ValueError: when a living object has the name.
     """
-    number: int = _runtime.register(target, name, takes_tensors, label, **lending)
-    if isinstance(target, Target):
-        _targets[number] = target
-    weakref.finalize(target, _runtime.unregister, number).atexit = False
-    return number
+    callback_id: int = _runtime.register(target, name, takes_tensors, label, **lending)
+    know(callback_id, target)
+    weakref.finalize(target, _runtime.unregister, callback_id).atexit = False
+    return callback_id
 
 
-def target_of(number: int) -> Target | None:
-    """The living target of a number, None where there is none."""
-    return _targets.get(number)
+def know(callback_id: int, target: Any) -> None:
+    """Lets `target_of` find the target of a callback id, as long as it lives."""
+    _targets[callback_id] = target
+
+
+def target_of(callback_id: int) -> Any:
+    """The living target of a callback id, None where there is none."""
+    return _targets.get(callback_id)

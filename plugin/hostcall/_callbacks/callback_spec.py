@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import weakref
@@ -17,7 +18,7 @@ from hostcall._callbacks.specs import Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import Target, _errors, _locks, register, within
+from hostcall_runtime import Target, _errors, _locks, _targets, register, within
 
 Rule = Callable[[Sequence[Spec]], Sequence[Spec | None]]
 
@@ -33,7 +34,14 @@ class Recording(enum.IntEnum):
 
 
 _lock = _locks.new_lock()
-_by_number: weakref.WeakValueDictionary[int, CallbackSpec] = weakref.WeakValueDictionary()
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a target of a compiled program was made of."""
+
+    spec: weakref.ref[CallbackSpec]
+    recording: Recording
 
 
 class CallbackSpec:
@@ -94,7 +102,7 @@ class CallbackSpec:
         self.description = f"{self.op_name} of {source_location.of_function(function)}"
         self.title = ""
         self.op: weakref.ref[Any] | None = None
-        self._targets: dict[Recording, tuple[Target, int]] = {}
+        self._targets: dict[Recording, tuple[Any, int]] = {}
         self._host_call: Any = None
 
     def locate(self) -> None:
@@ -108,11 +116,13 @@ class CallbackSpec:
         """The id under which compiled programs call this; made when one first asks for it."""
         with _lock:  # several threads may compile the same op
             if recording not in self._targets:
-                self._targets[recording] = self._register(recording)
-                _by_number[self._targets[recording][1]] = self
+                target, callback_id = self._register(recording)
+                target.origin = Origin(weakref.ref(self), recording)
+                _targets.know(callback_id, target)
+                self._targets[recording] = target, callback_id
             return self._targets[recording][1]
 
-    def _register(self, recording: Recording) -> tuple[Target, int]:
+    def _register(self, recording: Recording) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
         function = self.host_function(recording)
         target = Target(function, self.title, self.description)
@@ -212,14 +222,12 @@ class CallbackSpec:
                 raise ValueError(result_contract.shape_message(self, index, actual, expected))
 
 
-def spec_of_number(number: int) -> tuple[CallbackSpec | None, Recording]:
-    """The spec that compiled programs call by a number, None where it is no spec's; and how."""
-    spec = _by_number.get(number)
-    if spec is not None:
-        for recording, (_, known) in [*spec._targets.items()]:
-            if known == number:
-                return spec, recording
-    return None, Recording.NO
+def spec_of_callback_id(callback_id: int) -> tuple[CallbackSpec | None, Recording]:
+    """The spec that compiled programs call by an id, None where it is no spec's; and how."""
+    origin = getattr(_targets.target_of(callback_id), "origin", None)
+    if not isinstance(origin, Origin):
+        return None, Recording.NO
+    return origin.spec(), origin.recording
 
 
 class NumpySpec(CallbackSpec):

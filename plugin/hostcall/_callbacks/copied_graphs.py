@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hostcall._callbacks import call_modules
+from hostcall._callbacks import call_modules, lookup
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._tf import (
     graph_ownership,
@@ -38,7 +38,7 @@ def pin_callbacks(meta_graph: MetaGraphDef) -> None:
             "loaded beside the SavedModel."
         )
     for token in _tokens(script_op_graphs.nodes_of(meta_graph.graph_def)):
-        _pinned[token] = token_registry.functions.get(token)
+        _pinned[token] = token_registry.find(token)
 
 
 def own_callbacks(nodes: Iterable[Any]) -> None:
@@ -48,10 +48,10 @@ def own_callbacks(nodes: Iterable[Any]) -> None:
     nodes = list(nodes)
     call_modules.own_modules(nodes)
     for token in _tokens(nodes):
-        graph_ownership.own(token_registry.functions.get(token))
+        graph_ownership.own(token_registry.find(token))
     if any(node.op == op_kinds.EAGER_PY_FUNC for node in nodes):
         for op in script_op_graphs.py_functions_of_default_graph():
-            spec = token_registry.functions.get(op.get_attr("token").decode())
+            spec = token_registry.find(op.get_attr("token").decode())
             if isinstance(spec, EagerSpec) and spec.has_own_gradient:
                 py_function_gradient.give_to(op)
 
@@ -59,4 +59,4 @@ def own_callbacks(nodes: Iterable[Any]) -> None:
 def _tokens(nodes: Iterable[Any]) -> Iterator[str]:
     for node in nodes:
         if node.op in op_kinds.SCRIPT_OPS:
-            yield node.attr["token"].s.decode()
+            yield lookup.token_of(node)

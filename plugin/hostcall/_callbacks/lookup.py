@@ -15,20 +15,49 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
 
-def find_spec(node: NodeDef) -> CallbackSpec:
+def spec_of(node: NodeDef) -> CallbackSpec | None:
     """The spec of the function that a script op calls, by its NodeDef.
 
+    Returns:
+      The spec, also for a function that TensorFlow registered itself; None where the function does
+      not exist in this process.
+
     Raises:
-      LoweringError: when it does not exist in this process, or is not made for the op.
+      LoweringError: when the function is not made for the op.
     """
     entry = entry_of(node)
-    if entry is None:
-        raise missing(node)
-    if isinstance(entry, CallbackSpec):
+    if entry is None or isinstance(entry, CallbackSpec):
         return entry
     inputs = Inputs([None] * len(node.attr["Tin"].list.type), False)
     outputs = Outputs([tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type])
-    return adopt(entry, _token(node), inputs, outputs, result_shapes.declared_rule)
+    return adopt(entry, token_of(node), inputs, outputs, result_shapes.declared_rule)
+
+
+def existing_spec_of(node: NodeDef) -> CallbackSpec:
+    """The same, of a function that has to exist.
+
+    Raises:
+      LoweringError: when it does not, or is not made for the op.
+    """
+    spec = spec_of(node)
+    if spec is None:
+        raise missing(node)
+    return spec
+
+
+def unchecked_entry_of(node: NodeDef) -> Any:
+    """What TensorFlow's registry has of a script op, whether it is made for the op or not.
+
+    It may be a spec, a function of TensorFlow's, or None. Where nothing is called, but something
+    is to be said of the op.
+    """
+    return token_registry.find(token_of(node))
+
+
+def token_of(node: NodeDef) -> str:
+    """The token of a script op, by its NodeDef."""
+    token: str = node.attr["token"].s.decode()
+    return token
 
 
 def entry_of(node: NodeDef) -> Any:
@@ -39,7 +68,7 @@ def entry_of(node: NodeDef) -> Any:
     """
     takes = len(node.attr["Tin"].list.type)
     returns = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
-    return entry_for(_token(node), f"'{node.name}' ({node.op})", node.op, takes, returns)
+    return entry_for(token_of(node), f"'{node.name}' ({node.op})", node.op, takes, returns)
 
 
 def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType]) -> Any:
@@ -59,9 +88,7 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
     Raises:
       LoweringError: when what it has is not made for such an op.
     """
-    entry = token_registry.functions.get(token)
-    # A function that was partitioned already has ops with the tokens of what stands for the specs.
-    entry = getattr(entry, "__hostcall_stands_for__", entry)
+    entry = token_registry.find(token)
     if entry is None:
         return None
     of_tensors = isinstance(entry, token_registry.EagerFunc)
@@ -84,16 +111,11 @@ def missing(node: NodeDef) -> LoweringError:
     """The error for an op whose function is not there."""
     return LoweringError(
         f"hostcall: op '{node.name}' ({node.op}) calls a Python function that does not exist in "
-        f"this process. Could not find callback with key={_token(node)} in the registry. Either "
+        f"this process. Could not find callback with key={token_of(node)} in the registry. Either "
         "the graph comes from another process (a SavedModel holds no Python code), or the function "
         "died with the graph that it was traced in. Build the function again in this process, and "
         "keep the tf.function or the model."
     )
-
-
-def _token(node: NodeDef) -> str:
-    token: str = node.attr["token"].s.decode()
-    return token
 
 
 def _listed(takes: int, returns: list[tf.DType]) -> str:

@@ -36,7 +36,7 @@ class NativeSpec(NumpySpec):
 
     def _register(self, recording: Recording) -> tuple[Any, int]:
         entry = _Entry(self.function, self.description)
-        return entry, entry.number
+        return entry, entry.callback_id
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """What must be right before a compiled program may call it.
@@ -67,13 +67,14 @@ class _Entry:
     """An entry of the runtime's table, for as long as this lives."""
 
     def __init__(self, native: Native, label: str) -> None:
+        self.origin: Any = None
         self._owner = native.owner
-        self.number = native.code.register(label)
+        self.callback_id = native.code.register(label)
 
     # Calls that are under way take over the owner. (A finalizer that held it could keep alive what
     # it is to be called for.) Bound early: when the process exits, modules' names may go before.
     def __del__(self, unregister: Callable[[int, Any], None] = _runtime.unregister_native) -> None:
-        unregister(self.number, self._owner)
+        unregister(self.callback_id, self._owner)
 
 
 def _listed(specs: Sequence[Spec]) -> str:

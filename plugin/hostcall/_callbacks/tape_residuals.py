@@ -110,7 +110,7 @@ def may_be_recorded(tokens: Iterable[str]) -> bool:
     """
     if not gradient_tapes.has_no_tapes():
         return True
-    entries = map(token_registry.functions.get, tokens)
+    entries = map(token_registry.find, tokens)
     return any(getattr(entry, "gradient_wanted", False) for entry in entries)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import requested_routes
+from hostcall._callbacks import lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import kernel_hook, nesting_depth, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
 from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
-from hostcall._tf import concrete_functions, op_kinds, protos, token_registry
+from hostcall._tf import concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.default_attributes import with_defaults
 from hostcall._tf.types import (
@@ -277,6 +277,6 @@ def _name_control_outputs_once(function: FunctionDef) -> None:
 
 def _described(node: NodeDef) -> str:
     """A script op, in the user's words where this process has its function."""
-    spec = token_registry.functions.get(node.attr["token"].s.decode())
+    spec = lookup.unchecked_entry_of(node)
     known = f", {spec.description}" if isinstance(spec, CallbackSpec) else ""
     return f"op {node.name!r} ({node.op}){known}"

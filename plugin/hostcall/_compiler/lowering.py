@@ -38,7 +38,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
       LoweringError: when the op cannot be a custom call, with the reason and the remedy.
     """
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
-    spec = lookup.find_spec(node)
+    spec = lookup.existing_spec_of(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*result_shapes.resolve(spec, node, specs)]
     _check_out(spec, results)
@@ -67,7 +67,7 @@ def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
       Those of the results, or None where the op has to be a call.
     """
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
-    spec = lookup.find_spec(node)
+    spec = lookup.existing_spec_of(node)
     tensors = [protos.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
     operands = [tf.TensorSpec(tensor.tensor_shape, tensor.dtype) for tensor in tensors]
     return constant_folding.fold(spec, tensors, result_shapes.resolve(spec, node, operands))

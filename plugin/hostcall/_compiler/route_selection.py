@@ -46,7 +46,7 @@ def choose(node: NodeDef) -> Choice:
         return Choice(requested_routes.CUSTOM_CALL, "route='custom_call' was asked for")
     if obstacle := _obstacle(node):
         return Choice(requested_routes.PARTITION, obstacle, is_bounded=HINDERED_ATTR in node.attr)
-    spec = None if lookup.entry_of(node) is None else lookup.find_spec(node)
+    spec = lookup.spec_of(node)
     unknown = unknown_results(spec, known_results(spec, node))
     if not unknown:
         return Choice(

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import call_modules, traced_shapes
+from hostcall._callbacks import call_modules, lookup, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native_spec import NativeSpec
@@ -21,7 +21,6 @@ from hostcall._tf.types import NodeDef
 # Finds `file:line` of a node, by the names of its function and its own.
 Locate = Callable[[str, str], str]
 
-HOST_SUFFIX = "/host"  # see partition/host_calls.py
 
 _KINDS = {
     "EagerPyFunc": "tf.py_function",
@@ -42,9 +41,7 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
     """
     if node.op not in op_kinds.SCRIPT_OPS:
         return _module_call(node, body, function, locate, **placed)
-    # Where a function was partitioned already, its ops have tokens made of those of the callbacks.
-    token = node.attr["token"].s.decode().removesuffix(HOST_SUFFIX)
-    spec = token_registry.functions.get(token)
+    spec = lookup.unchecked_entry_of(node)
     kind, callback, defined_at, called_at = _names(node, spec)
     file, line = parse_location(called_at or locate(function, node.name))
     operands = _operands(node, body)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks.callback_spec import CallbackSpec, Recording, spec_of_number
+from hostcall._callbacks.callback_spec import CallbackSpec, Origin, Recording, spec_of_callback_id
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._export.function_interface import structure_of
 from hostcall_mlir.program.structures import Structure
@@ -47,17 +47,17 @@ class Source:
     has_state: bool = False
 
 
-def source_of(number: int) -> Source:
-    """The callback of a number.
+def source_of(callback_id: int) -> Source:
+    """The callback of an id.
 
     Raises:
       NotExportableError: when it cannot be exported.
     """
-    spec, recording = spec_of_number(number)
+    spec, recording = spec_of_callback_id(callback_id)
     if spec is not None:
         return _of_spec(spec, recording)
-    target = target_of(number)
-    if target is None:
+    target = target_of(callback_id)
+    if target is None or isinstance(target.origin, Origin):
         raise NotExportableError("a callback that is gone")
     if target.origin is None:
         raise NotExportableError(

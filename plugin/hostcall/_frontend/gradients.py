@@ -169,7 +169,7 @@ def _spec_of(op: Operation) -> Any:
             return spec
     token = op.get_attr("token").decode()
     if tf.executing_eagerly():
-        return token_registry.functions.get(token)
+        return token_registry.find(token)
     dtypes = [output.dtype for output in op.outputs]
     return lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
 

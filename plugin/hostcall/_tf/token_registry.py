@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hostcall._tf import names
 
 EagerFunc = names.EagerFunc
@@ -15,6 +17,15 @@ def new_token() -> str:
     """A token that no op has yet."""
     token: str = functions._next_unique_token()
     return token
+
+
+def find(token: str) -> Any:
+    """What the registry has under a token: a spec, a function of TensorFlow's, or None.
+
+    A function that was partitioned has ops with the tokens of what stands for specs.
+    """
+    entry = functions.get(token)
+    return getattr(entry, "__hostcall_stands_for__", entry)
 
 
 def register_token(token: str, function: object) -> None:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._compiler import lowering, route_selection
@@ -24,7 +25,6 @@ from hostcall._tf import (
     protos,
     script_op_graphs,
     source_location,
-    token_registry,
 )
 from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
 from hostcall_runtime import _library
@@ -137,7 +137,7 @@ def _root(node: NodeDef) -> Any:
     """The spec of the call that a script op is, or is a gradient of, if calls have states."""
     if node.op != "EagerPyFunc":
         return None
-    spec = token_registry.functions.get(node.attr["token"].s.decode())
+    spec = lookup.unchecked_entry_of(node)
     return spec.root if isinstance(spec, EagerSpec) else None
 
 
@@ -180,7 +180,7 @@ def _reason(offence: Offence, functions: Functions, source: Source) -> str:
 
 def _place(offence: Offence, script_op: NodeDef) -> str:
     """`file:line` of an op that a script op leads to, or ""."""
-    spec = token_registry.functions.get(script_op.attr["token"].s.decode())
+    spec = lookup.unchecked_entry_of(script_op)
     op = spec.op() if isinstance(spec, CallbackSpec) and spec.op is not None else None
     if op is None:
         return ""

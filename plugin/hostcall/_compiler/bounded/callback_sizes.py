@@ -33,7 +33,7 @@ def results(
       symbol: makes a symbol of the number of a result, a dimension and the bound.
     """
     try:
-        spec = lookup.find_spec(node)
+        spec = lookup.existing_spec_of(node)
     except LoweringError:  # it cannot run in this process
         return None
     if spec.like is not None:

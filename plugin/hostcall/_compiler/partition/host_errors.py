@@ -48,8 +48,8 @@ def refusal(token: str, complaint: str) -> tuple[int, str] | None:
     Returns:
       A status code and a text.
     """
-    entry = token_registry.functions.get(token)
-    spec = getattr(entry, "__hostcall_stands_for__", None)
+    entry = token_registry.find(token)
+    spec = entry if isinstance(entry, CallbackSpec) else None
     if complaint:
         description = spec.description if spec else token
         return _errors.RESOURCE_EXHAUSTED, f"{complaint}This is {description}."
