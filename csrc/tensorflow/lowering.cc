@@ -1,9 +1,7 @@
 #include "lowering.h"
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
@@ -34,7 +32,11 @@ Hooks& GlobalHooks() {
   return *hooks;
 }
 
-using PythonShape = std::pair<std::vector<int64_t>, std::vector<bool>>;
+// A field of an answer, which is a named tuple of Python's.
+template <typename T>
+T Field(nb::handle answer, const char* name) {
+  return nb::cast<T>(nb::object(answer.attr(name)));
+}
 
 // A LoweringError is prose for the user already; anything else is a mistake of ours, and its
 // traceback is what a report about it needs.
@@ -104,13 +106,15 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
     return nb::make_tuple(Serialize(node), specs);
   };
   return CallPython(GlobalHooks().lower, arguments, [](nb::handle answer) {
-    auto [target, attributes, has_side_effect, used, results, foldable] =
-        nb::cast<std::tuple<std::string, std::string, bool, std::vector<int64_t>,
-                            std::vector<PythonShape>, bool>>(answer);
-    LoweredCall lowered{
-        std::move(target), std::move(attributes), has_side_effect, std::move(used), {}, foldable};
-    for (auto& [dims, dynamic] : results) {
-      lowered.results.push_back({std::move(dims), std::move(dynamic)});
+    LoweredCall lowered;
+    lowered.target = Field<std::string>(answer, "target");
+    lowered.attributes = Field<std::string>(answer, "attributes");
+    lowered.has_side_effect = Field<bool>(answer, "has_side_effect");
+    lowered.operands = Field<std::vector<int64_t>>(answer, "operands");
+    lowered.foldable = Field<bool>(answer, "foldable");
+    for (nb::handle shape : Field<nb::list>(answer, "results")) {
+      lowered.results.push_back(
+          {Field<std::vector<int64_t>>(shape, "dims"), Field<std::vector<bool>>(shape, "dynamic")});
     }
     return lowered;
   });
@@ -144,8 +148,9 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
     return nb::make_tuple(Serialize(library), function, device);
   };
   return CallPython(GlobalHooks().rewrite, arguments, [](nb::handle answer) {
-    auto [bytes, name, partitioned] = nb::cast<std::tuple<nb::bytes, std::string, bool>>(answer);
-    RewrittenFunction rewritten{{}, std::move(name), partitioned};
+    const auto bytes = Field<nb::bytes>(answer, "library");
+    RewrittenFunction rewritten{
+        {}, Field<std::string>(answer, "name"), Field<bool>(answer, "partitioned")};
     if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
       throw nb::value_error("hostcall: the rewritten function library does not parse");
     }

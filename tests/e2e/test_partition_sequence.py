@@ -35,11 +35,11 @@ def rewritten(program: Any, device: str = DEVICE) -> list[Any]:
     concrete = jitted(program).get_concrete_function(X)
     library = concrete.graph.as_graph_def().library
     library.function.append(concrete.function_def)
-    serialized, _, partitioned = kernel_hook.rewrite_for_kernel(
+    new = kernel_hook.rewrite_for_kernel(
         library.SerializeToString(), concrete.function_def.signature.name, device
     )
-    assert partitioned
-    functions = type(library).FromString(serialized).function
+    assert new.partitioned
+    functions = type(library).FromString(new.library).function
     return [f for f in functions if "_XlaMustCompile" not in f.attr]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from hostcall._callbacks import advice, lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
@@ -37,8 +37,23 @@ _LENDS = "_hostcall_lends"
 _FORWARD = "forward_function_name"
 
 
+class RewrittenFunction(NamedTuple):
+    """What takes the place of a must-compile function. C++ reads the fields by these names.
+
+    Attributes:
+      library: a serialized FunctionDefLibrary with the new functions.
+      name: of the one that takes the place of the function, which is the function itself where
+        nothing is to be done.
+      partitioned: whether it runs on the host, with compiled clusters in it.
+    """
+
+    library: bytes
+    name: str
+    partitioned: bool
+
+
 @nesting_depth.limited
-def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple[bytes, str, bool]:
+def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> RewrittenFunction:
     """Called when TensorFlow creates the kernel of a must-compile function.
 
     Args:
@@ -47,9 +62,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
       device: the only one on which parts of the function may run; "" if there may be several.
 
     Returns:
-      A FunctionDefLibrary with the new functions, the name of the one that takes the place of
-      `entry`, which is `entry` itself where nothing is to be done, and whether it runs on the host.
-      The same input gives the same output, names included.
+      What takes its place. The same input gives the same output, names included.
     """
     library = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
     on_device = bool(device) and sequential_execution.all_are_for(device, library.function)
@@ -71,10 +84,10 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> tuple
         new, name = ordering.order_side_effects(library, entry)
         _mark_lending(library, next(f for f in new.function if f.signature.name == name))
     else:
-        return b"", entry, False
+        return RewrittenFunction(b"", entry, partitioned=False)
     # Otherwise the kernel creator adds them, and they would outlive the function.
     concrete_functions.own_functions(entry, list(new.function))
-    return new.SerializeToString(), name, partitioned
+    return RewrittenFunction(new.SerializeToString(), name, partitioned)
 
 
 def partitioner_for(library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX) -> Partitioner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -22,12 +23,36 @@ FORESEEN_ATTR = "_hostcall_foreseen"
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]
-# (target and attributes of the custom call, has a side effect, inputs to pass, (sizes, bounded) of
-# results, whether the results may be constants where the inputs are).
-Lowered = tuple[str, str, bool, list[int], list[tuple[list[int], list[bool]]], bool]
 
 
-def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
+class BoundedShape(NamedTuple):
+    """A shape as XLA has it: for each dimension its size or bound, and whether it is a bound."""
+
+    dims: list[int]
+    dynamic: list[bool]
+
+
+class LoweredCall(NamedTuple):
+    """What the XLA kernel emits for a script op. It reads the fields by these names.
+
+    Attributes:
+      target: of the custom call.
+      attributes: of the custom call, an MLIR dictionary.
+      has_side_effect: whether the call has one.
+      operands: the op's inputs that the call takes.
+      results: their shapes.
+      foldable: whether the results may be constants of the program, if all inputs are.
+    """
+
+    target: str
+    attributes: str
+    has_side_effect: bool
+    operands: list[int]
+    results: list[BoundedShape]
+    foldable: bool
+
+
+def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     """Called by the XLA kernel for each script op that is compiled; no lasting effect.
 
     Args:
@@ -51,9 +76,14 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> Lowered:
     pairs = {} if isinstance(spec, NativeSpec) else _pairs(operands_passed, results)
     attributes = _attributes(spec.target_id(_recording(spec, node)), pairs)
     foldable = constant_folding.is_foldable(spec, specs, results)
-    shapes = [_shape_of(result) for result in results]
-    stateful = node.op != "PyFuncStateless"
-    return spec.custom_call, attributes, stateful, passed, shapes, foldable
+    return LoweredCall(
+        target=spec.custom_call,
+        attributes=attributes,
+        has_side_effect=node.op != "PyFuncStateless",
+        operands=passed,
+        results=[_shape_of(result) for result in results],
+        foldable=foldable,
+    )
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
@@ -114,9 +144,9 @@ def _recording(spec: CallbackSpec, node: NodeDef) -> Recording:
     return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
 
 
-def _shape_of(spec: Spec) -> tuple[list[int], list[bool]]:
+def _shape_of(spec: Spec) -> BoundedShape:
     dims = list(spec.shape)
-    return dims, [i in _dynamic_dims(spec) for i in range(len(dims))]
+    return BoundedShape(dims, [i in _dynamic_dims(spec) for i in range(len(dims))])
 
 
 def _dynamic_dims(spec: Spec) -> tuple[int, ...]:

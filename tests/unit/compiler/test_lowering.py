@@ -61,15 +61,13 @@ def test_a_call_of_known_shapes() -> None:
     traced = Traced(
         lambda x, y: tf.numpy_function(both, [x, y], [tf.float32, tf.int32]), UNKNOWN, UNKNOWN
     )
-    target, attributes, effect, operands, results, _ = traced.lower(
-        _static(FLOAT, 2, 3), _static(FLOAT)
-    )
-    assert target == "hostcall"
-    assert effect is True
-    assert operands == [0, 1]
-    assert results == [([2, 3], [False, False]), ([], [])]
+    call = traced.lower(_static(FLOAT, 2, 3), _static(FLOAT))
+    assert call.target == "hostcall"
+    assert call.has_side_effect is True
+    assert call.operands == [0, 1]
+    assert call.results == [([2, 3], [False, False]), ([], [])]
     for name in ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results"):
-        assert _attribute(attributes, name) == []
+        assert _attribute(call.attributes, name) == []
 
 
 @pytest.mark.parametrize("stateful", [True, False])
@@ -80,7 +78,7 @@ def test_only_stateful_calls_have_an_effect(stateful: bool) -> None:
         ),
         UNKNOWN,
     )
-    assert traced.lower(_static(FLOAT))[2] is stateful
+    assert traced.lower(_static(FLOAT)).has_side_effect is stateful
 
 
 def test_bounded_operands_and_results_are_named_by_index_and_dimension() -> None:
@@ -93,10 +91,10 @@ def test_bounded_operands_and_results_are_named_by_index_and_dimension() -> None
         UNKNOWN,
     )
     dynamic = (FLOAT, [5, 6], [False, True])
-    _, attributes, _, _, results, _ = traced.lower(_static(FLOAT, 3), dynamic)
-    assert _attribute(attributes, "dynamic_operands") == [1, 1]
-    assert _attribute(attributes, "dynamic_results") == [1, 0, 1, 2]
-    assert results == [([2], [False]), ([4, 7, 9], [True, False, True])]
+    call = traced.lower(_static(FLOAT, 3), dynamic)
+    assert _attribute(call.attributes, "dynamic_operands") == [1, 1]
+    assert _attribute(call.attributes, "dynamic_results") == [1, 0, 1, 2]
+    assert call.results == [([2], [False]), ([4, 7, 9], [True, False, True])]
 
 
 def test_looking_twice_gives_the_same_answer_and_registers_once() -> None:
@@ -114,7 +112,7 @@ def test_two_ops_of_one_function_have_ids_of_their_own() -> None:
         return tf.numpy_function(np.sqrt, [x], tf.TensorSpec([2], tf.float32))
 
     one, other = Traced(call, UNKNOWN), Traced(call, UNKNOWN)
-    ids = [_callback(traced.lower(_static(FLOAT, 2))[1]) for traced in (one, other)]
+    ids = [_callback(traced.lower(_static(FLOAT, 2)).attributes) for traced in (one, other)]
     assert len(set(ids)) == 2
 
 
@@ -161,12 +159,12 @@ def test_a_lowering_error_is_a_value_error_that_goes_to_the_user_as_it_is() -> N
 def test_a_py_function_that_can_be_differentiated_has_a_result_more() -> None:
     spec = tf.TensorSpec([2], tf.float32)
     floats = Traced(lambda x: tf.py_function(lambda x: x, [x], spec), UNKNOWN)
-    assert floats.lower(_static(FLOAT, 2))[4] == [([2], [False]), ([], [])]
+    assert floats.lower(_static(FLOAT, 2)).results == [([2], [False]), ([], [])]
     ints = Traced(
         lambda x: tf.py_function(lambda x: tf.cast(x, tf.float32), [x], spec),
         tf.TensorSpec(None, tf.int32),
     )
-    assert ints.lower(_static(INT, 2))[4] == [([2], [False])]
+    assert ints.lower(_static(INT, 2)).results == [([2], [False])]
 
 
 def test_a_gradient_call_gets_the_shapes_of_the_forward_inputs_and_not_their_values() -> None:
@@ -182,10 +180,9 @@ def test_a_gradient_call_gets_the_shapes_of_the_forward_inputs_and_not_their_val
     _, backward = sorted(calls, key=lambda node: len(node.input))
     state, upstream = _static(tf.int64.as_datatype_enum), _static(FLOAT)
     answer = lower(backward.SerializeToString(), [state, upstream, _static(FLOAT, 5, 3)])
-    _, _, effect, operands, results, _ = answer
-    assert effect is True
-    assert operands == [0, 1]
-    assert results[0] == ([5, 3], [False, False])
+    assert answer.has_side_effect is True
+    assert answer.operands == [0, 1]
+    assert answer.results[0] == ([5, 3], [False, False])
 
 
 def test_narrow_integers_are_named_with_their_element_types() -> None:
@@ -194,7 +191,7 @@ def test_narrow_integers_are_named_with_their_element_types() -> None:
         UNKNOWN,
         tf.TensorSpec(None, INT4),
     )
-    attributes = traced.lower(_static(FLOAT, 2), _static(INT4.as_datatype_enum, 2))[1]
+    attributes = traced.lower(_static(FLOAT, 2), _static(INT4.as_datatype_enum, 2)).attributes
     assert _attribute(attributes, "narrow_operands") == [1, 21]
     assert _attribute(attributes, "narrow_results") == [0, 21]
 
@@ -205,9 +202,9 @@ import hostcall
 from hostcall._compiler import kernel_hook, lowering
 from hostcall_runtime import _library
 
-def answer(change):
+def answer(**changes):
     def lower(node, operands):
-        return change(*lowering.lower(node, operands))
+        return lowering.lower(node, operands)._replace(**changes)
     bindings = _library.load("hostcall._tensorflow")
     bindings.set_hooks(lower, lambda node, inputs: folded, kernel_hook.rewrite_for_kernel)
 
@@ -222,16 +219,19 @@ def run():
 one = tf.io.serialize_tensor(tf.ones([1])).numpy()
 other_shape = tf.io.serialize_tensor(tf.ones([2])).numpy()
 other_dtype = tf.io.serialize_tensor(tf.ones([1], tf.int32)).numpy()
-for results in ([], [([1], [False])] * 300):
-    answer(lambda t, a, e, used, _, fold, results=results: (t, a, e, used, results, fold))
+def shape(dims, dynamic):
+    return lowering.BoundedShape(dims, dynamic)
+
+for results in ([], [shape([1], [False])] * 300):
+    answer(results=results)
     run()
 for used in ([1], [-1], [1 << 40]):
-    answer(lambda t, a, e, _, results, fold, used=used: (t, a, e, used, results, fold))
+    answer(operands=used)
     run()
-answer(lambda t, a, e, used, _, fold: (t, a, e, used, [([1], [])], fold))
+answer(results=[shape([1], [])])
 run()
 for folded in ([], [one, one], [other_shape], [other_dtype]):
-    answer(lambda t, a, e, used, results, _: (t, a, e, used, results, True))
+    answer(foldable=True)
     run()
 """
 
