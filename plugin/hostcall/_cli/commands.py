@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hostcall._callbacks import requested_routes
-from hostcall._cli import diagnosis, saved_models
+from hostcall._cli import diagnosis, diagnosis_text, saved_models
 from hostcall._explain import page
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -65,14 +65,7 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
 def doctor(as_json: bool) -> None:
     """Show versions, what hostcall was built against, and what is switched on."""
     report = diagnosis.report()
-    if as_json:
-        click.echo(json.dumps(report, indent=2))
-        return
-    for name, value in diagnosis.lines(report):
-        first, *more = value.splitlines()
-        click.echo(f"{name:>12}  {first}")
-        for line in more:
-            click.echo(f"{'':>12}  {line}")
+    click.echo(json.dumps(report, indent=2) if as_json else diagnosis_text.text(report))
 
 
 def _in_one_line(function: Any, *args: Any, **kwargs: Any) -> Any:

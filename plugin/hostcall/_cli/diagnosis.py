@@ -1,18 +1,19 @@
-"""What `hostcall doctor` says: versions, what was built against what, and what is switched on."""
+"""What `hostcall doctor` finds: versions, private names, patches, and what is switched on."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import platform
+from collections.abc import Iterator
 from typing import Any
 
 import hostcall
-from hostcall import _control, _versions
+from hostcall import _control, _patches, _versions
 from hostcall._callbacks import requested_routes
-from hostcall_runtime import _library
+from hostcall_runtime import _library, _patching
 
-_VARIABLES = ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS", "XLA_FLAGS")
+VARIABLES = ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS", "XLA_FLAGS")
 
 # What registers them is csrc/tensorflow: module.cc, and script_op_kernel.cc.
 _TARGETS = {"hostcall": ["Host"], "hostcall_native": ["Host"]}
@@ -40,33 +41,35 @@ def report() -> dict[str, Any]:
         "callbacks": _library.load("hostcall_runtime._runtime").size(),
         "enabled": enabled,
         "route": requested_routes.current(),
-        "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "names": list(_names()),
+        "patches": list(_replaced()),
+        "permanent": [{"what": what, "why": why} for what, why in _patches.PERMANENT.items()],
     }
 
 
-def lines(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """A report as rows: what, and its value."""
-    built, found = report["built_against"], report["found"]
-    versions = [
-        (name, f"built against {_shown(built[name])}, found {_shown(found[name])}")
-        for name in ("tensorflow", "ffi_api", "python", "cxx11_abi")
-    ]
-    targets = [f"{name} on {', '.join(platforms)}" for name, platforms in report["targets"].items()]
-    variables = [f"{name}={value}" for name, value in report["environment"].items()]
-    return [
-        ("hostcall", report["hostcall"]),
-        ("platform", f"Python {report['python']}, {report['platform']}"),
-        *versions,
-        ("fits", "yes" if not report["mismatches"] else "; ".join(report["mismatches"])),
-        ("modules", "\n".join(report["modules"])),
-        ("enabled", "yes" if report["enabled"] else "no: call hostcall.enable()"),
-        ("route", report["route"]),
-        ("targets", ", ".join(targets) or "none"),
-        ("kernels", ", ".join(report["kernels"]) or "none"),
-        ("callbacks", f"{report['callbacks']} registered"),
-        ("environment", "\n".join(variables) or "nothing set"),
-    ]
+def _names() -> Iterator[dict[str, Any]]:
+    """The private names in the tables of the frameworks that are loaded."""
+    for table in _patching.tables():
+        missing = table.missing()
+        for name in table.names:
+            yield {
+                "framework": table.framework,
+                "name": str(name),
+                "feature": name.feature,
+                "found": name not in missing,
+                "without": name.without,
+            }
 
 
-def _shown(version: Any) -> str:
-    return ".".join(map(str, version)) if isinstance(version, list | tuple) else str(version)
+def _replaced() -> Iterator[dict[str, Any]]:
+    """The patches in these tables."""
+    for table in _patching.tables():
+        for patch in table.patches:
+            yield {
+                "framework": table.framework,
+                "target": patch.target,
+                "installed": patch in table.installed,
+                "feature": patch.feature,
+                "why": patch.why,
+            }
