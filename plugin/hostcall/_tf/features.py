@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import warnings
 from typing import Any, NoReturn
 
@@ -44,54 +43,36 @@ class Feature:
           MissingNameError: when it is not available.
         """
         if self.missing:
-            raise MissingNameError(message(self.missing[0]), name="hostcall")
-
-
-class StoredName(Name):
-    """A name that objects of a class get when they are made: one that a method of it writes.
-
-    `attribute` ends with that method and the name: "Graph.__init__._functions".
-    """
-
-    def find(self) -> object:
-        """The name itself; as for `Name` where the method does not write it."""
-        owner, _, name = self.attribute.rpartition(".")
-        method = Name(self.module, owner, self.feature, self.without).find()
-        code = inspect.unwrap(method).__code__  # type: ignore[arg-type]
-        if name not in (*code.co_names, *code.co_varnames):
-            raise AttributeError(name)
-        return name
+            raise MissingNameError(message(self), name="hostcall")
 
 
 class Missing:
     """Stands for what TensorFlow lacks: to use it is an error, which names it."""
 
-    def __init__(self, name: Name) -> None:
+    def __init__(self, name: Name, feature: Feature) -> None:
         self.name = name
+        self._feature = feature
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise MissingNameError(message(self.name))
+        raise MissingNameError(message(self._feature), name="hostcall")
 
     def __getattr__(self, attribute: str) -> NoReturn:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        raise MissingNameError(message(self.name))
+        raise MissingNameError(message(self._feature), name="hostcall")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return ()  # a class of ours can be defined where TensorFlow's is missing
 
-    def __or__(self, other: Any) -> Any:
-        return other
 
-    __ror__ = __or__
-
-
-def message(name: Name) -> str:
-    """What is missing, for what, what that means, and what to do."""
+def message(feature: Feature) -> str:
+    """Which names are missing, for what, what that means, and what to do."""
+    missing = ", ".join(map(str, feature.missing))
     return (
-        f"hostcall: TensorFlow {tf.__version__} has no {name}, which hostcall needs for this: "
-        f"{name.feature}. Without it, {name.without} Install a version of TensorFlow that this "
-        "hostcall was made for, or a hostcall made for yours; `hostcall doctor` lists all names."
+        f"hostcall: TensorFlow {tf.__version__} lacks what hostcall needs for {feature.title}: "
+        f"{missing}. Without it, {feature.without} Install a version of TensorFlow that this "
+        "hostcall was made for, or a hostcall that was made for yours. `hostcall doctor` lists "
+        "all names that hostcall needs."
     )
 
 
@@ -102,10 +83,10 @@ def warn_of_missing(features: list[Feature]) -> None:
       MissingNameError: when an essential one is.
     """
     for feature in features:
-        for name in feature.missing:
-            if feature.essential:
-                raise MissingNameError(message(name), name="hostcall")
-            warnings.warn(message(name), RuntimeWarning, stacklevel=4)
+        if feature.essential:
+            feature.require()
+        elif not feature.available:
+            warnings.warn(message(feature), RuntimeWarning, stacklevel=2)
 
 
 SCRIPT_OPS = Feature(
@@ -114,9 +95,9 @@ SCRIPT_OPS = Feature(
     essential=True,
 )
 TRACING = Feature(
-    "shapes that set_shape gives reach the compiler, and compiled functions keep their order",
-    "tf.ensure_shape gives shapes and set_shape does not, and calls of compiled functions with "
-    "side effects need tf.control_dependencies to run in the order of the program.",
+    "shapes that set_shape gives, and the order of compiled functions",
+    "tf.ensure_shape tells the compiler shapes and set_shape does not, and calls of compiled "
+    "functions with side effects need tf.control_dependencies to run in the order of the program.",
 )
 GRADIENTS = Feature(
     "gradients of py_functions in compiled functions",
@@ -127,36 +108,36 @@ NESTED_GRADIENTS = Feature(
     "py_functions have first derivatives and no higher ones.",
 )
 RESIDUALS = Feature(
-    "what a py_function keeps for its gradient ends with the tensors of the call",
+    "the end of what py_functions keep for gradients",
     "it is kept until the gradient is computed once, and for the latest calls only.",
 )
 EXCEPTIONS = Feature(
-    "exceptions are handed over to TensorFlow's errors",
+    "exceptions that live as long as TensorFlow's errors (hostcall.last_error)",
     "hostcall.last_error finds the exceptions of the latest 16 failures and no older ones.",
 )
 INTERRUPTS = Feature(
-    "Ctrl-C in a callback raises KeyboardInterrupt",
-    "it raises an error of TensorFlow's whose text says KeyboardInterrupt.",
+    "Ctrl-C in callbacks",
+    "it raises an error of TensorFlow's instead of KeyboardInterrupt.",
 )
 SAVED_MODELS = Feature(
-    "SavedModels keep their functions",
+    "SavedModels that keep their functions",
     "the functions of a SavedModel that is written and read back in one process must be kept by "
     "you.",
 )
 COPIED_GRAPHS = Feature(
-    "copied graphs keep their functions",
+    "copied graphs that keep their functions",
     "the functions of a graph that is imported, pruned or frozen must be kept by you.",
 )
 REMOVED_FUNCTIONS = Feature(
-    "functions that hostcall derives are freed with those that they were made of",
+    "the end of functions that hostcall has made of others",
     "they stay in memory until the process ends.",
 )
 CUSTOM_GRADIENTS = Feature(
-    "custom gradients are freed with their graphs",
+    "the end of custom gradients",
     "they stay in memory until the process ends.",
 )
 TRACEBACKS = Feature(
-    "tracebacks show the user's lines and none of hostcall's",
+    "tracebacks without lines of hostcall's",
     "tracebacks show some lines of hostcall, too.",
 )
 LOCATIONS = Feature(
@@ -164,12 +145,12 @@ LOCATIONS = Feature(
     "messages may name lines of the copy that autograph made of your file.",
 )
 QUICK_CALLS = Feature(
-    "callbacks that autograph's code defines are called without its wrapper",
-    "calls of functions that are defined in a tf.function take longer.",
+    "quick calls of functions that autograph has converted",
+    "calls of Python functions that are defined in a tf.function take longer.",
 )
 SPECS_IN_TOUT = Feature(
-    "shapes in the Tout of a py_function reach the compiler",
-    "tf.ensure_shape gives the shapes of py_functions and Tout does not.",
+    "shapes in the Tout of a py_function",
+    "tf.ensure_shape tells the compiler shapes of a py_function and Tout does not.",
 )
 PROGRAMS = Feature(
     "programs of StableHLO in functions (hostcall.load, hostcall.jax.to_tf)",

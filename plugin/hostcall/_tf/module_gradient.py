@@ -28,7 +28,7 @@ def patch() -> _patching.Patch:
         _uninstall,
         _entry,
         "TensorFlow has no gradient of the op by which hostcall.load runs programs, and its "
-        "message does not say what to do.",
+        "message does not say what to do. Ours is registered when hostcall.load is first called.",
         features.GRADIENTS.title,
     )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from hostcall._tf import features
-from hostcall._tf.features import Feature, Missing, StoredName
+from hostcall._tf.features import Feature, Missing
 from hostcall_runtime._patching import Name
+from hostcall_runtime._stored_names import StoredName
 
 NAMES: list[Name] = []
 
@@ -33,7 +34,7 @@ def _find(feature: Feature, module: str, attribute: str = "", kind: type[Name] =
         return name.find()
     except (ImportError, AttributeError):
         feature.missing.append(name)
-        return Missing(name)
+        return Missing(name, feature)
 
 
 def _stored(feature: Feature, module: str, *attributes: str) -> None:

@@ -9,16 +9,17 @@ from hostcall._tf import features, names, op_kinds
 from hostcall._tf.replacements import Replacement, patch
 from hostcall_runtime._patching import Patch
 
-# Ours, once there is one.
+# On ops within a `gradient_override_map`.
+_OVERRIDDEN = "_gradient_op_type"
+
+# Ours, once there is one; and TensorFlow's.
 _gradients: list[Callable[..., Any]] = []
+_stock: list[Callable[..., Any]] = []
 
 
 def stock() -> Callable[..., Any]:
     """TensorFlow's own gradient function."""
     return _stock[-1]
-
-
-_stock: list[Callable[..., Any]] = []
 
 
 def replaced_by(gradient: Callable[..., Any]) -> Patch:
@@ -45,6 +46,9 @@ def replaced_by(gradient: Callable[..., Any]) -> Patch:
 
 
 def give_to(op: Any) -> None:
-    """Lets an op of a graph keep our gradient when the registry has TensorFlow's own again."""
-    if op._gradient_function is None:
+    """Lets an op of a graph keep our gradient when the registry has TensorFlow's own again.
+
+    Not where the user says by `tf.Graph.gradient_override_map` which one it has.
+    """
+    if op._gradient_function is None and _OVERRIDDEN not in op.node_def.attr:
         op._gradient_function = _gradients[-1]

@@ -74,13 +74,13 @@ def attribute(
         return inspect.getattr_static(owner, name)
 
     def write(value: Any) -> None:
-        if inherited is not None and value is inherited[0]:
+        # An object's own attribute is taken away again where its class has one.
+        of_class = inspect.getattr_static(type(owner), name, None)
+        if of_class is not None and value is of_class:
             delattr(owner, name)
         else:
             setattr(owner, name, value)
 
-    # An object's own attribute is taken away again where its class has one.
-    inherited = [read()] if feature.available and name not in vars(owner) else None
     target = f"{_name_of(owner)}.{name}"
     return patch(target, Replacement(read, write, wrap), feature, why)
 
