@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
+from hostcall._callbacks.declarations import Declaration
 from hostcall._tf import tensor_structures
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What a `hostcall.Callback` is made of.
+
+    Attributes:
+      function: the user's.
+      declaration: what the user has declared of it.
+      kind: "numpy" or "eager".
+      stateful: whether each call has a side effect.
+      name: what the callback is registered as, or None.
+      grad: the gradient that the user has given it, or None.
+    """
+
+    function: Callable[..., Any]
+    declaration: Declaration
+    kind: str
+    stateful: bool
+    name: str | None
+    grad: Callable[..., Any] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Framework:
+    """A framework other than TensorFlow whose programs call callbacks.
+
+    Attributes:
+      is_tracing: whether it traces a function on this thread now.
+      call: the results of a callback for its arrays.
+    """
+
+    is_tracing: Callable[[], bool]
+    call: Callable[[Parts, tuple[Any, ...]], Any]
+
+
+_JAX = "hostcall.jax"
+
+# By the module of hostcall that adds the framework, and enters it here when it is imported.
+_frameworks: dict[str, Framework] = {}
+
+
+def register(module: str, framework: Framework) -> None:
+    """Enters the framework that a module of hostcall adds."""
+    _frameworks[module] = framework
 
 
 def is_for_jax(args: Iterable[Any]) -> bool:
@@ -50,6 +98,15 @@ def holds_arrays(value: Any) -> bool:
     return not (len(leaves) == 1 and leaves[0] is value) and any(map(holds_arrays, leaves))
 
 
+def call_from_jax(parts: Parts, args: tuple[Any, ...]) -> Any:
+    """The results of a callback that is called from JAX.
+
+    Raises:
+      ImportError: hostcall.jax does not work with the JAX that is there.
+    """
+    return _loaded(_JAX).call(parts, args)
+
+
 def _is_tensorflows(value: Any) -> bool:
     return isinstance(value, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor)
 
@@ -59,7 +116,12 @@ def _is_traced_by_jax() -> bool:
     if not tf.executing_eagerly():
         return False
     try:
-        from hostcall.jax import _jax_private
+        return _loaded(_JAX).is_tracing()
     except ImportError:  # a JAX that hostcall.jax does not work with
         return False
-    return _jax_private.is_tracing()
+
+
+def _loaded(module: str) -> Framework:
+    if module not in _frameworks:
+        importlib.import_module(module)
+    return _frameworks[module]

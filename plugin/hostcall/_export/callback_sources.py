@@ -2,49 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any
-
 import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import CallbackSpec, Origin, Recording, spec_of_callback_id
 from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.exportable import NotExportableError, Source
 from hostcall._export.function_interface import structure_of
-from hostcall_mlir.program.structures import Structure
 from hostcall_runtime._targets import target_of
-
-
-class NotExportableError(Exception):
-    """Says why a callback cannot be exported, and what to do."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A callback.
-
-    Attributes:
-      function: the user's.
-      given_name: the name that the user has given it, or None.
-      description: for messages, with the file and line of the function and the call.
-      arguments, results: the structures of what it is called with, and of what it returns.
-      takes_tensors: whether its arguments are EagerTensors.
-      borrow, out, timeout: as declared.
-      dtypes: of the results, where what the function returns is made tensors of them.
-      has_state: whether calls have the number of a state for their last result.
-    """
-
-    function: Callable[..., Any]
-    given_name: str | None
-    description: str
-    arguments: Structure
-    results: Structure
-    takes_tensors: bool = False
-    borrow: bool = False
-    out: bool = False
-    timeout: float | None = None
-    dtypes: tuple[tf.DType, ...] = ()
-    has_state: bool = False
 
 
 def source_of(callback_id: int) -> Source:

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from hostcall._export.callback_sources import NotExportableError, Source, source_of
+from hostcall._callbacks.exportable import NotExportableError, Source
+from hostcall._export.callback_sources import source_of
 from hostcall._export.qualified_names import qualified_name, reason
 from hostcall._tf import source_location
 from hostcall_mlir.ir import custom_calls

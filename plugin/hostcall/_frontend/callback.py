@@ -99,7 +99,10 @@ class Callback:
         """
         inputs_given, call = self._sorted(args, by_name)
         if frameworks.is_for_jax((*args, *by_name.values())):
-            return self._call_from_jax(call, inputs_given)
+            parts = frameworks.Parts(
+                call.function, call.declaration, self.kind, self.stateful, self.name, call.grad
+            )
+            return frameworks.call_from_jax(parts, inputs_given)
         args_with_tensors = tf.nest.map_structure(
             _as_tensor, list(inputs_given), expand_composites=self.kind == "eager"
         )
@@ -146,14 +149,6 @@ class Callback:
             declaration=call.declaration,
             given_name=self.name,
         )
-
-    def _call_from_jax(self, call: _Call, args: tuple[Any, ...]) -> Any:
-        from hostcall.jax import _callback as in_jax  # which need not be there
-
-        parts = in_jax.Parts(
-            call.function, call.declaration, self.kind, self.stateful, self.name, call.grad
-        )
-        return in_jax.call(parts, args)
 
     def _read_signature(self, function: Callable[..., Any], takes_out: bool) -> None:
         """Finds out how the callback is called: as its function, but without an `out` of ours."""

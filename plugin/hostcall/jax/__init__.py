@@ -18,8 +18,15 @@ except ImportError as error:
         name=error.name,
     ) from error
 
-from hostcall.jax._call import call
-from hostcall.jax._from_tf import from_tf
-from hostcall.jax._to_tf import to_tf
+from hostcall.jax import _names
+
+_names.check()
+
+from hostcall.jax import _loading  # noqa: E402
+from hostcall.jax._call import call  # noqa: E402
+from hostcall.jax._from_tf import from_tf  # noqa: E402
+from hostcall.jax._to_tf import to_tf  # noqa: E402
+
+_loading.load()
 
 __all__ = ["call", "from_tf", "to_tf"]

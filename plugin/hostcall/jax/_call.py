@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import tensorflow as tf
 
 from hostcall._tf import source_location
-from hostcall.jax import _jax_private as private
-from hostcall.jax import _primitive
+from hostcall.jax import _effects, _primitive
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results, is_leaf
 
@@ -107,7 +106,7 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
         )
     if pure:
         return None
-    return private.ORDERED if ordered else private.UNORDERED
+    return _effects.ORDERED if ordered else _effects.UNORDERED
 
 
 def as_array(value: Any, place: str) -> Any:

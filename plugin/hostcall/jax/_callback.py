@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import tensorflow as tf
 
-from hostcall._callbacks.declarations import Declaration
 from hostcall._callbacks.declared_results import result_leaves
+from hostcall._callbacks.frameworks import Parts
 from hostcall._callbacks.specs import is_leaf
 from hostcall._tf import source_location
-from hostcall.jax import _gradients, _primitive
-from hostcall.jax import _jax_private as private
+from hostcall.jax import _effects, _gradients, _primitive
 from hostcall.jax._call import as_array
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results
-
-
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """What a `Callback` is made of; its attributes have the names that they have there."""
-
-    function: Callable[..., Any]
-    declaration: Declaration
-    kind: str
-    stateful: bool
-    name: str | None
-    grad: Callable[..., Any] | None
 
 
 def call(parts: Parts, args: tuple[Any, ...]) -> Any:
@@ -68,7 +53,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
     )
 
     def bind(flat: Any) -> list[Any]:
-        effect, method = (private.ORDERED, None) if parts.stateful else (None, "sequential")
+        effect, method = (_effects.ORDERED, None) if parts.stateful else (None, "sequential")
         return _primitive.bind(function, flat, results, effect, method)
 
     if parts.grad is None:

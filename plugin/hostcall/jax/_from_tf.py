@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._tf import eager_threads, source_location
-from hostcall.jax import _jax_private as private
-from hostcall.jax import _primitive
+from hostcall.jax import _primitive, _values
 from hostcall.jax._call import as_array, check_vmap_method, effect_of
 from hostcall.jax._functions import Function
 from hostcall.jax._results import check_numbers, flatten_results, is_leaf
@@ -60,7 +59,7 @@ def from_tf(
     """
     if not callable(tf_fn):
         raise TypeError(f"hostcall.jax.from_tf wants a function, and not {tf_fn!r}.")
-    if private.is_jitted(tf_fn):
+    if _values.is_jitted(tf_fn):
         raise TypeError(f"hostcall.jax.from_tf: {tf_fn!r} is a function of JAX's. Call it itself.")
     title = str(getattr(tf_fn, "__name__", "") or "a TensorFlow function")
     check_vmap_method(vmap_method, title)

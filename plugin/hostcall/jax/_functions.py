@@ -6,16 +6,15 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from hostcall._callbacks import memoization
+from hostcall._callbacks.exportable import NotExportableError, Source
+from hostcall_mlir.program import structures
 from hostcall_runtime import Target, register, within
 from hostcall_runtime._errors import ResultError
-
-if TYPE_CHECKING:
-    from hostcall._export.callback_sources import Source
 
 _numbers = itertools.count(1)
 
@@ -53,18 +52,16 @@ class Function:
     given_name: str | None = None
 
     def register(self) -> tuple[Target, int]:
-        """A new entry of the runtime's, which lives as long as its target, and its number."""
+        """A new entry of the runtime's, which lives as long as its target, and its callback id."""
         target = Target(self._host_function(), self.title, self.description, origin=self)
         name = f"{self.title}/jax {next(_numbers)}"
-        number = register(
+        callback_id = register(
             target, name, label=self.description, borrows=self.borrow, takes_out=self.out
         )
-        return target, number
+        return target, callback_id
 
     def source(self) -> Source:
         """What `hostcall.export` has to know of it."""
-        from hostcall._export.callback_sources import Source  # which wants TensorFlow
-
         return Source(
             self.function,
             self.given_name,
@@ -114,9 +111,6 @@ class Function:
 
 def _structure_of(tree: Any, what: str) -> Any:
     """A pytree's structure in the terms of an exported program."""
-    from hostcall._export.callback_sources import NotExportableError
-    from hostcall_mlir.program import structures
-
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
     try:
         return structures.structure_of_numbers(numbers, what)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hostcall.jax import _jax_private as private
+from hostcall.jax import _lowering, _values
 from hostcall_runtime._prepared import DTYPES
 
 # The dtype of the buffer for each, which holds the same numbers.
@@ -30,7 +30,7 @@ def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
 def wide(avals: Sequence[Any]) -> list[Any]:
     """What stands for arrays in the call."""
     dtypes = [_WIDE.get(str(aval.dtype), aval.dtype) for aval in avals]
-    return [private.aval_of(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)]
+    return [_values.aval_of(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)]
 
 
 def converted(
@@ -38,6 +38,6 @@ def converted(
 ) -> list[Any]:
     """MLIR values of `old` as those of `new`."""
     return [
-        value if aval.dtype == other.dtype else private.convert(context, value, other)
+        value if aval.dtype == other.dtype else _lowering.convert(context, value, other)
         for value, aval, other in zip(values, old, new, strict=True)
     ]

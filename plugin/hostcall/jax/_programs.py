@@ -13,9 +13,9 @@ import numpy as np
 
 from hostcall._callbacks.call_modules import Module
 from hostcall._tf import eager_threads, source_location
-from hostcall.jax import _jax_private as private
-from hostcall.jax import _primitive
+from hostcall.jax import _effects, _jax_export, _names, _reducers, _rules
 from hostcall.jax._functions import Function
+from hostcall.jax._primitive import call_p
 from hostcall_runtime import Target, register
 
 _numbers = itertools.count(1)
@@ -36,7 +36,7 @@ class Callbacks:
     def add(self, target: Target, effect: Any | None) -> None:
         """Counts one more."""
         self.targets.append(target)
-        self.losable += effect is not None and private.is_lost_in_loops(effect)
+        self.losable += effect is not None and _effects.is_lost_in_loops(effect)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Program:
     @property
     def has_effects(self) -> bool:
         """Whether it does more than to return its results."""
-        return private.has_effects(self.exported)
+        return _jax_export.has_effects(self.exported)
 
 
 def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
@@ -68,16 +68,14 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
       kwargs: the same.
     """
     callbacks = Callbacks()
-    rules: dict[Any, Callable[..., Any]] = {
-        primitive: functools.partial(_lower_jax_callback, callbacks, read)
-        for primitive, read in private.JAX_CALLBACKS.items()
-    }
-    rules[_primitive.call_p] = functools.partial(_lower_call, callbacks)
-    exported = private.export(jitted, rules, _primitive.TARGET)(*args, **kwargs)
+    rules: dict[Any, Callable[..., Any]] = {call_p: functools.partial(_lower_call, callbacks)}
+    if _names.has(_names.JAX_CALLBACKS):
+        rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
+    exported = _jax_export.export(jitted, rules, _rules.TARGET)(*args, **kwargs)
     _, name, defined_at, _ = source_location.split_description(
         f"f of {source_location.of_function(jitted)}"
     )
-    has_token = private.has_ordered_effects(exported)
+    has_token = _jax_export.has_ordered_effects(exported)
     module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
     return Program(exported, callbacks, module)
 
@@ -85,7 +83,18 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
     """The results of a program for flat tensors: those of an op, in a graph."""
     with program.module.called():
-        return private.run_in_tensorflow(program.exported, tensors)
+        return _jax_export.run_in_tensorflow(program.exported, tensors)
+
+
+def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:
+    """The lowering rules of JAX's own callbacks in a program."""
+    from hostcall.jax import _jax_callbacks  # which a version of JAX may not have
+
+    _reducers.check(jaxpr, _jax_callbacks.KINDS)
+    return {
+        primitive: functools.partial(_lower_jax_callback, callbacks, read, _jax_callbacks.line_of)
+        for primitive, read in _jax_callbacks.READERS.items()
+    }
 
 
 def _lower_call(
@@ -96,15 +105,16 @@ def _lower_call(
     effect: Any | None,
     **_: Any,
 ) -> Any:
-    target, number = function.register()
+    target, callback_id = function.register()
     target.host_function = functools.partial(eager_threads.apart, target.host_function)
     callbacks.add(target, effect)
-    return _primitive.emit(context, operands, number, effect)
+    return _rules.emit(context, operands, callback_id, effect)
 
 
 def _lower_jax_callback(
     callbacks: Callbacks,
-    read: Callable[..., private.JaxCallback],
+    read: Callable[..., Any],
+    line_of: Callable[[Any], str],
     context: Any,
     *operands: Any,
     **params: Any,
@@ -112,11 +122,11 @@ def _lower_jax_callback(
     callback = read(**params)
     name = callback.user_function
     name = name if isinstance(name, str) else source_location.of_function(name)
-    place = f"{callback.kind} of {name}, called at {private.line_of(context)}"
+    place = f"{callback.kind} of {name}, called at {line_of(context)}"
     target = Target(_as_host_function(callback.function), callback.kind, place)
-    number = register(target, f"{callback.kind}/{next(_numbers)}", label=place)
+    callback_id = register(target, f"{callback.kind}/{next(_numbers)}", label=place)
     callbacks.add(target, callback.effect)
-    return _primitive.emit(context, operands, number, callback.effect, callback.sharding)
+    return _rules.emit(context, operands, callback_id, callback.effect, callback.sharding)
 
 
 def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks.specs import BoundedSpec
-from hostcall.jax import _jax_private as private
+from hostcall.jax import _values
 
 
 def flatten_results(declared: Any, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
@@ -44,7 +44,7 @@ def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
     dtype = leaf.dtype.as_numpy_dtype if isinstance(leaf.dtype, tf.DType) else leaf.dtype
     check_numbers(dtype, place)
     try:
-        private.check_dtype(dtype)
+        _values.check_dtype(dtype)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
     return jax.ShapeDtypeStruct(_sizes(leaf.shape, place), dtype)

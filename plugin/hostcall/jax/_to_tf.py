@@ -10,8 +10,7 @@ import jax
 import tensorflow as tf
 
 from hostcall._tf import autograph, source_location
-from hostcall.jax import _jax_private as private
-from hostcall.jax import _programs, _vjps
+from hostcall.jax import _jax_export, _names, _programs, _values, _vjps
 from hostcall_runtime import _locks
 
 
@@ -60,6 +59,7 @@ def to_tf(
             f"hostcall.jax.to_tf: {jax_fn!r} is a tf.function. Call it itself in TensorFlow, and "
             "in JAX what hostcall.jax.from_tf makes of it."
         )
+    _names.require(_names.TO_TF)
     converted = _Converted(jax_fn, polymorphic_shapes, polymorphic_constraints)
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -80,14 +80,14 @@ class _Converted:
         self, function: Callable[..., Any], shapes: Any, constraints: Sequence[str]
     ) -> None:
         self._function = function
-        self._jitted = function if private.is_jitted(function) else jax.jit(function)
+        self._jitted = function if _values.is_jitted(function) else jax.jit(function)
         self._shapes = shapes
         self._constraints = constraints
         self._programs: dict[Any, _vjps.Differentiable] = {}
         self._lock = _locks.new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if private.is_tracing() and tf.executing_eagerly():
+        if _values.is_tracing() and tf.executing_eagerly():
             raise ValueError(
                 f"{self._description}: what hostcall.jax.to_tf returns is called in a JAX "
                 "transformation. In JAX, call the JAX function itself."
@@ -116,7 +116,7 @@ class _Converted:
 
     def _convert(self, value: Any) -> tuple[Any, Any]:
         try:
-            tensor, dtype = private.as_jax_tensor(value)
+            tensor, dtype = _jax_export.as_jax_tensor(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"hostcall.jax.to_tf of {self._description}: {value!r} is no tensor that JAX has."

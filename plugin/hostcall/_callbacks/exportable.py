@@ -1,0 +1,43 @@
+"""What an exported program has to know of a callback, whichever framework calls it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall_mlir.program.structures import Structure
+
+
+class NotExportableError(Exception):
+    """Says why a callback cannot be exported, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A callback.
+
+    Attributes:
+      function: the user's.
+      given_name: the name that the user has given it, or None.
+      description: for messages, with the file and line of the function and the call.
+      arguments, results: the structures of what it is called with, and of what it returns.
+      takes_tensors: whether its arguments are EagerTensors.
+      borrow, out, timeout: as declared.
+      dtypes: of the results, where what the function returns is made tensors of them.
+      has_state: whether calls have the number of a state for their last result.
+    """
+
+    function: Callable[..., Any]
+    given_name: str | None
+    description: str
+    arguments: Structure
+    results: Structure
+    takes_tensors: bool = False
+    borrow: bool = False
+    out: bool = False
+    timeout: float | None = None
+    dtypes: tuple[tf.DType, ...] = ()
+    has_state: bool = False

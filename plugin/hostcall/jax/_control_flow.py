@@ -1,0 +1,153 @@
+"""Calls with side effects in branches and loops: JAX's rules, wrapped so that each call runs once.
+
+Each function here takes a rule of JAX's and returns one that hands jaxprs without such calls to
+JAX's rule at once, with the same arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src import core as _core
+from jax._src.interpreters import batching as _batching
+from jax.interpreters import mlir
+
+from hostcall.jax import _effects
+from hostcall.jax._functions import Function
+from hostcall.jax._jaxprs import effectful_call, have_effectful_calls
+
+Rule = Callable[..., Any]
+
+
+def batched_branches(stock: Rule) -> Rule:
+    """`jax.vmap` of `cond`: all branches run for all elements, so that calls there are refused.
+
+    JAX does this for `io_callback`, by its name.
+    """
+
+    @functools.wraps(stock)
+    def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+        branches = params["branches"]
+        # A branch for each platform is chosen when the program is compiled.
+        is_batched = dims[0] is not None and "branches_platforms" not in params
+        if is_batched and have_effectful_calls(branches):
+            raise _not_in_batch("branch", effectful_call(branches)["function"])
+        return stock(axis, args, dims, **params)
+
+    return rule
+
+
+def batched_loop(stock: Rule) -> Rule:
+    """`jax.vmap` of `while_loop`: the body runs for all elements until the last one has ended."""
+
+    @functools.wraps(stock)
+    def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+        jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
+        if have_effectful_calls(jaxprs) and _is_condition_batched(axis, dims, **params):
+            raise _not_in_batch("loop", effectful_call(jaxprs)["function"])
+        return stock(axis, args, dims, **params)
+
+    return rule
+
+
+def linearized_loop(stock: Rule) -> Rule:
+    """The derivative of `while_loop`, for which JAX runs the loop once more: calls are refused."""
+
+    @functools.wraps(stock)
+    def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
+        jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
+        if have_effectful_calls(jaxprs) and len({tracer.is_known() for tracer in tracers}) > 1:
+            raise _not_twice(effectful_call(jaxprs)["function"])
+        return stock(trace, *tracers, **params)
+
+    return rule
+
+
+def scan_without_hoisting(stock: Rule) -> Rule:
+    """The derivative of `scan`, out of which JAX takes what is the same in each iteration.
+
+    A call stays, so that it runs in each iteration and not once for all of them.
+    """
+
+    @functools.wraps(stock)
+    def hoist(known: Any, consts: Any, residuals: int) -> Any:
+        if have_effectful_calls([known]):
+            return known, consts, [False] * residuals, []
+        return stock(known, consts, residuals)
+
+    return hoist
+
+
+def loop_with_its_condition(entry: Any) -> Any:
+    """The lowering of `while_loop` with a call in its condition.
+
+    XLA leaves out the condition, side effects or not, where it knows the number of iterations. So
+    the condition's value is carried through the loop. JAX does that by itself for ordered effects.
+    """
+    stock = entry.rule
+
+    @functools.wraps(stock)
+    def lower(context: Any, *args: Any, **params: Any) -> Any:
+        condition = params["cond_jaxpr"]
+        if not have_effectful_calls([condition]):
+            return stock(context, *args, **params)
+        if any(map(_effects.is_ordered, condition.effects)):
+            return stock(context, *args, **params)
+        carrying = functools.partial(_loop_that_carries_its_condition, **params)
+        return mlir.lower_fun(carrying)(context, *args)
+
+    return dataclasses.replace(entry, rule=lower)
+
+
+def _loop_that_carries_its_condition(
+    *args: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int
+) -> list[Any]:
+    """The results of a loop, by one whose condition only reads a value that it carries."""
+    first = cond_nconsts + body_nconsts
+    of_cond, of_body, start = args[:cond_nconsts], args[cond_nconsts:first], args[first:]
+
+    def goes_on(carry: Sequence[Any]) -> Any:
+        return _core.jaxpr_as_fun(cond_jaxpr)(*of_cond, *carry)[0]
+
+    def body(carried: Any) -> Any:
+        carry = _core.jaxpr_as_fun(body_jaxpr)(*of_body, *carried[1])
+        return goes_on(carry), carry
+
+    carried = (goes_on(start), list(start))
+    return list(jax.lax.while_loop(lambda carried: carried[0], body, carried)[1])
+
+
+def _is_condition_batched(
+    axis: Any, dims: Any, cond_nconsts: int, cond_jaxpr: Any, body_nconsts: int, body_jaxpr: Any
+) -> bool:
+    """Whether elements of a batch may leave a loop at different times."""
+    batched = [dim is not None for dim in dims]
+    first = cond_nconsts + body_nconsts
+    of_cond, of_body, carry = batched[:cond_nconsts], batched[cond_nconsts:first], batched[first:]
+    for _ in carry:  # what one iteration makes a batch of is one in the next iteration
+        _, carry = _batching.batch_jaxpr(body_jaxpr, axis, of_body + carry, instantiate=carry)
+    _, (condition,) = _batching.batch_jaxpr(cond_jaxpr, axis, of_cond + carry, instantiate=False)
+    return bool(condition)
+
+
+def _not_in_batch(construct: str, function: Function) -> NotImplementedError:
+    return NotImplementedError(
+        f"jax.vmap of a {construct} with {function.description}: the condition may differ from "
+        "element to element, and jax.vmap lets all elements go all ways, so that the call would "
+        "run for elements that it is not meant for. Use jax.lax.map or jax.lax.scan instead of "
+        "vmap; or, if the function has no side effects, say pure=True (stateful=False of a "
+        "hostcall.callback)."
+    )
+
+
+def _not_twice(function: Function) -> NotImplementedError:
+    return NotImplementedError(
+        f"jax.linearize or jax.grad of a jax.lax.while_loop with {function.description}: JAX would "
+        "run the loop once more for the derivative, and make the call once more. Use jax.jvp or "
+        "jax.jacfwd, or jax.lax.fori_loop with a known number of iterations; or, if the function "
+        "has no side effects, say pure=True (stateful=False of a hostcall.callback)."
+    )

@@ -1,0 +1,69 @@
+"""How programs with calls run on CPUs: on the thread that starts them, and to their end.
+
+A call may run JAX programs. Each program under way takes one of a fixed number of places in XLA,
+also while it waits for another program. If XLA queued programs with calls, the programs behind them
+could take all places, or all of XLA's threads, and a call would wait for one forever. XLA runs a
+program with callbacks at once where nothing is left to wait for. So the program waits for its
+inputs before XLA would, and is the first one of an execution stream of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax._src.interpreters import pxla as _pxla
+from jax._src.lib import _jax as _jaxlib
+
+from hostcall.jax._lowering import Owned
+from hostcall_runtime._places import PLACES
+
+# Of the runs of programs, from ids on that no thread has as its own.
+_streams = itertools.count(1 << 40)
+
+
+class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
+    """JAX's way into a compiled program, with the waiting that the module describes."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> Any:
+        stream = _jaxlib.get_execution_stream_id()
+        _jaxlib.set_execution_stream_id(next(_streams))
+        try:
+            with PLACES.taken():
+                return super().__call__(*args)
+        finally:
+            _jaxlib.set_execution_stream_id(stream)
+
+    def _add_tokens_to_inputs(self, input_bufs: Any) -> Any:
+        buffers = super()._add_tokens_to_inputs(input_bufs)
+        jax.block_until_ready(buffers)
+        return buffers
+
+    def _handle_token_bufs(self, token_bufs: Any, sharded_token: Any) -> None:
+        # On several devices, and where another thread still reads what was given away, XLA does not
+        # run it at once. Of one that fails JAX must not keep the tokens.
+        sharded_token.block_until_ready()
+        super()._handle_token_bufs(token_bufs, sharded_token)
+
+
+def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """JAX's `build_unsafe_call`, which runs programs with calls for CPUs by `WaitingExecution`."""
+
+    @functools.wraps(stock)
+    def build_unsafe_call(self: Any) -> Any:
+        run = stock(self)
+        if self.host_callbacks and self.backend.platform == "cpu" and _holds_call(self):
+            run.__class__ = WaitingExecution
+            run.has_unordered_effects = True  # or JAX would run pure ones without asking Python
+        return run
+
+    return build_unsafe_call
+
+
+def _holds_call(executable: Any) -> bool:
+    return any(isinstance(callback, Owned) for callback in executable.host_callbacks)

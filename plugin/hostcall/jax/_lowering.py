@@ -1,0 +1,141 @@
+"""How a call becomes a custom call of the compiled program, in MLIR."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from jax._src import callback as _callback
+from jax._src import core as _core
+from jax._src import ffi as _ffi
+from jax._src.interpreters import mlir as _mlir
+from jax._src.lib.mlir import ir as _ir
+from jax._src.lib.mlir.dialects import hlo as _hlo
+from jax.interpreters import mlir
+
+from hostcall.jax import _effects
+
+# JAX's LoweringRuleContext: its package has no types.
+LoweringContext = Any
+
+# The operations that have a function of the user's compiled into their machine code.
+_REDUCING = {
+    "stablehlo.reduce",
+    "stablehlo.reduce_window",
+    "stablehlo.scatter",
+    "stablehlo.select_and_scatter",
+}
+
+
+def platforms_of(context: LoweringContext) -> tuple[str, ...]:
+    """The platforms that the program, or the part of it that is being lowered, is for."""
+    return tuple(_mlir._platforms_for_eqn(context))
+
+
+def is_divided_by_xla(context: LoweringContext) -> bool:
+    """Whether the program is for several devices, among which XLA divides its arrays."""
+    axes = context.module_context.axis_context
+    return isinstance(axes, mlir.ShardingContext) and axes.num_devices > 1
+
+
+def enclosing_reduction() -> str | None:
+    """The reduction whose function is being lowered, such as "reduce_window", or None."""
+    block = _ir.InsertionPoint.current.block
+    while block is not None:
+        op = block.owner
+        name = getattr(op, "name", None)
+        if not isinstance(name, str):
+            name = op.operation.name
+        if name in _REDUCING:
+            return name.removeprefix("stablehlo.")
+        block = op.operation.block if op.operation.parent is not None else None
+    return None
+
+
+class Owned:
+    """What an executable owns. JAX takes it for a callback of its own, and never calls it."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __call__(self) -> object:
+        return self.value
+
+
+def own_with_executable(context: LoweringContext, value: object) -> None:
+    """Gives `value` to the executable that the program becomes, which owns it from then on.
+
+    Such an executable is run by `_execution`, and is never stored in JAX's compilation cache. JAX
+    does this for its own callbacks. What `add_keepalive` keeps dies earlier: JAX's fast path into a
+    program holds the executable alone.
+    """
+    context.module_context.add_host_callback(Owned(value))
+
+
+def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
+    """An MLIR value as one of `aval`, of another dtype."""
+    return _hlo.convert(mlir.aval_to_ir_type(context.module_context, aval), value)
+
+
+def emit_call(
+    context: LoweringContext,
+    target: str,
+    operands: Sequence[Any],
+    avals_in: Sequence[Any],
+    avals_out: Sequence[Any],
+    attributes: dict[str, int | Sequence[int]],
+    effect: Any | None,
+    sharding: Any = None,
+) -> Sequence[Any]:
+    """Emits a custom call of the typed FFI, and returns its results.
+
+    Args:
+      context: of the lowering.
+      target: the name that the handler is registered under.
+      operands: MLIR values.
+      avals_in: the abstract values of the operands.
+      avals_out: the abstract values of the results.
+      attributes: ints and lists of ints; both become 64-bit ones.
+      effect: None where the call may be dropped. An ordered one adds a token, the last operand and
+        the last result.
+      sharding: as `jax.pure_callback` takes it.
+    """
+    place = _callback._callback_op_sharding(
+        context.module_context.axis_context, sharding, avals_out
+    )
+    ordered = effect is not None and _effects.is_ordered(effect)
+    tokens = [_core.abstract_token] if ordered else []
+    if ordered:
+        operands = [*operands, context.tokens_in.get(effect)]
+    inner = dataclasses.replace(
+        context, avals_in=[*avals_in, *tokens], avals_out=[*avals_out, *tokens]
+    )
+    lower = _ffi.build_ffi_lowering_function(
+        target,
+        has_side_effect=effect is not None,
+        backend_config={name: _attribute(value) for name, value in attributes.items()},
+    )
+    op = lower(inner, *operands)
+    if place is not None:
+        _mlir.set_sharding(context.module_context, op, _with_token(place, ordered, context))
+    results = list(op.results)
+    if ordered:
+        token = results.pop()
+        context.set_tokens_out(context.tokens_in.update_tokens(mlir.TokenSet({effect: token})))
+    return results
+
+
+def _with_token(place: Any, ordered: bool, context: LoweringContext) -> Any:
+    """The sharding of the results, with one for the token behind them."""
+    if not ordered or not context.avals_out or not isinstance(place, _callback.SdyArrayList):
+        return place
+    ids = place.shardings[0].logical_device_ids
+    token = _callback.SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=ids)
+    return _callback.SdyArrayList((*place.shardings, token))
+
+
+def _attribute(value: int | Sequence[int]) -> Any:
+    if isinstance(value, int):
+        return _ir.IntegerAttr.get(_ir.IntegerType.get_signless(64), value)
+    return _ir.DenseI64ArrayAttr.get(list(value))

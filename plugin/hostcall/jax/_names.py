@@ -1,0 +1,152 @@
+"""Every private name of JAX that hostcall uses, and the features that need them.
+
+JAX promises nothing about `jax._src` and `jax.interpreters`. A new JAX release is
+tried here first: `missing()` tells which names it lacks. A feature that lacks a name is switched
+off. Without the names of `CALLS` there is no `hostcall.jax`.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+
+from hostcall_runtime._patching import Name
+
+CALLS = "calls"
+VMAP = "jax.vmap of calls"
+CONTROL_FLOW = "calls with side effects in branches and loops"
+REDUCERS = "errors for calls in reducers"
+EXECUTION = "calls that run JAX programs"
+DERIVATIVES = "errors for derivatives of calls"
+TRACING = "callbacks without arguments"
+TO_TF = "hostcall.jax.to_tf"
+JAX_CALLBACKS = "JAX's own callbacks in hostcall.jax.to_tf"
+SOURCE_PLACES = "source places and tracebacks"
+
+# What happens where a feature lacks a name.
+_WITHOUT = {
+    CALLS: "`import hostcall.jax` raises an ImportError; TensorFlow's side of hostcall works.",
+    VMAP: "jax.vmap of a call raises a NotImplementedError.",
+    CONTROL_FLOW: "JAX refuses calls without pure=True in branches and loops.",
+    REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
+    EXECUTION: "many calls at once that run JAX programs may wait for each other for ever.",
+    DERIVATIVES: "JAX's own message says that a call has no derivative.",
+    TRACING: "a callback without arguments is always called as TensorFlow's.",
+    TO_TF: "hostcall.jax.to_tf raises a NotImplementedError.",
+    JAX_CALLBACKS: "hostcall.jax.to_tf takes functions with calls of hostcall's only.",
+    SOURCE_PLACES: "source places and tracebacks of JAX programs show frames of hostcall's.",
+}
+
+_NAMES: dict[str, dict[str, str]] = {
+    CALLS: {
+        "jax._src.callback": "SdyArray SdyArrayList _callback_op_sharding",
+        "jax._src.core": "Primitive abstract_token jaxprs_in_params",
+        "jax._src.dispatch": "apply_primitive prim_requires_devices_during_lowering",
+        "jax._src.effects": "Effect control_flow_allowed_effects "
+        "custom_derivatives_allowed_effects lowerable_effects.add_type ordered_effects "
+        "partial_eval_kept_effects shardable_ordered_effects",
+        "jax._src.ffi": "build_ffi_lowering_function",
+        "jax._src.interpreters.mlir": "ModuleContext.add_host_callback _platforms_for_eqn "
+        "set_sharding",
+        "jax._src.lib.mlir.dialects": "hlo.convert",
+        "jax._src.lib.mlir": "ir.DenseI64ArrayAttr ir.InsertionPoint ir.IntegerAttr ir.IntegerType",
+        "jax.interpreters.mlir": "ShardingContext TokenSet aval_to_ir_type register_lowering",
+    },
+    VMAP: {
+        "jax._src.ffi": "ffi_batching_rule",
+        "jax.interpreters.batching": "primitive_batchers",
+    },
+    CONTROL_FLOW: {
+        "jax._src.core": "jaxpr_as_fun",
+        "jax._src.effects": "control_flow_allowed_effects._effect_types",
+        "jax._src.interpreters.batching": "batch_jaxpr",
+        "jax._src.interpreters.mlir": "_lowerings",
+        "jax._src.lax.control_flow.loops": "_scan_known_hoisting",
+        "jax.interpreters.batching": "fancy_primitive_batchers",
+        "jax.interpreters.mlir": "lower_fun",
+        "jax.interpreters.partial_eval": "custom_partial_eval_rules",
+    },
+    REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},
+    EXECUTION: {
+        "jax._src.interpreters.pxla": "ExecuteReplicated._add_tokens_to_inputs "
+        "ExecuteReplicated._handle_token_bufs UnloadedMeshExecutable.build_unsafe_call",
+        "jax._src.lib": "_jax.get_execution_stream_id _jax.set_execution_stream_id",
+    },
+    DERIVATIVES: {"jax.interpreters.ad": "primitive_jvps primitive_transposes"},
+    TRACING: {"jax._src.core": "trace_state_clean"},
+    TO_TF: {
+        "jax._src.export._export": "_export_internal",
+        "jax.experimental.jax2tf.jax2tf": "_run_exported_as_tf _tfval_to_tensor_jax_dtype",
+    },
+    JAX_CALLBACKS: {
+        "jax._src.callback": "_IOEffect _OrderedIOEffect io_callback_impl io_callback_p "
+        "pure_callback_impl pure_callback_p",
+        "jax._src.debugging": "debug_callback_impl debug_callback_p debug_effect debug_print_impl "
+        "debug_print_p ordered_debug_effect",
+        "jax._src.source_info_util": "user_frame",
+    },
+    SOURCE_PLACES: {
+        "jax._src.source_info_util": "register_exclusion",
+        "jax._src.traceback_util": "register_exclusion",
+    },
+}
+
+NAMES = tuple(
+    Name(module, attribute, feature, _WITHOUT[feature])
+    for feature, modules in _NAMES.items()
+    for module, attributes in modules.items()
+    for attribute in attributes.split()
+)
+
+
+def _find_missing() -> dict[str, list[Name]]:
+    found: dict[str, list[Name]] = {}
+    for name in NAMES:
+        if not name.exists():
+            found.setdefault(name.feature, []).append(name)
+    return found
+
+
+_missing = _find_missing()
+
+
+def check() -> None:
+    """Says which features are switched off, as the installed JAX lacks names that they need.
+
+    Raises:
+      ImportError: there are no calls from JAX.
+    """
+    lost = _missing.get(CALLS)
+    if lost:
+        raise ImportError(
+            f"hostcall.jax does not work with JAX {jax.__version__}, which has no {_listed(lost)}. "
+            "Install a version that it works with: pip install 'jax>=0.10,<0.11'. TensorFlow's "
+            "side of hostcall works without it.",
+            name=lost[0].module,
+        )
+    for feature in _missing:
+        warnings.warn(_message(feature), RuntimeWarning, stacklevel=3)
+
+
+def has(feature: str) -> bool:
+    """Whether the installed JAX has what a feature needs."""
+    return feature not in _missing
+
+
+def require(feature: str) -> None:
+    """Raises a NotImplementedError, which names what JAX lacks, where a feature is off."""
+    if not has(feature):
+        raise NotImplementedError(_message(feature))
+
+
+def _message(feature: str) -> str:
+    return (
+        f"hostcall.jax: JAX {jax.__version__} has no {_listed(_missing[feature])}, which hostcall "
+        f"needs for this: {feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that "
+        "hostcall works with: pip install 'jax>=0.10,<0.11'."
+    )
+
+
+def _listed(names: list[Name]) -> str:
+    return ", ".join(map(str, names))

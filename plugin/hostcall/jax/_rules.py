@@ -1,0 +1,129 @@
+"""What JAX's transformations and its compiler make of a call: the rules of its primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax._src import dispatch as _dispatch
+from jax._src import ffi as _ffi
+from jax.interpreters import ad, batching, mlir
+
+from hostcall.jax import _effects, _lowering, _names, _packed, _reducers
+from hostcall.jax._functions import Function
+from hostcall.jax._primitive import call_p
+from hostcall_runtime import _patching, prepared
+
+TARGET = "hostcall"
+
+_PLATFORMS = ("cpu", "cuda")
+
+_NO_DERIVATIVE = (
+    "hostcall.jax.call: JAX knows no derivative of a Python function. Give it one: wrap the call "
+    "with jax.custom_jvp or jax.custom_vjp, or use a hostcall.callback that has a grad=."
+)
+
+
+def register() -> None:
+    """Registers the rules, and the handler that compiled programs call.
+
+    These are entries of hostcall's own primitive, which no other program has. They stay where
+    hostcall is disabled.
+    """
+    jax.ffi.register_ffi_target(TARGET, prepared().handler(), platform="cpu", api_version=1)
+    # Needs no GPU: JAX keeps it until there is one.
+    jax.ffi.register_ffi_target(TARGET, prepared().cuda_handler(), platform="CUDA", api_version=1)
+    call_p.def_effectful_abstract_eval(_abstract)
+    # Without it JAX does not tell the lowering which devices the program is for.
+    _dispatch.prim_requires_devices_during_lowering.add(call_p)
+    # Not cached: two calls must not become one function, of which each has to know its own place.
+    mlir.register_lowering(call_p, _lower, cacheable=False)
+    if _names.has(_names.VMAP):
+        batching.primitive_batchers[call_p] = _batch
+    if _names.has(_names.DERIVATIVES):
+        ad.primitive_jvps[call_p] = _refuse_derivative
+        ad.primitive_transposes[call_p] = _refuse_derivative
+
+
+def emit(
+    context: Any,
+    operands: Sequence[Any],
+    callback_id: int,
+    effect: Any | None,
+    sharding: Any = None,
+) -> Sequence[Any]:
+    """The custom call of one callback; csrc/runtime/handler.h says what its attributes mean."""
+    attributes: dict[str, int | Sequence[int]] = {
+        "callback": callback_id,
+        "dynamic_operands": (),
+        "dynamic_results": (),
+        "narrow_operands": _packed.pairs(context.avals_in),
+        "narrow_results": _packed.pairs(context.avals_out),
+    }
+    avals_in, avals_out = _packed.wide(context.avals_in), _packed.wide(context.avals_out)
+    wide = _packed.converted(context, operands, context.avals_in, avals_in)
+    called = _lowering.emit_call(
+        context, TARGET, wide, avals_in, avals_out, attributes, effect, sharding
+    )
+    return _packed.converted(context, called, avals_out, context.avals_out)
+
+
+def _abstract(*_: Any, result_avals: Any, effect: Any | None, **__: Any) -> Any:
+    return result_avals, set() if effect is None else {effect}
+
+
+def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> Any:
+    _check_platforms(_lowering.platforms_of(context), function)
+    if not (_patching.are_installed() and _names.has(_names.REDUCERS)):
+        _check_reducers(function)
+    if params["effect"] is not None and _lowering.is_divided_by_xla(context):
+        # XLA knows by the names of JAX's own callbacks that these are for one device alone.
+        raise NotImplementedError(
+            f"{function.description}: the program is for several devices, among which XLA divides "
+            "its arrays, and the call would run on each of them. Say with jax.shard_map what each "
+            "device calls it with; or, if it has no side effects, say pure=True (stateful=False of "
+            "a hostcall.callback)."
+        )
+    target, callback_id = function.register()
+    _lowering.own_with_executable(context, target)
+    return emit(context, operands, callback_id, params["effect"])
+
+
+def _check_reducers(function: Function) -> None:
+    """Refuses calls in reducers where JAX's rules of those are not wrapped."""
+    reduction = _lowering.enclosing_reduction()
+    if reduction is not None:
+        raise _reducers.refusal(function.description, reduction)
+
+
+def _check_platforms(platforms: Sequence[str], function: Function) -> None:
+    elsewhere = [platform for platform in platforms if platform not in _PLATFORMS]
+    if elsewhere:
+        raise NotImplementedError(
+            f"{function.description}: the program is for {', '.join(elsewhere)}, and only programs "
+            "for CPUs and NVIDIA GPUs can make such calls. Run it there, with jax.jit under "
+            'jax.default_device(jax.devices("cpu")[0]) say, or use jax.pure_callback.'
+        )
+
+
+def _refuse_derivative(*_: Any, **__: Any) -> Any:
+    raise ValueError(_NO_DERIVATIVE)
+
+
+def _batch(args: Any, dims: Any, **params: Any) -> Any:
+    function, method = params["function"], params["vmap_method"]
+    if params["effect"] is _effects.ORDERED:
+        raise ValueError(
+            f"jax.vmap of an ordered call, {function.description}: there is no one order of the "
+            "calls of a batch. Use ordered=False (stateful=False of a hostcall.callback), or "
+            "jax.lax.map or jax.lax.scan instead of vmap."
+        )
+    if method is None:
+        raise NotImplementedError(
+            f"jax.vmap of a call that does not say what becomes of it, {function.description}. "
+            'Write vmap_method="sequential" (one call for each element), "expand_dims" or '
+            '"broadcast_all" (one call with a batch dimension in front); they mean what they mean '
+            "in jax.pure_callback."
+        )
+    return _ffi.ffi_batching_rule(call_p, args, dims, **params)

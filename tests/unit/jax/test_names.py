@@ -1,0 +1,137 @@
+"""hostcall.jax._names: the private names of JAX, each with the feature that needs it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hostcall.jax
+from hostcall.jax import _names, _patches
+from hostcall_runtime._patching import Name
+from tests.support.jax.missing_names import report
+from tests.support.stress.template import Template
+
+_PRIVATE = ("jax._src", "jax.interpreters", "jax.experimental.jax2tf")
+
+
+def _title(name: Name) -> str:
+    return f"{name}: {name.feature}"
+
+
+each_name = pytest.mark.parametrize("name", _names.NAMES, ids=_title)
+
+
+@each_name
+def test_the_installed_jax_has_what_a_feature_needs(name: Name) -> None:
+    assert name.exists(), f"{name.feature} needs {name}. Without it, {name.without}"
+
+
+def _trees() -> Iterator[ast.Module]:
+    for file in sorted(Path(hostcall.jax.__file__).parent.glob("*.py")):
+        yield ast.parse(file.read_text())
+
+
+def _dotted(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return None if owner is None else f"{owner}.{node.attr}"
+    return None
+
+
+def _used_in(tree: ast.Module) -> set[str]:
+    """The private names of JAX in a module, as far as its imports tell: `module.attribute`."""
+    aliases, used = {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PRIVATE):
+            for alias in node.names:
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = aliases.get(node.value.id)
+            if module is not None:
+                used.add(f"{module}.{node.attr}")
+    # Of `from jax._src.core import Primitive`, the name itself.
+    return used | {name for name in aliases.values() if name.startswith("jax._src.core.")}
+
+
+def test_the_table_has_every_private_name_that_is_used() -> None:
+    used = set().union(*map(_used_in, _trees()))
+    used |= {re.sub(r"[\[:].*", "", patch.target) for patch in _patches.TABLE.patches}
+    listed = {str(name) for name in _names.NAMES}
+    assert len(used) > 40
+    unlisted = {name for name in used if not any(_is_in(name, entry) for entry in listed)}
+    assert unlisted == set()
+
+
+def _is_in(name: str, entry: str) -> bool:
+    """Whether an entry of the table is about the name, or about a name in it."""
+    return f"{entry}.".startswith(f"{name}.")
+
+
+def test_the_table_has_no_name_that_is_not_used() -> None:
+    words = set()
+    for tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                words.add(node.attr)
+            elif isinstance(node, ast.alias):
+                words.add(node.name)
+    words |= {word for patch in _patches.TABLE.patches for word in re.findall(r"\w+", patch.target)}
+    last = {name.attribute.rpartition(".")[2] for name in _names.NAMES}
+    assert last - words == set()
+
+
+# For each feature what is tried without it, and what comes of that.
+_CHECKS: dict[str, dict[str, str]] = {
+    _names.VMAP: {"vmap": "NotImplementedError: Batching rule for 'hostcall' not implemented"},
+    _names.CONTROL_FLOW: {
+        "scan": "NotImplementedError: Effects not supported in `scan`: [HostCall (a hostcall.jax"
+        ".call that does not say pure=True; hostcall does not know how this version of JAX",
+        "scan_of_pure_calls": "-3.0",
+    },
+    _names.REDUCERS: {"reducer": "NotImplementedError: hostcall.jax.call of add"},
+    _names.EXECUTION: {},
+    _names.DERIVATIVES: {"gradient": "NotImplementedError: Differentiation rule for 'hostcall'"},
+    _names.TRACING: {"without_arguments": "TypeError: "},
+    _names.TO_TF: {"to_tf": "NotImplementedError: hostcall.jax: JAX "},
+    _names.JAX_CALLBACKS: {"to_tf": "[-0. -1.]", "jax_callback_to_tf": "NotImplementedError: "},
+    _names.SOURCE_PLACES: {},
+}
+
+
+def _found_without(name: Name, checks: list[str], fresh_jax: Template) -> dict[str, Any]:
+    ended = fresh_jax.run(report, name.module, name.attribute, checks, limit=120.0)
+    assert ended.status == 0, ended.said
+    found: dict[str, Any] = json.loads(ended.printed.splitlines()[-1])
+    assert found["tensorflow"] == "[-1. -2.]"
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in _names.NAMES if name.feature != _names.CALLS], ids=_title
+)
+def test_a_missing_name_switches_its_feature_off(name: Name, fresh_jax: Template) -> None:
+    checks = _CHECKS[name.feature]
+    found = _found_without(name, ["call", *checks], fresh_jax)
+    assert str(name) in found["warning"]
+    assert f"needs for this: {name.feature}. Without it, {name.without} " in found["warning"]
+    assert found["call"] == "[-0. -1.]"
+    for check, expected in checks.items():
+        assert found[check].startswith(expected), found[check]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in _names.NAMES if name.feature == _names.CALLS], ids=_title
+)
+def test_hostcall_jax_says_which_name_it_cannot_do_without(name: Name, fresh_jax: Template) -> None:
+    found = _found_without(name, [], fresh_jax)
+    assert found["import"].startswith("ImportError: hostcall.jax does not work with JAX ")
+    assert str(name) in found["import"]

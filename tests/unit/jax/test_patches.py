@@ -1,0 +1,247 @@
+"""hostcall.jax._patches: what is replaced of JAX, and what comes back."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import sys
+import types
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import hostcall
+import hostcall.jax
+from hostcall.jax import _jaxprs, _names, _patches
+from hostcall_runtime import _patching
+from tests.support.jax import stock_programs, stock_state
+from tests.support.jax.helpers import X, run_python, struct
+from tests.support.stress.template import Template
+
+call = hostcall.jax.call
+
+STOCK_PROGRAMS = str(Path(stock_programs.__file__))
+
+
+@pytest.fixture(autouse=True)
+def _enabled() -> Iterator[None]:
+    yield
+    hostcall.enable()
+
+
+@pytest.fixture
+def disabled() -> None:
+    hostcall.disable()
+
+
+@pytest.fixture(scope="module")
+def changes(fresh_jax: Template) -> dict[str, list[str]]:
+    """What differs in JAX from before the import of hostcall.jax, state by state."""
+    ended = fresh_jax.run(stock_state.report, limit=120.0)
+    assert ended.status == 0, ended.said
+    found: dict[str, list[str]] = json.loads(ended.printed.splitlines()[-1])
+    return found
+
+
+def _is_hostcalls(place: str) -> bool:
+    """Whether a place is an entry under a key of hostcall's own, which nobody else looks up."""
+    effects = r"^jax\._src\.effects\.(?!control_flow)\w+\.(Ordered)?CallEffect$"
+    return place.endswith((".hostcall", "._custom_callback.CUDA")) or bool(re.match(effects, place))
+
+
+def _place(target: str) -> str:
+    target = target.replace("jax.interpreters", "jax._src.interpreters")
+    return target.replace("[", ".").replace("]", "").replace(": ", ".")
+
+
+def test_the_table_has_all_that_the_import_replaces(changes: dict[str, list[str]]) -> None:
+    replaced = {place for place in changes["imported"] if not _is_hostcalls(place)}
+    assert replaced == {_place(patch.target) for patch in _patches.TABLE.patches}
+    assert changes["enabled"] == changes["imported"]
+
+
+def test_disabled_everything_of_jax_is_the_stock_object(changes: dict[str, list[str]]) -> None:
+    assert [place for place in changes["disabled"] if not _is_hostcalls(place)] == []
+    assert changes["disabled again"] == changes["disabled"]
+
+
+@pytest.mark.parametrize("patch", _patches.TABLE.patches, ids=lambda patch: patch.target)
+def test_each_patch_comes_out_and_goes_in(patch: _patching.Patch) -> None:
+    ours = patch.current()
+    hostcall.disable()
+    stock = patch.current()
+    assert stock != ours
+    assert patch not in _patches.TABLE.installed
+    hostcall.enable()
+    assert patch in _patches.TABLE.installed
+    assert patch.current() != stock
+    hostcall.disable()
+    assert patch.current() is stock
+    assert patch.why
+    assert patch.feature in {name.feature for name in _names.NAMES}
+
+
+# Addresses, and numbers that Python counts its objects with.
+_UNSTABLE = re.compile(r"0x[0-9a-f]+|\b\d{12,}\b")
+
+
+def _described(*modules: str) -> dict[str, dict[str, str]]:
+    code = f"import runpy; runpy.run_path({STOCK_PROGRAMS!r}, run_name='__main__')"
+    printed = run_python(code, IMPORTED=" ".join(modules)).splitlines()[-1]
+    found: dict[str, dict[str, str]] = json.loads(_UNSTABLE.sub("N", printed))
+    return found
+
+
+@pytest.fixture(scope="module")
+def described() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """What becomes of JAX programs without calls: without hostcall, and with hostcall.jax."""
+    return _described(), _described("hostcall.jax")
+
+
+@pytest.mark.parametrize("program", stock_programs.PROGRAMS)
+def test_programs_without_calls_are_compiled_and_run_as_without_hostcall(
+    program: str, described: tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]
+) -> None:
+    stock, ours = (each[program] for each in described)
+    assert ours == stock
+    assert ("error" in stock) == ("error" in program or "io_callback" in program)
+
+
+_WRAPPED = {
+    "batched_branches.<locals>.rule",
+    "batched_loop.<locals>.rule",
+    "guarded.<locals>.lower",
+    "linearized_loop.<locals>.rule",
+    "loop_with_its_condition.<locals>.lower",
+    "scan_without_hoisting.<locals>.hoist",
+    "waiting.<locals>.build_unsafe_call",
+}
+
+
+def test_those_programs_reach_everything_that_is_wrapped() -> None:
+    reached = set()
+
+    def watch(frame: types.FrameType, event: str, _: Any) -> None:
+        if event == "call" and "hostcall" in frame.f_code.co_filename:
+            reached.add(frame.f_code.co_qualname)
+
+    jax.clear_caches()
+    sys.setprofile(watch)
+    try:
+        for program in stock_programs.PROGRAMS.values():
+            stock_programs.described(*program)
+    finally:
+        sys.setprofile(None)
+    assert reached & _WRAPPED == _WRAPPED
+
+
+def test_which_jaxprs_hold_calls() -> None:
+    inner = jax.jit(lambda x: call(np.negative, x, x, pure=True))
+    with_call = jax.make_jaxpr(lambda x: lax.cond(x > 0, inner, jnp.sin, x))(1.0).jaxpr
+    without = jax.make_jaxpr(lambda x: lax.cond(x > 0, jnp.cos, jnp.sin, x))(1.0).jaxpr
+    for _ in range(2):
+        assert _jaxprs.holds_call(with_call)
+        assert not _jaxprs.holds_call(without)
+    assert not _jaxprs.have_effectful_calls([with_call])
+
+
+def test_what_is_known_of_a_jaxpr_does_not_keep_it_alive() -> None:
+    jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
+    assert not _jaxprs.holds_call(jaxpr)
+    alive = weakref.ref(jaxpr)
+    del jaxpr
+    jax.clear_caches()
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.usefixtures("disabled")
+@pytest.mark.parametrize("options", [{}, {"ordered": True}, {"pure": True}], ids=str)
+def test_disabled_calls_work(options: dict[str, Any]) -> None:
+    program = jax.jit(lambda x: call(np.negative, x, x, **options))
+    np.testing.assert_array_equal(program(X), -X)
+    np.testing.assert_array_equal(program(X + 1), -X - 1)
+
+
+@pytest.mark.usefixtures("disabled")
+def test_disabled_pure_calls_work_in_branches_and_loops() -> None:
+    def step(carry: Any, value: Any) -> Any:
+        return carry + call(np.negative, value, value, pure=True), None
+
+    np.testing.assert_array_equal(jax.jit(lambda x: lax.scan(step, 0.0, x)[0])(X), -X.sum())
+
+
+def _print_and_double(x: Any) -> Any:
+    call(lambda _: None, None, x)
+    return 2 * x
+
+
+@pytest.mark.usefixtures("disabled")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: lax.cond(x[0] > 0, _print_and_double, jnp.sin, x),
+        lambda x: lax.while_loop(lambda v: v[0] < 3, lambda v: _print_and_double(v + 1), x),
+        lambda x: lax.while_loop(lambda v: _print_and_double(v)[0] < 3, lambda v: v + 1, x),
+        lambda x: lax.scan(lambda c, v: (_print_and_double(c), v), x, None, length=2),
+    ],
+    ids=["cond", "body", "condition", "scan"],
+)
+def test_disabled_calls_with_effects_are_refused_in_branches_and_loops(program: Any) -> None:
+    with pytest.raises(
+        NotImplementedError, match=r"Effects not supported in .*hostcall\.enable\(\)"
+    ):
+        jax.jit(program)(X)
+
+
+def test_what_is_compiled_goes_on_while_disabled() -> None:
+    taken = []
+
+    def step(carry: Any, value: Any) -> Any:
+        return carry, call(lambda v: taken.append(float(v)), None, value)
+
+    program = jax.jit(lambda x: lax.scan(step, 0.0, x)[0])
+    program(X)
+    hostcall.disable()
+    program(X)
+    jax.effects_barrier()
+    assert sorted(taken) == sorted([*map(float, X)] * 2)
+
+
+@pytest.mark.usefixtures("disabled")
+def test_disabled_a_call_in_a_reducer_is_an_error() -> None:
+    def add(a: Any, b: Any) -> Any:
+        return call(np.add, a, a, b, pure=True)
+
+    with pytest.raises(NotImplementedError, match=r"given to jax\.lax\.reduce, of which XLA"):
+        jax.jit(lambda x: lax.reduce(x, 0.0, add, (0,)))(X)
+    with pytest.raises(NotImplementedError, match=r"given to jax\.lax\.reduce_window, of which"):
+        jax.jit(lambda x: lax.reduce_window(x, 0.0, add, (2,), (1,), "VALID"))(X)
+
+
+def test_jax_has_its_own_rules_for_its_own_callbacks_in_reducers() -> None:
+    # JAX lowers what XLA then cannot compile; that is not for hostcall to change.
+    def add(a: Any, b: Any) -> Any:
+        return jax.pure_callback(np.add, a, a, b)
+
+    lowered = jax.jit(lambda x: lax.reduce(x, 0.0, add, (0,))).lower(X)
+    assert "xla_ffi_python" in lowered.as_text()
+
+
+def test_to_tf_refuses_jaxs_own_callbacks_in_reducers() -> None:
+    def add(a: Any, b: Any) -> Any:
+        return jax.pure_callback(np.add, struct([]), a, b)
+
+    program = hostcall.jax.to_tf(lambda x: lax.reduce(x, 0.0, add, (0,)))
+    with pytest.raises(
+        NotImplementedError, match=r"jax\.pure_callback: .* given to jax\.lax\.reduce, of which XLA"
+    ):
+        program(np.asarray(X))
