@@ -1,5 +1,5 @@
 """`python -m hostcall`: the command line."""
 
-from hostcall._cli.commands import main
+from hostcall_command.commands import main
 
 main(prog_name="hostcall")

@@ -10,11 +10,12 @@ from typing import NoReturn
 
 def main() -> None:
     """Runs the command line; exits with status 1 and the reason where there is none to run."""
+    from hostcall_command.commands import main as run
+
     try:
-        from hostcall._cli.commands import main as run
+        run(prog_name="hostcall")
     except ImportError as error:
         _exit(error)
-    run(prog_name="hostcall")
 
 
 def _exit(error: ImportError) -> NoReturn:

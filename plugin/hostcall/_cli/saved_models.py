@@ -26,7 +26,7 @@ _MODEL = "saved_model.pb"
 _TEXT_MODEL = "saved_model.pbtxt"
 
 
-class SavedModelError(Exception):
+class SavedModelError(ValueError):
     """What is wrong with a SavedModel, in one line."""
 
 

@@ -14,7 +14,9 @@ import tensorflow as tf
 from click.testing import CliRunner, Result
 
 import hostcall
-from hostcall._cli.commands import main
+from hostcall._callbacks import requested_routes
+from hostcall_command import commands
+from hostcall_command.commands import main
 
 X = tf.constant([1.0, 2.0, 1.0])
 
@@ -111,7 +113,9 @@ def test_explain_writes_a_page(saved: Path, tmp_path: Path) -> None:
 
 
 def test_another_process_has_no_python_functions_and_says_so(saved: Path, run_python: Any) -> None:
-    script = f"from hostcall._cli.commands import main; main(['explain', {str(saved)!r}, '--json'])"
+    script = (
+        f"from hostcall_command.commands import main; main(['explain', {str(saved)!r}, '--json'])"
+    )
     first, second = json.loads(run_python(script, HOSTCALL_ROUTE="auto"))
     for explanation in (first, second):
         (op,) = explanation["script_ops"]
@@ -152,7 +156,7 @@ def test_rewrite_in_a_process_without_the_python_functions(
     out = tmp_path / "out"
     arguments = ["rewrite", str(saved), str(out), "--json"]
     run_python(
-        f"from hostcall._cli.commands import main; main({arguments!r})", HOSTCALL_ROUTE="auto"
+        f"from hostcall_command.commands import main; main({arguments!r})", HOSTCALL_ROUTE="auto"
     )
     old, new = tf.saved_model.load(str(saved)), tf.saved_model.load(str(out))
     np.testing.assert_allclose(new.partitioned(X)["sum"], old.partitioned(X)["sum"], rtol=1e-6)
@@ -280,6 +284,51 @@ def test_the_command_where_hostcall_cannot_be_imported(as_json: bool) -> None:
     assert "found 2.99.0" in text
     assert "pip install" in text
     assert "Traceback" not in done.stderr
+
+
+_HELP = """
+import sys, hostcall_command
+sys.argv = ["hostcall", *sys.argv[1:]]
+try:
+    hostcall_command.main()
+finally:
+    print("imported:", *sorted({"tensorflow", "hostcall", "numpy"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--help"], "what is compiled, and what is not."),
+        (["explain", "--help"], "The signature to explain"),
+        (["rewrite", "-h"], "[auto|custom_call|partition]"),
+        (["doctor", "--help"], "what hostcall was built against, and what is switched on."),
+        (["--version"], hostcall.__version__),
+    ],
+)
+def test_help_comes_without_tensorflow(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HELP, *arguments],
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said in done.stdout
+    assert done.stdout.endswith("imported:\n")
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_help_cuts_no_sentence_off(width: int) -> None:
+    shown = " ".join(CliRunner().invoke(main, ["--help"], terminal_width=width).output.split())
+    for command in main.commands.values():
+        assert command.help is not None
+        assert " ".join(command.help.split()) in shown
+    assert "..." not in shown.replace("[ARGS]...", "")
+
+
+def test_the_routes_of_the_command_are_those_of_hostcall() -> None:
+    assert commands.ROUTES == requested_routes.ROUTES
 
 
 def test_the_installed_command() -> None:

@@ -1,0 +1,89 @@
+"""The command line: `hostcall explain`, `hostcall rewrite` and `hostcall doctor`.
+
+This is what click has to know to show help, which is to come at once: what a command does is
+imported when it runs, and TensorFlow with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import click
+
+# Those of hostcall._callbacks.requested_routes.
+ROUTES = ("auto", "custom_call", "partition")
+
+
+class _Command(click.Command):
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The whole sentence, where click would cut it off."""
+        return " ".join(inspect.cleandoc(self.help or "").partition("\n\n")[0].split())
+
+
+class _Group(click.Group):
+    command_class = _Command
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="hostcall")
+def main() -> None:
+    """Python functions inside compiled TensorFlow programs."""
+
+
+@main.command()
+@click.argument("saved_model", type=click.Path(path_type=Path))
+@click.option("--signature", help="The signature to explain; all of them if it is left out.")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with pictures."
+)
+@_JSON
+def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> None:
+    """Show what becomes of the functions of SAVED_MODEL: what is compiled, and what is not."""
+    _run("explain", saved_model, signature, html, as_json)
+
+
+@main.command()
+@click.argument("saved_model", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--route",
+    type=click.Choice(ROUTES),
+    default=ROUTES[0],
+    show_default=True,
+    help="As for hostcall.rewrite.",
+)
+@_JSON
+def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
+    """Write a copy of SAVED_MODEL to OUT, with its compiled functions partitioned where needed."""
+    _run("rewrite", saved_model, out, route, as_json)
+
+
+@main.command()
+@_JSON
+def doctor(as_json: bool) -> None:
+    """Show versions, what hostcall was built against, and what is switched on."""
+    _run("doctor", as_json)
+
+
+def _run(command: str, *arguments: Any) -> None:
+    """Prints what a command says; what is wrong with the user's input is one line and status 1."""
+    implementation = getattr(importlib.import_module("hostcall._cli.commands"), command)
+    try:
+        text = implementation(*arguments)
+    except (OSError, ValueError, KeyError) as error:
+        raise click.ClickException(_text(error)) from error
+    click.echo(text)
+
+
+def _text(error: Exception) -> str:
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(text.split())
