@@ -23,7 +23,12 @@ from hostcall._explain.explanation import Explanation  # noqa: E402
 from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._frontend.callback import Callback, callback  # noqa: E402
-from hostcall_runtime._errors import LoweringError, last_error  # noqa: E402
+from hostcall_runtime._errors import (  # noqa: E402
+    LoweringError,
+    NotExportableError,
+    ProgramError,
+    last_error,
+)
 
 __version__ = "0.1.0"
 
@@ -35,6 +40,8 @@ __all__ = [
     "Explanation",
     "LoweringError",
     "Native",
+    "NotExportableError",
+    "ProgramError",
     "bind",
     "callback",
     "collect_stats",

@@ -31,6 +31,17 @@ class DeadlineExceededError(TimeoutError):
     """A callback has overrun its declared timeout; the message holds its stack."""
 
 
+class ProgramError(ValueError):
+    """An exported program that cannot be loaded: its files or its functions are not as they should.
+
+    The text says what is wrong, where, and what to do about it.
+    """
+
+
+class NotExportableError(ValueError):
+    """A function that cannot be exported; the text says why, and what to do about it."""
+
+
 # As stock TensorFlow maps them (py_func.cc, DoCallPyFunc): the first match counts.
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ValueError, INVALID_ARGUMENT),

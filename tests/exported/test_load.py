@@ -174,7 +174,7 @@ func.func public @main(%x: tensor<3xf32>) -> ({types}) {{
 @pytest.mark.parametrize(
     ("args", "kind", "text"),
     [
-        ((), TypeError, "the arguments of predict should be (*,), and there is a tuple of 0"),
+        ((), TypeError, "the arguments of predict should be (x0), and there is a tuple of 0"),
         ((F3, F3), TypeError, "there is a tuple of 2 where a tuple of 1 is expected"),
         (("text",), TypeError, "argument 'x0' of predict is a str"),
         (([[1], [1, 2]],), TypeError, "argument 'x0' of predict is no array"),

@@ -33,7 +33,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((X,), "the arguments of looping should be (*, *), and there is a tuple of 1 where"),
+        ((X,), "the arguments of looping should be (x, n), and there is a tuple of 1 where"),
         ((X, 3, 4), "there is a tuple of 3"),
         ((tf.cast(X, tf.float64), 3), "argument 'x' is float64(3,), and the program was exported"),
         ((X[:2], 3), "argument 'x' is float32(2,), and the program was exported for float32(3,)"),

@@ -70,12 +70,12 @@ def test_any_sequence_does_for_any_other(structure: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     ("structure", "text"),
     [
-        (0, "*"),
+        (0, "array"),
         (None, "None"),
-        ({"tuple": [0]}, "(*,)"),
-        ({"tuple": [0, {"list": []}]}, "(*, [])"),
-        ({"dict": {"a": 0, "b": None}}, "{'a': *, 'b': None}"),
-        ({"namedtuple": "pkg.mod:Pair", "items": [0, 1]}, "Pair(*, *)"),
+        ({"tuple": [0]}, "(array,)"),
+        ({"tuple": [0, {"list": []}]}, "(array, [])"),
+        ({"dict": {"a": 0, "b": None}}, "{'a': array, 'b': None}"),
+        ({"namedtuple": "pkg.mod:Pair", "items": [0, 1]}, "Pair(array, array)"),
     ],
 )
 def test_structure_is_shown_as_python_has_it(structure: Any, text: str) -> None:
@@ -85,7 +85,11 @@ def test_structure_is_shown_as_python_has_it(structure: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("structure", "value", "text"),
     [
-        ({"tuple": [0, 1]}, (1,), "it should be (*, *), and there is a tuple of 1 where a tuple"),
+        (
+            {"tuple": [0, 1]},
+            (1,),
+            "it should be (array, array), and there is a tuple of 1 where",
+        ),
         ({"tuple": [0, 1]}, 5, "there is an int where a tuple of 2 is expected."),
         ({"dict": {"a": 0}}, {"b": 1}, "a dict of the keys ['b'] where a dict of the keys ['a']"),
         ({"dict": {"a": 0}}, [1], "a list where a dict of the keys ['a'] is expected."),

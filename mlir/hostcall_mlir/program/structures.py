@@ -17,7 +17,7 @@ Structure = int | None | dict[str, Any]
 Classes = Mapping[str, type]
 
 
-class StructureError(ValueError):
+class StructureError(TypeError, ValueError):
     """A value is not of the structure that it should be of; the text says where."""
 
 
@@ -130,7 +130,9 @@ def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> An
     return packed if kind == "list" else tuple(packed)
 
 
-def flatten(structure: Structure, value: Any, who: str) -> list[Any]:
+def flatten(
+    structure: Structure, value: Any, who: str, names: Sequence[str] | None = None
+) -> list[Any]:
     """The values that the leaves of a structure number, out of a Python value.
 
     Where a tuple, a list or a namedtuple is expected, any of the three does: which one somebody
@@ -140,32 +142,37 @@ def flatten(structure: Structure, value: Any, who: str) -> list[Any]:
       structure: the structure.
       value: the value.
       who: whose it is, for errors: "the arguments of predict".
+      names: of the leaves, where the structure is that of arguments.
 
     Raises:
       StructureError: when the value is of another structure.
     """
     found: dict[int, Any] = {}
-    _collect(
-        structure, value, found, "", lambda where, text: _mismatch(structure, who, where, text)
-    )
+    wanted = show(structure) if names is None else f"({', '.join(_shown(structure, names))})"
+    _collect(structure, value, found, "", lambda where, text: _mismatch(wanted, who, where, text))
     return [found[number] for number in sorted(found)]
 
 
-def show(structure: Structure) -> str:
-    """A structure for messages, `*` for each leaf: `(*, {'x': *})`."""
+def show(structure: Structure, names: Sequence[str] | None = None) -> str:
+    """A structure as Python writes it: `(array, {'x': array})`, or with the names of the leaves."""
     if structure is None:
         return "None"
     if isinstance(structure, int):
-        return "*"
+        return "array" if names is None else names[structure]
     kind, items = _parts(structure)
+    shown = _shown(structure, names)
     if kind == "dict":
-        parts = zip(structure["dict"], map(show, items), strict=True)
+        parts = zip(structure["dict"], shown, strict=True)
         return "{" + ", ".join(f"{key!r}: {item}" for key, item in parts) + "}"
-    inner = ", ".join(map(show, items))
+    inner = ", ".join(shown)
     if kind == "list":
         return f"[{inner}]"
     name = structure["namedtuple"].rpartition(":")[2] if kind == "namedtuple" else ""
     return f"{name}({inner},)" if kind == "tuple" and len(items) == 1 else f"{name}({inner})"
+
+
+def _shown(structure: Structure, names: Sequence[str] | None) -> list[str]:
+    return [show(item, names) for item in _parts(structure)[1]]
 
 
 def type_name(value: Any) -> str:
@@ -221,6 +228,6 @@ def _collect(
         _collect(item, inner, found, f"{where}[{key}]", mismatch)
 
 
-def _mismatch(structure: Structure, who: str, where: str, text: str) -> StructureError:
+def _mismatch(wanted: str, who: str, where: str, text: str) -> StructureError:
     place = f" at {where}" if where else ""
-    return StructureError(f"{who} should be {show(structure)}, and there is {text}{place}.")
+    return StructureError(f"{who} should be {wanted}, and there is {text}{place}.")

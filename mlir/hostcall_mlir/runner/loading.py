@@ -54,7 +54,7 @@ def load(
       device: the one to run on; JAX's default device if it is left out.
 
     Returns:
-      A `LoadedProgram`, compiled, whose `call` runs it.
+      A `LoadedProgram`, compiled, which is called like the exported function.
 
     Raises:
       ProgramError: when the files are not as they should be, functions are missing, or XLA cannot
@@ -140,7 +140,7 @@ class LoadedProgram:
     def __repr__(self) -> str:
         return f"<LoadedProgram {signature.title_of(self.manifest)}>"
 
-    def call(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> Any:
         """Runs the program, and returns when it has ended.
 
         Args:
@@ -152,7 +152,7 @@ class LoadedProgram:
           has such, whatever jax_enable_x64 says.
 
         Raises:
-          TypeError: when the arguments are of another structure.
+          TypeError: when the arguments are of another structure (also a ValueError).
           ValueError: when an array is of another dtype or shape, or `variables` lacks one or has
             one that the program does not.
           KeyboardInterrupt: for Ctrl-C in a callback.
@@ -171,12 +171,14 @@ class LoadedProgram:
         results = array_conversion.without_padding(outputs, self.manifest)
         return structures.pack(self.manifest.results, results, self._classes)
 
+    def call(self, *args: Any) -> Any:
+        """The same, by a name."""
+        return self(*args)
+
     def _read_arguments(self, args: tuple[Any, ...]) -> list[jax.Array]:
         who = f"the arguments of {self.manifest.function}"
-        try:
-            flat = structures.flatten(self.manifest.arguments, args, who)
-        except structures.StructureError as error:
-            raise TypeError(str(error)) from None
+        names = [entry.name for entry in self._arguments]
+        flat = structures.flatten(self.manifest.arguments, args, who, names)
         return [
             self._read(value, entry) for value, entry in zip(flat, self._arguments, strict=True)
         ]

@@ -8,11 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall_mlir.program.structures import Structure
-
-
-class NotExportableError(Exception):
-    """Says why a callback cannot be exported, and what to do."""
+from hostcall_mlir.exporting import Structure
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,10 +42,11 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
     Raises:
       ImportError: when JAX, whose MLIR this needs, is not installed.
       TypeError: when `function` is no function, or one of JAX's.
-      ValueError: when a callback has no name by which another process finds it (one error that
-        lists all of them, and says how to give one), when the size of an argument is not known,
-        when the function assigns variables that are to be constants, or when something in it
-        cannot be compiled or exported.
+      hostcall.NotExportableError: when a callback has no name by which another process finds it
+        (one error that lists all of them, and says how to give one), when the size of an argument
+        is not known, when the function assigns variables that are to be constants, or when
+        something in it cannot be compiled or exported. A ValueError.
+      ValueError: for another `variables`.
 
     Examples:
       >>> @tf.function(jit_compile=True)
@@ -86,9 +87,9 @@ def load(
 
     Raises:
       ImportError: when JAX, whose MLIR this needs, is not installed.
-      hostcall_mlir.ProgramError: when a file is missing, damaged or of a newer format, or functions
+      hostcall.ProgramError: when a file is missing, damaged or of a newer format, or functions
         are missing or take other parameters than when the program was exported; the message lists
-        all of these. A ValueError.
+        all of these. A ValueError, and the same class as hostcall_mlir.ProgramError.
       TypeError: when `callbacks` is no dict.
 
     Examples:

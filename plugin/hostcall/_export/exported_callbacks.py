@@ -10,14 +10,13 @@ from typing import Any
 
 import msgspec
 
-from hostcall._callbacks.exportable import NotExportableError, Source
+from hostcall._callbacks.exportable import Source
 from hostcall._export.callback_sources import source_of
 from hostcall._export.qualified_names import qualified_name, reason
 from hostcall._tf import source_location
-from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.program import signature
-from hostcall_mlir.program.function_lookup import signature_of
-from hostcall_mlir.program.manifest_schema import Callback
+from hostcall_mlir import exporting
+from hostcall_mlir.exporting import Callback
+from hostcall_runtime._errors import NotExportableError
 from hostcall_runtime._keyword_call import KeywordCall
 
 _NO_NAME = """\
@@ -57,7 +56,7 @@ def find(numbers: Iterable[int], place: str) -> Exported:
       place: of the export, for errors.
 
     Raises:
-      ValueError: when some cannot be exported, one error for all of them.
+      NotExportableError: when some cannot be exported, one error for all of them.
     """
     sources: dict[int, Source] = {}
     functions: dict[int, str | None] = {}
@@ -72,7 +71,7 @@ def find(numbers: Iterable[int], place: str) -> Exported:
             problems[str(error)] = None
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
-        raise ValueError(_NO_NAME.format(place=place, listed=listed))
+        raise NotExportableError(_NO_NAME.format(place=place, listed=listed))
     with_states = frozenset(number for number, source in sources.items() if source.has_state)
     exported = Exported({}, {}, {}, with_states)
     conventions: dict[str, list[Any]] = {}
@@ -101,8 +100,8 @@ def with_calls(exported: Exported, module: Any, numbers: Sequence[int]) -> tuple
       numbers: of the callbacks that its host calls call, in their order.
     """
     calls: dict[str, list[Any]] = {name: [] for name in exported.entries}
-    for op, number in zip(custom_calls.host_calls(module), numbers, strict=True):
-        call = signature.call_of(op, exported.places[number])
+    for op, number in zip(exporting.host_calls(module), numbers, strict=True):
+        call = exporting.call_of(op, exported.places[number])
         calls[exported.names[number]].append(call)
     return tuple(
         _replace(entry, calls=tuple(calls[name]))
@@ -123,7 +122,7 @@ def _found_at(source: Source) -> str | None:
         if name is None:
             raise NotExportableError(f"{source.description}: {reason(function)}")
         return name
-    if not custom_calls.is_name(source.given_name):
+    if not exporting.is_name(source.given_name):
         raise NotExportableError(
             f"{source.description}: its name {source.given_name!r} has spaces or brackets in it"
         )
@@ -137,7 +136,7 @@ def _entry(source: Source, function: str | None) -> Callback:
         name="",
         function=function,
         kind="eager" if source.takes_tensors else "numpy",
-        signature=signature_of(called),
+        signature=exporting.signature_of(called),
         arguments=source.arguments,
         results=source.results,
         borrow=source.borrow,

@@ -15,11 +15,10 @@ from hostcall._export import function_interface as exported
 from hostcall._tf import concrete_functions
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction
-from hostcall_mlir import PassError
-from hostcall_mlir.program import mlir_artifact, portable, signature
-from hostcall_mlir.program.files import Program
-from hostcall_mlir.program.manifest_schema import Manifest
+from hostcall_mlir import exporting as mlir
+from hostcall_mlir.exporting import Manifest, PassError, Program
 from hostcall_runtime import _locks
+from hostcall_runtime._errors import NotExportableError
 
 # What TensorFlow 2.21 has of StableHLO: `hostcall.load` has to read what JAX's newer one writes.
 STABLEHLO = "1.13.0"
@@ -50,19 +49,21 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
     exported.check_dtypes(traced, place)
     captured = exported.captured_by(traced, place)
     module = _parse(_compile(traced, place), captured, place)
-    updates = portable.take_updates(module)
+    updates = mlir.take_updates(module)
     kept = captured.variables if variables == _INPUTS else {}
     if assigned := [captured.names[number] for number in updates.values() if number not in kept]:
-        raise ValueError(_ASSIGNS.format(place=place, names=", ".join(map(repr, assigned))))
-    callbacks = exported_callbacks.find(portable.callbacks_in(module), place)
+        raise NotExportableError(_ASSIGNS.format(place=place, names=", ".join(map(repr, assigned))))
+    callbacks = exported_callbacks.find(mlir.callbacks_in(module), place)
     constants = captured.values_but_for(kept)
     try:
-        sizes = portable.finish(module, name, constants, callbacks.with_states)
-        called = portable.set_names(module, callbacks.names)
-        artifact = portable.artifact_of(module, STABLEHLO)
+        sizes = mlir.finish(module, name, constants, callbacks.with_states)
+        called = mlir.set_names(module, callbacks.names)
+        artifact = mlir.artifact_of(module, STABLEHLO)
     except PassError as error:
-        raise ValueError(f"{place}: it has parts that cannot be exported:\n{error}") from error
-    types = [spec for type_ in portable.outputs_of(module) if (spec := signature.spec_of(type_))]
+        raise NotExportableError(
+            f"{place}: it has parts that cannot be exported:\n{error}"
+        ) from error
+    types = [spec for type_ in mlir.outputs_of(module) if (spec := mlir.spec_of(type_))]
     manifest = Manifest(
         made_by=_versions(),
         function=name,
@@ -72,11 +73,11 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
         results=exported.result_structure(traced, place),
         callbacks=exported_callbacks.with_calls(callbacks, module, called),
     )
-    if problems := [*signature.mismatches(module, manifest)]:
-        raise ValueError(f"{place}: it cannot be exported:\n" + "\n".join(problems))
-    mlir_artifact.trust(artifact)
+    if problems := [*mlir.mismatches(module, manifest)]:
+        raise NotExportableError(f"{place}: it cannot be exported:\n" + "\n".join(problems))
+    mlir.trust(artifact)
     values = {captured.names[number]: variable.numpy() for number, variable in kept.items()}
-    return Program(artifact, portable.text_of(module), manifest, values)
+    return Program(artifact, mlir.text_of(module), manifest, values)
 
 
 def _compile(traced: ConcreteFunction, place: str) -> str:
@@ -85,7 +86,7 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
     name = traced.function_def.signature.name
     if hindered := analysis.find(library, name):
         reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(hindered.values()))
-        raise ValueError(_BOUNDED.format(place=place, reasons=reasons))
+        raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     library = analysis.marked(library, name, whole=True)
     # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
     ordered, name = ordering.order_side_effects(library, name)
@@ -93,18 +94,18 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
         with _lock:  # another thread may export the same function
             return concrete_functions.stablehlo_of(traced, list(ordered.function), name)
     except (ValueError, tf.errors.OpError) as error:
-        raise ValueError(f"{place}: XLA cannot compile it:\n{error}") from error
+        raise NotExportableError(f"{place}: XLA cannot compile it:\n{error}") from error
 
 
 def _parse(text: str, captured: exported.Captured, place: str) -> Any:
     """The program in MLIR.
 
     Raises:
-      ValueError: when it takes more or less than arguments, constants and variables.
+      NotExportableError: when it takes more or less than arguments, constants and variables.
     """
-    module = portable.parse(text)
-    if len(portable.inputs_of(module)) != captured.inputs:
-        raise ValueError(
+    module = mlir.parse(text)
+    if len(mlir.inputs_of(module)) != captured.inputs:
+        raise NotExportableError(
             f"{place}: XLA has left out arguments, so that nobody knows which is which."
         )
     return module

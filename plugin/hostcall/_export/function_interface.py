@@ -11,8 +11,15 @@ import tensorflow as tf
 
 from hostcall._tf import autograph, concrete_functions, source_location, tensor_structures
 from hostcall._tf.types import ConcreteFunction
-from hostcall_mlir.program import structures
-from hostcall_mlir.program.manifest_schema import Input, Output, Spec
+from hostcall_mlir.exporting import (
+    Input,
+    Output,
+    Spec,
+    Structure,
+    StructureError,
+    structure_of_numbers,
+)
+from hostcall_runtime._errors import NotExportableError
 
 _LOOPS_OF_KERAS = frozenset({"fit", "evaluate", "predict"})
 
@@ -102,10 +109,10 @@ def check_sizes(traced: ConcreteFunction, place: str) -> None:
     """Checks that all sizes of the arguments are known.
 
     Raises:
-      ValueError: when one is not.
+      NotExportableError: when one is not.
     """
     for leaf in _unknown_sizes(traced):
-        raise ValueError(
+        raise NotExportableError(
             f"{place}: argument '{leaf.name}' has the shape {leaf.shape}, and a program is "
             "compiled for sizes that are known. Export it with the size that it is to run "
             "with, as hostcall.export(function, tf.TensorSpec([32, 3], tf.float32))."
@@ -116,13 +123,13 @@ def check_dtypes(traced: ConcreteFunction, place: str) -> None:
     """Checks that XLA has the dtypes of all arguments and results.
 
     Raises:
-      ValueError: when it has not.
+      NotExportableError: when it has not.
     """
     arguments = [(f"argument '{leaf.name}'", leaf.dtype) for leaf in arguments_of(traced)]
     results = [(f"result {i}", result.dtype) for i, result in enumerate(_results_of(traced))]
     for what, dtype in arguments + results:
         if dtype in (tf.string, tf.resource, tf.variant):
-            raise ValueError(
+            raise NotExportableError(
                 f"{place}: {what} is of dtype {dtype.name}, which compiled programs do not have. "
                 "Export what is between such tensors: a function of numbers."
             )
@@ -194,15 +201,15 @@ def _spec_of(value: tf.TensorSpec) -> Spec:
     return Spec(np.dtype(value.dtype.as_numpy_dtype).name, tuple(value.shape.as_list()))
 
 
-def argument_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
+def argument_structure(traced: ConcreteFunction, place: str) -> Structure:
     """The structure of the positional arguments; what is no tensor has its place in the program.
 
     Raises:
-      ValueError: when one is a composite tensor, or a tensor has to be given by its name.
+      NotExportableError: when one is a composite tensor, or a tensor has to be given by its name.
     """
     args, kwargs = traced.structured_input_signature
     if _has_tensors(kwargs):
-        raise ValueError(
+        raise NotExportableError(
             f"{place}: {', '.join(map(repr, kwargs))} can be given by name alone, and a program "
             "has its arguments in an order. Export a function that takes them by position."
         )
@@ -217,19 +224,17 @@ def _has_tensors(value: object) -> bool:
     return any(isinstance(leaf, tensor_structures.TypeSpec) for leaf in tf.nest.flatten(value))
 
 
-def result_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
+def result_structure(traced: ConcreteFunction, place: str) -> Structure:
     """The structure of the results.
 
     Raises:
-      ValueError: when one is a composite tensor, or in an object of no known class.
+      NotExportableError: when one is a composite tensor, or in an object of no known class.
     """
     is_tensor = lambda leaf: leaf is not None  # noqa: E731
     return structure_of(traced.structured_outputs, is_tensor, f"{place}: a result")
 
 
-def structure_of(
-    value: object, is_tensor: Callable[[Any], bool], what: str
-) -> structures.Structure:
+def structure_of(value: object, is_tensor: Callable[[Any], bool], what: str) -> Structure:
     """The structure of a value whose tensors are numbered as TensorFlow flattens them.
 
     Args:
@@ -242,20 +247,23 @@ def structure_of(
         if isinstance(
             leaf, tensor_structures.CompositeTensor | tensor_structures.TypeSpec
         ) and not isinstance(leaf, tf.Tensor | tf.TensorSpec):
-            raise ValueError(
+            raise NotExportableError(
                 f"{what} is a {type(leaf).__name__}, which is no single tensor. Pass what it is "
                 "made of: of a tf.RaggedTensor its values and row_splits."
             )
     numbers = iter(range(len(leaves)))
     numbered = [next(numbers) if is_tensor(leaf) else None for leaf in leaves]
-    return structures.structure_of_numbers(tf.nest.pack_sequence_as(value, numbered), what)
+    try:
+        return structure_of_numbers(tf.nest.pack_sequence_as(value, numbered), what)
+    except StructureError as error:
+        raise NotExportableError(str(error)) from error
 
 
 def captured_by(traced: ConcreteFunction, place: str) -> Captured:
     """What a concrete function captures.
 
     Raises:
-      ValueError: when that is something else than tensors and variables.
+      NotExportableError: when that is something else than tensors and variables.
     """
     known = {id(variable.handle): variable for variable in traced.variables}
     first = len(traced.inputs) - len(traced.captured_inputs)
@@ -267,7 +275,7 @@ def captured_by(traced: ConcreteFunction, place: str) -> Captured:
             continue
         variable = known.get(id(tensor))
         if variable is None:
-            raise ValueError(
+            raise NotExportableError(
                 f"{place}: it uses {tensor!r}, which is neither a tensor nor a tf.Variable (a "
                 "lookup table, say, or a dataset). XLA has no such things: use it outside of the "
                 "function, and pass the function what comes of it."

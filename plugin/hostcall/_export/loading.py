@@ -15,10 +15,8 @@ from hostcall._callbacks.call_modules import Module
 from hostcall._callbacks.specs import check_integers
 from hostcall._export.exporting import STABLEHLO
 from hostcall._tf import autograph, eager_threads, module_gradient, op_kinds, sub_byte
-from hostcall_mlir.program import files as programs
-from hostcall_mlir.program import for_tensorflow, function_lookup, signature, structures
-from hostcall_mlir.program.dtypes import dtype_of
-from hostcall_mlir.program.manifest_schema import Callback, Manifest, Spec
+from hostcall_mlir import exporting as mlir
+from hostcall_mlir.exporting import Callback, Manifest, Program, Spec, dtype_of
 from hostcall_runtime import Target, register, within
 
 _numbers = itertools.count(1)
@@ -39,19 +37,19 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
     """
 
     def __init__(
-        self, program: programs.Program, given: Mapping[str, Callable[..., Any]], imports: bool
+        self, program: Program, given: Mapping[str, Callable[..., Any]], imports: bool
     ) -> None:
         super().__init__(name=None)
         self.manifest: Manifest = program.manifest
         self.text = program.text
-        functions, self._classes = function_lookup.find(self.manifest, given, imports, tensors=True)
+        functions, self._classes = mlir.find(self.manifest, given, imports, tensors=True)
         registered = {
             callback.name: _register(callback, functions[callback.name], self._classes)
             for callback in self.manifest.callbacks
         }
         targets = [target for target, _ in registered.values()]
         numbers = {name: number for name, (_, number) in registered.items()}
-        self._artifact, has_token = for_tensorflow.convert(program.module(), numbers, STABLEHLO)
+        self._artifact, has_token = mlir.convert(program.module(), numbers, STABLEHLO)
         self._module = Module("hostcall.load", self.manifest.function, "", targets, has_token)
         self._variables = {
             entry.name: tf.Variable(program.variables[entry.name], trainable=False, name=entry.name)
@@ -61,24 +59,31 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         self._flat = tf.function(self._run, input_signature=specs)
 
     def __repr__(self) -> str:
-        return f"<LoadedFunction {signature.title_of(self.manifest)}>"
+        return f"<LoadedFunction {mlir.title_of(self.manifest)}>"
 
     @autograph.do_not_convert
     def __call__(self, *args: Any) -> Any:
         """The results for arguments, in the structures that the function had.
 
         Raises:
-          ValueError: when the arguments are of another structure, or of other dtypes or shapes.
+          TypeError: when the arguments are of another structure (also a ValueError).
+          ValueError: when one is of another dtype or shape.
         """
         who = f"the arguments of {self.manifest.function}"
-        flat = structures.flatten(self.manifest.arguments, args, who)
         entries = self.manifest.inputs_of("argument")
+        names = [entry.name for entry in entries]
+        flat = mlir.flatten(self.manifest.arguments, args, who, names)
         tensors = [
             _as_tensor(value, entry.spec, f"{self.manifest.function}: argument '{entry.name}'")
             for value, entry in zip(flat, entries, strict=True)
         ]
         results = self._flat(*tensors)
-        return structures.pack(self.manifest.results, results, self._classes)
+        return mlir.pack(self.manifest.results, results, self._classes)
+
+    @autograph.do_not_convert
+    def call(self, *args: Any) -> Any:
+        """The same, by a name: that of `hostcall_mlir`'s programs."""
+        return self(*args)
 
     def _run(self, *tensors: Any) -> list[Any]:
         """The flat results; assigns the variables."""
@@ -106,14 +111,14 @@ def load(
 ) -> LoadedFunction:
     """What `hostcall.load` does."""
     module_gradient.refuse()
-    return LoadedFunction(programs.read(directory), callbacks, imports)
+    return LoadedFunction(mlir.read(directory), callbacks, imports)
 
 
 def _register(
     callback: Callback, function: Callable[..., Any], classes: Mapping[str, type]
 ) -> tuple[Target, int]:
     """What the runtime calls for a callback, and its number."""
-    call = function_lookup.host_function(callback, function, classes)
+    call = mlir.host_function(callback, function, classes)
     if callback.kind == "eager":
         # Calls with results of other dtypes are another callback's.
         dtypes = [tf.as_dtype(dtype_of(spec.dtype)) for spec in callback.calls[0].results]

@@ -11,10 +11,10 @@ from typing import Any
 import jax
 
 from hostcall._callbacks import memoization
-from hostcall._callbacks.exportable import NotExportableError, Source
-from hostcall_mlir.program import structures
+from hostcall._callbacks.exportable import Source
+from hostcall_mlir.exporting import StructureError, structure_of_numbers
 from hostcall_runtime import Target, register, within
-from hostcall_runtime._errors import ResultError
+from hostcall_runtime._errors import NotExportableError, ResultError
 
 _numbers = itertools.count(1)
 
@@ -113,8 +113,8 @@ def _structure_of(tree: Any, what: str) -> Any:
     """A pytree's structure in the terms of an exported program."""
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
     try:
-        return structures.structure_of_numbers(numbers, what)
-    except structures.StructureError as error:
+        return structure_of_numbers(numbers, what)
+    except StructureError as error:
         raise NotExportableError(str(error)) from error
 
 

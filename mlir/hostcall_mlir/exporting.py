@@ -1,0 +1,71 @@
+"""What `hostcall` needs to export programs, and to load them into TensorFlow.
+
+The rest of this package is for nobody but itself, its command and its tests.
+"""
+
+from __future__ import annotations
+
+from hostcall_mlir.ir.custom_calls import host_calls, is_name
+from hostcall_mlir.ir.diagnostics import PassError
+from hostcall_mlir.program.dtypes import dtype_of
+from hostcall_mlir.program.files import Program, read
+from hostcall_mlir.program.for_tensorflow import convert
+from hostcall_mlir.program.function_lookup import find, host_function, signature_of
+from hostcall_mlir.program.manifest_schema import Callback, Input, Manifest, Output, Spec
+from hostcall_mlir.program.mlir_artifact import trust
+from hostcall_mlir.program.portable import (
+    artifact_of,
+    callbacks_in,
+    finish,
+    inputs_of,
+    outputs_of,
+    parse,
+    set_names,
+    take_updates,
+    text_of,
+)
+from hostcall_mlir.program.signature import call_of, mismatches, spec_of, title_of
+from hostcall_mlir.program.structures import (
+    Structure,
+    StructureError,
+    flatten,
+    pack,
+    structure_of_numbers,
+)
+
+__all__ = [
+    "Callback",
+    "Input",
+    "Manifest",
+    "Output",
+    "PassError",
+    "Program",
+    "Spec",
+    "Structure",
+    "StructureError",
+    "artifact_of",
+    "call_of",
+    "callbacks_in",
+    "convert",
+    "dtype_of",
+    "find",
+    "finish",
+    "flatten",
+    "host_calls",
+    "host_function",
+    "inputs_of",
+    "is_name",
+    "mismatches",
+    "outputs_of",
+    "pack",
+    "parse",
+    "read",
+    "set_names",
+    "signature_of",
+    "spec_of",
+    "structure_of_numbers",
+    "take_updates",
+    "text_of",
+    "title_of",
+    "trust",
+]
