@@ -12,7 +12,6 @@ _error_texts.leave_out_frames_of(__file__)
 
 from hostcall._callbacks.call_stats import CallbackStats, collect_stats, stats  # noqa: E402
 from hostcall._callbacks.declarations import declare  # noqa: E402
-from hostcall._callbacks.native.native_code import Native, native  # noqa: E402
 from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
 from hostcall._callbacks.specs import BoundedSpec  # noqa: E402
 from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
@@ -23,6 +22,7 @@ from hostcall._explain.explanation import Explanation  # noqa: E402
 from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._frontend.callback import Callback, callback  # noqa: E402
+from hostcall._frontend.native import Native, native  # noqa: E402
 from hostcall_runtime._errors import (  # noqa: E402
     LoweringError,
     NotExportableError,

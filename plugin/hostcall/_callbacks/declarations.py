@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from hostcall._callbacks import memoization, requested_routes
 from hostcall._callbacks.declaration_checks import TRACE as TRACE
 from hostcall._callbacks.declaration_checks import check_function, check_result
-from hostcall._callbacks.native.native_code import Native, check_declared
+from hostcall._callbacks.native.native_code import NativeCode, check_declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -265,12 +265,12 @@ def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
 
 
 def of_native(function: object, declaration: Declaration) -> Declaration:
-    """The declaration, with the results where `function` is a Native, which says them itself.
+    """The declaration, with the results where `function` is native code, which says them itself.
 
     Raises:
       ValueError: when something is declared that cannot hold of native code.
     """
-    if not isinstance(function, Native):
+    if not isinstance(function, NativeCode):
         return declaration
     check_declared(function, vars(declaration))
     if declaration.result is not None:
@@ -286,7 +286,7 @@ def declaration_of(function: object) -> Declaration | None:
     found = _table.get(key)
     if found is not None and found[0]() is owner:
         return found[1]
-    return of_native(function, Declaration()) if isinstance(function, Native) else None
+    return of_native(function, Declaration()) if isinstance(function, NativeCode) else None
 
 
 def of_method(method: types.MethodType, declaration: Declaration) -> Declaration:

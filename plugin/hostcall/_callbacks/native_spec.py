@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import NumpySpec, Recording
-from hostcall._callbacks.native.native_code import Native
+from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.specs import Spec
 from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
@@ -18,14 +18,14 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 
 class NativeSpec(NumpySpec):
-    """Native code (ops PyFunc and PyFuncStateless).
+    """NativeCode code (ops PyFunc and PyFuncStateless).
 
     A compiled program calls it by a custom call of its own; wherever else a Python function is
     wanted, that is its `Native`.
     """
 
     custom_call = "hostcall_native"
-    function: Native
+    function: NativeCode
 
     @property
     def _call(self) -> Callable[..., Any]:
@@ -66,7 +66,7 @@ class NativeSpec(NumpySpec):
 class _Entry:
     """An entry of the runtime's table, for as long as this lives."""
 
-    def __init__(self, native: Native, label: str) -> None:
+    def __init__(self, native: NativeCode, label: str) -> None:
         self.origin: Any = None
         self._owner = native.owner
         self.callback_id = native.code.register(label)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from hostcall._callbacks import declared_results, frameworks, keyword_arguments, structures
 from hostcall._callbacks.declaration_checks import TRACE, check_function, check_takes_tensors
 from hostcall._callbacks.declarations import Declaration, of_method, of_native
-from hostcall._callbacks.native.native_code import Native
+from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._frontend import custom_gradients, script_ops
 from hostcall._tf import autograph, source_location
 from hostcall_runtime import register
@@ -121,7 +121,7 @@ class Callback:
         """The arguments of the op, and what is called with them by position."""
         if not by_name and len(args) in self._calls:
             return args, self._calls[len(args)]
-        if by_name and isinstance(self._function, Native):
+        if by_name and isinstance(self._function, NativeCode):
             raise TypeError(
                 f"hostcall.callback of {self._function!r}: native code takes its arguments by "
                 f"position, and not {', '.join(by_name)} by keyword."

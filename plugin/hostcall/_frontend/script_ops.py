@@ -16,7 +16,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.declaration_checks import check_takes_tensors
 from hostcall._callbacks.declarations import Declaration, declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.native.native_code import Native
+from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._frontend import static_shapes
 from hostcall._tf import (
@@ -122,7 +122,7 @@ def call(
         spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
     elif declaration.lends:
         spec = LentSpec(func, inputs, outputs, rule)
-    elif isinstance(func, Native):
+    elif isinstance(func, NativeCode):
         spec = NativeSpec(func, inputs, outputs, rule)
     else:
         spec = NumpySpec(func, inputs, outputs, rule)

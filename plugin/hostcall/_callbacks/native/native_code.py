@@ -1,4 +1,4 @@
-"""`hostcall.native`: functions that are native code, and need no Python when they are called."""
+"""Functions that are native code, and need no Python when they are called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.native import ffi_handlers, signatures
 from hostcall._callbacks.native.c_functions import CFunction
 from hostcall._callbacks.native.ffi_handlers import FfiHandler
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf
@@ -25,11 +24,8 @@ _NOT_OF_NATIVE = {
 }
 
 
-class Native:
-    """Native code in the place of a Python function.
-
-    Made by `hostcall.native`. It goes wherever a Python function goes, and can be called with NumPy
-    arrays.
+class NativeCode:
+    """Native code in the place of a Python function, called with NumPy arrays.
 
     Attributes:
       code: where it is and what it takes.
@@ -105,7 +101,7 @@ class Native:
         if wrong := self.complaint(specs, declared):
             raise TypeError(f"hostcall.native: {wrong}")
         results = _allocated(declared) if out is None else self._given(out, declared)
-        self.code.run(inputs, results, Native(self.code, self.owner, declared))
+        self.code.run(inputs, results, NativeCode(self.code, self.owner, declared))
         return structure, results
 
     def structure(self, specs: Sequence[Any]) -> Any:
@@ -142,83 +138,7 @@ class Native:
         return arrays
 
 
-def native(
-    function: object,
-    *,
-    result: object,
-    name: str | None = None,
-    attributes: Mapping[str, Any] | None = None,
-) -> Native:
-    """Makes native code callable from TensorFlow programs like a Python function.
-
-        lib = ctypes.CDLL("libsignal.so")
-        lib.smooth.argtypes = [ctypes.POINTER(ctypes.c_float)] * 2 + [ctypes.c_int64]
-        lib.smooth.restype = None
-        smooth = hostcall.native(lib.smooth, result=lambda x: x)
-
-        y = tf.numpy_function(smooth, [x], tf.float32)    # in a tf.function with jit_compile=True
-
-    A compiled program calls it on its own memory: without Python, its lock, or a copy. What calls
-    it may be any thread, and several at once. The code reads the inputs and must not write to them,
-    writes all of the results, and keeps none of the pointers. A pointer to an array without
-    elements is null. What is known of its types is checked; a wrong pointer is not, and can end the
-    process.
-
-    Args:
-      function: one of
-        - a ctypes function with `argtypes` and `restype`, or a `numba.cfunc`. It takes a pointer
-          for each input, then a pointer for each result, then perhaps the sizes: a 64-bit integer
-          for each dimension of each input, in order. Arrays lie in memory row by row. It returns
-          nothing, or an int32: 0 for success, while any other number is a `tf.errors.UnknownError`.
-          Pointers that say their type (`POINTER(c_float)`, `np.ctypeslib.ndpointer`, Numba's
-          `CPointer(float32)`) are held against the op's dtypes, and `c_void_p` is not;
-        - a capsule, as of `jax.ffi.pycapsule`, with a handler of XLA's typed FFI for the stage of
-          execution, built with headers no newer than TensorFlow's (`tf.sysconfig.get_include()`).
-          Its errors are the program's.
-      result: the results, as in `hostcall.callback`, with every size known when XLA compiles: a
-        `tf.TensorSpec`, a structure of them, or a function from the inputs' specs to one of these.
-      name: what messages call it; None for the function's own name.
-      attributes: of a handler: bool, int (64 bits), float (32 bits), str, or NumPy scalars.
-
-    Returns:
-      A `Native`, to be passed to `tf.numpy_function`, `tf.compat.v1.py_func` or
-      `hostcall.callback`, or called with arrays. `tf.py_function` takes it too, and calls it
-      through Python.
-
-    Raises:
-      TypeError: when `function` is none of these, or takes or returns something else; the message
-        says what to write.
-      ValueError: when a handler was built for another version of XLA's FFI.
-
-    Examples:
-      >>> import numba
-      >>> pointer = numba.types.CPointer(numba.types.float32)
-      >>> @numba.cfunc(numba.types.void(pointer, pointer, numba.types.int64))
-      ... def double(x, y, n):
-      ...     for i in range(n):
-      ...         y[i] = 2 * x[i]
-      >>> native = hostcall.native(double, result=lambda x: x)
-      >>> @tf.function(jit_compile=True)
-      ... def program(x):
-      ...     return tf.numpy_function(native, [x], tf.float32)
-      >>> program(tf.constant([1.0, 2.0])).numpy()
-      array([2., 4.], dtype=float32)
-    """
-    code: CFunction | FfiHandler | None = ffi_handlers.read(function, name, attributes or {})
-    if code is None:
-        if attributes is not None:
-            raise TypeError("hostcall.native: only handlers of XLA's FFI take attributes.")
-        code = signatures.read(function, name)
-    if code is None:
-        raise TypeError(
-            "hostcall.native wants a ctypes function, a numba.cfunc, or a capsule with a handler "
-            f"of XLA's FFI, and not {function!r}. A Python function goes to tf.numpy_function as "
-            "it is."
-        )
-    return Native(code, function, result)
-
-
-def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
+def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
     """Checks that nothing is declared that cannot hold of native code.
 
     Raises:
@@ -231,17 +151,17 @@ def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
             )
 
 
-def _to_array(value: object, who: Native) -> np.ndarray:
+def _to_array(value: object, who: NativeCode) -> np.ndarray:
     if isinstance(value, tf.Tensor) and not hasattr(value, "numpy"):
         raise TypeError(
-            f"hostcall.native: {who.code.name} was called with {value}, which has no value yet. In "
-            f"a tf.function write tf.numpy_function({who.code.name}, [x], dtype)."
+            f"hostcall.native: {who.code.name} was called with {value}, which has no value yet, "
+            "and with out=, which is for NumPy arrays alone. Leave out= away."
         )
     array: np.ndarray = np.require(value, requirements=["C", "A", "E"])
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _dtype_of(array: np.ndarray, who: Native) -> tf.DType:
+def _dtype_of(array: np.ndarray, who: NativeCode) -> tf.DType:
     try:
         return tf.as_dtype(array.dtype)
     except TypeError:

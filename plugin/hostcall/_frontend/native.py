@@ -1,0 +1,150 @@
+"""`hostcall.native`: native code that is called on tensors and arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks.declarations import Declaration, of_native
+from hostcall._callbacks.native import ffi_handlers, signatures
+from hostcall._callbacks.native.c_functions import CFunction
+from hostcall._callbacks.native.ffi_handlers import FfiHandler
+from hostcall._callbacks.native.native_code import NativeCode
+from hostcall._frontend.callback import Callback
+from hostcall._tf import autograph
+
+
+class Native(NativeCode):
+    """Native code in the place of a Python function.
+
+    Made by `hostcall.native`. It is called with tensors, JAX's arrays or NumPy's, and goes wherever
+    a Python function goes.
+
+    Attributes:
+      code: where it is and what it takes.
+      owner: the object that holds the code.
+      result: what is declared of its results.
+    """
+
+    __slots__ = ()
+
+    @autograph.do_not_convert
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """Calls the code: as an op of a graph or of a JAX program, and else at once.
+
+        Args:
+          *arrays: a tensor or an array for each input, or something that NumPy makes one of. NumPy
+            arrays are passed as they are where they lie in memory row by row, and otherwise copied.
+          out: for NumPy arrays: the arrays to write the results to, one, or a structure of them
+            like `result`. They have the dtypes and shapes of the results, and lie in memory row by
+            row.
+
+        Returns:
+          The results, in the structure of `result`: tensors for tensors, JAX's arrays for those,
+          NumPy arrays otherwise, new ones or `out`.
+
+        Raises:
+          TypeError, ValueError: when the arrays are not what the code takes, or `out` is not what
+            it returns.
+          RuntimeError: when the code is called at once, and says that it has failed.
+        """
+        leaves = tf.nest.flatten(arrays)
+        if out is None and any(map(_belongs_to_a_program, leaves)):
+            declaration = of_native(self, Declaration())
+            return Callback(self, declaration, "numpy", True, None, None)(*arrays)
+        results = super().__call__(*arrays, out=out)
+        if out is None and any(isinstance(leaf, tf.Tensor | tf.Variable) for leaf in leaves):
+            return tf.nest.map_structure(tf.convert_to_tensor, results)
+        return results
+
+
+def _belongs_to_a_program(value: Any) -> bool:
+    if isinstance(value, tf.Tensor | tf.Variable):
+        return not tf.executing_eagerly()
+    jax = sys.modules.get("jax")
+    return hasattr(jax, "Array") and isinstance(value, jax.Array)  # type: ignore[union-attr]
+
+
+def native(
+    function: Any,
+    *,
+    result: Any = None,
+    name: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> Native:
+    """Makes native code callable from TensorFlow programs like a Python function.
+
+        lib = ctypes.CDLL("libsignal.so")
+        lib.smooth.argtypes = [ctypes.POINTER(ctypes.c_float)] * 2 + [ctypes.c_int64]
+        lib.smooth.restype = None
+        smooth = hostcall.native(lib.smooth, result=lambda x: x)
+
+        y = smooth(x)    # in a tf.function, with jit_compile=True or without, or eagerly
+
+    A compiled program calls it on its own memory: without Python, its lock, or a copy. What calls
+    it may be any thread, and several at once. The code reads the inputs and must not write to them,
+    writes all of the results, and keeps none of the pointers. A pointer to an array without
+    elements is null. What is known of its types is checked; a wrong pointer is not, and can end the
+    process.
+
+    Args:
+      function: one of
+        - a ctypes function with `argtypes` and `restype`, or a `numba.cfunc`. It takes a pointer
+          for each input, then a pointer for each result, then perhaps the sizes: a 64-bit integer
+          for each dimension of each input, in order. Arrays lie in memory row by row. It returns
+          nothing, or an int32: 0 for success, while any other number is a `tf.errors.UnknownError`.
+          Pointers that say their type (`POINTER(c_float)`, `np.ctypeslib.ndpointer`, Numba's
+          `CPointer(float32)`) are held against the op's dtypes, and `c_void_p` is not;
+        - a capsule, as of `jax.ffi.pycapsule`, with a handler of XLA's typed FFI for the stage of
+          execution, built with headers no newer than TensorFlow's (`tf.sysconfig.get_include()`).
+          Its errors are the program's.
+      result: the results, as in `hostcall.callback`, with every size known when XLA compiles: a
+        `tf.TensorSpec`, a structure of them, or a function from the inputs' specs to one of these.
+      name: what messages call it; None for the function's own name.
+      attributes: of a handler: bool, int (64 bits), float (32 bits), str, or NumPy scalars.
+
+    Returns:
+      A `Native`, to be called with tensors or arrays, or passed to `tf.numpy_function`,
+      `tf.compat.v1.py_func` or `hostcall.callback`. `tf.py_function` takes it too, and calls it
+      through Python.
+
+    Raises:
+      TypeError: when `function` is none of these, or takes or returns something else; the message
+        says what to write.
+      ValueError: when a handler was built for another version of XLA's FFI.
+
+    Examples:
+      >>> import numba
+      >>> pointer = numba.types.CPointer(numba.types.float32)
+      >>> @numba.cfunc(numba.types.void(pointer, pointer, numba.types.int64))
+      ... def double(x, y, n):
+      ...     for i in range(n):
+      ...         y[i] = 2 * x[i]
+      >>> native = hostcall.native(double, result=lambda x: x)
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(native, [x], tf.float32)
+      >>> program(tf.constant([1.0, 2.0])).numpy()
+      array([2., 4.], dtype=float32)
+    """
+    if result is None:
+        raise TypeError(
+            "hostcall.native: nothing is said of the results, which native code does not tell. "
+            "Write result=tf.TensorSpec([3], tf.float32), for one; result=lambda x: x where it is "
+            "like the input; or result=[] where there is none."
+        )
+    code: CFunction | FfiHandler | None = ffi_handlers.read(function, name, attributes or {})
+    if code is None:
+        if attributes is not None:
+            raise TypeError("hostcall.native: only handlers of XLA's FFI take attributes.")
+        code = signatures.read(function, name)
+    if code is None:
+        raise TypeError(
+            "hostcall.native wants a ctypes function, a numba.cfunc, or a capsule with a handler "
+            f"of XLA's FFI, and not {function!r}. A Python function goes to tf.numpy_function as "
+            "it is."
+        )
+    return Native(code, function, result)
