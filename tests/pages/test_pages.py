@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.pictures import draw
 from tests.support import pages
 from tests.support.pages import ROOT, read
 from tests.support.stress.template import Template
@@ -53,12 +54,24 @@ def test_relative_links_lead_somewhere(page: str) -> None:
             assert anchor in anchors, f"{page} links to {target}"
 
 
-def test_files_that_architecture_names_exist() -> None:
-    named = set(re.findall(r"`([\w/]+/[\w.]+\.(?:py|cc|h))`", read("docs/architecture.md")))
-    assert named
-    folders = ("", "plugin/hostcall", "mlir/hostcall_mlir", "csrc")
+def test_files_that_architecture_and_its_pictures_name_exist() -> None:
+    text = "\n".join(f"`{detail}`" for detail in details_of_pictures())
+    text = read("docs/architecture.md") + text.replace(", ", "`\n`")
+    named = set(re.findall(r"`([\w/]+/[\w.]+\.(?:py|cc|h))`", text))
+    assert len(named) > 50
+    folders = ("", "plugin", "plugin/hostcall", "mlir/hostcall_mlir", "csrc")
     found = {name for name in named if any((ROOT / folder / name).exists() for folder in folders)}
     assert named - found == set()
+
+
+def details_of_pictures() -> list[str]:
+    bands = [band for bands in draw.PICTURES.values() for band in bands]
+    return [detail for _, rows in bands for row in rows for _, detail in row]
+
+
+@pytest.mark.parametrize("picture", draw.PICTURES)
+def test_pictures_are_those_of_the_script(picture: str) -> None:
+    assert read(f"docs/pictures/{picture}.svg") == draw.draw(picture)
 
 
 def test_contents_of_a_page_are_complete() -> None:
