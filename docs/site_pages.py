@@ -27,6 +27,8 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 PAGES |= {f"examples/{name}": f"examples/{name.removesuffix('.py')}.md" for name in EXAMPLES}
 
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+_NAME = re.compile(r"<code>([^<]{16,})</code>")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -49,6 +51,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"]({path}{link[2] or ''})"
 
     return _LINK.sub(rewritten, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Has long names in tables break behind a slash, a colon or an underscore, and nowhere else."""
+    return _CELL.sub(lambda cell: _NAME.sub(_breakable, cell[0]), html)
+
+
+def _breakable(name: re.Match[str]) -> str:
+    parts = re.sub(r"(/|::|_(?=[a-z]))", r"\1<wbr>", name[1])
+    return f"<code>{parts}</code>"
 
 
 def _content(source: str) -> str:
