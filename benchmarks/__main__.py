@@ -1,7 +1,7 @@
 """`python -m benchmarks [QUESTION ...]`: asks all questions, or those; writes JSON and tables.
 
 Each runs in a process of its own, so that none inherits the threads and caches of another. When
-all have been asked, the page and its plots are made anew.
+all have been asked, the pages and the plots are made anew.
 """
 
 import importlib

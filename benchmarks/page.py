@@ -1,20 +1,23 @@
-"""Writes the figures into docs/performance.md, between two comments, from the JSON of a run."""
+"""Writes the figures of a run into two pages, each between two comments.
+
+docs/performance.md, for users, has what each program costs beside another one; README.md of this
+folder, for developers, has the goals, and whether they are met.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import QUESTIONS
 from benchmarks.report import Spread, seconds, verdict
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+ROOT = Path(__file__).parents[1]
 BEGIN = "<!-- Figures, by `make bench`: what stands from here to the end mark is written over. -->"
 END = "<!-- End of the figures. -->"
 
-HEADER = "| program | beside | ratio (quartiles) | goal | met |\n|---|---|---|---|---|"
-
 Answer = Mapping[str, Any]
+Row = Mapping[str, Any]
 
 
 def read_answers(directory: Path) -> dict[str, Answer]:
@@ -27,40 +30,67 @@ def read_answers(directory: Path) -> dict[str, Answer]:
     }
 
 
-def rewritten(text: str, directory: Path) -> str:
-    """The page with the figures of that directory.
+def figures(answer: Answer) -> str:
+    """The section of a question in docs/performance.md: the ratio of each row."""
+    table = _table(("program", "beside", "ratio (quartiles)"), map(_ratio, _compared(answer)))
+    return f"### {answer['title']}\n\n{table}\n\n{_machine(answer['machine'])}"
 
-    Raises ValueError if the page lacks the two comments.
+
+def goals(answer: Answer) -> str:
+    """The section of a question in README.md: the rows that have a goal."""
+    rows = [(*_ratio(row), *_goal(row)) for row in _compared(answer) if row["goal"]]
+    if not rows:
+        return ""
+    table = _table(("program", "beside", "ratio (quartiles)", "goal", "met"), rows)
+    return f"### {answer['title']}\n\n{table}\n\n{_machine(answer['machine'])}"
+
+
+PAGES: dict[str, Callable[[Answer], str]] = {
+    "docs/performance.md": figures,
+    "benchmarks/README.md": goals,
+}
+
+
+def rewritten(text: str, page: str, directory: Path) -> str:
+    """A page with the figures of that directory.
+
+    Args:
+      text: the page as it is.
+      page: its path, one of `PAGES`.
+      directory: where the answers are.
+
+    Raises:
+      ValueError: if the page lacks the two comments.
     """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(
-            "docs/performance.md has lost one of the two lines that the figures stand between. "
+            f"{page} has lost one of the two lines that the figures stand between. "
             f"Put them back, one below the other:\n{BEGIN}\n{END}"
         )
-    parts = [_section(answer) for answer in read_answers(directory).values()]
-    return before + "\n\n".join([BEGIN, *parts, END]) + after
+    parts = [PAGES[page](answer) for answer in read_answers(directory).values()]
+    return before + "\n\n".join([BEGIN, *filter(None, parts), END]) + after
 
 
-def _section(answer: Answer) -> str:
-    lines = [_line(row) for row in answer["rows"] if row["ratio"] is not None]
-    table = "\n".join([HEADER, *lines])
-    return f"### {answer['title']}\n\n{table}\n\n{_machine(answer['machine'])}"
+def _compared(answer: Answer) -> list[Row]:
+    return [row for row in answer["rows"] if row["ratio"] is not None]
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    goal = row["goal"] or ""
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _ratio(row: Row) -> tuple[str, str, str]:
+    return row["name"], row["peer"], str(Spread(**row["ratio"]))
+
+
+def _goal(row: Row) -> tuple[str, str]:
+    goal: str = row["goal"]
     if "more" in goal:  # no ratio tells how far that is
         goal += f": {seconds(row['more']['median'])}"
-    cells = (
-        row["name"],
-        row["peer"],
-        str(Spread(**row["ratio"])),
-        goal,
-        verdict(row["goal"], row["met"]),
-    )
-    return f"| {' | '.join(cells)} |"
+    return goal, verdict(row["goal"], row["met"])
 
 
 def _machine(facts: Mapping[str, Any]) -> str:

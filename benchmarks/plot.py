@@ -1,4 +1,4 @@
-"""Draws the plots of docs/performance.md and renews its figures, from build/benchmarks/*.json."""
+"""Draws the plots of docs/performance.md and renews the figures, from build/benchmarks/*.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks import report, size
-from benchmarks.page import PAGE, Answer, read_answers, rewritten
+from benchmarks.page import PAGES, ROOT, Answer, read_answers, rewritten
 
 # hostcall's own in strong colours; they differ in lightness, too.
 STYLES = {
@@ -84,9 +84,10 @@ def main() -> None:
     answers = read_answers(report.DIRECTORY)
     for name, draw in PLOTS.items():
         if name in answers:
-            draw(answers[name], PAGE.with_name(f"performance-{name}.svg"))
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(rewritten(text, report.DIRECTORY), encoding="utf-8")
+            draw(answers[name], ROOT / "docs" / f"performance-{name}.svg")
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        (ROOT / page).write_text(rewritten(text, page, report.DIRECTORY), encoding="utf-8")
 
 
 if __name__ == "__main__":

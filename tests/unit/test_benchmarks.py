@@ -93,16 +93,30 @@ def test_json_has_what_the_rows_have(answers: Path) -> None:
     assert answer["rows"][1]["ratio"]["median"] == 3.0
 
 
-def test_page_gets_ratios_between_its_two_marks(answers: Path) -> None:
-    written = page.rewritten(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", answers.parent)
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("docs/performance.md", "| ours | bare | 3 (2.5 to 3.5) |\n"),
+        ("benchmarks/README.md", "| ours | bare | 3 (2.5 to 3.5) | at most 3 x | yes |\n"),
+    ],
+)
+def test_pages_get_ratios_between_their_two_marks(answers: Path, name: str, row: str) -> None:
+    text = f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n"
+    written = page.rewritten(text, name, answers.parent)
     assert written.startswith(f"before\n{page.BEGIN}\n")
     assert written.endswith(f"{page.END}\nafter\n")
     assert "old" not in written
     assert "a CPU" in written
-    assert "| ours | bare | 3 (2.5 to 3.5) | at most 3 x | yes |" in written
-    assert page.rewritten(written, answers.parent) == written
+    assert row in written
+    assert page.rewritten(written, name, answers.parent) == written
+
+
+@pytest.mark.parametrize("name", page.PAGES)
+def test_pages_have_their_marks(answers: Path, name: str) -> None:
+    text = (page.ROOT / name).read_text(encoding="utf-8")
+    assert "A loop" in page.rewritten(text, name, answers.parent)
 
 
 def test_page_without_the_marks_is_refused(answers: Path) -> None:
     with pytest.raises(ValueError, match=r"performance\.md .* lines"):
-        page.rewritten("no marks", answers.parent)
+        page.rewritten("no marks", "docs/performance.md", answers.parent)
