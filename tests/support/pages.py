@@ -72,10 +72,11 @@ def run_command(command: str) -> None:
     (entry_point,) = importlib.metadata.entry_points(group="console_scripts", name=name)
     sys.argv = [name, *arguments]
     try:
-        entry_point.load()()
+        status = entry_point.load()()
     except SystemExit as ended:
-        if ended.code:
-            raise RuntimeError(f"{command} ended with status {ended.code}") from ended
+        status = ended.code
+    if status:
+        raise RuntimeError(f"{command} ended with status {status}")
 
 
 def examples_as_program(docstring: str) -> tuple[str, list[str]]:
