@@ -13,8 +13,8 @@ import hostcall_mlir
 def main(directory: str) -> None:
     program = hostcall_mlir.load(directory)
     distance = np.linspace(0, 8, 5, dtype=np.float32)
-    whole = program.call(distance)
-    partitioned = hostcall_mlir.load(directory, partitioned=True).call(distance)
+    whole = program(distance)
+    partitioned = hostcall_mlir.load(directory, partitioned=True)(distance)
     assert np.array_equal(whole, partitioned), "a program in parts computes what the whole one does"
     assert "tensorflow" not in sys.modules
     print(" ".join(f"{value:.6f}" for value in np.asarray(whole).tolist()))

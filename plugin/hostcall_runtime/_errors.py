@@ -35,11 +35,29 @@ class ProgramError(ValueError):
     """An exported program that cannot be loaded: its files or its functions are not as they should.
 
     The text says what is wrong, where, and what to do about it.
+
+    Examples:
+      >>> try:
+      ...     hostcall.load("nowhere")
+      ... except hostcall.ProgramError as error:
+      ...     print(str(error).split(".")[0])
+      nowhere: the directory does not exist
     """
 
 
 class NotExportableError(ValueError):
-    """A function that cannot be exported; the text says why, and what to do about it."""
+    """A function that cannot be exported; the text says why, and what to do about it.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(lambda v: v + 1, [x], tf.TensorSpec([], tf.float32))
+      >>> try:
+      ...     hostcall.export(program, tf.TensorSpec([], tf.float32))
+      ... except hostcall.NotExportableError as error:
+      ...     print("<lambda>" in str(error))  # it has no name by which others find it
+      True
+    """
 
 
 # As stock TensorFlow maps them (py_func.cc, DoCallPyFunc): the first match counts.

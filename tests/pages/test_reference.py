@@ -77,7 +77,7 @@ def test_every_public_name_is_in_the_reference_and_has_an_example(module: str) -
 
 
 def test_commands_and_their_options_are_in_the_reference_with_examples() -> None:
-    from hostcall._cli.commands import main
+    from hostcall_command.commands import main
 
     text = pages.read("docs/reference/command-line.md")
     for name, command in main.commands.items():

@@ -70,7 +70,7 @@ def load(
       In another process, which needs no TensorFlow:
 
       >>> program = hostcall_mlir.load(directory)
-      >>> program.call(np.array([3, 1, 2], np.float32))
+      >>> program(np.array([3, 1, 2], np.float32))
       Array([1., 2., 3.], dtype=float32)
     """
     if device is not None and not isinstance(device, jax.Device):
@@ -109,7 +109,7 @@ class LoadedProgram:
 
       >>> program = hostcall_mlir.load(directory)
       >>> for _ in range(3):
-      ...     _ = program.call(np.zeros(3, np.float32))
+      ...     _ = program(np.zeros(3, np.float32))
       >>> {name: int(value) for name, value in program.variables.items()}
       {'count': 3}
     """

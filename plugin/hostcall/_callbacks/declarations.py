@@ -154,50 +154,38 @@ def declare(
     `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.py_func` of `function` that is traced
     from now on. What it says is checked whenever the function runs in a compiled program.
 
-        hostcall.declare(np.linalg.eigvalsh, result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
-
     Args:
-      function: the function as it is given to the op: a function, method, builtin or other
+      function: the function that is passed to the op: a function, method, builtin or other
         callable. Held weakly where Python allows it. Left out, `declare` is a decorator.
-      result: one of
+      result: what is known of the results; None declares nothing. One of
+
         - a `tf.TensorSpec`, or a structure of them like the op's `Tout`;
-        - `hostcall.BoundedSpec`s in the same places, where only an upper bound is known;
-        - a function from the inputs' specs to one of the above. It is called when XLA compiles,
-          with one argument for each of the op's inputs: a `tf.TensorSpec` of known shape, or a
-          `BoundedSpec` where the size of an input is bounded. Shapes alone are enough for it to
-          return: the dtypes are those of `Tout`;
+        - `hostcall.BoundedSpec`s in the same places, if only an upper bound is known;
+        - a shape function, from the specs of the arguments to one of the above, or to bare shapes.
+          It is called when XLA compiles, with a `tf.TensorSpec` of known shape for each argument,
+          or a `BoundedSpec` if the size of an argument is bounded;
         - `"trace"`, for `tf.py_function`: TensorFlow traces the function with symbolic tensors to
-          find the shapes. The function runs once more for that, for each combination of input
-          shapes, whatever it prints or appends included; and it must be one that tracing can
-          follow. That is why it is not the default.
-        None says nothing of the results.
-      pure: True says that the function returns the same for the same inputs and does nothing else.
-        The gradient of a `tf.py_function` then runs it once more, instead of keeping what its
-        call has computed: less memory, more time.
-      timeout: the seconds that a call may take. One that takes longer fails, with the
-        stack that it has then: with `tf.errors.DeadlineExceededError` in a compiled program, with
-        `tf.errors.UnknownError` elsewhere. It runs on a thread of its own.
-      route: how compiled functions call it, as for `hostcall.configure`; None leaves it to that.
-      borrow: True lends the function its arguments, instead of copying them for it: read-only
-        arrays over the program's own memory, for the call alone. The function must let go of them
-        before it returns (results are copied, so that it may return them, or parts of them).
-      out: True has the function write its results into arrays that it is lent, over the program's
-        own memory where that is possible. As NumPy's functions take it: by the keyword `out`, an
-        array, or a tuple of arrays for several results (or a structure like `Tout`). They come with
-        arbitrary values. It returns nothing, or `out`. The sizes of the results must be known
-        before the call, so no `BoundedSpec`s. Both are for functions that take arrays, those of
-        `tf.numpy_function` and `tf.compat.v1.py_func`. An array that something still refers to
-        when the call is over is an error, of class `tf.errors.InvalidArgumentError`; its memory is
-        kept as long as something refers to it.
-      memo: for functions that take arrays: True, or a number, says that the function returns the
-        same for the same inputs and does nothing else. The results for the 128 inputs, or the
-        number of inputs, that were used last are kept, and a call with equal inputs (the same
-        shapes, dtypes and bits) does not call the function: in eager mode, in plain graphs and in
-        compiled functions, which share what is kept. Results take memory, inputs hardly any: they
-        are known by their digests (SHA-256). Two threads with the same new inputs may both call the
-        function, and what it raises is not kept. Where XLA knows all inputs when it compiles, it
-        calls the function then, even if the program never comes to the call, and keeps results of
-        up to 1 MiB as constants of the program.
+          find the shapes. The function then runs once more for each combination of argument
+          shapes, with all that it prints or appends, and tracing has to be able to follow it.
+
+      pure: True declares that the function has no side effects. The gradient of a `tf.py_function`
+        then runs it once more, instead of keeping what its call has computed.
+      timeout: the seconds that a call may take, on a thread of its own. One that takes longer fails
+        with its stack: `tf.errors.DeadlineExceededError` in a compiled program, elsewhere
+        `tf.errors.UnknownError`.
+      route: how compiled functions call it, as for `hostcall.configure`, which None leaves it to.
+      borrow: True passes read-only views of the program's own memory, instead of copies. The
+        function must drop them before it returns; it may return them, or parts of them.
+      out: True has the function write its results into arrays over the program's own memory. It
+        gets them by the keyword `out`, as NumPy's functions do: an array, a tuple of arrays, or a
+        structure like `Tout`, with arbitrary values at first. It returns nothing, or `out`. The
+        sizes must be known before the call, so no `BoundedSpec`s. `borrow` and `out` are for
+        functions of arrays, not for `tf.py_function`. A view that something still refers to after
+        the call is a `tf.errors.InvalidArgumentError`; its memory is kept until then.
+      memo: for functions of arrays: True, or a number, declares that the function is pure. The
+        results for the 128 sets of arguments, or that number, that were used last are kept, for
+        eager calls, plain graphs and compiled functions together. Exceptions are not kept. If XLA
+        knows all arguments when it compiles, hostcall calls the function then.
 
     Returns:
       `function`.

@@ -42,7 +42,8 @@ def configure(*, route: str) -> None:
 
     Args:
       route: one of
-        - `"auto"`: a custom call inside one compiled program where the shapes of all results are
+
+        - `"auto"`: a custom call inside one compiled program if the shapes of all results are
           known or bounded when XLA compiles, and `"partition"` otherwise;
         - `"custom_call"`: never partitioned. What cannot be compiled is an error that says why;
         - `"partition"`: the function runs on the host between compiled clusters, and so does every

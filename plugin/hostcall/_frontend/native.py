@@ -92,15 +92,17 @@ def native(
 
     Args:
       function: one of
+
         - a ctypes function with `argtypes` and `restype`, or a `numba.cfunc`. It takes a pointer
           for each input, then a pointer for each result, then perhaps the sizes: a 64-bit integer
           for each dimension of each input, in order. Arrays lie in memory row by row. It returns
           nothing, or an int32: 0 for success, while any other number is a `tf.errors.UnknownError`.
           Pointers that say their type (`POINTER(c_float)`, `np.ctypeslib.ndpointer`, Numba's
-          `CPointer(float32)`) are held against the op's dtypes, and `c_void_p` is not;
+          `CPointer(float32)`) are checked against the op's dtypes, and `c_void_p` is not;
         - a capsule, as of `jax.ffi.pycapsule`, with a handler of XLA's typed FFI for the stage of
           execution, built with headers no newer than TensorFlow's (`tf.sysconfig.get_include()`).
           Its errors are the program's.
+
       result: the results, as in `hostcall.callback`, with every size known when XLA compiles: a
         `tf.TensorSpec`, a structure of them, or a function from the inputs' specs to one of these.
       name: what messages call it; None for the function's own name.
