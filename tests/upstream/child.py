@@ -8,6 +8,7 @@ and one when it ends, so that the caller knows what ran when the process crashed
 
 import ast
 import faulthandler
+import importlib
 import importlib.machinery
 import importlib.util
 import json
@@ -17,6 +18,9 @@ import sys
 import traceback
 import unittest
 from typing import Any
+
+# The mode of JAX's tests in which this module is imported, and not hostcall alone.
+JAX_WITH_CALLS = "hostcall.jax"
 
 
 class SourceFinder:
@@ -133,8 +137,8 @@ def prepare(order: dict[str, Any]) -> None:
         from hostcall import _control
 
         assert _control.is_enabled(), "HOSTCALL_DISABLE is set"
-        if order["framework"] == "jax":
-            import hostcall.jax  # noqa: F401
+        if order["mode"] == JAX_WITH_CALLS:
+            importlib.import_module(JAX_WITH_CALLS)
     from absl.testing import absltest  # noqa: F401 - it defines flags
 
     flags.FLAGS([sys.argv[0], f"--test_tmpdir={os.environ['TEST_TMPDIR']}"], known_only=True)

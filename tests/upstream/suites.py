@@ -54,6 +54,9 @@ _IN_PART: dict[str, tuple[str, ...]] = {
     "data/experimental/kernel_tests/parallel_interleave_test.py": MODES,
 }
 
+# What is imported before JAX's tests.
+_JAX_MODES = ("hostcall.jax", "hostcall")
+
 _JAX = (
     "tests/python_callback_test.py",
     "tests/debugging_primitives_test.py",
@@ -68,7 +71,8 @@ class Suite:
     Attributes:
       framework: "tensorflow" or "jax".
       file: its path in the source tree of the framework.
-      mode: for TensorFlow "v1" or "v2": with the behaviour of that version; "" for JAX.
+      mode: for TensorFlow "v1" or "v2": with the behaviour of that version; for JAX "hostcall" or
+        "hostcall.jax": what is imported where the tests are run with hostcall.
       in_part: whether only those tests are run that call Python.
     """
 
@@ -91,6 +95,6 @@ def suites(frameworks: list[str], only: str) -> list[Suite]:
         for file, modes in files.items()
         for mode in modes
     )
-    jax = (Suite("jax", file) for file in _JAX)
+    jax = (Suite("jax", file, mode) for file in _JAX for mode in _JAX_MODES)
     found = itertools.chain(tensorflow, jax)
     return [suite for suite in found if suite.framework in frameworks and only in suite.title]
