@@ -23,7 +23,7 @@ _LEAF = jax.tree.structure(0)
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function with all that a call of it goes by.
+    """A function that JAX programs call, with everything that tells what a call does.
 
     Two are equal where their programs may be shared, which is how JAX finds what it has compiled.
 
@@ -90,14 +90,14 @@ class Function:
     def _form(self) -> Hashable:
         return None if self._is_flat() else (self.in_tree, self.out_tree)
 
-    def _call_structured(self, *arrays: Any, **lent: Any) -> Any:
+    def _call_structured(self, *arrays: Any, **given: Any) -> Any:
         arguments = jax.tree.unflatten(self.in_tree, arrays)
         if not self.out or self.out_tree.num_leaves == 0:
             return self._flatten(self.function(*arguments))
-        out = lent["out"]
-        given = jax.tree.unflatten(self.out_tree, out if isinstance(out, tuple) else (out,))
-        returned = self.function(*arguments, out=given)
-        return out if returned is given else returned
+        out = given["out"]
+        packed = jax.tree.unflatten(self.out_tree, out if isinstance(out, tuple) else (out,))
+        returned = self.function(*arguments, out=packed)
+        return out if returned is packed else returned
 
     def _flatten(self, returned: Any) -> Any:
         leaves, tree = jax.tree.flatten(returned)

@@ -30,7 +30,7 @@ _WITHOUT = {
     VMAP: "jax.vmap of a call raises a NotImplementedError.",
     CONTROL_FLOW: "JAX refuses calls without pure=True in branches and loops.",
     REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
-    EXECUTION: "many calls at once that run JAX programs may wait for each other for ever.",
+    EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
     DERIVATIVES: "JAX's own message says that a call has no derivative.",
     TRACING: "a callback without arguments is always called as TensorFlow's.",
     TO_TF: "hostcall.jax.to_tf raises a NotImplementedError.",

@@ -10,7 +10,7 @@ from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
 
-from hostcall.jax import _effects, _lowering, _names, _packed, _reducers
+from hostcall.jax import _effects, _lowering, _names, _reducers, _sub_byte
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import _patching, prepared
@@ -58,15 +58,15 @@ def emit(
         "callback": callback_id,
         "dynamic_operands": (),
         "dynamic_results": (),
-        "narrow_operands": _packed.pairs(context.avals_in),
-        "narrow_results": _packed.pairs(context.avals_out),
+        "narrow_operands": _sub_byte.pairs(context.avals_in),
+        "narrow_results": _sub_byte.pairs(context.avals_out),
     }
-    avals_in, avals_out = _packed.wide(context.avals_in), _packed.wide(context.avals_out)
-    wide = _packed.converted(context, operands, context.avals_in, avals_in)
+    avals_in, avals_out = _sub_byte.wide(context.avals_in), _sub_byte.wide(context.avals_out)
+    wide = _sub_byte.converted(context, operands, context.avals_in, avals_in)
     called = _lowering.emit_call(
         context, TARGET, wide, avals_in, avals_out, attributes, effect, sharding
     )
-    return _packed.converted(context, called, avals_out, context.avals_out)
+    return _sub_byte.converted(context, called, avals_out, context.avals_out)
 
 
 def _abstract(*_: Any, result_avals: Any, effect: Any | None, **__: Any) -> Any:

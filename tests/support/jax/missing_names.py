@@ -82,6 +82,16 @@ class Checks:
         return jax.jit(lambda v: hostcall.jax.call(np.negative, v, v))(x)
 
     @staticmethod
+    def callback_of_arrays() -> Any:
+        import jax.numpy as jnp
+        import tensorflow as tf
+
+        import hostcall
+
+        negative = hostcall.callback(lambda v: -v, result=tf.TensorSpec([2], tf.float32))
+        return negative(jnp.arange(2, dtype=jnp.float32))
+
+    @staticmethod
     def vmap() -> Any:
         import jax
 
