@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jax._src import callback as _callback
@@ -41,16 +41,22 @@ def is_divided_by_xla(context: LoweringContext) -> bool:
 
 def enclosing_reduction() -> str | None:
     """The reduction whose function is being lowered, such as "reduce_window", or None."""
+    names = (op.name for op, _ in _enclosing_ops())
+    return next((name.removeprefix("stablehlo.") for name in names if name in _REDUCING), None)
+
+
+def is_in_condition() -> bool:
+    """Whether the condition of a loop is being lowered."""
+    return any(op.name == "stablehlo.while" and region == 0 for op, region in _enclosing_ops())
+
+
+def _enclosing_ops() -> Iterator[tuple[Any, int]]:
+    """The operations around what is being lowered, innermost first, and the region of each."""
     block = _ir.InsertionPoint.current.block
     while block is not None:
-        op = block.owner
-        name = getattr(op, "name", None)
-        if not isinstance(name, str):
-            name = op.operation.name
-        if name in _REDUCING:
-            return name.removeprefix("stablehlo.")
-        block = op.operation.block if op.operation.parent is not None else None
-    return None
+        op = block.owner.operation
+        yield op, list(op.regions).index(block.region)
+        block = op.block if op.parent is not None else None
 
 
 class Owned:

@@ -13,7 +13,7 @@ import jax
 
 from hostcall_runtime._patching import Name
 
-CALLS = "calls"
+CALLS = "hostcall.jax.call"
 VMAP = "jax.vmap of calls"
 CONTROL_FLOW = "calls with side effects in branches and loops"
 REDUCERS = "errors for calls in reducers"

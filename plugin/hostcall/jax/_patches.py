@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -150,9 +151,7 @@ def hide_frames() -> None:
         return
     from jax._src import source_info_util, traceback_util
 
-    for module in (_control_flow.__file__, _reducers.__file__, _EXECUTION_FILE):
-        source_info_util.register_exclusion(module)
-        traceback_util.register_exclusion(module)
-
-
-_EXECUTION_FILE = __file__.replace("_patches", "_execution")
+    for module in ("_control_flow", "_execution", "_reducers"):
+        file = os.path.join(os.path.dirname(__file__), f"{module}.py")
+        source_info_util.register_exclusion(file)
+        traceback_util.register_exclusion(file)

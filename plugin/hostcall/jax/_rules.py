@@ -75,8 +75,8 @@ def _abstract(*_: Any, result_avals: Any, effect: Any | None, **__: Any) -> Any:
 
 def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> Any:
     _check_platforms(_lowering.platforms_of(context), function)
-    if not (_patching.are_installed() and _names.has(_names.REDUCERS)):
-        _check_reducers(function)
+    if not _patching.are_installed() or not _names.has(_names.REDUCERS):
+        _check_without_patches(function, params["effect"])
     if params["effect"] is not None and _lowering.is_divided_by_xla(context):
         # XLA knows by the names of JAX's own callbacks that these are for one device alone.
         raise NotImplementedError(
@@ -90,11 +90,18 @@ def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> A
     return emit(context, operands, callback_id, params["effect"])
 
 
-def _check_reducers(function: Function) -> None:
-    """Refuses calls in reducers where JAX's rules of those are not wrapped."""
+def _check_without_patches(function: Function, effect: Any | None) -> None:
+    """Refuses what XLA would end the process for, or leave out, as JAX's rules are not wrapped."""
     reduction = _lowering.enclosing_reduction()
     if reduction is not None:
         raise _reducers.refusal(function.description, reduction)
+    if effect is _effects.UNORDERED and _lowering.is_in_condition():
+        raise NotImplementedError(
+            f"{function.description}: it has a side effect and is called in the condition of a "
+            "loop, which XLA leaves out where it knows the number of iterations. hostcall is "
+            "disabled, and does not change that: call hostcall.enable() before the program is "
+            "compiled."
+        )
 
 
 def _check_platforms(platforms: Sequence[str], function: Function) -> None:

@@ -202,6 +202,16 @@ def test_disabled_calls_with_effects_are_refused_in_branches_and_loops(program: 
         jax.jit(program)(X)
 
 
+def test_disabled_what_was_traced_before_loses_no_call_in_a_condition() -> None:
+    program = lambda x: lax.while_loop(lambda v: _print_and_double(v) < 8, lambda v: v + 1, x)  # noqa: E731
+    traced = jax.jit(program).trace(1)
+    hostcall.disable()
+    with pytest.raises(NotImplementedError, match=r"in the condition of a loop.*hostcall\.enable"):
+        traced.lower()
+    hostcall.enable()
+    assert traced.lower().compile()(1) == 4
+
+
 def test_what_is_compiled_goes_on_while_disabled() -> None:
     taken = []
 
