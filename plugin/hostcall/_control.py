@@ -52,6 +52,9 @@ def disable() -> None:
     functions that are compiled later fail, with an error that says that hostcall is disabled.
     Disabling twice is no error.
 
+    The same holds for JAX where hostcall.jax is loaded. `hostcall.jax.call` works in programs that
+    are traced later, too; but JAX refuses calls with side effects in their branches and loops.
+
     Examples:
       >>> @tf.function(jit_compile=True)
       ... def program(x):

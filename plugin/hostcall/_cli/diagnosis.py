@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import platform
+import warnings
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any
 
 import hostcall
@@ -25,6 +28,7 @@ _DEVICES = {"XLA_CPU_JIT": "compiles", "XLA_GPU_JIT": "answers with an error tha
 def report() -> dict[str, Any]:
     """All of it as dicts, lists, strings and numbers."""
     built, found = _versions.built(), _versions.found()
+    jax = _load_jax()
     enabled = _control.is_enabled()
     return {
         "importable": True,
@@ -32,6 +36,7 @@ def report() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "tensorflow": found.tensorflow,
+        "jax": jax,
         "built_against": dataclasses.asdict(built),
         "found": dataclasses.asdict(found),
         "mismatches": _versions.mismatches(built, found),
@@ -48,8 +53,23 @@ def report() -> dict[str, Any]:
     }
 
 
+def _load_jax() -> dict[str, str | None]:
+    """Loads hostcall.jax, for its table: JAX's version if it is installed, and what is wrong."""
+    try:
+        version = metadata.version("jax")
+    except metadata.PackageNotFoundError:
+        return {"version": None, "problem": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the table tells what is missing
+        try:
+            importlib.import_module("hostcall.jax")
+        except ImportError as error:
+            return {"version": version, "problem": str(error)}
+    return {"version": version, "problem": None}
+
+
 def _names() -> Iterator[dict[str, Any]]:
-    """The private names in the tables of the frameworks that are loaded."""
+    """The private names in the tables of the frameworks."""
     for table in _patching.tables():
         missing = table.missing()
         for name in table.names:

@@ -51,8 +51,16 @@ def _versions(report: dict[str, Any]) -> list[str]:
         for key, label in _VERSIONS.items()
     ]
     if report["mismatches"]:
-        return [*lines, "These do not fit: " + "; ".join(report["mismatches"])]
-    return [*lines, "They fit."]
+        lines.append("These do not fit: " + "; ".join(report["mismatches"]))
+    else:
+        lines.append("They fit.")
+    return [*lines, _jax(**report["jax"])]
+
+
+def _jax(version: str | None, problem: str | None) -> str:
+    if version is None:
+        return "JAX is not installed. Only hostcall.jax needs it."
+    return f"JAX: found {version}. {problem or 'hostcall.jax works with it.'}"
 
 
 def _dotted(version: Any) -> str:

@@ -67,7 +67,7 @@ def _allowed_in_control_flow(kind: type) -> Patch:
         lambda: allowed.add_type(kind),
         lambda: allowed._effect_types.discard(kind),
         lambda: kind in allowed._effect_types,
-        "calls with side effects in branches and loops",
+        "JAX allows calls with side effects in branches and loops.",
         _names.CONTROL_FLOW,
     )
 
@@ -90,35 +90,35 @@ TABLE = PatchTable(
             _BATCHERS,
             lax.cond_p,
             _control_flow.batched_branches,
-            "jax.vmap would run a call for elements that do not take its branch",
+            "jax.vmap would run a call for elements that do not take its branch.",
             _FLOW,
         ),
         _rule(
             _BATCHERS,
             lax.while_p,
             _control_flow.batched_loop,
-            "jax.vmap would run a call for elements that have left the loop",
+            "jax.vmap would run a call for elements that have left the loop.",
             _FLOW,
         ),
         _rule(
             _PARTIAL_EVAL,
             lax.while_p,
             _control_flow.linearized_loop,
-            "the derivative of a loop would make its calls once more",
+            "The derivative of a loop would make its calls once more.",
             _FLOW,
         ),
         _attribute(
             "jax._src.lax.control_flow.loops",
             "_scan_known_hoisting",
             _control_flow.scan_without_hoisting,
-            "the derivative of a scan would make a call once for all iterations",
+            "The derivative of a scan would make a call once for all iterations.",
             _FLOW,
         ),
         _rule(
             _LOWERINGS,
             lax.while_p,
             _control_flow.loop_with_its_condition,
-            "XLA would leave out calls in the condition of a loop of known length",
+            "XLA would leave out calls in the condition of a loop of known length.",
             _FLOW,
         ),
         *(
@@ -126,7 +126,7 @@ TABLE = PatchTable(
                 _LOWERINGS,
                 reducer,
                 functools.partial(_reducers.guarded, reducer),
-                "XLA would end the process where a reducer makes a call",
+                "XLA would end the process where a reducer makes a call.",
                 _names.REDUCERS,
             )
             for reducer in _reducers.REDUCERS
@@ -135,7 +135,7 @@ TABLE = PatchTable(
             "jax._src.interpreters.pxla",
             "UnloadedMeshExecutable.build_unsafe_call",
             _waiting,
-            "programs with calls that run JAX programs could wait for each other forever",
+            "Programs with calls that run JAX programs could wait for each other forever.",
             _names.EXECUTION,
         ),
     ),

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,34 @@ def test_doctor() -> None:
     text = run("doctor").stdout
     assert f"built against {report['built_against']['tensorflow']}" in text
     assert "hostcall on Host" in text
+
+
+def test_doctor_lists_jaxs_names_and_patches() -> None:
+    report = answer("doctor")
+    assert report["jax"] == {"version": metadata.version("jax"), "problem": None}
+    names = [name for name in report["names"] if name["framework"] == "JAX"]
+    assert "jax._src.core.Primitive" in {name["name"] for name in names}
+    assert all(name["found"] for name in names)
+    patches = [patch for patch in report["patches"] if patch["framework"] == "JAX"]
+    assert all(patch["installed"] for patch in patches)
+    text = run("doctor").stdout
+    assert f"JAX: found {metadata.version('jax')}. hostcall.jax works with it." in text
+    assert "What hostcall replaces in JAX" in text
+
+
+def test_doctor_says_why_hostcall_jax_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hostcall.jax", None)
+    assert "hostcall.jax" in answer("doctor")["jax"]["problem"]
+    assert "works with it" not in run("doctor").stdout
+
+
+def test_doctor_does_not_need_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_installed(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    assert answer("doctor")["jax"] == {"version": None, "problem": None}
+    assert "JAX is not installed. Only hostcall.jax needs it." in run("doctor").stdout
 
 
 def test_doctor_of_a_process_where_hostcall_is_off() -> None:
