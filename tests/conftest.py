@@ -75,3 +75,21 @@ def run_python(fresh_python: Template) -> Callable[..., str]:
         return ended.printed
 
     return run
+
+
+@pytest.fixture
+def auto_route() -> Iterator[None]:
+    """For tests that say themselves which route they ask for, whatever `--route` says."""
+    import hostcall
+
+    with hostcall.scope(route="auto"):
+        yield
+
+
+@pytest.fixture
+def partition_route() -> Iterator[None]:
+    """For tests of partitioned functions."""
+    import hostcall
+
+    with hostcall.scope(route="partition"):
+        yield

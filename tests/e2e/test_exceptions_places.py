@@ -2,7 +2,6 @@
 
 import os
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,20 +11,10 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import failure, jitted, plain
+from tests.support.places import here, raise_below_zero
 
 SPEC = tf.TensorSpec([], tf.float32)
 ROUTES = ["custom_call", "partition"]
-
-
-def raise_below_zero(x: Any) -> Any:
-    if float(x) < 0.0:
-        raise ValueError("negative")
-    return np.float32(x)
-
-
-def here(offset: int, function: Callable[..., Any]) -> str:
-    """A line of a function's, as messages have it."""
-    return f"{__file__}:{function.__code__.co_firstlineno + offset}"
 
 
 def by_numpy_function(x: tf.Tensor) -> tf.Tensor:

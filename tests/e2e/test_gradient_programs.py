@@ -1,7 +1,6 @@
 """Gradients of whole programs with py_functions: loops, branches, functions, training."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,25 +8,12 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
+from tests.support.gradients import half_sine, unwrapped, wrapped
 from tests.support.helpers import MODES, jitted, plain
 
 X = tf.constant([0.5, -0.25])
 
 each_mode = pytest.mark.parametrize("mode", MODES)
-
-
-def wrapped(function: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-    result = tf.py_function(function, [x], x.dtype)
-    result.set_shape(x.shape)
-    return result
-
-
-def unwrapped(function: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-    return function(x)
-
-
-def half_sine(x: tf.Tensor) -> tf.Tensor:
-    return 0.5 * tf.sin(x) + x
 
 
 def loop(call: Any, x: tf.Tensor) -> tf.Tensor:

@@ -10,26 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.gradients import half_sine, unwrapped, wrapped
 from tests.support.helpers import MODES, jitted, plain
 from tests.support.threads import in_threads
 
 X = tf.constant([0.5, -0.25])
 
 each_mode = pytest.mark.parametrize("mode", MODES)
-
-
-def wrapped(function: Any, x: tf.Tensor) -> tf.Tensor:
-    result = tf.py_function(function, [x], x.dtype)
-    result.set_shape(x.shape)
-    return result
-
-
-def unwrapped(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return function(x)
-
-
-def half_sine(x: tf.Tensor) -> tf.Tensor:
-    return 0.5 * tf.sin(x) + x
 
 
 def gradient(function: Any, x: tf.Tensor) -> Any:

@@ -16,10 +16,7 @@ from tests.support.helpers import assert_same, jitted, plain
 SIZES = [4, 1 << 14]
 
 
-@pytest.fixture(autouse=True)
-def _partitioned() -> Any:
-    with hostcall.scope(route="partition"):
-        yield
+pytestmark = pytest.mark.usefixtures("partition_route")
 
 
 def values(size: int) -> tf.Tensor:

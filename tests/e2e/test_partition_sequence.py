@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
 from hostcall._compiler import kernel_hook
 from hostcall._compiler.partition import sequential_execution
 from tests.support.helpers import jitted, plain, stateless_py_func
@@ -20,10 +19,7 @@ X = tf.constant([1.0, 2.0])
 DEVICE = X.device
 
 
-@pytest.fixture(autouse=True)
-def _partitioned() -> Any:
-    with hostcall.scope(route="partition"):
-        yield
+pytestmark = pytest.mark.usefixtures("partition_route")
 
 
 def host(x: tf.Tensor, function: Callable[..., Any] = lambda v: v) -> tf.Tensor:

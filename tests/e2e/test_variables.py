@@ -29,11 +29,6 @@ def _end_the_process_when_it_hangs(capfd: pytest.CaptureFixture[str]) -> Iterato
         faulthandler.cancel_dump_traceback_later()
 
 
-def touch(*tensors: tf.Tensor) -> None:
-    """A callback that has nothing to do with the variables around it."""
-    tf.numpy_function(lambda *_: None, tensors, [])
-
-
 # What the program does to v, what the callback does to it, and what comes of it: the results of
 # two calls (of the callback, if it reads), and v at the end.
 CASES = {

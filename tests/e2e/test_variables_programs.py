@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
-from tests.support.helpers import MODES, jitted, outcome, plain
+from tests.support.helpers import MODES, jitted, outcome, plain, touch
 
 
 def same_as_plain(build: Callable[[Any], Any], rtol: float = 0.0) -> Any:
@@ -18,11 +18,6 @@ def same_as_plain(build: Callable[[Any], Any], rtol: float = 0.0) -> Any:
         lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol), actual, expected
     )
     return actual
-
-
-def touch(*tensors: tf.Tensor) -> None:
-    """A callback that has nothing to do with the variables around it."""
-    tf.numpy_function(lambda *_: None, tensors, [])
 
 
 def test_loops_and_branches_that_assign() -> None:

@@ -1,6 +1,5 @@
 """Which call an exception came from, where JAX or TensorFlow runs what is the other's."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,17 +10,7 @@ import hostcall.jax
 from tests.support import helpers
 from tests.support.helpers import jitted
 from tests.support.jax.helpers import failure, struct
-
-
-def raise_below_zero(x: Any) -> Any:
-    if float(x) < 0.0:
-        raise ValueError("negative")
-    return np.float32(x)
-
-
-def here(offset: int, function: Callable[..., Any]) -> str:
-    """A line of a function's, as messages have it."""
-    return f"{__file__}:{function.__code__.co_firstlineno + offset}"
+from tests.support.places import here, raise_below_zero
 
 
 def by_numpy_function(x: tf.Tensor) -> tf.Tensor:

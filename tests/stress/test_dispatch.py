@@ -1,6 +1,6 @@
 """JAX programs whose callbacks compute with JAX come to an end, whoever waits for them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,6 @@ WAYS = (
     *(cases.eagerly, cases.jitted, cases.compiled_before, cases.with_what_is_given_away),
     *(cases.in_front_of_others, cases.on_threads),
 )
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    worker = Worker()
-    yield worker
-    worker.close()
 
 
 @pytest.mark.parametrize("flavour", ["unordered", "ordered", "pure"])

@@ -1,7 +1,5 @@
 """Threads that share a function get the gradients of their own calls."""
 
-from collections.abc import Iterator
-
 import pytest
 
 import tests.support.gradients as g
@@ -20,13 +18,6 @@ each_program = pytest.mark.parametrize(
         ("grad=", "loop", "inside"),
     ],
 )
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    worker = Worker()
-    yield worker
-    worker.close()
 
 
 @each_program

@@ -6,7 +6,6 @@ and KeyboardInterrupt comes then.
 """
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,14 +13,6 @@ from tests.support.stress import interrupt_cases as cases
 from tests.support.stress import interrupt_moment_cases as moments
 from tests.support.stress.processes import Worker, finish, start
 from tests.support.stress.programs import KINDS, SIZES
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    worker = Worker()
-    yield worker
-    worker.close()
-
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
 each_size = pytest.mark.parametrize("size", SIZES)

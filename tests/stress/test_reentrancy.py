@@ -25,13 +25,6 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    worker = Worker()
-    yield worker
-    worker.close()
-
-
-@pytest.fixture(scope="module")
 def one_thread() -> Iterator[Worker]:
     worker = Worker(ONE_THREAD)
     yield worker

@@ -65,6 +65,11 @@ def on_two(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x: tf.ensure_shape(op(function, [x], tf.float32), [2])
 
 
+def touch(*tensors: tf.Tensor) -> None:
+    """A callback that takes tensors and does nothing."""
+    tf.numpy_function(lambda *_: None, tensors, [])
+
+
 def failure(function: Callable[..., Any], *args: Any) -> tf.errors.OpError:
     """The error of TensorFlow's that a call raises."""
     with pytest.raises(tf.errors.OpError) as caught:

@@ -18,13 +18,7 @@ from tests.support.threads import in_threads
 X = tf.constant([1.0, 2.0, 3.0, 4.0])
 
 
-@pytest.fixture(autouse=True)
-def _collect() -> Iterator[None]:
-    hostcall.stats(reset=True)
-    hostcall.collect_stats()
-    yield
-    hostcall.collect_stats(False)
-    hostcall.stats(reset=True)
+pytestmark = pytest.mark.usefixtures("collected_stats")
 
 
 @pytest.fixture(params=["custom_call", "partition"])

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,8 @@ from hostcall_command.commands import main
 X = tf.constant([1.0, 2.0, 1.0])
 
 
-@pytest.fixture(autouse=True)
-def _auto_route() -> Iterator[None]:
-    """Each test says itself which route is asked for."""
-    with hostcall.scope(route="auto"):
-        yield
+# Each test says itself which route is asked for.
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 class Model(tf.Module):

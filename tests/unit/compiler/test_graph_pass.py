@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,8 @@ X = tf.TensorSpec([3], tf.float32)
 VALUE = tf.constant([1.0, 2.0, 1.0])
 
 
-@pytest.fixture(autouse=True)
-def _auto_route() -> Iterator[None]:
-    """Each test says itself which route is asked for."""
-    with hostcall.scope(route="auto"):
-        yield
+# Each test says itself which route is asked for.
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 def unique(x: np.ndarray) -> np.ndarray:

@@ -21,12 +21,6 @@ calls: list[str] = []
 pytestmark = pytest.mark.usefixtures("auto_route")
 
 
-@pytest.fixture
-def auto_route(request: pytest.FixtureRequest) -> Any:
-    with hostcall.scope(route="auto"):
-        yield
-
-
 def unique(x: np.ndarray) -> np.ndarray:
     calls.append("unique")
     return np.unique(x)

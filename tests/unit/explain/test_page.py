@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,8 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def _auto_route() -> Iterator[None]:
-    with hostcall.scope(route="auto"):
-        yield
+# Each test says itself which route is asked for.
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 def unique(x: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -151,16 +150,7 @@ def test_numba_of_dtypes_that_ctypes_has_not(mode: Any) -> None:
         assert "returned status 3" in failure(program, tf.constant(x + 20j)).message
 
 
-@pytest.fixture
-def _collect() -> Iterator[None]:
-    hostcall.stats(reset=True)
-    hostcall.collect_stats()
-    yield
-    hostcall.collect_stats(False)
-    hostcall.stats(reset=True)
-
-
-@pytest.mark.usefixtures("_collect")
+@pytest.mark.usefixtures("collected_stats")
 @pytest.mark.parametrize("mode", [jitted, partitioned])
 def test_calls_are_counted(mode: Any) -> None:
     root = of("root", *[pointer("int32")] * 2, returns=ctypes.c_int32)

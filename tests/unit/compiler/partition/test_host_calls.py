@@ -18,10 +18,7 @@ from tests.support.helpers import failure, jitted, plain, raising, stateless_py_
 X = tf.constant([1.0, 2.0])
 
 
-@pytest.fixture(autouse=True)
-def _partitioned() -> Any:
-    with hostcall.scope(route="partition"):
-        yield
+pytestmark = pytest.mark.usefixtures("partition_route")
 
 
 def failing(error: BaseException) -> Any:
