@@ -112,7 +112,7 @@ format: $(INSTALLED)  ## Put all sources into the project's style
 
 clean:  ## Remove what was built, but keep the downloads in .venv
 	rm -rf build dist $(BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find plugin mlir tests -name __pycache__ -prune -exec rm -rf {} +
+	find plugin mlir tests docs -name __pycache__ -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \

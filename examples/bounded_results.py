@@ -1,7 +1,7 @@
 """Results of unknown size: np.unique and np.nonzero inside a compiled function.
 
-XLA must know every size when it compiles. A BoundedSpec tells it a bound instead; the program sees
-the true size.
+XLA must know every size when it compiles. A BoundedSpec declares an upper bound instead, and the
+program computes with the true size.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Gradients: those of a py_function come by themselves, a numpy_function is given its own."""
+"""Gradients: a py_function has them by itself, a numpy_function gets one from you."""
 
 from collections.abc import Callable
 

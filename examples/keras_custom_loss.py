@@ -1,7 +1,7 @@
 """Keras: a loss written as a py_function and a metric of NumPy, in a compiled `fit`.
 
-The last batch is smaller than the others, so that tracing does not know the batch size. The rule
-of the loss says what follows from it.
+The last batch is smaller than the others, so tracing does not know the batch size. The shape
+function of the loss computes the shape of the result from it.
 """
 
 import keras
@@ -12,7 +12,7 @@ import hostcall
 
 
 def trimmed(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-    """The squared errors, those above five times their median replaced by it; one a sample."""
+    """The squared error of each sample, at most five times their median."""
     errors = (y_true - y_pred)[:, 0] ** 2
     limit = 5 * tf.sort(errors)[len(errors) // 2]
     return tf.minimum(errors, limit) if limit > 0 else errors

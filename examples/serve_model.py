@@ -1,6 +1,6 @@
 """Runs the model that export_model.py has saved: without TensorFlow, and without the model's code.
 
-It needs JAX, and SciPy, of which the program calls a function.
+It needs JAX, and SciPy, whose function the program calls.
 """
 
 import sys

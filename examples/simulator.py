@@ -1,7 +1,7 @@
 """A Python simulator with state of its own, stepped from a compiled loop.
 
-The policy runs in XLA, the simulator in Python. The calls keep program order, so that the simulator
-sees the actions one after another.
+The policy runs in XLA, the simulator in Python. The calls keep program order, so the simulator gets
+the actions one after another.
 """
 
 import numpy as np

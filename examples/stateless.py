@@ -1,6 +1,7 @@
 """Stateless callbacks: XLA drops a call whose result nobody needs; a stateful one runs anyway.
 
-Say stateful=False of a function that returns the same for the same inputs and does nothing else.
+Declare stateful=False for a function that returns the same for the same arguments and does nothing
+else.
 """
 
 import numpy as np

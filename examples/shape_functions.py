@@ -1,6 +1,6 @@
-"""Four ways to tell XLA the shape of a result. What one says is checked whenever the function runs.
+"""Four ways to tell XLA the shape of a result.
 
-A shape that is a plain constant needs none of them: set_shape on the result is enough.
+hostcall checks the shape whenever the function runs.
 """
 
 import numpy as np
@@ -15,12 +15,12 @@ def eigenvalues(matrices: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(np.linalg.eigvalsh, [matrices], tf.float32)
 
 
-# 1. For a function that is passed to a stock op, from the inputs' specs to the result's. It is
-# asked when XLA compiles, so that it knows sizes that tracing does not.
+# 1. A shape function for a function that is passed to a stock op. It computes the shape of the
+# result from those of the arguments when XLA compiles, so it knows sizes that tracing does not.
 hostcall.declare(np.linalg.eigvalsh, result=lambda m: tf.TensorSpec(m.shape[:-1], m.dtype))
 
 
-# 2. In Tout, a constant.
+# 2. In Tout, for a constant shape.
 @tf.function(jit_compile=True)
 def histogram(x: tf.Tensor) -> tf.Tensor:
     def count(values: np.ndarray) -> np.ndarray:
@@ -29,13 +29,13 @@ def histogram(x: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(count, [x], tf.TensorSpec([8], tf.int64))
 
 
-# 3. With the function, for one that is called on tensors directly.
+# 3. With hostcall.callback, for a function that is called on tensors directly.
 @hostcall.callback(result=lambda image, _: tf.TensorSpec(image.shape, image.dtype))
 def blur(image: np.ndarray, factor: np.ndarray) -> np.ndarray:
     return scipy.ndimage.gaussian_filter(image, factor)
 
 
-# 4. By set_shape, from the input's static shape.
+# 4. By set_shape, from the static shape of the argument, or for a constant shape.
 @tf.function(jit_compile=True)
 def ranks(x: tf.Tensor) -> tf.Tensor:
     result = tf.numpy_function(lambda v: np.argsort(np.argsort(v)), [x], tf.int64)
