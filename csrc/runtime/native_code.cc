@@ -47,7 +47,7 @@ size_t CountArguments(const NativeFrame& frame, bool takes_sizes) {
 
 Failure WrongCount(const std::string& label, size_t wanted, size_t given) {
   return Failure::InvalidArgument("hostcall: a native function of " + std::to_string(wanted) +
-                                  " arguments was to be called with " + std::to_string(given) +
+                                  (wanted == 1 ? " argument" : " arguments") + " was to be called with " + std::to_string(given) +
                                   ". This is " + label + ".");
 }
 

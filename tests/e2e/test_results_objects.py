@@ -53,6 +53,13 @@ def test_unsupported_values_fail_as_without_xla(op: Any, name: str) -> None:
     assert outcome(jitted(program)) is expected
 
 
+def test_an_array_of_objects_is_shown_in_a_sentence() -> None:
+    objects = np.array([object(), None])
+    program = jitted(returning(tf.numpy_function, lambda: [objects], [FLOAT], [[2]]))
+    with pytest.raises(tf.errors.InternalError, match=r"dtype=object\). This is tf\.numpy_func"):
+        program()
+
+
 class Own:
     pass
 

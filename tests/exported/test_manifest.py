@@ -200,7 +200,7 @@ def test_manifest_that_contradicts_itself_is_refused(
             "output 0 of @main is tensor<3xf3",
         ),
         (replaced(0, name="other"), "functions:triple', which is not listed"),
-        (lambda m: m["callbacks"][0]["calls"].append(m["callbacks"][0]["calls"][0]), "1 times"),
+        (lambda m: m["callbacks"][0]["calls"].append(m["callbacks"][0]["calls"][0]), "1 time, "),
         (lambda m: m["callbacks"][0]["calls"][0].update(effect="ordered"), "(float32[3]), pure"),
         (
             lambda m: m["callbacks"][1]["calls"][0]["results"][0].update(bounded=[]),

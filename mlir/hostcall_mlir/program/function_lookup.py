@@ -16,6 +16,7 @@ from hostcall_mlir.program.errors import ProgramError, listed
 from hostcall_mlir.program.manifest_schema import Callback, Manifest
 from hostcall_runtime._error_texts import leave_out_frames_of
 from hostcall_runtime._keyword_call import KeywordCall
+from hostcall_runtime._words import counted
 
 # Tracebacks of functions of the user's are to begin with these.
 leave_out_frames_of(os.path.dirname(__file__))
@@ -72,7 +73,8 @@ def find(
     """
     if not isinstance(given, Mapping):
         raise TypeError(
-            f"callbacks is {given!r}, and has to be a dict from the names of callbacks to functions"
+            f"callbacks is {given!r}, and has to be a dict from the names of callbacks to "
+            "functions."
         )
     problems: list[str] = []
     functions: dict[str, Function] = {}
@@ -133,10 +135,6 @@ def _fixed(callback: Callback) -> dict[str, Any]:
     return {name: ast.literal_eval(text) for name, text in callback.fixed.items()}
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
 def _flatten(callback: Callback, returned: Any) -> list[Any]:
     from hostcall_runtime import ResultError
 
@@ -195,7 +193,7 @@ def _check_arguments(callback: Callback, function: Function) -> None:
     except TypeError as error:
         also = "".join(f" and {name}=…" for name in keywords)
         raise _NotFoundError(
-            f"the program calls it with {_counted(count, 'argument')}{also}, and the function in "
+            f"the program calls it with {counted(count, 'argument')}{also}, and the function in "
             f"callbacks takes {signature_of(function)}: {error}"
         ) from error
 

@@ -11,6 +11,7 @@ from hostcall_mlir.ir import custom_calls, side_effects
 from hostcall_mlir.ir.jaxlib_names import is_token
 from hostcall_mlir.program.dtypes import name_of
 from hostcall_mlir.program.manifest_schema import Call, Effect, Manifest, Spec
+from hostcall_runtime._words import counted
 
 # Calls of Python functions, of JAX's or TensorFlow's, and of native code, by numbers or addresses
 # that mean something in one process alone.
@@ -95,7 +96,8 @@ def _differing_calls(module: ir.Module, manifest: Manifest) -> Iterator[str]:
     for name, calls in listed.items():
         in_program = found.get(name, [])
         if len(calls) != len(in_program):
-            yield f"'{name}' is called {len(in_program)} times, and listed with {len(calls)} calls"
+            times, listing = counted(len(in_program), "time"), counted(len(calls), "call")
+            yield f"'{name}' is called {times}, and listed with {listing}"
             continue
         for number, (call, other) in enumerate(zip(calls, in_program, strict=True)):
             listed_call = Call(call.operands, call.results, call.effect)

@@ -11,6 +11,8 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hostcall_runtime._words import counted
+
 # `int | None | dict[str, Any]`; what a dict holds, `problem_of` checks.
 Structure = int | None | dict[str, Any]
 
@@ -28,7 +30,7 @@ def problem_of(structure: Structure, count: int) -> str | None:
     except (TypeError, AttributeError, KeyError, ValueError, RecursionError):
         return f"{reprlib.repr(structure)} is no structure"
     if sorted(leaves) != [*range(count)]:
-        return f"the leaves are {leaves}, and have to be the numbers of {count} values"
+        return f"the leaves are {leaves}, and have to be the numbers of {counted(count, 'value')}"
     return None
 
 

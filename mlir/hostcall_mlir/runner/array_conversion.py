@@ -83,7 +83,7 @@ def _to_numpy(value: Any, spec: Spec, what: str) -> np.ndarray:
         found = type_name(value)
         if isinstance(value, np.ndarray):
             found = f"an array of dtype {array.dtype}"
-        raise TypeError(f"{what} is {found}, which is no array of numbers")
+        raise TypeError(f"{what} is {found}, which is no array of numbers.")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

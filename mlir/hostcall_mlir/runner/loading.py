@@ -74,7 +74,7 @@ def load(
       Array([1., 2., 3.], dtype=float32)
     """
     if device is not None and not isinstance(device, jax.Device):
-        raise TypeError(f"device is {device!r}, and has to be one of jax.devices()")
+        raise TypeError(f"device is {device!r}, and has to be one of jax.devices().")
     program = _program.read(directory)
     try:
         return LoadedProgram(program, callbacks or {}, imports, partitioned, device)

@@ -19,6 +19,7 @@ from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target, _errors, _locks, _targets, register, within
+from hostcall_runtime._words import counted
 
 Rule = Callable[[Sequence[Spec]], Sequence[Spec | None]]
 
@@ -206,9 +207,9 @@ class CallbackSpec:
         """
         if len(arguments) != self.inputs.size:
             raise ValueError(
-                f"{self.title} was made for an op with {self.inputs.size} inputs, and is called by "
-                f"one with {len(arguments)}. The graph was altered, or it comes from another "
-                f"process. This is {self.description}."
+                f"{self.title} was made for an op with {counted(self.inputs.size, 'input')}, and "
+                f"is called by one with {len(arguments)}. The graph was altered, or it comes "
+                f"from another process. This is {self.description}."
             )
 
     def check_static(self, shapes: Sequence[Any]) -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._tf import eager_execution, tensor_structures
+from hostcall_runtime._words import counted
 
 nest = tf.nest
 Leaf: TypeAlias = tf.DType | tf.TypeSpec | BoundedSpec
@@ -66,7 +67,8 @@ class Inputs:
             gradients = [gradients]
         if len(gradients) != self.count:
             raise ValueError(
-                f"hostcall: grad returned {len(gradients)} gradients for {self.count} arguments. "
+                f"hostcall: grad returned {counted(len(gradients), 'gradient')} for "
+                f"{counted(self.count, 'argument')}. "
                 "Return one for each argument, and None for those that have none."
             )
         flat: list[Any] = []
@@ -207,8 +209,8 @@ class Outputs:
             return values
         if len(values) != len(self._leaves):
             raise ValueError(
-                f"{function} returned {len(values)} values, but Tout={self._structure!r} wants "
-                f"{len(self._leaves)}."
+                f"{function} returned {counted(len(values), 'value')}, but Tout="
+                f"{self._structure!r} wants {len(self._leaves)}."
             )
         return self._flatten_values(values, function, returned)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +95,13 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
         with _lock:  # another thread may export the same function
             return concrete_functions.stablehlo_of(traced, list(ordered.function), name)
     except (ValueError, tf.errors.OpError) as error:
-        raise NotExportableError(f"{place}: XLA cannot compile it:\n{error}") from error
+        raise NotExportableError(f"{place}: XLA cannot compile it:\n{_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What XLA says, without TensorFlow's words for what it was asked for."""
+    quoted = re.fullmatch(r"Failed getting HLO text: '(.*)'", str(error), re.DOTALL)
+    return quoted[1] if quoted else str(error)
 
 
 def _parse(text: str, captured: exported.Captured, place: str) -> Any:

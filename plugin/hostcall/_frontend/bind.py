@@ -12,6 +12,7 @@ from hostcall._callbacks import tape_residuals
 from hostcall._callbacks.specs import check_integers
 from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, tensor_structures
 from hostcall._tf.types import ConcreteFunction
+from hostcall_runtime._words import counted
 
 # What TensorFlow gives the dtype that is wanted; everything else has one of its own.
 _PYTHON_VALUES = (bool, int, float, complex, str, bytes, list, tuple)
@@ -139,7 +140,9 @@ class Bound:
         """The arguments as tensors, one for each spec."""
         given = len(self.input_specs)
         if len(args) != given:
-            raise TypeError(f"{self!r} takes {given} arguments and was called with {len(args)}.")
+            raise TypeError(
+                f"{self!r} takes {counted(given, 'argument')} and was called with {len(args)}."
+            )
         flat = args if self._is_flat else self._flattened(args)
         if self._fit(flat):
             return flat

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall.jax._functions import Function
+from hostcall_runtime._words import counted
 
 _TENSORFLOW = os.path.dirname(os.path.abspath(tf.__file__)) + os.sep
 
@@ -64,9 +65,9 @@ def _gradients(
         given = [given]
     if len(given) != len(inputs):
         raise ValueError(
-            f"hostcall: grad of {function.description} returned {len(given)} gradients for "
-            f"{len(inputs)} arguments. Return one for each argument, and None for those that have "
-            "none."
+            f"hostcall: grad of {function.description} returned {counted(len(given), 'gradient')} "
+            f"for {counted(len(inputs), 'argument')}. Return one for each argument, and None "
+            "for those that have none."
         )
     flat: list[Any] = []
     for argument, gradient in zip(inputs, given, strict=True):

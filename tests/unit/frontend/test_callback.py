@@ -63,6 +63,12 @@ def test_a_lone_string(mode: Any) -> None:
     assert mode(lambda text: length(text))(tf.constant("blah")) == 4
 
 
+def test_it_is_shown_by_its_name_and_place() -> None:
+    named = hostcall.callback(np.sort, result=lambda x: x, name="test_callback.shown")
+    assert repr(named) == "<hostcall.callback test_callback.shown of sort>"
+    assert repr(hostcall.callback(np.sort, result=lambda x: x)) == "<hostcall.callback of sort>"
+
+
 @each_mode
 def test_writing_into_an_array_reaches_nobody(mode: Any) -> None:
     @hostcall.callback(result=lambda x: x)

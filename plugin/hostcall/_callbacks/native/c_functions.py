@@ -11,6 +11,7 @@ import numpy as np
 
 from hostcall._callbacks.specs import Spec
 from hostcall_runtime import _library
+from hostcall_runtime._words import counted
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -69,14 +70,15 @@ class CFunction:
         """What is wrong with calling it for these, whose shapes are known; "" where nothing is."""
         if len(inputs) + len(results) != len(self.pointers):
             return (
-                f"{self.name} takes {len(self.pointers)} pointers, but there are {len(inputs)} "
-                f"inputs and {len(results)} results. {CONVENTION}"
+                f"{self.name} takes {counted(len(self.pointers), 'pointer')}, but there are "
+                f"{counted(len(inputs), 'input')} and {counted(len(results), 'result')}. "
+                f"{CONVENTION}"
             )
         dimensions = sum(spec.shape.rank for spec in inputs)
         if self.sizes not in (0, dimensions):
             return (
-                f"{self.name} takes {self.sizes} sizes, but its inputs have {dimensions} "
-                f"dimensions. {CONVENTION}"
+                f"{self.name} takes {counted(self.sizes, 'size')}, but its inputs have "
+                f"{counted(dimensions, 'dimension')}. {CONVENTION}"
             )
         names = [f"input {i}" for i in range(len(inputs))]
         names += [f"result {i}" for i in range(len(results))]

@@ -11,6 +11,7 @@ import tensorflow as tf
 from hostcall._callbacks.native.c_functions import CFunction
 from hostcall._callbacks.native.ffi_handlers import FfiHandler
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf
+from hostcall_runtime._words import counted
 
 # From the specs of the inputs to the arguments that a rule takes.
 Pack = Callable[[Sequence[Spec]], Sequence[Any]]
@@ -123,8 +124,8 @@ class NativeCode:
         arrays = list(tf.nest.flatten(out))
         if len(arrays) != len(declared):
             raise ValueError(
-                f"hostcall.native: {self.code.name} has {len(declared)} results, and out holds "
-                f"{len(arrays)} arrays."
+                f"hostcall.native: {self.code.name} has {counted(len(declared), 'result')}, and "
+                f"out holds {counted(len(arrays), 'array')}."
             )
         for index, (array, spec) in enumerate(zip(arrays, declared, strict=True)):
             dtype, shape = np.dtype(spec.dtype.as_numpy_dtype), tuple(spec.shape)

@@ -11,6 +11,7 @@ import numpy as np
 
 from hostcall._callbacks.native.c_functions import CONVENTION, CFunction, Pointer
 from hostcall_runtime import _library
+from hostcall_runtime._words import counted
 
 _MOST: int = _library.load("hostcall_runtime._runtime").MAX_NATIVE_ARGUMENTS
 
@@ -46,8 +47,8 @@ def _checked(code: CFunction) -> CFunction:
     arguments = len(code.pointers) + code.sizes
     if arguments > _MOST:
         raise TypeError(
-            f"hostcall.native: {code.name} takes {arguments} arguments, and {_MOST} is the "
-            "most that a native function can have. Pass several values in one array."
+            f"hostcall.native: {code.name} takes {counted(arguments, 'argument')}, and {_MOST} is "
+            "the most that a native function can have. Pass several values in one array."
         )
     return code
 

@@ -133,9 +133,9 @@ def test_dtypes_that_do_not_fit() -> None:
 
 def test_numbers_that_do_not_fit() -> None:
     said = refused(add(result=lambda x, y: x), tf.constant([1.0]), tf.constant([1.0]))
-    assert "next_float32 takes 2 pointers, but there are 2 inputs and 1 results" in said
+    assert "next_float32 takes 2 pointers, but there are 2 inputs and 1 result" in said
     said = refused(add(), tf.constant([[1.0]]))
-    assert "next_float32 takes 1 sizes, but its inputs have 2 dimensions" in said
+    assert "next_float32 takes 1 size, but its inputs have 2 dimensions" in said
 
 
 @pytest.mark.parametrize(
@@ -246,5 +246,5 @@ def test_arrays_that_do_not_fit() -> None:
         add()(np.array([1.0]))
     with pytest.raises(TypeError, match=r"dtype datetime64.*, which TensorFlow has no values of"):
         add()(np.array(["2026-01-01"], "datetime64[s]"))
-    with pytest.raises(ValueError, match="has 1 results, and out holds 2 arrays"):
+    with pytest.raises(ValueError, match="has 1 result, and out holds 2 arrays"):
         add()(np.zeros(2, np.float32), out=[np.zeros(2, np.float32)] * 2)
