@@ -14,6 +14,7 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._callbacks.specs import BoundedSpec, Spec, merge
 from hostcall._explain.bodies import SHAPES, Body
+from hostcall._explain.boundary_advice import of_script_op
 from hostcall._explain.facts import ScriptOp, Value
 from hostcall._tf import autograph, op_kinds, source_location, token_registry
 from hostcall._tf.types import NodeDef
@@ -58,6 +59,7 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
         operands=tuple(operands),
         results=tuple(results),
         bytes_copied=_bytes_copied(spec, placed["route"], operands, results),
+        advice=of_script_op(node, spec) if placed["route"] == "partition" else "",
         memo=isinstance(spec, CallbackSpec) and spec.declaration.table is not None,
         **placed,
     )

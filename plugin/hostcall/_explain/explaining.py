@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from hostcall import _control
 from hostcall._compiler import nesting_depth
+from hostcall._explain import keras_steps
 from hostcall._explain.bodies import SHAPES
 from hostcall._explain.callback_facts import Locate
 from hostcall._explain.explanation import Explanation
@@ -34,9 +35,10 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     picture as a page.
 
     Args:
-      function: a `tf.function`, compiled or not, or a `ConcreteFunction`.
+      function: a `tf.function`, compiled or not, a `ConcreteFunction`, or a Keras model.
       *args: for a `tf.function` what it would be called with, or `tf.TensorSpec`s in the place of
-        tensors. It is traced for them, if it has not been yet.
+        tensors. It is traced for them, if it has not been yet. For a Keras model a batch: `x, y`
+        (and sample weights) explain the step of `fit`, `x` alone that of `predict`.
       **kwargs: likewise.
 
     Returns:
@@ -44,7 +46,8 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
       the bytes that a call copies; and the clusters with their ops.
 
     Raises:
-      TypeError: when `function` is neither, or arguments come with a `ConcreteFunction`.
+      TypeError: when `function` is none of these, arguments come with a `ConcreteFunction`, or none
+        with a Keras model, or y with a model that is not compiled.
 
     Examples:
       >>> program = tf.function(
@@ -54,9 +57,14 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
       >>> [(op.route, op.reason) for op in explanation.script_ops]
       [('partition', 'the shape of result 0 is not known: <unknown>')]
     """
+    title = ""
+    if keras_steps.is_model(function):
+        function, title = keras_steps.step_of(function, args, **kwargs)
+        args, kwargs = (), {}
     concrete = _concrete(function, args, kwargs)
     name = concrete.function_def.signature.name
-    return explain_library(library_of(concrete), name, _locator(concrete), _title(function, name))
+    title = title or _title(function, name)
+    return explain_library(library_of(concrete), name, _locator(concrete), title)
 
 
 @nesting_depth.limited
@@ -96,8 +104,8 @@ def _concrete(function: Any, args: Any, kwargs: Any) -> Any:
         return function
     if not hasattr(function, "get_concrete_function"):
         raise TypeError(
-            f"hostcall.explain explains a tf.function or a ConcreteFunction, and not "
-            f"{function!r}. Write hostcall.explain(tf.function(f, jit_compile=True), ...)."
+            f"hostcall.explain explains a tf.function, a ConcreteFunction or a Keras model, and "
+            f"not {function!r}. Write hostcall.explain(tf.function(f, jit_compile=True), ...)."
         )
     return function.get_concrete_function(*args, **kwargs)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from hostcall_runtime._words import counted
+
 
 @dataclasses.dataclass(frozen=True)
 class Value:
@@ -49,6 +51,8 @@ class ScriptOp:
         runs after.
       memo: whether results are kept, so that the Python function is called for new inputs alone;
         for inputs that XLA knows, when it compiles.
+      advice: for an op between compiled clusters, the line to write so that it becomes part of one
+        program, or why nothing helps.
     """
 
     node: str
@@ -70,6 +74,7 @@ class ScriptOp:
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     memo: bool = False
+    advice: str = ""
 
     @property
     def location(self) -> str:
@@ -119,7 +124,7 @@ class HostOp:
       reason: why it is not compiled.
       file, line: where the user's code calls it, or "" and None.
       calls: the names of the functions that it calls and that are explained too.
-      takes_from, waits_for: as for a ScriptOp.
+      takes_from, waits_for, advice: as for a ScriptOp.
     """
 
     node: str
@@ -132,6 +137,7 @@ class HostOp:
     calls: tuple[str, ...]
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def location(self) -> str:
@@ -189,6 +195,12 @@ class Facts:
         return tuple(s for f in self.functions for s in f.steps if isinstance(s, HostOp))
 
     @property
+    def boundaries(self) -> tuple[ScriptOp | HostOp, ...]:
+        """What stands between compiled clusters, where that can be helped or explained."""
+        steps = (step for f in self.functions for step in f.steps)
+        return tuple(s for s in steps if isinstance(s, ScriptOp | HostOp) and s.advice)
+
+    @property
     def headline(self) -> str:
         """How the function runs, in one line."""
         mode = self.functions[0].mode if self.functions else "host"
@@ -198,20 +210,15 @@ class Facts:
         on_host = sum(op.route == "partition" for op in self.script_ops)
         inside = sum(op.route == "custom_call" for op in self.script_ops)
         if mode == "compiled":
-            return f"one compiled program with {count(inside, 'script op')} in it"
+            return f"one compiled program with {counted(inside, 'script op')} in it"
         if mode == "partitioned":
-            clusters = count(len(self.clusters), "compiled cluster")
+            clusters = counted(len(self.clusters), "compiled cluster")
             more = f", {inside} more in clusters" if inside else ""
-            return f"{clusters} and {count(on_host, 'script op')} on the host{more}"
+            return f"{clusters} and {counted(on_host, 'script op')} on the host{more}"
         if calls:
-            return f"not compiled itself; it calls {count(len(calls), 'compiled function')}"
+            return f"not compiled itself; it calls {counted(len(calls), 'compiled function')}"
         return "not compiled: TensorFlow runs it on the host, op by op"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, strings and numbers."""
         return {"headline": self.headline, **dataclasses.asdict(self)}
-
-
-def count(number: int, what: str) -> str:
-    """`1 op`, `2 ops`."""
-    return f"{number} {what}" + ("" if number == 1 else "s")

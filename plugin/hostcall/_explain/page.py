@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 
 from hostcall._explain import words
-from hostcall._explain.facts import Facts, Function, ScriptOp
+from hostcall._explain.facts import Facts, Function, HostOp, ScriptOp
 from hostcall._explain.picture import drawing
 
 _STYLE = """\
@@ -27,6 +27,9 @@ _STYLE = """\
 .hostcall .python { fill: #fdeacb; stroke: #d08a1d; }
 .hostcall .other { fill: #eef0f2; stroke: #8793a0; }
 .hostcall .inner { fill: #fff4e0; stroke: #d08a1d; }
+.hostcall .bare { fill: none; stroke: none; }
+.hostcall .part { fill: #fff; stroke: #8793a0; stroke-dasharray: 3 3; }
+.hostcall code { font: 12px/1.45 ui-monospace, monospace; white-space: pre-wrap; }
 .hostcall svg path { fill: none; stroke: #66727f; stroke-width: 1.4; }
 .hostcall svg path.order { stroke-dasharray: 5 4; } .hostcall svg marker path { fill: #66727f; }
 .hostcall .key span { display: inline-block; border: 1.5px solid; border-radius: 4px;
@@ -72,9 +75,19 @@ def fragment(explanation: Facts) -> str:
     for op in explanation.script_ops:
         if op.cluster is not None:
             inside.setdefault(op.cluster, []).append(op)
+    functions = {function.name: function for function in explanation.functions}
+    within = {
+        part.name
+        for function in explanation.functions
+        for step in function.steps
+        for part in words.parts_of(step, functions)
+    }
     for function in filter(words.worth_showing, explanation.functions):
-        parts.append(_heading(function))
-        parts.append(f'<div class="scroll">{drawing(function, inside)}</div>')
+        if function.name not in within:
+            parts.append(_heading(function))
+            parts.append(f'<div class="scroll">{drawing(function, inside, functions)}</div>')
+    if explanation.boundaries:
+        parts.append(_boundaries(explanation.boundaries))
     if explanation.script_ops:
         parts.append(_table(explanation.script_ops))
     parts.append("</div>")
@@ -91,6 +104,19 @@ def _heading(function: Function) -> str:
     return (
         f"<h3>{escape(words.short_name(function.name))}"
         f'<span class="dim">{escape(where)}: {mode[function.mode]}</span></h3>'
+    )
+
+
+def _boundaries(ops: tuple[ScriptOp | HostOp, ...]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(words.name_of(op))}</td><td>{escape(words.relative(op.location))}</td>"
+        f"<td>{escape(op.reason)}</td><td><code>{escape(op.advice)}</code></td></tr>"
+        for op in ops
+    )
+    return (
+        "<h3>What stands between compiled clusters</h3>"
+        '<div class="scroll"><table><thead><tr><th>op</th><th>at</th><th>why</th>'
+        f"<th>what to write</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from hostcall._compiler.partition.partitioner import Partitioner
 from hostcall._explain.bodies import Bodies, Edges, called, sources
+from hostcall._explain.boundary_advice import of_host_op
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
@@ -47,7 +48,13 @@ class Walk(Protocol):
     ) -> ScriptOp: ...
 
     def host_op(
-        self, node: Any, place: Place, reason: str, edges: Edges, calls: Sequence[str]
+        self,
+        node: Any,
+        place: Place,
+        reason: str,
+        edges: Edges,
+        calls: Sequence[str],
+        advice: str = "",
     ) -> HostOp: ...
 
     def on_host(self, place: Place, why: str) -> None: ...
@@ -94,7 +101,8 @@ class PartitionWalk:
             else:
                 callees = self._callees(node, at)
                 calls = [inside.function for inside, _ in callees]
-                steps.append(self._walk.host_op(node, at, reason, edges[node.name], calls))
+                advice = of_host_op(node, reason, calls)
+                steps.append(self._walk.host_op(node, at, reason, edges[node.name], calls, advice))
                 for inside, is_partitioned in callees:
                     if is_partitioned:
                         self.function(inside)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from hostcall._explain import words
 from hostcall._explain.bodies import through
-from hostcall._explain.facts import Cluster, Function, HostOp, ScriptOp, Step, count
-from hostcall._explain.layout import Layout, arrange
+from hostcall._explain.facts import Cluster, Function, HostOp, ScriptOp, Step
+from hostcall._explain.layout import arrange
+from hostcall_runtime._words import counted
 
 _CHARACTER = 7.3  # the width of one of 12 px, in the widest of the usual monospaced fonts
 _LINE = 17.0
@@ -36,37 +38,78 @@ class _Box:
     lines: list[_Line]
     inner: list[list[_Line]]
     hint: str
+    parts: list[_Part] = dataclasses.field(default_factory=list)
 
     @property
     def size(self) -> tuple[float, float]:
         """Width and height, that all lines fit into."""
         lines = [*self.lines, *itertools.chain(*self.inner)]
-        longest = max(len(line.text) for line in lines)
+        longest = max((len(line.text) for line in lines), default=0)
         inset = 2 * _PADDING if self.inner else 0.0
         height = _LINE * len(lines) + len(self.inner) * 1.6 * _PADDING
-        return longest * _CHARACTER + 2 * _PADDING + inset, height + 1.4 * _PADDING
+        width = longest * _CHARACTER + 2 * _PADDING + inset
+        for part in self.parts:
+            width = max(width, part.width + 4 * _PADDING)
+            height += part.height + _LINE + 3 * _PADDING
+        return width, height + 1.4 * _PADDING
 
 
-def drawing(function: Function, inside: Mapping[str, Sequence[ScriptOp]]) -> str:
+@dataclasses.dataclass
+class _Part:
+    """A drawing within a box: of the body of a loop, or of a branch; `draw` takes its corner."""
+
+    title: str
+    draw: Callable[[float, float], str]
+    width: float
+    height: float
+
+
+def drawing(
+    function: Function,
+    inside: Mapping[str, Sequence[ScriptOp]],
+    functions: Mapping[str, Function] | None = None,
+) -> str:
     """The SVG of a function.
 
     Args:
       function: what to draw.
       inside: the script ops in each cluster, by its name.
+      functions: those that its loops and branches may run, by name: they are drawn in their boxes.
     """
+    marker = f"hostcall-arrow-{next(_marker_numbers)}"
+    part = _part(function, inside, functions or {}, marker)
+    return "\n".join([_opening(function, part, marker), part.draw(0.0, 0.0), "</g></svg>"])
+
+
+def _part(
+    function: Function,
+    inside: Mapping[str, Sequence[ScriptOp]],
+    functions: Mapping[str, Function],
+    marker: str,
+) -> _Part:
     steps = [step for step in function.steps if not words.is_plumbing(step)]
     boxes = {step.node: _box(step, inside) for step in steps}
+    # Nothing is drawn within itself.
+    others = {name: other for name, other in functions.items() if name != function.name}
+    for step in steps:
+        for part in words.parts_of(step, others):
+            boxes[step.node].parts.append(_part(part, inside, others, marker))
     edges = _edges(function, set(boxes))
     before = {name: list(sources) for name, sources in edges.items()}
     layout = arrange({name: box.size for name, box in boxes.items()}, before)
-    marker = f"hostcall-arrow-{next(_marker_numbers)}"
-    parts = [_opening(function, layout, marker)]
-    for (source, name), points in layout.paths.items():
-        kind = "value" if edges[name][source] else "order"
-        parts.append(f'<path class="{kind}" d="{_curve(points)}" marker-end="url(#{marker})"/>')
-    parts.extend(_draw(box, *layout.corners[name]) for name, box in boxes.items())
-    parts.append("</g></svg>")
-    return "\n".join(parts)
+
+    def draw(x: float, y: float) -> str:
+        drawn = []
+        for (source, name), points in layout.paths.items():
+            kind = "value" if edges[name][source] else "order"
+            curve = _curve([(x + left, y + top) for left, top in points])
+            drawn.append(f'<path class="{kind}" d="{curve}" marker-end="url(#{marker})"/>')
+        for name, box in boxes.items():
+            left, top = layout.corners[name]
+            drawn.append(_draw(box, x + left, y + top))
+        return "\n".join(drawn)
+
+    return _Part(words.role(function), draw, layout.width, layout.height)
 
 
 def _edges(function: Function, shown: set[str]) -> dict[str, dict[str, bool]]:
@@ -75,8 +118,8 @@ def _edges(function: Function, shown: set[str]) -> dict[str, dict[str, bool]]:
     return {name: found for name, found in through(waits, shown).items() if name in shown}
 
 
-def _opening(function: Function, layout: Layout, marker: str) -> str:
-    width, height = layout.width + 2 * _MARGIN, layout.height + 2 * _MARGIN
+def _opening(function: Function, part: _Part, marker: str) -> str:
+    width, height = part.width + 2 * _MARGIN, part.height + 2 * _MARGIN
     label = escape(f"how {words.short_name(function.name)} runs", quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" '
@@ -104,16 +147,35 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
 def _box(step: Step, inside: Mapping[str, Sequence[ScriptOp]]) -> _Box:
     if isinstance(step, Cluster):
         ops = words.working(step.ops)
-        lines = [_Line(_title(step), "name"), _Line(count(len(ops), "op"), "dim")]
+        lines = [_Line(_title(step), "name"), _Line(counted(len(ops), "op"), "dim")]
         lines += [_Line(line) for line in _wrapped(words.summary(ops))]
-        inner = [_script_op_lines(op) for op in inside.get(step.name, ())]
         hint = "\n".join([step.name, *(f"{op.op} {op.node}" for op in ops)])
-        return _Box("cluster", lines, inner, hint)
+        return _Box("cluster", lines, *_inner(inside.get(step.name, ()), step.path, hint))
     if isinstance(step, ScriptOp):
         lines = _script_op_lines(step)
         lines += [_Line(line, "dim") for line in _wrapped(f"why here: {step.reason}")]
         return _Box("python", lines, [], f"{step.node}\n{step.location}\n{step.reason}")
     return _host_op(step)
+
+
+def _inner(
+    ops: Sequence[ScriptOp], path: str, hint: str = ""
+) -> tuple[list[list[_Line]], str, list[_Part]]:
+    """What is drawn in a box for script ops in it: those at its path, and loops and branches."""
+    lines: list[list[_Line]] = []
+    deeper: dict[str, list[ScriptOp]] = {}
+    start = f"{path} > " if path else ""
+    for op in ops:
+        if op.path == path or not op.path.startswith(start):
+            lines.append(_script_op_lines(op))
+        else:
+            step = op.path.removeprefix(start).partition(" > ")[0]
+            deeper.setdefault(start + step, []).append(op)
+    parts = []
+    for place, others in sorted(deeper.items(), key=lambda item: words.rank(item[0])):
+        box = _Box("bare", [], *_inner(others, place))
+        parts.append(_Part(words.role_of(place), functools.partial(_draw, box), *box.size))
+    return lines, hint, parts
 
 
 def _title(cluster: Cluster) -> str:
@@ -132,7 +194,7 @@ def _host_op(step: HostOp) -> _Box:
     lines = [_Line(step.op, "name")]
     if step.location:
         lines.append(_Line(_at(step.location).strip(), "dim"))
-    if step.calls:
+    if step.calls and not step.op.endswith(("While", "If", "Case")):
         names = ", ".join(words.short_name(name) for name in step.calls)
         lines += [_Line(line) for line in _wrapped(f"calls {names}")]
     lines += [_Line(line, "dim") for line in _wrapped(f"why here: {step.reason}")]
@@ -163,6 +225,13 @@ def _draw(box: _Box, x: float, y: float) -> str:
             top += _LINE
             parts.append(_text(line, x + 2 * _PADDING, top - 1))
         top += 0.8 * _PADDING
+    for part in box.parts:
+        top += _PADDING
+        height = part.height + _LINE + 2 * _PADDING
+        parts.append(_rectangle("part", x + _PADDING, top, width - 2 * _PADDING, height, 5))
+        parts.append(_text(_Line(part.title, "name"), x + 2 * _PADDING, top + _LINE - 2))
+        parts.append(part.draw(x + 2 * _PADDING, top + _LINE + _PADDING))
+        top += height
     return "".join([*parts, "</g>"])
 
 

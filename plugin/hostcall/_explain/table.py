@@ -14,6 +14,7 @@ from hostcall._explain.words import (
     callback,
     is_plumbing,
     kind,
+    name_of,
     relative,
     shapes,
     short_name,
@@ -40,6 +41,8 @@ def show(explanation: Facts, console: Any) -> None:
         console.print(Text(note, style="yellow"))
     if explanation.script_ops:
         console.print(_script_ops(explanation))
+    if explanation.boundaries:
+        console.print(_boundaries(explanation))
     for function in explanation.functions:
         if worth_showing(function):
             console.print(_steps(function))
@@ -62,6 +65,15 @@ def _script_ops(explanation: Facts) -> Table:
             Text(shapes(op)),
             Text("?" if op.bytes_copied is None else size(op.bytes_copied)),
         )
+    return table
+
+
+def _boundaries(explanation: Facts) -> Table:
+    table = Table(title="What stands between compiled clusters", title_justify="left")
+    table.add_column("op", overflow="fold", ratio=2)
+    table.add_column("what to write", overflow="fold", ratio=7)
+    for op in explanation.boundaries:
+        table.add_row(Text(name_of(op)), Text(op.advice))
     return table
 
 

@@ -155,7 +155,13 @@ class Walk:
         return found
 
     def host_op(
-        self, node: NodeDef, place: Place, reason: str, edges: Edges, calls: Sequence[str]
+        self,
+        node: NodeDef,
+        place: Place,
+        reason: str,
+        edges: Edges,
+        calls: Sequence[str],
+        advice: str = "",
     ) -> HostOp:
         """The facts on an op on the host that is no script op."""
         file, line = ops.parse_location(self._locate(place.function, node.name))
@@ -168,6 +174,7 @@ class Walk:
             file=file,
             line=line,
             calls=tuple(calls),
+            advice=advice,
             takes_from=edges[0],
             waits_for=edges[1],
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hostcall._explain.facts import Function, HostOp, Op, ScriptOp, Step, Value
 
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
+_CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 
 
 def short_name(function: str) -> str:
@@ -28,6 +29,40 @@ def working(ops: Iterable[Op]) -> list[Op]:
     return [op for op in ops if op.op not in _PLUMBING]
 
 
+_ROLES = {
+    "cond": "the condition of the loop",
+    "body": "the body of the loop",
+    "then_branch": "where it is true",
+    "else_branch": "where it is false",
+}
+
+
+def role(function: Function) -> str:
+    """What a function is for the loop or branch that runs it."""
+    return role_of(function.path) or short_name(function.name)
+
+
+def role_of(path: str) -> str:
+    """The same for the last step of a path."""
+    name = path.rpartition(" > ")[2].rpartition(":")[2]
+    return _ROLES.get(name) or name.replace("branches[", "branch [")
+
+
+def parts_of(step: Step, functions: Mapping[str, Function]) -> list[Function]:
+    """The functions that a loop or branch on the host runs, and that are worth showing."""
+    if not isinstance(step, HostOp) or step.op not in _CONTROL_FLOW:
+        return []
+    found = [functions[name] for name in step.calls if name in functions]
+    shown = [function for function in found if worth_showing(function)]
+    return sorted(shown, key=lambda function: rank(function.path))
+
+
+def rank(path: str) -> int:
+    """Where a function comes among those of its loop or branch: conditions first, true branches."""
+    name = path.rpartition(":")[2]
+    return [*_ROLES].index(name) if name in _ROLES else len(_ROLES)
+
+
 def is_plumbing(step: Step) -> bool:
     """Whether a step does nothing that one would want to see."""
     return isinstance(step, HostOp) and step.op in _PLUMBING
@@ -36,6 +71,11 @@ def is_plumbing(step: Step) -> bool:
 def worth_showing(function: Function) -> bool:
     """Whether a function does anything that one would want to see."""
     return not all(map(is_plumbing, function.steps))
+
+
+def name_of(step: ScriptOp | HostOp) -> str:
+    """What stands for an op on the host: its Python function, or its kind."""
+    return callback(step) if isinstance(step, ScriptOp) else step.op
 
 
 def callback(op: ScriptOp) -> str:

@@ -102,6 +102,48 @@ def test_the_page_draws_clusters_host_ops_and_what_is_between_them() -> None:
         assert words in text
 
 
+@tf.function(jit_compile=True)
+def nested(x: tf.Tensor) -> tf.Tensor:
+    for _ in tf.range(3):
+        if x[0] > 0.0:
+            x += tf.reduce_sum(tf.numpy_function(unique, [x], tf.float32))
+        else:
+            x = tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+    return x
+
+
+def test_loops_and_branches_are_drawn_in_their_boxes() -> None:
+    text = hostcall.explain(nested, X).to_html()
+    page = Page(text)
+    assert page.open == []
+    assert len(page.named("svg")) == 1
+    assert [r["class"] for r in page.named("rect")].count("part") == 3
+    titles = ["the body of the loop", "where it is true", "where it is false"]
+    assert sorted(titles, key=text.index) == titles
+
+
+def test_loops_of_a_compiled_program_are_drawn_around_their_script_ops() -> None:
+    @tf.function(jit_compile=True)
+    def whole(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(3):
+            x = tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+        return tf.numpy_function(np.sin, [x], tf.TensorSpec([3], tf.float32))
+
+    text = hostcall.explain(whole, X).to_html()
+    kinds = [rectangle["class"] for rectangle in Page(text).named("rect")]
+    assert kinds == ["cluster", "inner", "part", "bare", "inner"]
+    assert text.index(">sin<") < text.index("the body of the loop") < text.index(">sort<")
+
+
+def test_the_page_says_what_to_write_for_each_boundary() -> None:
+    text = hostcall.explain(program, X).to_html()
+    assert "What stands between compiled clusters" in text
+    line = "hostcall.declare(unique, result=lambda x: tf.TensorSpec([...], tf.float32))"
+    assert f"<code>{line}</code>" in text
+    whole = tf.function(lambda x: x, jit_compile=True)
+    assert "What stands between" not in hostcall.explain(whole, X).to_html()
+
+
 def test_the_page_needs_nothing_else() -> None:
     page = Page(hostcall.explain(program, X).to_html())
     tags = {tag for tag, _ in page.tags}
@@ -202,7 +244,9 @@ _MEASURE = """
 @needs_chromium
 def test_a_browser_shows_all_texts_inside_their_boxes(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    text = hostcall.explain(program, X).to_html().replace("</body>", _MEASURE)
+    pages = hostcall.explain(program, X), hostcall.explain(nested, X)
+    text = "".join(map(str, (one.to_html() for one in pages))).replace("</body>", "", 1)
+    text = text.replace("</body>", _MEASURE)
     page.write_text(text, encoding="utf-8")
     done = browse("--dump-dom", page.as_uri(), profile=tmp_path / "profile")
     title = re.search(r"<title>(.*?)</title>", done.stdout)
