@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.hostcall-installed
 BUILT := $(VENV)/.hostcall-built
 PLOTS := $(VENV)/.hostcall-plots
 SITE := $(VENV)/.hostcall-site
-NATIVE := $(shell find CMakeLists.txt cmake csrc)
+NATIVE := $(shell find CMakeLists.txt cmake csrc) plugin/hostcall/_tf/attributes.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
 # Prints what pyproject.toml asks for. With the build requirements in .venv the extension modules

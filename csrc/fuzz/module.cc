@@ -15,11 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "buffer_provider.h"
 #include "device.h"
 #include "fake_xla.h"
 #include "frame.h"
-#include "lender.h"
 #include "native_code.h"
+#include "runtime/capsules.h"
 
 namespace nb = nanobind;
 
@@ -61,7 +62,7 @@ nb::tuple RunCall(const nb::capsule& handler, const Operands& operands, const Re
   const Call call = MakeCall(handler, operands, results, attributes, stage, place);
   Outcome outcome;
   {
-    const Lending lending(call);
+    const ProvidedBuffers provided(call);
     nb::gil_scoped_release release;
     outcome = foreign ? RunOnForeignThread(call) : Run(call);
   }
@@ -136,8 +137,10 @@ NB_MODULE(_frames, m) {
       "traits", [](const nb::capsule& handler) { return MetadataOf(handler).traits; },
       nb::arg("handler"), "The bits of the traits that the handler says it has.");
   m.def(
-      "lender", [] { return nb::capsule(Lender()); },
-      "Lends the memory of frames: a pointer to a LenderApi (runtime/lending.h).");
+      "buffer_provider",
+      [] { return nb::capsule(GetBufferProvider(), hostcall::capsules::kBufferProviderApi); },
+      "Provides the memory of frames: a pointer to a BufferProviderApi "
+      "(runtime/buffer_provider.h).");
   m.def("holds", &Holds, "How often the memory of frames is held.");
   m.def("live_objects", &LiveObjects,
         "How many errors and futures of XLA exist: none when no call is under way.");

@@ -23,10 +23,10 @@ PyObject* ToTensor(const Buffer& buffer) {
 }
 
 // For values that lie in memory in other ways than in a tensor's.
-PyObject* ConvertToTensor(const Buffer& buffer, nb::handle target, Keeper& keeper) {
+PyObject* ConvertToTensor(const Buffer& buffer, nb::handle target, DeferredDecrefScope& decrefs) {
   static PyObject* const name = PyUnicode_InternFromString("to_tensor");
-  nb::handle array = keeper.Keep(ToNumpy(buffer));
-  nb::handle convert = keeper.Keep(PyObject_GetAttr(target.ptr(), name));
+  nb::handle array = decrefs.Defer(ToNumpy(buffer));
+  nb::handle convert = decrefs.Defer(PyObject_GetAttr(target.ptr(), name));
   return UntilExit([&] { return PyObject_CallOneArg(convert.ptr(), array.ptr()); });
 }
 
@@ -43,45 +43,46 @@ void CollectGarbage() {
 
 }  // namespace
 
-Arguments::Arguments(const HostCall& call, nb::handle target, Keeper& keeper)
+Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs)
     : size_(call.operands.size()) {
   // Before them is room for one more, by which a bound method passes its object without a copy, and
   // after them for `out`.
   if (size_ + 2 > few_.size()) many_.resize(size_ + 2);
   slots_ = many_.empty() ? few_.data() : many_.data();
-  MakeInputs(call, target, keeper);
-  if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, keeper);
+  MakeInputs(call, target, decrefs);
+  if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, decrefs);
 }
 
-void Arguments::MakeInputs(const HostCall& call, nb::handle target, Keeper& keeper) {
+void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs) {
   const Convention& convention = call.callback->convention();
   for (size_t i = 0; i < size_; ++i) {
     const Buffer& operand = call.operands[i];
     nb::handle argument;
     if (convention.takes_tensors) {
       PyObject* tensor = ToTensor(operand);
-      argument = keeper.Keep(tensor != nullptr ? tensor : ConvertToTensor(operand, target, keeper));
+      argument =
+          decrefs.Defer(tensor != nullptr ? tensor : ConvertToTensor(operand, target, decrefs));
     } else if (convention.borrows && operand.dims.size() > 0) {
-      argument = keeper.Keep(Borrow(operand, call.lends()));
-      if (call.lends()) lent_.push_back(argument);
+      argument = decrefs.Defer(Borrow(operand, call.shares_memory()));
+      if (call.shares_memory()) borrowed_.push_back(argument);
     } else {
-      argument = keeper.Keep(ToNumpy(operand));
+      argument = decrefs.Defer(ToNumpy(operand));
     }
     slots_[i + 1] = argument.ptr();
   }
 }
 
-void Arguments::MakeOut(const HostCall& call, Keeper& keeper) {
+void Arguments::MakeOut(const HostCall& call, DeferredDecrefScope& decrefs) {
   for (const Buffer& result : call.results) {
     if (!result.sizes.empty()) {
       throw Failure::InvalidArgument("hostcall: `out` has no room for a result of bounded size.");
     }
-    OutArray made = MakeOutArray(result, call.lends());
-    outs_.push_back({keeper.Keep(std::move(made.array)), made.lent});
+    OutArray made = MakeOutArray(result, call.shares_memory());
+    outs_.push_back({decrefs.Defer(std::move(made.array)), made.borrowed});
   }
   out_ = outs_[0].array;
   if (outs_.size() > 1) {
-    out_ = keeper.Keep(PyTuple_New(static_cast<Py_ssize_t>(outs_.size())));
+    out_ = decrefs.Defer(PyTuple_New(static_cast<Py_ssize_t>(outs_.size())));
     for (size_t i = 0; i < outs_.size(); ++i) {
       PyTuple_SET_ITEM(out_.ptr(), static_cast<Py_ssize_t>(i), outs_[i].array.inc_ref().ptr());
     }
@@ -89,10 +90,10 @@ void Arguments::MakeOut(const HostCall& call, Keeper& keeper) {
   slots_[size_ + 1] = out_.ptr();
 }
 
-nb::handle Arguments::Call(nb::handle function, Keeper& keeper) const {
+nb::handle Arguments::Call(nb::handle function, DeferredDecrefScope& decrefs) const {
   // By keyword, as NumPy's own functions take it. Leaked like all that holds Python objects.
   static PyObject* const names = PyTuple_Pack(1, PyUnicode_InternFromString("out"));
-  return keeper.Keep(UntilExit([&] {
+  return decrefs.Defer(UntilExit([&] {
     return PyObject_Vectorcall(function.ptr(), slots_ + 1, size_ | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                out_.is_valid() ? names : nullptr);
   }));
@@ -107,7 +108,7 @@ void Arguments::StoreOut(nb::handle returned, const HostCall& call, const Who& w
         "away.");
   }
   for (size_t i = 0; i < outs_.size(); ++i) {
-    if (outs_[i].lent) continue;
+    if (outs_[i].borrowed) continue;
     CheckArray(outs_[i].array, DeclaredAs(call.results[i]), i, who);
     CopyOut(outs_[i].array, call.results[i]);
   }
@@ -124,7 +125,7 @@ bool Arguments::IsOut(nb::handle returned) const {
                     [](const Out& out, nb::handle item) { return item.is(out.array); });
 }
 
-bool Arguments::AnyIsKept() const {
+bool Arguments::AnyIsStillReferenced() const {
   if (!AnyIsReferredTo()) return false;
   // A cycle that the function has left behind is nobody's any more.
   CollectGarbage();
@@ -135,7 +136,8 @@ bool Arguments::AnyIsReferredTo() const {
   const auto referred = [](nb::handle object, Py_ssize_t own) {
     return Py_REFCNT(object.ptr()) > own;
   };
-  if (std::any_of(lent_.begin(), lent_.end(), [&](nb::handle a) { return referred(a, 1); })) {
+  if (std::any_of(borrowed_.begin(), borrowed_.end(),
+                  [&](nb::handle a) { return referred(a, 1); })) {
     return true;
   }
   const bool in_tuple = outs_.size() > 1;

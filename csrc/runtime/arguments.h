@@ -9,43 +9,43 @@
 
 #include "arrays.h"
 #include "call.h"
-#include "keeper.h"
+#include "deferred_decref.h"
 #include "results.h"
 
 namespace hostcall {
 
 class Arguments {
  public:
-  // All that it makes of Python's it gives to `keeper`, which has to outlive it.
+  // All that it makes of Python's it gives to `decrefs`, which has to outlive it.
   // `target` is that of the callback.
-  Arguments(const HostCall& call, nanobind::handle target, Keeper& keeper);
+  Arguments(const HostCall& call, nanobind::handle target, DeferredDecrefScope& decrefs);
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
   // What the function returns.
-  nanobind::handle Call(nanobind::handle function, Keeper& keeper) const;
+  nanobind::handle Call(nanobind::handle function, DeferredDecrefScope& decrefs) const;
 
   // Stores what the function has written into the arrays for its results, as far as they do not lie
   // in XLA's memory already. Throws Failure where it returned something else than these.
   void StoreOut(nanobind::handle returned, const HostCall& call, const Who& who) const;
 
-  // Whether anybody still refers to an array that was lent for the call alone. What the function
-  // has returned must have been let go. May run code of the user's.
-  bool AnyIsKept() const;
+  // Whether anybody still refers to an array that was borrowed for the call alone. What the
+  // function has returned must have been let go. May run code of the user's.
+  bool AnyIsStillReferenced() const;
 
  private:
   struct Out {
     nanobind::handle array;
-    bool lent;
+    bool borrowed;
   };
 
-  void MakeInputs(const HostCall& call, nanobind::handle target, Keeper& keeper);
-  void MakeOut(const HostCall& call, Keeper& keeper);
+  void MakeInputs(const HostCall& call, nanobind::handle target, DeferredDecrefScope& decrefs);
+  void MakeOut(const HostCall& call, DeferredDecrefScope& decrefs);
   bool IsOut(nanobind::handle returned) const;
   bool AnyIsReferredTo() const;
 
   const size_t size_;
-  std::vector<nanobind::handle> lent_;  // of the inputs
+  std::vector<nanobind::handle> borrowed_;  // of the inputs
   std::vector<Out> outs_;
   nanobind::handle out_;  // an array, or a tuple of several; null where there is none
   std::array<PyObject*, 8> few_;

@@ -5,9 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "buffer_provider.h"
+#include "capsules.h"
 #include "failure.h"
 #include "gil.h"
-#include "lending.h"
 #include "numpy.h"
 #include "pages.h"
 
@@ -17,33 +18,33 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-constexpr LenderApi kLendsNothing = {[](const void*, size_t) -> void* { return nullptr; },
-                                     [](void*) {}};
+constexpr BufferProviderApi kProvidesNothing = {
+    [](const void*, size_t) -> void* { return nullptr; }, [](void*) {}};
 
-std::atomic<const LenderApi*> lender_api{&kLendsNothing};
+std::atomic<const BufferProviderApi*> buffer_provider_api{&kProvidesNothing};
 
 // Copying fewer bytes than this costs less than keeping the memory.
-constexpr int64_t kWorthLending = 4096;
+constexpr int64_t kWorthBorrowing = 4096;
 
 // Of the one that holds it, whichever is set by then.
 void EndHold(PyObject* capsule) {
-  const auto* api = static_cast<const LenderApi*>(PyCapsule_GetContext(capsule));
-  api->release(PyCapsule_GetPointer(capsule, nullptr));
+  const auto* api = static_cast<const BufferProviderApi*>(PyCapsule_GetContext(capsule));
+  api->release(PyCapsule_GetPointer(capsule, capsules::kBufferHold));
 }
 
 // A view that keeps the memory that it lies in; a null object where that cannot be.
-nb::object Lend(const Buffer& buffer, Dims true_dims, int flags) {
+nb::object BorrowedView(const Buffer& buffer, Dims true_dims, int flags) {
   const int64_t size = SizeInBytes(buffer);
-  if (size < kWorthLending || buffer.visible_dtype != buffer.dtype) return nb::object();
-  const LenderApi* api = lender_api;
+  if (size < kWorthBorrowing || buffer.visible_dtype != buffer.dtype) return nb::object();
+  const BufferProviderApi* api = buffer_provider_api;
   void* hold = api->hold(buffer.data, static_cast<size_t>(size));
   if (hold == nullptr) return nb::object();
-  nb::object owner = nb::steal(PyCapsule_New(hold, nullptr, nullptr));
+  nb::object owner = nb::steal(PyCapsule_New(hold, capsules::kBufferHold, nullptr));
   if (!owner.is_valid()) {
     api->release(hold);
     throw nb::python_error();
   }
-  PyCapsule_SetContext(owner.ptr(), const_cast<LenderApi*>(api));
+  PyCapsule_SetContext(owner.ptr(), const_cast<BufferProviderApi*>(api));
   PyCapsule_SetDestructor(owner.ptr(), &EndHold);
   nb::object view = View(buffer, true_dims, flags);
   if (PyArray_SetBaseObject(AsArray(view), owner.release().ptr()) < 0) throw nb::python_error();
@@ -97,21 +98,23 @@ nb::object ToNumpy(const Buffer& buffer) {
              : array;
 }
 
-const LenderApi* SetLenderApi(const LenderApi* api) { return lender_api.exchange(api); }
+const BufferProviderApi* SetBufferProviderApi(const BufferProviderApi* api) {
+  return buffer_provider_api.exchange(api);
+}
 
-nb::object Borrow(const Buffer& buffer, bool lend) {
+nb::object Borrow(const Buffer& buffer, bool share) {
   const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
-  if (lend) {
-    if (nb::object view = Lend(buffer, dims, /*flags=*/0); view.is_valid()) return view;
+  if (share) {
+    if (nb::object view = BorrowedView(buffer, dims, /*flags=*/0); view.is_valid()) return view;
   }
   nb::object copy = ToNumpy(buffer);
   PyArray_CLEARFLAGS(AsArray(copy), NPY_ARRAY_WRITEABLE);
   return copy;
 }
 
-OutArray MakeOutArray(const Buffer& result, bool lend) {
-  if (lend) {
-    nb::object view = Lend(result, result.dims, NPY_ARRAY_WRITEABLE);
+OutArray MakeOutArray(const Buffer& result, bool share) {
+  if (share) {
+    nb::object view = BorrowedView(result, result.dims, NPY_ARRAY_WRITEABLE);
     if (view.is_valid()) {
       ExpectToFill(result.data, static_cast<size_t>(SizeInBytes(result)));
       return {std::move(view), true};

@@ -13,7 +13,7 @@ namespace hostcall {
 
 using Dims = xla::ffi::Span<const int64_t>;
 
-// A buffer of a call frame, which is gone when the handler has returned: see KeptCall.
+// A buffer of a call frame, which is gone when the handler has returned: see OwningCall.
 struct Buffer {
   xla::ffi::DataType dtype;
   // What the callback has in its place: int4 where the buffer holds int8, since XLA packs int4.
@@ -37,16 +37,16 @@ void SetDtype(int code, nanobind::object dtype, std::string name);
 // A writable array with memory of its own, or a NumPy scalar for rank 0. Needs the GIL.
 nanobind::object ToNumpy(const Buffer& buffer);
 
-// An array that is only to be read: over the memory of `buffer` itself, if `lend` says so and that
+// An array that is only to be read: over the memory of `buffer` itself, if `share` says so and that
 // can be kept for as long as the array is referred to, and else over a copy. Not for rank 0.
-nanobind::object Borrow(const Buffer& buffer, bool lend);
+nanobind::object Borrow(const Buffer& buffer, bool share);
 
 // A writable array of arbitrary values, for a callback to write a result into.
 struct OutArray {
   nanobind::object array;
-  bool lent;  // whether it lies in the memory of the result
+  bool borrowed;  // whether it lies in the memory of the result
 };
-OutArray MakeOutArray(const Buffer& result, bool lend);
+OutArray MakeOutArray(const Buffer& result, bool share);
 
 // How large what is allocated for a buffer is. Does not want the GIL. Throws Failure where NumPy
 // has no such dtype, or no memory is so large.

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "arguments.h"
+#include "deferred_decref.h"
 #include "failure.h"
 #include "gil.h"
-#include "keeper.h"
 #include "nesting.h"
 #include "registry.h"
 #include "results.h"
@@ -36,7 +36,7 @@ nb::object FindTarget(const HostCall& call) {
   nb::object target = TargetOf(call);
   if (!target.is_valid()) {
     throw Failure(ffi::ErrorCode::kFailedPrecondition,
-                  "The Python function of host callback number " + std::to_string(call.id) +
+                  "The Python function of host callback with the id " + std::to_string(call.id) +
                       " is gone: the graph that this program was compiled from has been deleted, "
                       "or the program is another process's. Keep the tf.function (or the model) "
                       "for as long as its program runs; from one process to another, programs go "
@@ -48,12 +48,12 @@ nb::object FindTarget(const HostCall& call) {
 // The names of a target's attributes, which are leaked like all that holds Python objects.
 PyObject* Intern(const char* name) { return PyUnicode_InternFromString(name); }
 
-nb::handle Attribute(nb::handle object, PyObject* name, Keeper& keeper) {
-  return keeper.Keep(UntilExit([&] { return PyObject_GetAttr(object.ptr(), name); }));
+nb::handle Attribute(nb::handle object, PyObject* name, DeferredDecrefScope& decrefs) {
+  return decrefs.Defer(UntilExit([&] { return PyObject_GetAttr(object.ptr(), name); }));
 }
 
-std::string TextOf(nb::handle target, const char* name, Keeper& keeper) {
-  return Text(Attribute(target, keeper.Keep(Intern(name)).ptr(), keeper));
+std::string TextOf(nb::handle target, const char* name, DeferredDecrefScope& decrefs) {
+  return Text(Attribute(target, decrefs.Defer(Intern(name)).ptr(), decrefs));
 }
 
 const TensorApi* tensor_api = nullptr;
@@ -91,7 +91,7 @@ class Value {
 
 // The common case: stores values that are all as declared. Returns false, and stores none, where
 // one may have to be converted.
-bool StoreAsDeclared(nb::handle returned, const HostCall& call, Keeper& keeper) {
+bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefScope& decrefs) {
   const bool tensors = call.callback->convention().takes_tensors;
   if (!PyList_CheckExact(returned.ptr())) {
     if (call.results.size() != 1) return false;
@@ -107,7 +107,7 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, Keeper& keeper) 
   for (Py_ssize_t i = 0; i < count; ++i) {
     // Asked each time: another thread may change the list.
     if (PyList_GET_SIZE(returned.ptr()) != count) return false;
-    nb::handle item = keeper.Keep(nb::borrow(PyList_GET_ITEM(returned.ptr(), i)));
+    nb::handle item = decrefs.Defer(nb::borrow(PyList_GET_ITEM(returned.ptr(), i)));
     values.emplace_back(item, call.results[static_cast<size_t>(i)], tensors);
   }
   for (const Value& value : values) {
@@ -117,18 +117,20 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, Keeper& keeper) 
   return true;
 }
 
-void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, Keeper& keeper) {
+void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
+                  DeferredDecrefScope& decrefs) {
   static PyObject* const to_arrays = Intern("to_arrays");
-  if (StoreAsDeclared(returned, call, keeper)) return;
+  if (StoreAsDeclared(returned, call, decrefs)) return;
   if (call.callback->convention().takes_tensors) {
-    PyObject* convert = Attribute(target, to_arrays, keeper).ptr();
-    returned = keeper.Keep(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
+    PyObject* convert = Attribute(target, to_arrays, decrefs).ptr();
+    returned =
+        decrefs.Defer(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
   }
-  const Who who = [&] { return TextOf(target, "title", keeper); };
+  const Who who = [&] { return TextOf(target, "title", decrefs); };
   std::vector<DeclaredResult> declared;
   for (const Buffer& result : call.results) declared.push_back(DeclaredAs(result));
   // All of them are checked before a byte of any is copied.
-  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, keeper);
+  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {
     // And once more: copying may let other threads in, which may hold the next array.
     CheckArray(arrays[i], declared[i], i, who);
@@ -144,72 +146,72 @@ ffi::Error Untold(nb::handle exception, const std::string& reason) {
                         "\n(and telling of it failed: " + reason + ")\n\t [[{{node hostcall}}]]");
 }
 
-ffi::Error Describe(nb::handle exception, const HostCall& call, Keeper& keeper) {
+ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs) {
   try {
     PyObject* describer = ErrorDescriber().ptr();
     nb::object target = TargetOf(call);
-    PyObject* known = keeper.Keep(target.is_valid() ? std::move(target) : nb::none()).ptr();
-    nb::handle described = keeper.Keep(UntilExit(
+    PyObject* known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none()).ptr();
+    nb::handle described = decrefs.Defer(UntilExit(
         [&] { return PyObject_CallFunctionObjArgs(describer, exception.ptr(), known, nullptr); }));
     return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
   } catch (nb::python_error& failed) {
     // Not its what(), which has the frames of the whole program.
-    return Untold(exception, Text(keeper.Keep(nb::borrow(failed.value()))));
+    return Untold(exception, Text(decrefs.Defer(nb::borrow(failed.value()))));
   } catch (const std::exception& failed) {
     return Untold(exception, failed.what());
   }
 }
 
 // Calls the function and stores its results.
-void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target, Keeper& keeper,
-            Stopwatch& watch) {
+void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
+            DeferredDecrefScope& decrefs, Stopwatch& watch) {
   static PyObject* const host_function = Intern("host_function");
-  nb::handle function = Attribute(target, host_function, keeper);
+  nb::handle function = Attribute(target, host_function, decrefs);
   nb::handle returned;
   if (call.ordered) {
-    returned = arguments.Call(function, keeper);
+    returned = arguments.Call(function, decrefs);
   } else {
     const auto start = std::chrono::steady_clock::now();
-    returned = arguments.Call(function, keeper);
+    returned = arguments.Call(function, decrefs);
     call.callback->SetDuration(std::chrono::steady_clock::now() - start);
   }
   watch.Lap(&Stats::function);
   if (call.callback->convention().takes_out) {
-    arguments.StoreOut(returned, call, [&] { return TextOf(target, "title", keeper); });
+    arguments.StoreOut(returned, call, [&] { return TextOf(target, "title", decrefs); });
   } else {
-    StoreResults(returned, call, target, keeper);
+    StoreResults(returned, call, target, decrefs);
   }
   watch.Lap(&Stats::copying);
 }
 
-Failure Kept(const std::string& title) {
+Failure StillReferenced(const std::string& title) {
   return Failure::InvalidArgument(
       title +
-      " has returned, and something still refers to an array that it was lent for the call alone: "
+      " has returned, and something still refers to an array that it borrowed for the call alone: "
       "it is declared with borrow=True or out=True. Keep a copy, np.array(x), or take these away.");
 }
 
-// The call itself, which may throw. All that it makes of Python's it gives to `keeper`.
-void CallAndStore(const HostCall& call, Keeper& keeper, Stopwatch& watch) {
-  nb::handle target = keeper.Keep(FindTarget(call));
+// The call itself, which may throw. All that it makes of Python's it gives to `decrefs`.
+void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch& watch) {
+  nb::handle target = decrefs.Defer(FindTarget(call));
   const NestedCall nested;
   try {
     if (nested.LacksStack()) {
       throw Failure(ffi::ErrorCode::kResourceExhausted, nested.Complaint());
     }
-    const Arguments arguments(call, target, keeper);
+    const Arguments arguments(call, target, decrefs);
     watch.Lap(&Stats::copying);
-    if (!call.lends()) {
-      CallOn(arguments, call, target, keeper, watch);
+    if (!call.shares_memory()) {
+      CallOn(arguments, call, target, decrefs, watch);
       return;
     }
     {
-      Keeper returned;  // let go before it is asked who else refers to the arrays
+      DeferredDecrefScope returned;  // let go before it is asked who else refers to the arrays
       CallOn(arguments, call, target, returned, watch);
     }
-    if (arguments.AnyIsKept()) throw Kept(TextOf(target, "title", keeper));
+    if (arguments.AnyIsStillReferenced()) throw StillReferenced(TextOf(target, "title", decrefs));
   } catch (const Failure& failure) {
-    throw failure.In(TextOf(target, "description", keeper));
+    throw failure.In(TextOf(target, "description", decrefs));
   }
 }
 
@@ -222,21 +224,21 @@ int64_t BytesOf(const HostCall& call) {
 
 // With the GIL; never throws.
 std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
-  Keeper keeper;
+  DeferredDecrefScope decrefs;
   nb::handle raised;
   try {
-    CallAndStore(call, keeper, watch);
+    CallAndStore(call, decrefs, watch);
     if (watch.measures()) watch.Add(&Stats::bytes, BytesOf(call));
     return std::nullopt;
   } catch (const Failure& failure) {
     return failure.ToError();
   } catch (nb::python_error& error) {
     // The frames of its traceback hold what the user's function had.
-    raised = keeper.Keep(nb::borrow(error.value()));
+    raised = decrefs.Defer(nb::borrow(error.value()));
   } catch (const std::exception& error) {
     return ffi::Error(ffi::ErrorCode::kInternal, error.what());
   }
-  return Describe(raised, call, keeper);
+  return Describe(raised, call, decrefs);
 }
 
 const std::string& LabelOf(const HostCall& call) {
@@ -246,7 +248,7 @@ const std::string& LabelOf(const HostCall& call) {
 
 }  // namespace
 
-KeptCall::KeptCall(HostCall call) : call_(std::move(call)) {
+OwningCall::OwningCall(HostCall call) : call_(std::move(call)) {
   for (auto* buffers : {&call_.operands, &call_.results}) {
     for (Buffer& buffer : *buffers) {
       buffer.dims = dims_.emplace_back(buffer.dims.begin(), buffer.dims.end());
@@ -279,10 +281,10 @@ std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
 ffi::Error ToError(const Failure& failure, const HostCall& call) noexcept {
   if (!PythonIsRunning()) return failure.ToError();
   GilHold gil;
-  Keeper keeper;
+  DeferredDecrefScope decrefs;
   try {
-    nb::handle target = keeper.Keep(FindTarget(call));
-    return failure.In(TextOf(target, "description", keeper)).ToError();
+    nb::handle target = decrefs.Defer(FindTarget(call));
+    return failure.In(TextOf(target, "description", decrefs)).ToError();
   } catch (const std::exception&) {
     return failure.ToError();
   }

@@ -23,17 +23,17 @@ struct HostCall {
   std::vector<Buffer> operands;
   std::vector<Buffer> results;
 
-  // Whether the callback is lent the memory.
-  bool lends() const { return in_program_memory && callback->convention().lends; }
+  // Whether arrays of the callback may lie in the program's memory.
+  bool shares_memory() const { return in_program_memory && callback->convention().shares_memory; }
 };
 
 // For a call that goes on when the frame which its shapes lie in is gone: lets it have copies.
-class KeptCall {
+class OwningCall {
  public:
-  explicit KeptCall(HostCall call);
+  explicit OwningCall(HostCall call);
   const HostCall& call() const { return call_; }
-  KeptCall(const KeptCall&) = delete;
-  KeptCall& operator=(const KeptCall&) = delete;
+  OwningCall(const OwningCall&) = delete;
+  OwningCall& operator=(const OwningCall&) = delete;
 
  private:
   HostCall call_;

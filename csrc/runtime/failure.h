@@ -1,4 +1,4 @@
-// How a host call fails inside the runtime: a status code of the FFI and prose for the user.
+// How a host call fails inside the runtime: a status code of the FFI and a message for the user.
 #pragma once
 
 #include <exception>

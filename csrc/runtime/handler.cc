@@ -58,7 +58,7 @@ Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback
     if (RunsHere(call) || !PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
     ffi::Promise promise;
     ffi::Future future(promise);
-    const auto kept = std::make_shared<const KeptCall>(std::move(call));
+    const auto kept = std::make_shared<const OwningCall>(std::move(call));
     RunOnPool([promise, kept]() mutable { Complete(promise, kept->call()); });
     return {std::move(future), std::nullopt};
   } catch (const Failure& failure) {

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "arrays.h"
+#include "buffer_provider.h"
 #include "call.h"
+#include "capsules.h"
 #include "cuda_driver.h"
 #include "gil.h"
 #include "handler.h"
-#include "lending.h"
 #include "native.h"
 #include "native_code.h"
 #include "pool.h"
@@ -24,6 +25,7 @@
 #include "thread_stack.h"
 
 namespace nb = nanobind;
+namespace capsules = hostcall::capsules;
 using hostcall::Registry;
 
 namespace {
@@ -77,13 +79,13 @@ NB_MODULE(_runtime, m) {
   m.def(
       "register",
       [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label,
-         bool borrows, bool takes_out, bool lends) {
-        const hostcall::Convention convention{takes_tensors, borrows, takes_out, lends};
+         bool borrows, bool takes_out, bool shares_memory) {
+        const hostcall::Convention convention{takes_tensors, borrows, takes_out, shares_memory};
         return Registry::Global().Insert(std::move(target), name, label.empty() ? name : label,
                                          convention);
       },
       nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false, nb::arg("label") = "",
-      nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("lends") = false,
+      nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("shares_memory") = false,
       "Registers `target`, held weakly, and returns its id, which is never used again. Profiles "
       "and statistics call it `label`; for the rest see Convention in registry.h. Raises "
       "ValueError when a living target has the name.");
@@ -104,22 +106,27 @@ NB_MODULE(_runtime, m) {
   m.def(
       "set_tensor_api",
       [](const nb::capsule& api) {
-        hostcall::SetTensorApi(static_cast<const hostcall::TensorApi*>(api.data()));
+        hostcall::SetTensorApi(
+            static_cast<const hostcall::TensorApi*>(capsules::Get(api, capsules::kTensorApi)));
       },
       nb::arg("api"), "Sets how tensors are made and read: a pointer to a TensorApi (tensors.h).");
   m.def(
-      "set_lender_api",
+      "set_buffer_provider_api",
       [](const nb::capsule& api) {
         return nb::capsule(
-            hostcall::SetLenderApi(static_cast<const hostcall::LenderApi*>(api.data())));
+            hostcall::SetBufferProviderApi(static_cast<const hostcall::BufferProviderApi*>(
+                capsules::Get(api, capsules::kBufferProviderApi))),
+            capsules::kBufferProviderApi);
       },
       nb::arg("api"),
-      "Sets how programs' memory is lent: a pointer to a LenderApi (lending.h). Returns the one "
+      "Sets who provides programs' memory to arrays: a pointer to a BufferProviderApi "
+      "(buffer_provider.h). Returns the one "
       "that was set before.");
   m.def(
       "set_profiler_api",
       [](const nb::capsule& api) {
-        hostcall::SetProfilerApi(static_cast<const hostcall::ProfilerApi*>(api.data()));
+        hostcall::SetProfilerApi(
+            static_cast<const hostcall::ProfilerApi*>(capsules::Get(api, capsules::kProfilerApi)));
       },
       nb::arg("api"), "Sets the profiler that is told of calls: a pointer to a ProfilerApi.");
   m.def("collect_stats", &hostcall::CollectStats, nb::arg("on"),
@@ -133,23 +140,21 @@ NB_MODULE(_runtime, m) {
         "Sets the function from an exception to (status code, message).");
   m.def(
       "handler",
-      [] {
-        return nb::capsule(reinterpret_cast<void*>(&HostcallHandler), "xla._CUSTOM_CALL_TARGET");
-      },
+      [] { return nb::capsule(reinterpret_cast<void*>(&HostcallHandler), capsules::kHandler); },
       "The FFI handler, in the capsule that JAX's and our own registration take.");
   m.def(
       "cuda_handler",
-      [] {
-        return nb::capsule(reinterpret_cast<void*>(&HostcallCudaHandler),
-                           "xla._CUSTOM_CALL_TARGET");
-      },
+      [] { return nb::capsule(reinterpret_cast<void*>(&HostcallCudaHandler), capsules::kHandler); },
       "The same for programs on NVIDIA GPUs. Making it needs no GPU.");
   m.def(
       "load_cuda_driver", &hostcall::CudaDriver::Load, nb::arg("path"),
       "Has calls on GPUs use the driver in the file `path`, instead of the system's libcuda.so.1, "
       "which is loaded when it is first needed. Raises RuntimeError where that cannot be loaded.");
   m.def(
-      "pool", [] { return nb::capsule(reinterpret_cast<void*>(&hostcall::RunOnPool)); },
+      "pool",
+      [] {
+        return nb::capsule(reinterpret_cast<void*>(&hostcall::RunOnPool), capsules::kRunOnPool);
+      },
       "A pointer to RunOnPool (pool.h), for the modules that are built along with this one.");
   m.def("call_on_pool", &CallOnPool, nb::arg("function"),
         "Calls a function without arguments on a thread of the pool, at once. Raises RuntimeError "

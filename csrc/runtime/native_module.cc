@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "capsules.h"
 #include "native.h"
 #include "native_code.h"
 
@@ -60,8 +61,7 @@ void DefineNative(nb::module_& m) {
   m.def(
       "native_handler",
       [] {
-        return nb::capsule(reinterpret_cast<void*>(&HostcallNativeHandler),
-                           "xla._CUSTOM_CALL_TARGET");
+        return nb::capsule(reinterpret_cast<void*>(&HostcallNativeHandler), capsules::kHandler);
       },
       "The FFI handler of native functions, like `handler`.");
 }

@@ -27,8 +27,8 @@ struct Convention {
   // It writes its results into arrays that it is given as `out`.
   bool takes_out = false;
   // Whether arrays may lie in the program's memory: not where a call may outlast the program. That
-  // of a device is never lent.
-  bool lends = false;
+  // of a device is never shared.
+  bool shares_memory = false;
 };
 
 // What is registered. Whoever has found it may keep it; once it is unregistered it holds nothing of

@@ -116,15 +116,15 @@ void CheckArray(nb::handle array, const DeclaredResult& declared, size_t index, 
 
 std::vector<nb::handle> ConvertResults(nb::handle returned,
                                        const std::vector<DeclaredResult>& declared, const Who& who,
-                                       Keeper& keeper) {
-  nb::handle values = keeper.Keep(SplitResults(returned, declared.size()));
+                                       DeferredDecrefScope& decrefs) {
+  nb::handle values = decrefs.Defer(SplitResults(returned, declared.size()));
   if (nb::len(values) != declared.size()) {
     throw Failure::InvalidArgument(CountMessage(who(), nb::len(values), declared.size()));
   }
   std::vector<nb::handle> arrays;
   for (size_t i = 0; i < declared.size(); ++i) {
     nb::handle value = PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i));
-    arrays.push_back(keeper.Keep(ToArray(value, *declared[i].dtype, i, who)));
+    arrays.push_back(decrefs.Defer(ToArray(value, *declared[i].dtype, i, who)));
   }
   for (size_t i = 0; i < arrays.size(); ++i) CheckArray(arrays[i], declared[i], i, who);
   return arrays;

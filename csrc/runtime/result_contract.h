@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "keeper.h"
+#include "deferred_decref.h"
 
 namespace hostcall {
 
@@ -33,10 +33,10 @@ using Who = std::function<std::string()>;
 
 // The values that a callback returned for `declared`, as arrays that fit it. A lone value counts as
 // one, None as none. May run code of the user's (`__array__`). Throws Failure for all that does not
-// fit, and names the callback by `who` in it. What it makes of Python's it gives to `keeper`.
+// fit, and names the callback by `who` in it. What it makes of Python's it gives to `decrefs`.
 std::vector<nanobind::handle> ConvertResults(nanobind::handle returned,
                                              const std::vector<DeclaredResult>& declared,
-                                             const Who& who, Keeper& keeper);
+                                             const Who& who, DeferredDecrefScope& decrefs);
 
 // Throws Failure when the dtype or the shape of an array is not as declared.
 void CheckArray(nanobind::handle array, const DeclaredResult& declared, size_t index,

@@ -67,10 +67,10 @@ class ResultContract {
   ResultContract& operator=(const ResultContract&) = delete;
 
   nb::list Arrays(nb::handle returned) const {
-    Keeper keeper;
+    DeferredDecrefScope decrefs;
     nb::list arrays;
     try {
-      for (nb::handle array : ConvertResults(returned, declared_, Who(), keeper)) {
+      for (nb::handle array : ConvertResults(returned, declared_, Who(), decrefs)) {
         arrays.append(InNativeOrder(array));
       }
     } catch (const Failure& failure) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "runtime/capsules.h"
 #include "runtime/tensors.h"
 #include "tensorflow/c/eager/c_api.h"
 #include "tensorflow/c/tf_tensor.h"
@@ -114,7 +115,7 @@ constexpr TensorApi kEagerTensors = {&Make, &Resolve, &Matches, &Data, &Release}
 
 void DefineEagerTensors(nb::module_& m) {
   m.def(
-      "eager_tensors", [] { return nb::capsule(&kEagerTensors); },
+      "eager_tensors", [] { return nb::capsule(&kEagerTensors, capsules::kTensorApi); },
       "What the runtime makes and reads EagerTensors by: a pointer to a TensorApi (tensors.h).");
 }
 

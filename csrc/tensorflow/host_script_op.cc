@@ -12,14 +12,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launch_scope.h"
+#include "run_tracking.h"
 #include "runtime/gil.h"
 #include "runtime/nesting.h"
 #include "runtime/text.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "wrapped_launch.h"
+#include "wrapped_kernel.h"
 
 namespace hostcall {
 namespace {
@@ -29,15 +29,15 @@ constexpr char kLabel[] = "_kernel";
 
 // A bit for each of the first inputs of the op that this thread runs: whether its memory is the
 // op's alone, so that the function may write to it.
-thread_local uint64_t lent_inputs = 0;
-constexpr int kMaxLent = 64;
+thread_local uint64_t unshared_inputs = 0;
+constexpr int kMaxInputs = 64;
 
-uint64_t InputsToLend(const tensorflow::OpKernelContext& ctx) {
-  uint64_t lent = 0;
-  for (int i = 0; i < ctx.num_inputs() && i < kMaxLent; ++i) {
-    if (ctx.input(i).RefCountIsOne()) lent |= uint64_t{1} << i;
+uint64_t UnsharedInputs(const tensorflow::OpKernelContext& ctx) {
+  uint64_t unshared = 0;
+  for (int i = 0; i < ctx.num_inputs() && i < kMaxInputs; ++i) {
+    if (ctx.input(i).RefCountIsOne()) unshared |= uint64_t{1} << i;
   }
-  return lent;
+  return unshared;
 }
 
 // The status that _host_errors.py has packed into the text of an exception. The stock kernel knows
@@ -123,7 +123,7 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
     const NestedCall call;
     absl::Status status = CheckNesting(call, token_);
     if (status.ok()) {
-      lent_inputs = InputsToLend(*ctx);
+      unshared_inputs = UnsharedInputs(*ctx);
       status = Carried(ComputeWith(*ctx->params(), stock_.get(), ctx));
     }
     if (!status.ok()) ctx->SetStatus(status);
@@ -144,7 +144,7 @@ HOSTCALL_REGISTER("PyFuncStateless");
 
 void DefineHostScriptOp(nanobind::module_& m) {
   m.def(
-      "lent_inputs", [] { return lent_inputs; },
+      "unshared_inputs", [] { return unshared_inputs; },
       "The inputs, by their bits, whose memory is only the op's that this thread has begun to "
       "run.");
   m.def(

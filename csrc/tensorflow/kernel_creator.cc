@@ -4,10 +4,11 @@
 #include <string>
 
 #include "flags.h"
-#include "host_call.h"
-#include "launch_scope.h"
-#include "lowering.h"
+#include "hostcall_attributes.h"
+#include "partitioned_function_kernel.h"
+#include "python_hooks.h"
 #include "reachable.h"
+#include "run_tracking.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/function.h"
@@ -40,8 +41,9 @@ NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
   return node;
 }
 
-LaunchScope ScopeOf(const tensorflow::FunctionDef& function) {
-  return {HasFlag(function, "_hostcall_keeps_states"), HasFlag(function, "_hostcall_lends")};
+RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
+  return {HasFlag(function, attributes::KEEPS_RESIDUALS),
+          HasFlag(function, attributes::SHARES_MEMORY)};
 }
 
 // Where all parts of a function would run, if they can run on one device: callbacks run on CPUs.
@@ -57,13 +59,13 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
                        const std::shared_ptr<const NodeProperties>& props) const override {
-    return IsInnerHostCall(props->node_def) || xla_.CanCreateKernel(runtime, props);
+    return IsInnerCall(props->node_def) || xla_.CanCreateKernel(runtime, props);
   }
 
   absl::Status CreateKernel(FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
-    if (IsInnerHostCall(props->node_def)) return CreateInnerHostCall(runtime, props, kernel);
+    if (IsInnerCall(props->node_def)) return CreateInnerCallKernel(runtime, props, kernel);
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     if (!IsEnabled() || !MayBeRewritten(CalledFunction(props->node_def), library)) {
       return xla_.CreateKernel(runtime, props, kernel);
@@ -91,8 +93,8 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       const auto on_several_devices = [this, runtime, props](auto* other) {
         return CreateRewritten(runtime, props, "", other);
       };
-      return CreateHostCall(runtime, props, *library.Find(rewritten->name), on_several_devices,
-                            kernel);
+      return CreatePartitionedFunctionKernel(runtime, props, *library.Find(rewritten->name),
+                                             on_several_devices, kernel);
     }
     auto redirected = std::make_shared<NodeProperties>(*props);
     redirected->node_def = WithCalledFunction(props->node_def, rewritten->name);
@@ -100,7 +102,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!created.ok()) return created;
     created = RunOnCopies(runtime, redirected, kernel);
     if (!created.ok()) return created;
-    return ScopeLaunch(ScopeOf(*library.Find(rewritten->name)), runtime, redirected, kernel);
+    return TrackRuns(ScopeOf(*library.Find(rewritten->name)), runtime, redirected, kernel);
   }
 
   // A new one: registering ours deletes the creator that TensorFlow had.

@@ -7,13 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "buffer_provider.h"
 #include "eager_tensors.h"
 #include "host_script_op.h"
 #include "kernel_creator.h"
-#include "launch_scope.h"
-#include "lending.h"
-#include "lowering.h"
 #include "profiler.h"
+#include "python_hooks.h"
+#include "run_tracking.h"
+#include "runtime/capsules.h"
 #include "xla/ffi/api/c_api.h"
 
 // From xla/ffi/ffi_api.h, which cannot be included: the wheel lacks the MLIR headers that it needs.
@@ -46,7 +47,8 @@ void RegisterHandler(const nb::capsule& handler, const std::string& name) {
   args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
   args.name = {name.data(), name.size()};
   args.platform = {"Host", 4};
-  args.bundle.execute = reinterpret_cast<XLA_FFI_Handler*>(handler.data());
+  args.bundle.execute = reinterpret_cast<XLA_FFI_Handler*>(
+      hostcall::capsules::Get(handler, hostcall::capsules::kHandler));
   const nb::object error = TakeText(xla::ffi::GetXlaFfiApi()->XLA_FFI_Handler_Register(&args));
   if (error.is_valid()) throw nb::import_error(nb::cast<std::string>(error).c_str());
 }
@@ -54,7 +56,7 @@ void RegisterHandler(const nb::capsule& handler, const std::string& name) {
 // Asks a handler for its version, as XLA does when it registers one.
 nb::tuple DescribeHandler(const nb::capsule& handler) {
   const char* name = handler.name();
-  if (name != nullptr && std::string_view(name) != "xla._CUSTOM_CALL_TARGET") {
+  if (name != nullptr && std::string_view(name) != hostcall::capsules::kHandler) {
     throw nb::type_error(name);
   }
   XLA_FFI_Metadata metadata{};
@@ -80,12 +82,12 @@ nb::tuple DescribeHandler(const nb::capsule& handler) {
 
 NB_MODULE(_tensorflow, m) {
   m.doc() = "hostcall's bindings to TensorFlow: kernels, kernel creator, graph pass.";
-  hostcall::DefineLowering(m);
-  hostcall::DefineLaunchScope(m);
+  hostcall::DefinePythonHooks(m);
+  hostcall::DefineRunTracking(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
   hostcall::DefineProfiler(m);
-  hostcall::DefineLending(m);
+  hostcall::DefineBufferProvider(m);
   m.def("register_handler", &RegisterHandler, nb::arg("handler"), nb::arg("name"),
         "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name. "
         "Raises ImportError when XLA refuses it.");

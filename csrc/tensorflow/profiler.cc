@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "runtime/capsules.h"
 #include "runtime/stats.h"
 #include "tsl/profiler/lib/traceme.h"
 
@@ -19,7 +20,7 @@ constexpr ProfilerApi kProfiler = {&Begin, &End};
 
 void DefineProfiler(nb::module_& m) {
   m.def(
-      "profiler", [] { return nb::capsule(&kProfiler); },
+      "profiler", [] { return nb::capsule(&kProfiler, capsules::kProfilerApi); },
       "What the runtime tells of calls: a pointer to a ProfilerApi (stats.h).");
 }
 

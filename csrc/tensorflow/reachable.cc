@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "hostcall_attributes.h"
+
 namespace hostcall {
 namespace {
 
@@ -31,14 +33,11 @@ bool VisitReachable(const Names& roots, const FunctionLibraryDefinition& library
   return true;
 }
 
-// On a node: the route that was asked for, where there is a choice; see requested_routes.py.
-constexpr char kRoute[] = "_hostcall_route";
-
 // On a backward function: the name of the function whose gradient it is.
 constexpr char kForward[] = "forward_function_name";
 
 bool IsMarkedForHost(const NodeDef& node) {
-  const auto route = node.attr().find(kRoute);
+  const auto route = node.attr().find(attributes::ROUTE);
   return route != node.attr().end() && route->second.s() == "partition";
 }
 
@@ -57,7 +56,7 @@ bool IsScriptOp(const std::string& op) {
 
 bool CallsPython(const NodeDef& node) {
   if (IsScriptOp(node.op())) return true;
-  const auto mark = node.attr().find("_hostcall_calls_python");
+  const auto mark = node.attr().find(attributes::CALLS_PYTHON);
   return mark != node.attr().end() && mark->second.b();
 }
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "launching.h"
-#include "lowering.h"
+#include "current_launch.h"
+#include "python_hooks.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"

@@ -16,7 +16,7 @@
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/framework/tensor_util.h"
 #include "tensorflow/core/util/managed_stack_trace.h"
-#include "wrapped_launch.h"
+#include "wrapped_kernel.h"
 
 namespace hostcall {
 namespace {
@@ -224,7 +224,7 @@ absl::Status RunOnCopies(tensorflow::FunctionLibraryRuntime* runtime,
     if ((*launch)->input_type(i) == tensorflow::DT_RESOURCE) resources.push_back(i);
   }
   if (resources.empty()) return absl::OkStatus();
-  return WrapLaunch<LaunchOnCopies>(runtime, props, launch, std::move(resources));
+  return WrapKernel<LaunchOnCopies>(runtime, props, launch, std::move(resources));
 }
 
 }  // namespace hostcall

@@ -110,7 +110,7 @@ def _install() -> None:
     bindings.set_recording(*gradient_tapes.recording_functions)
     runtime.set_tensor_api(bindings.eager_tensors())
     runtime.set_profiler_api(bindings.profiler())
-    runtime.set_lender_api(bindings.lender())
+    runtime.set_buffer_provider_api(bindings.buffer_provider())
     bindings.set_table(gradient_tapes.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.native_handler(), "hostcall_native")

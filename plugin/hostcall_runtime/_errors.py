@@ -105,13 +105,13 @@ class LoweringError(ValueError):
     """
 
     # What the C++ side looks for: the message is for the user as it is.
-    hostcall_prose = True
+    hostcall_message = True
 
 
 class ResultError(ValueError):
     """What a callback has returned will not do; the message says why."""
 
-    hostcall_prose = True
+    hostcall_message = True
 
     def __init__(self, message: str, code: int = INVALID_ARGUMENT) -> None:
         super().__init__(message)

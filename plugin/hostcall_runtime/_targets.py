@@ -35,7 +35,7 @@ _targets: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def register(
-    target: Any, name: str, takes_tensors: bool = False, label: str = "", **lending: bool
+    target: Any, name: str, takes_tensors: bool = False, label: str = "", **convention: bool
 ) -> int:
     """The runtime's callback id of an object, as long as that lives.
 
@@ -44,12 +44,13 @@ def register(
       name: of the callback.
       takes_tensors: whether its function takes and returns EagerTensors.
       label: what profiles and `hostcall.stats` call it; the name if it is left out.
-      **lending: `borrows`, `takes_out` and `lends`, as registry.h has them; False if left out.
+      **convention: `borrows`, `takes_out` and `shares_memory`, as registry.h has them; False if
+        left out.
 
     Raises:
       ValueError: when a living object has the name.
     """
-    callback_id: int = _runtime.register(target, name, takes_tensors, label, **lending)
+    callback_id: int = _runtime.register(target, name, takes_tensors, label, **convention)
     know(callback_id, target)
     weakref.finalize(target, _runtime.unregister, callback_id).atexit = False
     return callback_id

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from hostcall._compiler import kernel_hook
-from hostcall._compiler.partition import sequential_execution
+from hostcall._tf import attributes
 from tests.support.helpers import jitted, plain, stateless_py_func
 from tests.support.threads import PATIENCE
 
@@ -40,10 +40,7 @@ def rewritten(program: Any, device: str = DEVICE) -> list[Any]:
 
 
 def is_sequential(program: Any, device: str = DEVICE) -> bool:
-    marks = {
-        sequential_execution.SEQUENTIAL_ATTR in function.attr
-        for function in rewritten(program, device)
-    }
+    marks = {attributes.SEQUENTIAL in function.attr for function in rewritten(program, device)}
     assert len(marks) == 1
     return marks.pop()
 

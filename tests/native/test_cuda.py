@@ -134,15 +134,15 @@ def test_the_memory_of_a_device_is_not_lent(how: str) -> None:
 
     large = np.arange(5000, dtype=np.float32)
     operand, result = Buffer.of(large), Buffer.result(large.shape)
-    lender = runtime.set_lender_api(native.lender())
+    lender = runtime.set_buffer_provider_api(native.buffer_provider())
     try:
-        target = Target(function, convention={how: True, "lends": True})
+        target = Target(function, convention={how: True, "shares_memory": True})
         for _ in range(3):
             done = call_on_gpu(target, [operand], [result])
             assert (done.code, done.message) == (0, "")
             np.testing.assert_array_equal(done.array(), -large)
     finally:
-        runtime.set_lender_api(lender)
+        runtime.set_buffer_provider_api(lender)
     # They are the function's to keep.
     sign = 1 if how == "borrows" else -1
     for array in kept:

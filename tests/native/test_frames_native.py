@@ -130,7 +130,7 @@ def test_code_that_is_gone(foreign: bool) -> None:
     assert alive() is None
     done = call_native(add_one, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
     assert (done.code, done.untouched) == (9, True)
-    assert f"host callback number {add_one} is gone" in done.message
+    assert f"host callback with the id {add_one} is gone" in done.message
     runtime.unregister_native(add_one, Owner())  # once more is no error
     assert c_function("add_one", 3) > add_one
 

@@ -1,4 +1,4 @@
-"""Functions that are lent arrays for the length of a call: `borrow=True` and `out=True`.
+"""Functions that borrow arrays for the length of a call: `borrow=True` and `out=True`.
 
 In a compiled program csrc/runtime/arguments.cc makes these arrays and looks what becomes of them.
 Here the same is done where TensorFlow's own kernels call: eagerly, in plain graphs, and between the
@@ -22,20 +22,20 @@ from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall_runtime._errors import ResultError
 
 
-class LentSpec(NumpySpec):
-    """A function from arrays to arrays, some of which it is only lent."""
+class BorrowingSpec(NumpySpec):
+    """A function from arrays to arrays, some of which it only borrows."""
 
     def _returned(self, arrays: Sequence[Any]) -> Any:
         operands = [tf.TensorSpec(np.shape(array), _dtype_of(array)) for array in arrays]
         declared = result_shapes.known(self, None, operands) if self.declaration.out else []
         if not self.declaration.borrow:
             arrays = self.own(arrays)
-        return self.call_lent(self.host_function(Recording.NO), arrays, declared)
+        return self.call_borrowing(self.host_function(Recording.NO), arrays, declared)
 
-    def call_lent(
+    def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
     ) -> Any:
-        """What the function returns, as arrays that share no memory with those that it was lent.
+        """What the function returns, as arrays that share no memory with those that it borrowed.
 
         Args:
           function: what to call.
@@ -44,25 +44,25 @@ class LentSpec(NumpySpec):
 
         Raises:
           ResultError: when the size of a result is not known that it should write, when it returns
-            something else than `out`, or when something still refers to an array that was lent.
+            something else than `out`, or when something still refers to an array that was borrowed.
         """
-        lent: list[np.ndarray] = []
+        views: list[np.ndarray] = []
         if self.declaration.borrow:
-            lent = [array for array in arrays if isinstance(array, np.ndarray)]
-            for array in lent:
+            views = [array for array in arrays if isinstance(array, np.ndarray)]
+            for array in views:
                 array.flags.writeable = False
         given: dict[str, Any] = {}
         outs: list[np.ndarray] = []
         if self.declaration.out:
             outs = [self._new_out(index, declared) for index in range(len(declared))]
             given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
-        # The tuple of several `out` arrays, too, is only lent.
-        borrowed = [*lent, *outs, given.get("out")]
+        # The tuple of several `out` arrays, too, is only borrowed.
+        borrowed = [*views, *outs, given.get("out")]
         before = _references(borrowed)
         returned = function(*arrays, **given)
         if outs:
             self._check_is_out(returned, given["out"])
-        returned = None if outs else _detached(returned, lent)
+        returned = None if outs else _detached(returned, views)
         self._check_let_go(borrowed, before)
         return list(outs) if outs else returned
 
@@ -86,15 +86,15 @@ class LentSpec(NumpySpec):
             f"take out=True away. This is {self.description}."
         )
 
-    def _check_let_go(self, lent: list[Any], before: list[int]) -> None:
+    def _check_let_go(self, borrowed: list[Any], before: list[int]) -> None:
         if self.timeout is not None:
             return  # the thread that made the call may not have left it yet
-        if _more(lent, before):
+        if _more(borrowed, before):
             gc.collect()  # a cycle that the function has left behind is nobody's any more
-        if _more(lent, before):
+        if _more(borrowed, before):
             raise ResultError(
-                f"{self.title} has returned, and something still refers to an array that it was "
-                "lent for the call alone: it is declared with borrow=True or out=True. Keep a "
+                f"{self.title} has returned, and something still refers to an array that it "
+                "borrowed for the call alone: it is declared with borrow=True or out=True. Keep a "
                 f"copy, np.array(x), or take these away. This is {self.description}."
             )
 
@@ -116,12 +116,12 @@ def _more(objects: list[Any], before: list[int]) -> bool:
     return any(now > then for now, then in zip(_references(objects), before, strict=True))
 
 
-def _detached(returned: object, lent: list[np.ndarray]) -> Any:
-    """What a function has returned, where it may lie in an array that it was lent."""
+def _detached(returned: object, views: list[np.ndarray]) -> Any:
+    """What a function has returned, where it may lie in an array that it borrowed."""
     if isinstance(returned, list | tuple):
-        return [_detached(value, lent) for value in returned]
+        return [_detached(value, views) for value in returned]
     if isinstance(returned, np.ndarray) and any(
-        np.may_share_memory(returned, array) for array in lent
+        np.may_share_memory(returned, array) for array in views
     ):
         return returned.copy()
     return returned

@@ -9,12 +9,9 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from hostcall._tf import graph_ownership, op_kinds, script_op_graphs
+from hostcall._tf import attributes, graph_ownership, script_op_graphs
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target
-
-# On the op: the key of its module, as bytes.
-_KEY = "_hostcall_module"
 
 _keys = itertools.count(1)
 _modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
@@ -48,16 +45,16 @@ class Module:
         graph_ownership.own(self)
         marks: dict[str, bool | bytes] = {}
         if self.targets:
-            marks = {op_kinds.CALLS_PYTHON: True, _KEY: self._key}
+            marks = {attributes.CALLS_PYTHON: True, attributes.MODULE: self._key}
             if self.has_token:
-                marks[op_kinds.HAS_TOKEN] = True
+                marks[attributes.HAS_TOKEN] = True
         with script_op_graphs.marked_ops(marks):
             yield
 
 
 def module_of(node: NodeDef) -> Module | None:
     """The module of an op, by its NodeDef; None for other ops, and where it is gone."""
-    return _modules.get(node.attr[_KEY].s) if _KEY in node.attr else None
+    return _modules.get(node.attr[attributes.MODULE].s) if attributes.MODULE in node.attr else None
 
 
 def any_module() -> bool:

@@ -104,7 +104,7 @@ class CallbackSpec:
         self.title = ""
         self.op: weakref.ref[Any] | None = None
         self._targets: dict[Recording, tuple[Any, int]] = {}
-        self._host_call: Any = None
+        self._host_op_entry: Any = None
 
     def locate(self) -> None:
         """Fills in the description; to be called while the user's code creates the op."""
@@ -140,7 +140,7 @@ class CallbackSpec:
             self.description,
             borrows=declared.borrow,
             takes_out=declared.out,
-            lends=self.lends_memory,
+            shares_memory=self.shares_memory,
         )
 
     @property
@@ -160,10 +160,10 @@ class CallbackSpec:
         return [] if op is None else source_location.definition(op)
 
     @property
-    def lends_memory(self) -> bool:
+    def shares_memory(self) -> bool:
         """Whether its arrays may lie in the memory of a compiled program."""
         # Nobody waits for a call that overruns its timeout: it may outlast the program.
-        return self.declaration.lends and self.timeout is None
+        return self.declaration.shares_memory and self.timeout is None
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """What must be right before a compiled program may call it.
@@ -172,7 +172,7 @@ class CallbackSpec:
           LoweringError: when something is not.
         """
 
-    def host_call(self, make: Callable[[Any, Any], Any], node: NodeDef) -> Any:
+    def host_op_entry(self, make: Callable[[Any, Any], Any], node: NodeDef) -> Any:
         """What the stock kernel calls in a partitioned function; made when one first asks for it.
 
         Args:
@@ -180,10 +180,10 @@ class CallbackSpec:
           node: the op.
         """
         with _lock:
-            if self._host_call is None:
-                self._host_call = make(self, node)
-                token_registry.register_token(self._host_call.title, self._host_call)
-            return self._host_call
+            if self._host_op_entry is None:
+                self._host_op_entry = make(self, node)
+                token_registry.register_token(self._host_op_entry.title, self._host_op_entry)
+            return self._host_op_entry
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, held to the timeout if there is one."""

@@ -8,6 +8,7 @@ from typing import Any
 from hostcall._callbacks import call_modules, lookup
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._tf import (
+    attributes,
     graph_ownership,
     op_kinds,
     py_function_gradient,
@@ -29,7 +30,7 @@ def pin_callbacks(meta_graph: MetaGraphDef) -> None:
         functions by numbers, which are other functions' in another process.
     """
     nodes = script_op_graphs.nodes_of(meta_graph.graph_def)
-    if any(op_kinds.CALLS_PYTHON in node.attr for node in nodes):
+    if any(attributes.CALLS_PYTHON in node.attr for node in nodes):
         raise ValueError(
             "hostcall: a SavedModel is written of a function that calls a JAX function with "
             "callbacks, by hostcall.jax.to_tf, or an exported program, by hostcall.load. A "

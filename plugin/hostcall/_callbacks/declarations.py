@@ -64,7 +64,7 @@ class Declaration:
             )
 
     @property
-    def lends(self) -> bool:
+    def shares_memory(self) -> bool:
         """Whether the function is lent arrays, of either kind."""
         return self.borrow or self.out
 

@@ -7,15 +7,12 @@ import contextvars
 import os
 from collections.abc import Iterator
 
-from hostcall._tf import op_kinds, protos
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, NodeDef, Operation
 from hostcall_runtime import _library
 
 AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
 ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
-
-# On a node: the route that was asked for, where that is not "auto".
-ROUTE_ATTR = "_hostcall_route"
 
 _ENVIRONMENT = "HOSTCALL_ROUTE"
 
@@ -96,7 +93,7 @@ def current() -> str:
 def mark(op: Operation, route: str) -> None:
     """Writes onto an op of a graph which route it shall take."""
     if route != AUTO:
-        protos.set_attr(op, ROUTE_ATTR, s=route.encode())
+        protos.set_attr(op, attributes.ROUTE, s=route.encode())
 
 
 def mark_uncompilable(func_graph: FuncGraph) -> None:
@@ -114,4 +111,4 @@ def mark_uncompilable(func_graph: FuncGraph) -> None:
 
 def asked(node: NodeDef) -> str:
     """The route that was asked for a node."""
-    return node.attr[ROUTE_ATTR].s.decode() if ROUTE_ATTR in node.attr else AUTO
+    return node.attr[attributes.ROUTE].s.decode() if attributes.ROUTE in node.attr else AUTO

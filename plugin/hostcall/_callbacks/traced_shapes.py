@@ -9,16 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import protos
-
-# On a node: a list of shapes, one for each result.
-SHAPES_ATTR = "_hostcall_shapes"
+from hostcall._tf import attributes, protos
 
 
 def write(op: Any) -> None:
     """Writes the shapes of a script op's results onto the op, once its graph is traced."""
     shapes = [shape.as_proto() for shape in of_op(op)]
-    protos.set_attr(op, SHAPES_ATTR, list=protos.shape_list(shapes))
+    protos.set_attr(op, attributes.SHAPES, list=protos.shape_list(shapes))
 
 
 def of_op(op: Any) -> list[tf.TensorShape]:
@@ -35,6 +32,6 @@ def of_op(op: Any) -> list[tf.TensorShape]:
 
 def of_node(node: Any) -> list[tf.TensorShape]:
     """The shapes that `write` has left on a NodeDef; none where it was not called."""
-    if SHAPES_ATTR not in node.attr:
+    if attributes.SHAPES not in node.attr:
         return []
-    return [tf.TensorShape(shape) for shape in node.attr[SHAPES_ATTR].list.shape]
+    return [tf.TensorShape(shape) for shape in node.attr[attributes.SHAPES].list.shape]

@@ -13,8 +13,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import kernel_hook, nesting_depth, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
-from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
-from hostcall._tf import concrete_functions, op_kinds, protos
+from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.default_attributes import with_defaults
 from hostcall._tf.types import (
@@ -201,14 +200,14 @@ class _Rewriter:
             if node.op in op_kinds.SCRIPT_OPS:
                 unmarked = protos.node_def_pb2.NodeDef()
                 unmarked.CopyFrom(node)
-                unmarked.attr.pop(requested_routes.ROUTE_ATTR, None)
+                unmarked.attr.pop(attributes.ROUTE, None)
                 choice = route_selection.choose(unmarked)
                 if choice.route == requested_routes.PARTITION:
                     impossible.append(f"    {_described(node)}: {choice.reason}")
                 elif requested_routes.asked(node) == requested_routes.PARTITION:
-                    node.attr[requested_routes.ROUTE_ATTR].s = requested_routes.CUSTOM_CALL.encode()
+                    node.attr[attributes.ROUTE].s = requested_routes.CUSTOM_CALL.encode()
             else:
-                node.attr.pop(requested_routes.ROUTE_ATTR, None)
+                node.attr.pop(attributes.ROUTE, None)
         library = with_defaults(self._library)
         for hindered in (analysis.find(library, entry) for entry in entries):
             for (function, name), reason in hindered.items():
@@ -224,14 +223,14 @@ class _Rewriter:
         for node in nodes:
             compiles = node.op in self._functions or op_kinds.has_xla_kernel(bindings, node)
             if node.op in op_kinds.SCRIPT_OPS or not compiles:
-                node.attr[requested_routes.ROUTE_ATTR].s = requested_routes.PARTITION.encode()
+                node.attr[attributes.ROUTE].s = requested_routes.PARTITION.encode()
 
     def _add(self, functions: Mapping[str, Any], new_name: str, name: str) -> None:
         """Adds the parts of a function; as `name`, if the result takes the function's place."""
         for function in functions.values():
             _keep_promises(function)
             # TensorFlow refuses to load functions with an attribute that it does not know.
-            function.attr.pop(CLUSTER_ATTR, None)
+            function.attr.pop(attributes.CLUSTER, None)
             _name_control_outputs_once(function)
             if name and function.signature.name == new_name:
                 self._functions[name].CopyFrom(function)

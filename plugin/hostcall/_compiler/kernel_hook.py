@@ -11,8 +11,8 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import nesting_depth, ordering, route_selection
 from hostcall._compiler.bounded import analysis, returned_sizes
 from hostcall._compiler.partition import host_calls, rendezvous, sequential_execution
-from hostcall._compiler.partition.partitioner import CLUSTER_ATTR, SUFFIX, Partitioner
-from hostcall._tf import concrete_functions, op_kinds, protos
+from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, NodeDef
 from hostcall_runtime import _library
@@ -29,9 +29,6 @@ _IS_BOUNDED = (
     "anew for each size. To keep one program, do without that op, or do its work in the callback. "
     "To say that partitioning is fine: %s"
 )
-
-# Read by hostcall's kernel creator: whether callbacks are lent the memory of the program.
-_LENDS = "_hostcall_lends"
 
 # On a backward function: the name of the function whose gradient it is.
 _FORWARD = "forward_function_name"
@@ -82,7 +79,7 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> Rewri
     elif _calls_python(library):
         returned_sizes.keep_apart(library, entry)
         new, name = ordering.order_side_effects(library, entry)
-        _mark_lending(library, next(f for f in new.function if f.signature.name == name))
+        _mark_shared_memory(library, next(f for f in new.function if f.signature.name == name))
     else:
         return RewrittenFunction(b"", entry, partitioned=False)
     # Otherwise the kernel creator adds them, and they would outlive the function.
@@ -92,7 +89,9 @@ def rewrite_for_kernel(serialized: bytes, entry: str, device: str = "") -> Rewri
 
 def partitioner_for(library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX) -> Partitioner:
     """The partitioner that decides what becomes of the must-compile function `entry`."""
-    if not any(f.signature.name == entry and CLUSTER_ATTR in f.attr for f in library.function):
+    if not any(
+        f.signature.name == entry and attributes.CLUSTER in f.attr for f in library.function
+    ):
         library = analysis.marked(library, entry)
     forward = _forward_library(library, entry)
     if forward is None:
@@ -131,9 +130,11 @@ def _new_partitioner(
     return Partitioner(library, route_selection.choose, has_kernel, marked, gradient, suffix)
 
 
-def _mark_lending(library: FunctionDefLibrary, entry: Any) -> None:
+def _mark_shared_memory(library: FunctionDefLibrary, entry: Any) -> None:
     entries = map(lookup.entry_of, _script_ops(library))
-    entry.attr[_LENDS].b = any(isinstance(e, CallbackSpec) and e.lends_memory for e in entries)
+    entry.attr[attributes.SHARES_MEMORY].b = any(
+        isinstance(e, CallbackSpec) and e.shares_memory for e in entries
+    )
 
 
 def _script_ops(library: FunctionDefLibrary) -> Iterator[Any]:

@@ -13,13 +13,9 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._compiler import constant_folding
-from hostcall._compiler.ordering import RECORD_ATTR
-from hostcall._tf import protos
+from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
-
-# On a script op: the (result, dimension)s, one after another, that the rewriting took for bounded.
-FORESEEN_ATTR = "_hostcall_foreseen"
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]
@@ -114,9 +110,9 @@ def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
 
 def _check_foreseen(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec]) -> None:
     """Nobody has looked where a bounded size goes that the rewriting did not know of."""
-    if FORESEEN_ATTR not in node.attr:
+    if attributes.FORESEEN not in node.attr:
         return  # compiled by a way that does not rewrite functions
-    numbers = node.attr[FORESEEN_ATTR].list.i
+    numbers = node.attr[attributes.FORESEEN].list.i
     foreseen = {*zip(numbers[::2], numbers[1::2], strict=True)}
     for index, result in enumerate(results):
         if any((index, dim) not in foreseen for dim in _dynamic_dims(result)):
@@ -138,8 +134,8 @@ def _as_spec(operand: Operand) -> Spec:
 def _recording(spec: CallbackSpec, node: NodeDef) -> Recording:
     if not isinstance(spec, EagerSpec) or not spec.differentiable:
         return Recording.NO
-    if RECORD_ATTR in node.attr:
-        return Recording(node.attr[RECORD_ATTR].i)
+    if attributes.RECORD in node.attr:
+        return Recording(node.attr[attributes.RECORD].i)
     # Compiled by a way that does not rewrite functions.
     return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
 

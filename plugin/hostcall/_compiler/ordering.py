@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hostcall._compiler import loop_conditions
-from hostcall._tf import op_kinds, protos
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.function_defs import (
     CALL_OPS,
     CONTROL_FLOW_OPS,
@@ -48,12 +48,6 @@ _TOKEN_INPUTS = "_xla_token_input_nodes"
 _TOKEN_NAME = "_xla_original_oc_node_name"
 _UNIT_TOKEN = "_xla_token_arg_node"
 
-# Read by hostcall's lowering: the Recording of a py_function's call, as an int.
-RECORD_ATTR = "_hostcall_record"
-
-# Read by hostcall's kernel creator: whether states are kept until the program has run.
-_KEEPS_STATES = "_hostcall_keeps_states"
-
 
 def order_side_effects(library: FunctionDefLibrary, entry: str) -> tuple[Any, str]:
     """Writes the order of side effects into copies of a function and of all that it reaches.
@@ -77,7 +71,7 @@ class _Orderer:
         self._units: dict[tuple[str, frozenset[str]], str] = {}
         self._effects: dict[str, bool] = {}
         self._entry = ""
-        self._keeps_states = False
+        self._keeps_residuals = False
         self._inlined = 0
         self._level = 0
         self.ordered = protos.function_pb2.FunctionDefLibrary()
@@ -92,7 +86,7 @@ class _Orderer:
                 self._copy(new, new)
         function = self._copy(name, self._entry)
         self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
-        function.attr[_KEEPS_STATES].b = self._keeps_states
+        function.attr[attributes.KEEPS_RESIDUALS].b = self._keeps_residuals
         new_name: str = function.signature.name
         return new_name
 
@@ -155,13 +149,13 @@ class _Orderer:
             return
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
         if hidden in escaping:
-            node.attr[RECORD_ATTR].i = 2
-            self._keeps_states = True
+            node.attr[attributes.RECORD].i = 2
+            self._keeps_residuals = True
         elif hidden in consumed:
-            node.attr[RECORD_ATTR].i = 1
-            self._keeps_states = True
+            node.attr[attributes.RECORD].i = 1
+            self._keeps_residuals = True
         else:
-            node.attr[RECORD_ATTR].i = 0
+            node.attr[attributes.RECORD].i = 0
 
     def _escaping_of(
         self, node: NodeDef, callee: NameAttrList | OpDef, escaping: set[str]

@@ -10,11 +10,9 @@ import tensorflow as tf
 from hostcall._callbacks import lookup, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.specs import Spec, merge
+from hostcall._tf import attributes
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
-
-# On a script op: what hinders it from being part of a program, in words for the user.
-HINDERED_ATTR = "_hostcall_hindered"
 
 # Values that cannot enter an XLA program, or leave it.
 HOST_DTYPES = frozenset({tf.string.as_datatype_enum, tf.variant.as_datatype_enum})
@@ -45,7 +43,9 @@ def choose(node: NodeDef) -> Choice:
     if asked == requested_routes.CUSTOM_CALL:
         return Choice(requested_routes.CUSTOM_CALL, "route='custom_call' was asked for")
     if obstacle := _obstacle(node):
-        return Choice(requested_routes.PARTITION, obstacle, is_bounded=HINDERED_ATTR in node.attr)
+        return Choice(
+            requested_routes.PARTITION, obstacle, is_bounded=attributes.HINDERED in node.attr
+        )
     spec = lookup.spec_of(node)
     unknown = unknown_results(spec, known_results(spec, node))
     if not unknown:
@@ -62,7 +62,7 @@ def _obstacle(node: NodeDef) -> str:
     for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
         if dtype in HOST_DTYPES:
             return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
-    return node.attr[HINDERED_ATTR].s.decode() if HINDERED_ATTR in node.attr else ""
+    return node.attr[attributes.HINDERED].s.decode() if attributes.HINDERED in node.attr else ""
 
 
 def is_on_host(node: NodeDef) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import call_modules, lookup, traced_shapes
+from hostcall._callbacks import call_modules, lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native_spec import NativeSpec
@@ -16,7 +16,7 @@ from hostcall._callbacks.specs import BoundedSpec, Spec, merge
 from hostcall._explain.bodies import SHAPES, Body
 from hostcall._explain.boundary_advice import of_script_op
 from hostcall._explain.facts import ScriptOp, Value
-from hostcall._tf import autograph, op_kinds, source_location, token_registry
+from hostcall._tf import attributes, autograph, op_kinds, source_location, token_registry
 from hostcall._tf.types import NodeDef
 
 # Finds `file:line` of a node, by the names of its function and its own.
@@ -132,7 +132,7 @@ def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
     values = []
     for index, dtype in enumerate(dtypes):
         merged: Spec = said[index] if index < len(said) else tf.TensorSpec(None, dtype)
-        for name in (traced_shapes.SHAPES_ATTR, SHAPES):
+        for name in (attributes.SHAPES, SHAPES):
             shapes = node.attr[name].list.shape if name in node.attr else []
             if index < len(shapes):
                 merged = _merge(merged, tf.TensorSpec(tf.TensorShape(shapes[index]), dtype))

@@ -131,8 +131,8 @@ def _register(
         call = within(callback.timeout, call, description)
     target = Target(call, callback.name, description)
     name = f"{callback.name}/loaded {next(_numbers)}"
-    lending = {"borrows": callback.borrow, "takes_out": callback.out}
-    return target, register(target, name, label=target.description, **lending)
+    convention = {"borrows": callback.borrow, "takes_out": callback.out}
+    return target, register(target, name, label=target.description, **convention)
 
 
 def _call_with_tensors(

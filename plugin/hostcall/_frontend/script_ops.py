@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, result_shapes, structures, tape_residuals
-from hostcall._callbacks.borrowed_views import LentSpec
+from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.declaration_checks import check_takes_tensors
 from hostcall._callbacks.declarations import Declaration, declaration_of
@@ -120,8 +120,8 @@ def call(
         # Nobody but its state would keep the function of an eager call for the gradient.
         pure = declaration.pure and not tf.executing_eagerly()
         spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
-    elif declaration.lends:
-        spec = LentSpec(func, inputs, outputs, rule)
+    elif declaration.shares_memory:
+        spec = BorrowingSpec(func, inputs, outputs, rule)
     elif isinstance(func, NativeCode):
         spec = NativeSpec(func, inputs, outputs, rule)
     else:
@@ -268,7 +268,9 @@ def py_func_common(
 def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
     declaration = declaration_of(func)
     if declaration is not None and (
-        declaration.timeout is not None or declaration.lends or declaration.table is not None
+        declaration.timeout is not None
+        or declaration.shares_memory
+        or declaration.table is not None
     ):
         return True
     return _is_structured(inp, tout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from hostcall._tf import names
+from hostcall._tf import attributes, names
 from hostcall._tf.types import AttrValue, NodeDef
 
 gen_script_ops = names.gen_script_ops
@@ -15,19 +15,20 @@ CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 EAGER_PY_FUNC = "EagerPyFunc"
 XLA_CALL_MODULE = "XlaCallModule"
-# On ops that call Python and are no script ops; and on those of them that a token goes through.
-CALLS_PYTHON = "_hostcall_calls_python"
-HAS_TOKEN = "_hostcall_has_token"
 
 
 def calls_python(node: NodeDef) -> bool:
     """Whether a node is a script op, or one that holds a program of JAX's which calls Python."""
-    return node.op in SCRIPT_OPS or (CALLS_PYTHON in node.attr and node.attr[CALLS_PYTHON].b)
+    return node.op in SCRIPT_OPS or (
+        attributes.CALLS_PYTHON in node.attr and node.attr[attributes.CALLS_PYTHON].b
+    )
 
 
 def is_ordered(node: NodeDef) -> bool:
     """Whether it is one, with side effects that happen in the order of the program."""
-    return node.op in STATEFUL_SCRIPT_OPS or (HAS_TOKEN in node.attr and node.attr[HAS_TOKEN].b)
+    return node.op in STATEFUL_SCRIPT_OPS or (
+        attributes.HAS_TOKEN in node.attr and node.attr[attributes.HAS_TOKEN].b
+    )
 
 
 def op_def(name: str) -> Any:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall  # noqa: F401 - its script ops are what is ordered
 from hostcall._compiler import ordering
-from hostcall._tf import protos
+from hostcall._tf import attributes, protos
 
 START = "_xla_token_arg_node"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -289,7 +289,7 @@ def test_edges_come_before_the_order_of_creation() -> None:
 def _recordings(concrete: Any) -> dict[str, int]:
     outcome = Ordered(concrete)
     return {
-        node.name: node.attr[ordering.RECORD_ATTR].i
+        node.name: node.attr[attributes.RECORD].i
         for function in outcome.new.values()
         for node in function.node_def
         if node.op == "EagerPyFunc"

@@ -228,4 +228,4 @@ def test_lowering_errors_are_prose_for_the_user() -> None:
     error = hostcall.LoweringError("what to write")
     assert isinstance(error, ValueError)
     assert str(error) == "what to write"
-    assert error.hostcall_prose
+    assert error.hostcall_message

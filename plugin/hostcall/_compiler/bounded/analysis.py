@@ -14,18 +14,19 @@ from typing import Any
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._compiler import lowering, route_selection
+from hostcall._compiler import route_selection
 from hostcall._compiler.bounded import callback_sizes, replaced_ops
 from hostcall._compiler.bounded.flow import DYNAMIC_OPS, Flow, Offence
 from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor
-from hostcall._tf import function_defs as defs
 from hostcall._tf import (
+    attributes,
     graph_ownership,
     op_kinds,
     protos,
     script_op_graphs,
     source_location,
 )
+from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
 from hostcall_runtime import _library
 
@@ -49,11 +50,11 @@ def marked(library: FunctionDefLibrary, entry: str, whole: bool = False) -> Any:
         for node in function.node_def:
             source = (function.signature.name, node.name)
             if source in search.hindered:
-                node.attr[route_selection.HINDERED_ATTR].s = search.hindered[source].encode()
+                node.attr[attributes.HINDERED].s = search.hindered[source].encode()
             elif node.op in op_kinds.SCRIPT_OPS:
                 dims = sorted(search.bounded.get(source, ()))
                 numbers = protos.integer_list([n for pair in dims for n in pair])
-                node.attr[lowering.FORESEEN_ATTR].list.CopyFrom(numbers)
+                node.attr[attributes.FORESEEN].list.CopyFrom(numbers)
     return copy
 
 

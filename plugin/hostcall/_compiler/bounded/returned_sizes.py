@@ -15,9 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._compiler.bounded.flow import DYNAMIC_OPS
-from hostcall._compiler.lowering import FORESEEN_ATTR
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.string, tf.variant))
@@ -65,7 +64,7 @@ def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> b
     if node.op in DYNAMIC_OPS:
         return True
     if node.op in op_kinds.SCRIPT_OPS:
-        return FORESEEN_ATTR in node.attr and bool(node.attr[FORESEEN_ATTR].list.i)
+        return attributes.FORESEEN in node.attr and bool(node.attr[attributes.FORESEEN].list.i)
     names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
     seen.update(names)
     return any(_is_source(n, functions, seen) for name in names for n in functions[name].node_def)

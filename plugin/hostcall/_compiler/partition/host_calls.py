@@ -24,13 +24,12 @@ from hostcall._callbacks import (
     result_shapes,
     tape_residuals,
 )
-from hostcall._callbacks.borrowed_views import LentSpec
+from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import Spec
 from hostcall._compiler.partition import host_errors
-from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
-from hostcall._tf import eager_execution, op_kinds, token_registry
+from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import _library
 
@@ -58,7 +57,7 @@ def redirect(functions: Iterable[Any]) -> None:
         not made for it.
     """
     for function in functions:
-        if CLUSTER_ATTR in function.attr:
+        if attributes.CLUSTER in function.attr:
             continue
         for node in function.node_def:
             if node.op == _STATELESS:
@@ -73,12 +72,12 @@ def _redirect(node: NodeDef) -> None:
     if entry is None:
         raise lookup.missing(node)
     if isinstance(entry, EagerSpec):
-        node.attr["token"].s = entry.host_call(_EagerHostCall, node).title.encode()
+        node.attr["token"].s = entry.host_op_entry(_EagerHostOp, node).title.encode()
     elif isinstance(entry, NumpySpec):
-        node.attr["token"].s = entry.host_call(_NumpyHostCall, node).title.encode()
+        node.attr["token"].s = entry.host_op_entry(_NumpyHostOp, node).title.encode()
 
 
-class _HostCall:
+class _HostOp:
     """An entry of TensorFlow's registry; the spec owns it.
 
     Args:
@@ -125,7 +124,7 @@ class _Expected:
     contract: result_contract.ResultContract
 
 
-class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
+class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
     """Of a function from arrays to arrays.
 
     TensorFlow's registry would convert its results once more, were it not an EagerFunc.
@@ -134,7 +133,7 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
     def __init__(self, spec: NumpySpec, node: NodeDef) -> None:
         super().__init__(spec, node)
         self._function = spec.host_function(Recording.NO)
-        self._lent_inputs = _library.load("hostcall._tensorflow").lent_inputs
+        self._unshared_inputs = _library.load("hostcall._tensorflow").unshared_inputs
 
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
         try:
@@ -147,12 +146,12 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
             del carrier  # it refers to this frame, and so to what the call has been given
 
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
-        lent = self._lent_inputs()
+        unshared = self._unshared_inputs()
         expected = self._expected([getattr(array, "shape", ()) for array in arrays])
         borrows = self._spec.declaration.borrow
-        own = [_own(array, borrows or bool(lent >> i & 1)) for i, array in enumerate(arrays)]
-        if isinstance(self._spec, LentSpec):
-            returned = self._spec.call_lent(function, own, expected.declared)
+        own = [_own(array, borrows or bool(unshared >> i & 1)) for i, array in enumerate(arrays)]
+        if isinstance(self._spec, BorrowingSpec):
+            returned = self._spec.call_borrowing(function, own, expected.declared)
         else:
             returned = function(*own)
         results = expected.contract.arrays(returned)
@@ -163,7 +162,7 @@ class _NumpyHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
         return _unshared(results, given)
 
 
-class _EagerHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
+class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
     """Of a function from EagerTensors to tensors."""
 
     def __init__(self, spec: EagerSpec, node: NodeDef) -> None:
@@ -194,18 +193,18 @@ class _EagerHostCall(_HostCall, token_registry.EagerFunc):  # type: ignore[misc]
         return spec.for_kernel(values, number, device)
 
 
-def _own(array: Any, lent: bool) -> Any:
+def _own(array: Any, unshared: bool) -> Any:
     """An array for the function to write to; scalars are no arrays, and strings have no dtype."""
     if getattr(array, "dtype", None) == _INT4_ARRAY:
         return array.astype(np.int8).astype(array.dtype)
-    if not isinstance(array, np.ndarray) or (lent and array.nbytes >= _FEW_BYTES):
+    if not isinstance(array, np.ndarray) or (unshared and array.nbytes >= _FEW_BYTES):
         return array
     return array.copy()
 
 
 def _tidy(tensor: Any) -> Any:
     with eager_execution.eager_mode():
-        return eager_execution.to_eager_tensor(_own(tensor.numpy(), lent=False), None)
+        return eager_execution.to_eager_tensor(_own(tensor.numpy(), unshared=False), None)
 
 
 def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:

@@ -19,23 +19,23 @@ _numbers = itertools.count(1)
 _FRAMES = 60
 
 
-class HostCallError(StopIteration):
+class CarriedError(StopIteration):
     """What the stock kernel is given in the place of an exception.
 
     A StopIteration, since that is the only kind that it does not log.
     """
 
 
-def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> HostCallError:
+def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> CarriedError:
     """What to raise to the stock kernel in the place of an exception of a spec's function."""
-    if getattr(exception, "hostcall_prose", False):
+    if getattr(exception, "hostcall_message", False):
         code, text = getattr(exception, "code", _errors.INVALID_ARGUMENT), str(exception)
     else:
         code, text = _errors.describe(exception, spec)
     text = _error_texts.encodable(text)
     number = next(_numbers)
     text = f"[hostcall call {number}, status {code}] {text} [end of hostcall call {number}]"
-    return HostCallError(text)
+    return CarriedError(text)
 
 
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:

@@ -20,8 +20,8 @@ from hostcall._compiler.partition.boundary_values import (
 from hostcall._compiler.partition.clustering import Place
 from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.route_selection import Choice
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
 from hostcall._tf.sub_byte import widen
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
@@ -33,9 +33,6 @@ _CONTEXT = "_construction_context"
 
 # Of the names of new functions.
 SUFFIX = "__partitioned"
-
-# On a cluster's function: it is compiled as it is.
-CLUSTER_ATTR = "_hostcall_cluster"
 
 _EITHER_OPS = frozenset({"NoOp", "Identity", "IdentityN"})
 
@@ -106,7 +103,7 @@ class Partitioner:
 
     def is_cluster(self, name: str) -> bool:
         """Whether a function has come out of a partitioning."""
-        return CLUSTER_ATTR in self._old[name].attr
+        return attributes.CLUSTER in self._old[name].attr
 
     def must_partition(self, name: str) -> bool:
         """Whether a function reaches a node that shall be on the host."""
@@ -153,7 +150,7 @@ class Partitioner:
         for cluster in clusters:
             cluster.attr[_CONTEXT].CopyFrom(host.attr[_CONTEXT])
             cluster.attr[defs.MUST_COMPILE].b = True
-            cluster.attr[CLUSTER_ATTR].b = True
+            cluster.attr[attributes.CLUSTER].b = True
             self.functions[cluster.signature.name] = cluster
 
     def _in_order(self, old: FunctionDef) -> Any:

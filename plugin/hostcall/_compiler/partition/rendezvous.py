@@ -2,7 +2,7 @@
 
 TensorFlow's kernels of calls make one by what the function runtime was given, and some runtimes,
 such as that of an iterator which sessions share, were given nothing. hostcall's kernels bring one
-with them (host_call.cc).
+with them (partitioned_function_kernel.cc).
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
+from hostcall._tf import attributes
 from hostcall._tf import function_defs as defs
 
 # On a function: TensorFlow hands it the rendezvous of the kernel that calls it.
 _SHARED_ATTR = "shared_rendezvous"
-
-# On a node: its kernel is hostcall's; read by host_call.cc.
-_CALL_ATTR = "_hostcall_host_call"
 
 
 def bring_rendezvous(functions: Mapping[str, Any]) -> None:
@@ -26,9 +23,9 @@ def bring_rendezvous(functions: Mapping[str, Any]) -> None:
     Args:
       functions: the FunctionDefs that have come out of a partitioning, by name.
     """
-    on_host = {name for name, f in functions.items() if CLUSTER_ATTR not in f.attr}
+    on_host = {name for name, f in functions.items() if attributes.CLUSTER not in f.attr}
     for name in on_host:
         functions[name].attr[_SHARED_ATTR].b = True
         for node in functions[name].node_def:
             if node.op in defs.CALL_OPS and node.attr["f"].func.name in on_host:
-                node.attr[_CALL_ATTR].b = True
+                node.attr[attributes.INNER_CALL].b = True

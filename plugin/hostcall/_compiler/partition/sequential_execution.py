@@ -12,13 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
+from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
-
-# On a function that is to be run so; read by host_call.cc.
-SEQUENTIAL_ATTR = "_hostcall_sequential"
 
 EXECUTOR = b"SINGLE_THREADED_EXECUTOR"
 
@@ -41,11 +37,11 @@ def run_in_sequence(functions: Iterable[Any]) -> None:
         All their nodes are for one device: what runs on several waits for each other, in an order
         that nobody knows here.
     """
-    on_host = [function for function in functions if CLUSTER_ATTR not in function.attr]
+    on_host = [function for function in functions if attributes.CLUSTER not in function.attr]
     if not all(map(_is_sequence, on_host)):
         return
     for function in on_host:
-        function.attr[SEQUENTIAL_ATTR].b = True
+        function.attr[attributes.SEQUENTIAL].b = True
         for node in function.node_def:
             node.attr.pop(_LOWER_ATTR, None)
             if "executor_type" in node.attr:

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler.partition import host_calls, host_errors
-from hostcall._compiler.partition.partitioner import CLUSTER_ATTR
-from hostcall._tf import token_registry
+from hostcall._tf import attributes, token_registry
 from hostcall_runtime import _errors
 from tests.support.helpers import failure, jitted, plain, raising, stateless_py_func
 
@@ -156,7 +155,7 @@ def test_script_ops_in_clusters_keep_their_tokens() -> None:
     function = concrete.get_concrete_function(X).function_def
     cluster = type(function)()
     cluster.CopyFrom(function)
-    cluster.attr[CLUSTER_ATTR].b = True
+    cluster.attr[attributes.CLUSTER].b = True
     host_calls.redirect([function, cluster])
     (host,), (inside,) = (
         [node.attr["token"].s for node in f.node_def if node.op == "PyFunc"]

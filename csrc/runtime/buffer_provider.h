@@ -1,4 +1,4 @@
-// Memory of compiled programs that arrays may lie in, for callbacks that are lent it.
+// Memory of compiled programs that arrays may lie in: the views that callbacks borrow.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,15 @@
 namespace hostcall {
 
 // What the program's side provides. A view of a program's memory may be kept by the callback, or by
-// what it has made of the view: whoever lends memory has to be able to keep it from being freed.
-struct LenderApi {
+// what it has made of the view: the provider has to be able to keep the memory from being freed.
+struct BufferProviderApi {
   // Keeps memory until `release` is called with what this returns. Null where it cannot be kept.
   void* (*hold)(const void* data, size_t size);
   void (*release)(void* hold);
 };
 
-// Sets the one that memory is lent by, and returns the one before; both live as long as the
+// Sets the one that views are borrowed from, and returns the one before; both live as long as the
 // process. Where it holds nothing, as the first one does, callbacks get copies.
-const LenderApi* SetLenderApi(const LenderApi* api);
+const BufferProviderApi* SetBufferProviderApi(const BufferProviderApi* api);
 
 }  // namespace hostcall

@@ -1,4 +1,4 @@
-// A function that runs on the host, in the place of one that would have been compiled whole.
+// The kernel of a partitioned function, which runs on the host with compiled clusters in it.
 #pragma once
 
 #include <functional>
@@ -17,18 +17,19 @@ using MakeKernel = std::function<absl::Status(std::unique_ptr<tensorflow::OpKern
 // returns its outputs. Where the function is marked as sequential, it runs on one thread, which may
 // be the caller's own; unless it is given resources of another device, for which
 // `on_several_devices` makes the kernel.
-absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
-                            const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                            const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
-                            std::unique_ptr<tensorflow::OpKernel>* kernel);
+absl::Status CreatePartitionedFunctionKernel(
+    tensorflow::FunctionLibraryRuntime* runtime,
+    const std::shared_ptr<const tensorflow::NodeProperties>& props,
+    const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
+    std::unique_ptr<tensorflow::OpKernel>* kernel);
 
 // Whether a node in such a function calls another one, that has come out of the same partitioning.
-bool IsInnerHostCall(const tensorflow::NodeDef& node);
+bool IsInnerCall(const tensorflow::NodeDef& node);
 
 // The kernel of such a node.
-absl::Status CreateInnerHostCall(tensorflow::FunctionLibraryRuntime* runtime,
-                                 const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                                 std::unique_ptr<tensorflow::OpKernel>* kernel);
+absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                                   std::unique_ptr<tensorflow::OpKernel>* kernel);
 
 // Whether XLA can compile an op, by its name and attributes. For an op that calls functions it says
 // nothing of those.

@@ -4,18 +4,18 @@
 namespace hostcall {
 
 // A program that this thread is in the midst of launching; its kernel stands for it.
-class Launching {
+class CurrentLaunch {
  public:
-  explicit Launching(const void* program) : program_(program), outer_(innermost_) {
+  explicit CurrentLaunch(const void* program) : program_(program), outer_(innermost_) {
     innermost_ = this;
   }
-  ~Launching() { innermost_ = outer_; }
-  Launching(const Launching&) = delete;
-  Launching& operator=(const Launching&) = delete;
+  ~CurrentLaunch() { innermost_ = outer_; }
+  CurrentLaunch(const CurrentLaunch&) = delete;
+  CurrentLaunch& operator=(const CurrentLaunch&) = delete;
 
   // Whether a program is compiled on this thread, which calls a Python function for that.
   static bool IsFolding(const void* program) {
-    for (const Launching* one = innermost_; one != nullptr; one = one->outer_) {
+    for (const CurrentLaunch* one = innermost_; one != nullptr; one = one->outer_) {
       if (one->program_ == program && one->folds_) return true;
     }
     return false;
@@ -24,10 +24,10 @@ class Launching {
  private:
   friend class FoldScope;
 
-  static inline thread_local Launching* innermost_ = nullptr;
+  static inline thread_local CurrentLaunch* innermost_ = nullptr;
 
   const void* const program_;
-  Launching* const outer_;
+  CurrentLaunch* const outer_;
   bool folds_ = false;
 };
 
@@ -35,7 +35,7 @@ class Launching {
 // the program then would hang: TensorFlow holds a lock of it until it is compiled.
 class FoldScope {
  public:
-  FoldScope() : launching_(Launching::innermost_) { Set(true); }
+  FoldScope() : launching_(CurrentLaunch::innermost_) { Set(true); }
   ~FoldScope() { Set(false); }
   FoldScope(const FoldScope&) = delete;
   FoldScope& operator=(const FoldScope&) = delete;
@@ -46,7 +46,7 @@ class FoldScope {
     if (launching_ != nullptr) launching_->folds_ = folds;
   }
 
-  Launching* const launching_;
+  CurrentLaunch* const launching_;
 };
 
 }  // namespace hostcall

@@ -9,7 +9,7 @@
 // moment can be asked for by the runs that had begun by then, and by no others. Once all of these
 // have ended, it is dropped.
 //
-// And the memory that callbacks are lent is kept where they hold on to it: see lending.h.
+// And the memory that callbacks borrow is kept where they hold on to it: see buffer_provider.h.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,15 +23,15 @@
 
 namespace hostcall {
 
-struct LaunchScope {
-  bool keeps_states;  // whether recorded calls keep something while the program runs
-  bool lends;         // whether callbacks are lent the program's memory
+struct RunTracking {
+  bool keeps_residuals;  // whether recorded calls keep something while the program runs
+  bool shares_memory;    // whether arrays of callbacks may lie in the program's memory
 };
 
 // Puts a kernel that sees to all this in the place of `launch`.
-absl::Status ScopeLaunch(const LaunchScope& scope, tensorflow::FunctionLibraryRuntime* runtime,
-                         const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                         std::unique_ptr<tensorflow::OpKernel>* launch);
+absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRuntime* runtime,
+                       const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                       std::unique_ptr<tensorflow::OpKernel>* launch);
 
 // Runs a task that may hold its thread for long: on this one, unless that is TensorFlow's own, and
 // else on one of the pool's. The status tells when none could be had.
@@ -39,6 +39,6 @@ absl::Status RunBesideTensorFlow(std::function<void()> task);
 
 // Defines the Python side: the pool comes from there, what is kept asks for the moment, and a hook
 // hears of what is over.
-void DefineLaunchScope(nanobind::module_& m);
+void DefineRunTracking(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.e2e.lending_programs import (
+from tests.support.e2e.borrowed_views_programs import (
     LARGE,
     WAYS,
     eager,

@@ -14,7 +14,7 @@ namespace hostcall {
 // Puts a `Kernel`, made of the arguments and of the kernel that was there, in the place of
 // `launch`.
 template <typename Kernel, typename... Args>
-absl::Status WrapLaunch(tensorflow::FunctionLibraryRuntime* runtime,
+absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
                         const std::shared_ptr<const tensorflow::NodeProperties>& props,
                         std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
   absl::Status status;

@@ -1,4 +1,4 @@
-#include "lending.h"
+#include "buffer_provider.h"
 
 #include <cstdint>
 #include <map>
@@ -7,8 +7,9 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/buffer_provider.h"
+#include "runtime/capsules.h"
 #include "runtime/fork.h"
-#include "runtime/lending.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -26,7 +27,7 @@ using Address = uintptr_t;
 
 Address AddressOf(const void* data) { return reinterpret_cast<Address>(data); }
 
-// The memory that can be lent. Nothing of TensorFlow's is freed with the lock held: what frees a
+// The memory that can be shared. Nothing of TensorFlow's is freed with the lock held: what frees a
 // tensor may be our own allocator.
 class Memory {
  public:
@@ -130,16 +131,16 @@ class Memory {
   std::multimap<Address, const Tensor*> tensors_;
 };
 
-// Allocates by another allocator, and frees nothing that is lent. Leaked: tensors that a program
-// returns live for as long as they like.
-class LendingAllocator : public Allocator {
+// Allocates by another allocator, and frees nothing that arrays lie in. Leaked: tensors that a
+// program returns live for as long as they like.
+class ProviderAllocator : public Allocator {
  public:
-  static LendingAllocator* Over(Allocator* owner) {
+  static ProviderAllocator* Over(Allocator* owner) {
     static auto* mutex = new std::mutex();
-    static auto* all = new std::map<Allocator*, LendingAllocator*>();
+    static auto* all = new std::map<Allocator*, ProviderAllocator*>();
     std::lock_guard<std::mutex> lock(*mutex);
-    LendingAllocator*& found = (*all)[owner];
-    if (found == nullptr) found = new LendingAllocator(owner);
+    ProviderAllocator*& found = (*all)[owner];
+    if (found == nullptr) found = new ProviderAllocator(owner);
     return found;
   }
 
@@ -159,18 +160,18 @@ class LendingAllocator : public Allocator {
   tensorflow::AllocatorMemoryType GetMemoryType() const override { return owner_->GetMemoryType(); }
 
  private:
-  explicit LendingAllocator(Allocator* owner) : owner_(owner) {}
+  explicit ProviderAllocator(Allocator* owner) : owner_(owner) {}
 
   Allocator* const owner_;
 };
 
-class LendingDevice : public tensorflow::Device {
+class ProviderDevice : public tensorflow::Device {
  public:
-  explicit LendingDevice(tensorflow::Device* device)
+  explicit ProviderDevice(tensorflow::Device* device)
       : Device(device->env(), device->attributes()), device_(device) {}
 
   Allocator* GetAllocator(AllocatorAttributes attributes) override {
-    return LendingAllocator::Over(device_->GetAllocator(attributes));
+    return ProviderAllocator::Over(device_->GetAllocator(attributes));
   }
 
   // The rest is as the device has it.
@@ -202,7 +203,7 @@ class LendingDevice : public tensorflow::Device {
 void* HoldMemory(const void* data, size_t size) { return Memory::Global().TryHold(data, size); }
 void ReleaseMemory(void* hold) { Memory::Global().Release(static_cast<Memory::Hold*>(hold)); }
 
-constexpr LenderApi kLender = {&HoldMemory, &ReleaseMemory};
+constexpr BufferProviderApi kBufferProvider = {&HoldMemory, &ReleaseMemory};
 
 // The value of an input, or of the variable that it refers to; an empty tensor where it has none.
 Tensor ValueOf(tensorflow::OpKernelContext* ctx, int input) {
@@ -217,11 +218,11 @@ Tensor ValueOf(tensorflow::OpKernelContext* ctx, int input) {
 
 }  // namespace
 
-std::unique_ptr<tensorflow::Device> MakeLendingDevice(tensorflow::Device* device) {
-  return std::make_unique<LendingDevice>(device);
+std::unique_ptr<tensorflow::Device> MakeProviderDevice(tensorflow::Device* device) {
+  return std::make_unique<ProviderDevice>(device);
 }
 
-LendingRun::LendingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* device)
+BorrowingRun::BorrowingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* device)
     : ctx_(ctx), device_(ctx->params()->device) {
   for (int i = 0; i < ctx->num_inputs(); ++i) {
     Tensor value = ValueOf(ctx, i);
@@ -233,18 +234,19 @@ LendingRun::LendingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* dev
   ctx->params()->device = device;
 }
 
-void LendingRun::End() {
+void BorrowingRun::End() {
   ctx_->params()->device = device_;
   Memory::Global().RemoveTensors(inputs_);
 }
 
-void DefineLending(nb::module_& m) {
+void DefineBufferProvider(nb::module_& m) {
   m.def(
-      "lender", [] { return nb::capsule(&kLender); },
-      "How the runtime keeps memory that it lends: a pointer to a LenderApi (lending.h).");
+      "buffer_provider", [] { return nb::capsule(&kBufferProvider, capsules::kBufferProviderApi); },
+      "How the runtime keeps memory that callbacks borrow: a pointer to a BufferProviderApi "
+      "(buffer_provider.h).");
   m.def(
-      "lent_memory", [] { return Memory::Global().size(); },
-      "How many pieces of memory could be lent now, or still are.");
+      "provided_memory", [] { return Memory::Global().size(); },
+      "How many pieces of memory could be borrowed now, or still are.");
 }
 
 }  // namespace hostcall

@@ -14,17 +14,17 @@ namespace hostcall {
 // Owns objects, and drops them after all else: what a `__del__` does is the user's code once more,
 // and may meet the interpreter's end, when nothing else may be left to destroy. To be made right
 // after a GilHold. Hidden like nanobind's types, in modules too whose symbols are visible.
-class __attribute__((visibility("hidden"))) Keeper {
+class __attribute__((visibility("hidden"))) DeferredDecrefScope {
  public:
-  Keeper() = default;
-  ~Keeper() {
+  DeferredDecrefScope() = default;
+  ~DeferredDecrefScope() {
     for (size_t i = 0; i < count_; ++i) Drop(few_[i]);
     for (PyObject* object : more_) Drop(object);
   }
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
+  DeferredDecrefScope(const DeferredDecrefScope&) = delete;
+  DeferredDecrefScope& operator=(const DeferredDecrefScope&) = delete;
 
-  nanobind::handle Keep(nanobind::object object) {
+  nanobind::handle Defer(nanobind::object object) {
     PyObject* kept = object.release().ptr();
     if (count_ < few_.size()) {
       few_[count_++] = kept;
@@ -35,9 +35,9 @@ class __attribute__((visibility("hidden"))) Keeper {
   }
 
   // What a function of Python's C API returned, which is null where it raised.
-  nanobind::handle Keep(PyObject* returned) {
+  nanobind::handle Defer(PyObject* returned) {
     if (returned == nullptr) throw nanobind::python_error();
-    return Keep(nanobind::steal(returned));
+    return Defer(nanobind::steal(returned));
   }
 
  private:

@@ -1,4 +1,4 @@
-#include "lender.h"
+#include "buffer_provider.h"
 
 #include <atomic>
 #include <map>
@@ -9,7 +9,7 @@ namespace hostcall::fuzz {
 namespace {
 
 std::mutex mutex;
-std::map<const void*, Memory> lendable;
+std::map<const void*, Memory> provided;
 std::atomic<int64_t> holds{0};
 
 template <typename F>
@@ -23,8 +23,8 @@ void ForEachBuffer(const Call& call, F&& f) {
 
 void* Hold(const void* data, size_t size) {
   std::lock_guard<std::mutex> lock(mutex);
-  const auto found = lendable.find(data);
-  if (found == lendable.end() || found->second.size() < size) return nullptr;
+  const auto found = provided.find(data);
+  if (found == provided.end() || found->second.size() < size) return nullptr;
   ++holds;
   return new Memory(found->second);
 }
@@ -34,21 +34,21 @@ void Release(void* hold) {
   delete static_cast<Memory*>(hold);
 }
 
-constexpr LenderApi kLender = {&Hold, &Release};
+constexpr BufferProviderApi kBufferProvider = {&Hold, &Release};
 
 }  // namespace
 
-Lending::Lending(const Call& call) : call_(call) {
+ProvidedBuffers::ProvidedBuffers(const Call& call) : call_(call) {
   std::lock_guard<std::mutex> lock(mutex);
-  ForEachBuffer(call, [](const Memory& memory) { lendable.emplace(memory.data(), memory); });
+  ForEachBuffer(call, [](const Memory& memory) { provided.emplace(memory.data(), memory); });
 }
 
-Lending::~Lending() {
+ProvidedBuffers::~ProvidedBuffers() {
   std::lock_guard<std::mutex> lock(mutex);
-  ForEachBuffer(call_, [](const Memory& memory) { lendable.erase(memory.data()); });
+  ForEachBuffer(call_, [](const Memory& memory) { provided.erase(memory.data()); });
 }
 
-const LenderApi* Lender() { return &kLender; }
+const BufferProviderApi* GetBufferProvider() { return &kBufferProvider; }
 
 int64_t Holds() { return holds; }
 

@@ -1,4 +1,4 @@
-#include "host_call.h"
+#include "partitioned_function_kernel.h"
 
 #include <functional>
 #include <mutex>
@@ -9,7 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "flags.h"
-#include "launch_scope.h"
+#include "hostcall_attributes.h"
+#include "run_tracking.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/rendezvous_mgr.h"
@@ -17,7 +18,7 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/protobuf/config.pb.h"
-#include "wrapped_launch.h"
+#include "wrapped_kernel.h"
 
 namespace hostcall {
 
@@ -27,8 +28,7 @@ using tensorflow::NodeProperties;
 
 namespace {
 
-// What _sequence.py marks functions with, and the executor that it means.
-constexpr char kSequential[] = "_hostcall_sequential";
+// The executor of functions that are marked as sequential.
 constexpr char kOneThread[] = "SINGLE_THREADED_EXECUTOR";
 
 // By which a function's parts on several devices of this process meet.
@@ -157,10 +157,11 @@ absl::Status CopyOptions(const NodeDef& from, bool sequential, NodeDef* to) {
 
 }  // namespace
 
-absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
-                            const std::shared_ptr<const NodeProperties>& props,
-                            const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
-                            std::unique_ptr<tensorflow::OpKernel>* kernel) {
+absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                                             const std::shared_ptr<const NodeProperties>& props,
+                                             const tensorflow::FunctionDef& function,
+                                             MakeKernel on_several_devices,
+                                             std::unique_ptr<tensorflow::OpKernel>* kernel) {
   const tensorflow::OpDef* op = nullptr;
   absl::Status status =
       tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op);
@@ -170,7 +171,7 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
   node.set_op(op->name());
   node.set_device(props->node_def.device());
   *node.mutable_input() = props->node_def.input();
-  const bool sequential = HasFlag(function, kSequential);
+  const bool sequential = HasFlag(function, attributes::SEQUENTIAL);
   status = CopyOptions(props->node_def, sequential, &node);
   if (!status.ok()) return status;
   tensorflow::NameAttrList callee;
@@ -182,15 +183,15 @@ absl::Status CreateHostCall(tensorflow::FunctionLibraryRuntime* runtime,
 
   const auto call = std::make_shared<NodeProperties>(op, std::move(node), props->input_types,
                                                      props->output_types);
-  status = CreateInnerHostCall(runtime, call, kernel);
+  status = CreateInnerCallKernel(runtime, call, kernel);
   if (!status.ok() || !sequential) return status;
-  return WrapLaunch<SequentialCall>(runtime, call, kernel, function.signature().name(),
+  return WrapKernel<SequentialCall>(runtime, call, kernel, function.signature().name(),
                                     std::move(on_several_devices));
 }
 
-absl::Status CreateInnerHostCall(tensorflow::FunctionLibraryRuntime* runtime,
-                                 const std::shared_ptr<const NodeProperties>& props,
-                                 std::unique_ptr<tensorflow::OpKernel>* kernel) {
+absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                                   const std::shared_ptr<const NodeProperties>& props,
+                                   std::unique_ptr<tensorflow::OpKernel>* kernel) {
   tensorflow::Device* device = runtime->device();
   tensorflow::OpKernel* created = nullptr;
   // The runtime of a function within a graph makes no kernels itself.
@@ -199,11 +200,11 @@ absl::Status CreateInnerHostCall(tensorflow::FunctionLibraryRuntime* runtime,
       device->resource_manager(), props, runtime->graph_def_version(), &created);
   if (!status.ok()) return status;
   kernel->reset(created);
-  return WrapLaunch<MeetingCall>(runtime, props, kernel);
+  return WrapKernel<MeetingCall>(runtime, props, kernel);
 }
 
-bool IsInnerHostCall(const NodeDef& node) {
-  const auto mark = node.attr().find("_hostcall_host_call");
+bool IsInnerCall(const NodeDef& node) {
+  const auto mark = node.attr().find(attributes::INNER_CALL);
   return mark != node.attr().end() && mark->second.b();
 }
 

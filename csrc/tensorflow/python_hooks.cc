@@ -1,4 +1,4 @@
-#include "lowering.h"
+#include "python_hooks.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
-#include "host_call.h"
+#include "partitioned_function_kernel.h"
+#include "runtime/deferred_decref.h"
 #include "runtime/gil.h"
-#include "runtime/keeper.h"
 #include "runtime/text.h"
 #include "tensorflow/core/framework/tensor.pb.h"
 
@@ -39,10 +39,10 @@ T Field(nb::handle answer, const char* name) {
   return nb::cast<T>(nb::object(answer.attr(name)));
 }
 
-// A LoweringError is prose for the user already; anything else is a mistake of ours, and its
-// traceback is what a report about it needs.
+// The text of a LoweringError is a message for the user already; anything else is a mistake of
+// ours, and its traceback is what a report about it needs.
 absl::Status ToStatus(nb::python_error& error) {
-  if (nb::hasattr(error.value(), "hostcall_prose")) {
+  if (nb::hasattr(error.value(), "hostcall_message")) {
     return absl::InvalidArgumentError(Text(error.value()));
   }
   return absl::InternalError(UntilExit([&error] { return error.what(); }));
@@ -57,13 +57,13 @@ auto CallPython(const nb::object& hook, Make&& make_arguments, Read&& read)
         "hostcall: a function with Python callbacks was compiled while the interpreter shut down.");
   }
   GilHold gil;
-  Keeper keeper;
+  DeferredDecrefScope decrefs;
   try {
-    nb::handle arguments = keeper.Keep(make_arguments());
+    nb::handle arguments = decrefs.Defer(make_arguments());
     return read(
-        keeper.Keep(UntilExit([&] { return PyObject_CallObject(hook.ptr(), arguments.ptr()); })));
+        decrefs.Defer(UntilExit([&] { return PyObject_CallObject(hook.ptr(), arguments.ptr()); })));
   } catch (nb::python_error& error) {
-    keeper.Keep(nb::borrow(error.value()));  // its frames hold what the user's functions had
+    decrefs.Defer(nb::borrow(error.value()));  // its frames hold what the user's functions had
     return ToStatus(error);
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
@@ -159,7 +159,7 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
   });
 }
 
-void DefineLowering(nb::module_& m) {
+void DefinePythonHooks(nb::module_& m) {
   m.def(
       "set_hooks",
       [](nb::object lower, nb::object evaluate, nb::object rewrite) {

@@ -1,4 +1,4 @@
-#include "launch_scope.h"
+#include "run_tracking.h"
 
 #include <atomic>
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "launching.h"
-#include "lending.h"
+#include "buffer_provider.h"
+#include "current_launch.h"
+#include "runtime/capsules.h"
 #include "runtime/fork.h"
 #include "runtime/gil.h"
-#include "wrapped_launch.h"
+#include "wrapped_kernel.h"
 
 namespace nb = nanobind;
 
@@ -65,14 +66,14 @@ class Runs {
   std::set<int64_t> running_;
 };
 
-// The states that only programs which run now can ask for, by number. Every member wants the GIL,
-// but for `empty`. No Python code of ours takes part: a signal's handler would run in the middle of
-// it, and what it raises would reach nobody.
-class Kept {
+// The tape residuals that only programs which run now can ask for, by handle. Every member wants
+// the GIL, but for `empty`. No Python code of ours takes part: a signal's handler would run in the
+// middle of it, and what it raises would reach nobody.
+class TapeResiduals {
  public:
-  static Kept& Global() {
-    static Kept* kept = new Kept();  // leaked like all that holds Python objects
-    return *kept;
+  static TapeResiduals& Global() {
+    static auto* residuals = new TapeResiduals();  // leaked like all that holds Python objects
+    return *residuals;
   }
 
   // Most runs keep nothing, and need no GIL to find that out.
@@ -80,38 +81,38 @@ class Kept {
 
   void SetTable(nb::dict table) { table_ = std::move(table); }
 
-  void Add(int64_t number) {
-    numbers_.emplace_back(Runs::Global().Now(), number);
+  void Add(int64_t handle) {
+    handles_.emplace_back(Runs::Global().Now(), handle);
     empty_ = false;
   }
 
   void DropBefore(int64_t moment) {
-    while (!numbers_.empty() && numbers_.front().first < moment) {
-      const int64_t number = numbers_.front().second;
-      numbers_.pop_front();  // first: dropping may let other threads in
-      Drop(number);
+    while (!handles_.empty() && handles_.front().first < moment) {
+      const int64_t handle = handles_.front().second;
+      handles_.pop_front();  // first: dropping may let other threads in
+      Drop(handle);
     }
-    empty_ = numbers_.empty();
+    empty_ = handles_.empty();
   }
 
  private:
-  void Drop(int64_t number) {
-    UntilExit([this, number] {
-      PyObject* key = PyLong_FromLongLong(number);
+  void Drop(int64_t handle) {
+    UntilExit([this, handle] {
+      PyObject* key = PyLong_FromLongLong(handle);
       if (key == nullptr || PyDict_DelItem(table_.ptr(), key) < 0) PyErr_Clear();
       Py_XDECREF(key);
     });
   }
 
   nb::object table_;
-  std::deque<std::pair<int64_t, int64_t>> numbers_;  // with the moment of keeping, in its order
+  std::deque<std::pair<int64_t, int64_t>> handles_;  // with the moment of keeping, in its order
   std::atomic<bool> empty_{true};
 };
 
 void DropBefore(int64_t moment) {
-  if (Kept::Global().empty() || !PythonIsRunning()) return;
+  if (TapeResiduals::Global().empty() || !PythonIsRunning()) return;
   GilHold gil;
-  Kept::Global().DropBefore(moment);
+  TapeResiduals::Global().DropBefore(moment);
 }
 
 // TensorFlow's functions that say and change whether tapes record on a thread. Leaked like all that
@@ -171,14 +172,14 @@ class CallbackThread {
 using Pool = void(std::function<void()>);
 Pool* pool = nullptr;
 
-class ScopedLaunch : public tensorflow::AsyncOpKernel {
+class TrackedKernel : public tensorflow::AsyncOpKernel {
  public:
-  ScopedLaunch(tensorflow::OpKernelConstruction* construction, const LaunchScope& scope,
-               std::unique_ptr<tensorflow::Device> lending_device,
-               std::unique_ptr<tensorflow::OpKernel> launch)
+  TrackedKernel(tensorflow::OpKernelConstruction* construction, const RunTracking& scope,
+                std::unique_ptr<tensorflow::Device> provider_device,
+                std::unique_ptr<tensorflow::OpKernel> launch)
       : AsyncOpKernel(construction),
-        keeps_states_(scope.keeps_states),
-        lending_device_(std::move(lending_device)),
+        keeps_residuals_(scope.keeps_residuals),
+        provider_device_(std::move(provider_device)),
         launch_(std::move(launch)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
@@ -188,29 +189,29 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
 
  private:
   void Launch(tensorflow::OpKernelContext* ctx, DoneCallback done) {
-    OP_REQUIRES_ASYNC(ctx, !Launching::IsFolding(this),
+    OP_REQUIRES_ASYNC(ctx, !CurrentLaunch::IsFolding(this),
                       absl::FailedPreconditionError(
                           "hostcall: a Python function with memo=, which was called while a "
                           "function was compiled that calls it, has called that function."),
                       done);
-    const Launching launching(this);
-    LaunchLending(ctx, std::move(done));
+    const CurrentLaunch launching(this);
+    LaunchWithProvider(ctx, std::move(done));
   }
 
-  void LaunchLending(tensorflow::OpKernelContext* ctx, DoneCallback done) {
-    if (lending_device_ == nullptr) {
-      LaunchKeepingStates(ctx, std::move(done));
+  void LaunchWithProvider(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+    if (provider_device_ == nullptr) {
+      LaunchKeepingResiduals(ctx, std::move(done));
       return;
     }
-    auto lending = std::make_shared<LendingRun>(ctx, lending_device_.get());
-    LaunchKeepingStates(ctx, [lending, done = std::move(done)] {
-      lending->End();
+    auto borrowing = std::make_shared<BorrowingRun>(ctx, provider_device_.get());
+    LaunchKeepingResiduals(ctx, [borrowing, done = std::move(done)] {
+      borrowing->End();
       done();
     });
   }
 
-  void LaunchKeepingStates(tensorflow::OpKernelContext* ctx, DoneCallback done) {
-    if (!keeps_states_) {
+  void LaunchKeepingResiduals(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+    if (!keeps_residuals_) {
       launch_->AsAsync()->ComputeAsync(ctx, std::move(done));
       return;
     }
@@ -221,8 +222,8 @@ class ScopedLaunch : public tensorflow::AsyncOpKernel {
     });
   }
 
-  const bool keeps_states_;
-  const std::unique_ptr<tensorflow::Device> lending_device_;  // null where nothing is lent
+  const bool keeps_residuals_;
+  const std::unique_ptr<tensorflow::Device> provider_device_;  // null where no memory is shared
   const std::unique_ptr<tensorflow::OpKernel> launch_;
 };
 
@@ -247,17 +248,20 @@ absl::Status RunBesideTensorFlow(std::function<void()> task) {
   }
 }
 
-absl::Status ScopeLaunch(const LaunchScope& scope, tensorflow::FunctionLibraryRuntime* runtime,
-                         const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                         std::unique_ptr<tensorflow::OpKernel>* launch) {
-  return WrapLaunch<ScopedLaunch>(runtime, props, launch, scope,
-                                  scope.lends ? MakeLendingDevice(runtime->device()) : nullptr);
+absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRuntime* runtime,
+                       const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                       std::unique_ptr<tensorflow::OpKernel>* launch) {
+  return WrapKernel<TrackedKernel>(
+      runtime, props, launch, scope,
+      scope.shares_memory ? MakeProviderDevice(runtime->device()) : nullptr);
 }
 
-void DefineLaunchScope(nb::module_& m) {
+void DefineRunTracking(nb::module_& m) {
   m.def(
       "set_pool",
-      [](const nb::capsule& capsule) { pool = reinterpret_cast<Pool*>(capsule.data()); },
+      [](const nb::capsule& capsule) {
+        pool = reinterpret_cast<Pool*>(capsules::Get(capsule, capsules::kRunOnPool));
+      },
       nb::arg("pool"), "Sets where programs run that TensorFlow starts on threads of its own.");
   m.def(
       "set_recording",
@@ -268,7 +272,7 @@ void DefineLaunchScope(nb::module_& m) {
       nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
       "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
   m.def(
-      "set_table", [](nb::dict table) { Kept::Global().SetTable(std::move(table)); },
+      "set_table", [](nb::dict table) { TapeResiduals::Global().SetTable(std::move(table)); },
       nb::arg("table"), "Sets the dict that `drop_after_run` removes from.");
   m.def(
       "now", [] { return Runs::Global().Now(); },
@@ -277,8 +281,9 @@ void DefineLaunchScope(nb::module_& m) {
       "was_running", [](int64_t moment) { return Runs::Global().WasRunning(moment); },
       nb::arg("moment"), "Whether a program still runs that ran at the moment.");
   m.def(
-      "drop_after_run", [](int64_t number) { Kept::Global().Add(number); }, nb::arg("number"),
-      "Removes a number from the table when the programs have ended that run now.");
+      "drop_after_run", [](int64_t handle) { TapeResiduals::Global().Add(handle); },
+      nb::arg("handle"),
+      "Removes a handle from the table when the programs have ended that run now.");
 }
 
 }  // namespace hostcall

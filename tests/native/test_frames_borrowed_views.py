@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.native.frames import INT4, INT32, Buffer, Target, call, native, runtime
 
-LENT = {"borrows": True, "takes_out": True, "lends": True}
+LENT = {"borrows": True, "takes_out": True, "shares_memory": True}
 LARGE = 5000
 X = np.arange(LARGE, dtype=np.float32)
 SIZE = Buffer(INT32, [], np.int32(1500).tobytes())
@@ -18,10 +18,10 @@ ways = pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
 
 
 @pytest.fixture(autouse=True)
-def lender() -> Iterator[None]:
-    before = runtime.set_lender_api(native.lender())
+def buffer_provider() -> Iterator[None]:
+    before = runtime.set_buffer_provider_api(native.buffer_provider())
     yield
-    runtime.set_lender_api(before)
+    runtime.set_buffer_provider_api(before)
     gc.collect()
     assert native.holds() == 0
     assert native.live_objects() == 0
@@ -51,8 +51,8 @@ def test_arrays_lie_in_the_memory_of_the_call(foreign: bool) -> None:
 
 
 @ways
-@pytest.mark.parametrize("lends", [True, False])
-def test_where_nothing_can_be_lent_arrays_look_the_same(lends: bool, foreign: bool) -> None:
+@pytest.mark.parametrize("shares_memory", [True, False])
+def test_where_nothing_can_be_lent_arrays_look_the_same(shares_memory: bool, foreign: bool) -> None:
     def double(x: np.ndarray, out: np.ndarray) -> np.ndarray:
         assert x.base is None
         assert out.base is None
@@ -60,11 +60,13 @@ def test_where_nothing_can_be_lent_arrays_look_the_same(lends: bool, foreign: bo
         return np.multiply(x, 2, out=out)
 
     few = np.arange(3, dtype=np.float32)
-    target = Target(double, convention={**LENT, "lends": lends})
+    target = Target(double, convention={**LENT, "shares_memory": shares_memory})
     done = call(target, [Buffer.of(few)], [Buffer.result((3,))], foreign=foreign)
     assert done.array().tolist() == [0, 2, 4]
-    if not lends:
-        assert run(double, X, **{**LENT, "lends": False}).array().tolist() == (X * 2).tolist()
+    if not shares_memory:
+        assert (
+            run(double, X, **{**LENT, "shares_memory": False}).array().tolist() == (X * 2).tolist()
+        )
 
 
 @ways
@@ -77,7 +79,7 @@ def test_kept_arrays_are_an_error_and_stay_what_they_are(foreign: bool) -> None:
 
     done = run(keep, X, foreign=foreign)
     assert done.code == 3
-    assert "still refers to an array that it was lent" in done.message
+    assert "still refers to an array that it borrowed" in done.message
     assert "a test" in done.message
     assert native.holds() == 2
     part, view, out = kept
@@ -157,7 +159,7 @@ def test_bounded_arguments_and_narrow_values(foreign: bool) -> None:
         assert not x.flags.writeable
         return np.float32(x.sum())
 
-    borrows = {"borrows": True, "lends": True}
+    borrows = {"borrows": True, "shares_memory": True}
     done = call(
         Target(total, convention=borrows),
         [Buffer.of(X), SIZE],

@@ -6,7 +6,7 @@ For test_lending_kept.py, in a process where memory that is freed is overwritten
 import numpy as np
 import tensorflow as tf
 
-from tests.support.e2e.lending_programs import LARGE, one, values
+from tests.support.e2e.borrowed_views_programs import LARGE, one, values
 from tests.support.helpers import assert_same, jitted, plain
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall_runtime import _library
-from tests.support.e2e.lending_programs import (
+from tests.support.e2e.borrowed_views_programs import (
     LARGE,
     every_size,
     every_way,
@@ -155,17 +155,17 @@ def test_memory_is_given_back() -> None:
         out[...] = x
         kept.append((x, out))
 
-    lent_memory = _library.load("hostcall._tensorflow").lent_memory
+    provided_memory = _library.load("hostcall._tensorflow").provided_memory
     kept: list[Any] = []
     run = jitted(one(keeps, out=True))
     gc.collect()
-    before = lent_memory()
+    before = provided_memory()
     for _ in range(5):
         failure(run, values(LARGE))
-    assert lent_memory() > before
+    assert provided_memory() > before
     kept.clear()
     gc.collect()
-    assert lent_memory() == before
+    assert provided_memory() == before
 
 
 def test_results_outlive_their_program() -> None:
@@ -184,7 +184,7 @@ def test_results_outlive_their_program() -> None:
 
 def test_nothing_of_a_run_is_used_when_it_has_ended() -> None:
     child = subprocess.run(
-        [sys.executable, "-m", "tests.support.e2e.lending_child"],
+        [sys.executable, "-m", "tests.support.e2e.borrowed_views_child"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "MALLOC_PERTURB_": "165"},
         capture_output=True,

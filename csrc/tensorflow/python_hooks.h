@@ -1,4 +1,4 @@
-// The Python functions that decide, and their answers in C++.
+// The bridge to Python: the functions there that decide, and their answers in C++.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -47,7 +47,7 @@ struct RewrittenFunction {
 // True between hostcall.enable() and hostcall.disable().
 bool IsEnabled();
 
-// Asks Python how to lower a script op. The status says, in prose, why it cannot be.
+// Asks Python how to lower a script op. The message of the status says why it cannot be.
 absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
                                           const std::vector<Operand>& operands);
 
@@ -63,6 +63,6 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
                                                   const std::string& device);
 
 // Defines the Python side of the above.
-void DefineLowering(nanobind::module_& m);
+void DefinePythonHooks(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -1,0 +1,34 @@
+// Pointers that extension modules hand each other through Python, in capsules that say what they
+// point to.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstring>
+#include <string>
+
+namespace hostcall::capsules {
+
+inline constexpr char kBufferHold[] = "hostcall.BufferHold";
+inline constexpr char kBufferProviderApi[] = "hostcall.BufferProviderApi";
+inline constexpr char kProfilerApi[] = "hostcall.ProfilerApi";
+inline constexpr char kRunOnPool[] = "hostcall.RunOnPool";
+inline constexpr char kTensorApi[] = "hostcall.TensorApi";
+// The name that XLA's own registration takes.
+inline constexpr char kHandler[] = "xla._CUSTOM_CALL_TARGET";
+
+// What a capsule of that name points to. Throws TypeError for a capsule of another name.
+inline void* Get(const nanobind::capsule& capsule, const char* name) {
+  const char* actual = capsule.name();
+  if (actual == nullptr || std::strcmp(actual, name) != 0) {
+    const std::string known = actual == nullptr ? "without a name" : std::string("named ") + actual;
+    throw nanobind::type_error(("hostcall: wants a capsule named " + std::string(name) +
+                                ", and was given one " + known +
+                                ". The extension modules may come from different builds: install "
+                                "hostcall again.")
+                                   .c_str());
+  }
+  return capsule.data(name);
+}
+
+}  // namespace hostcall::capsules

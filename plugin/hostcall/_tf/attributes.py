@@ -1,0 +1,28 @@
+"""The attributes that hostcall writes onto nodes and functions, by their names.
+
+C++ has them from here as well: the build turns each line `NAME = "_hostcall_..."` into a constant
+of the header `hostcall_attributes.h`.
+"""
+
+from __future__ import annotations
+
+# On a script op.
+ROUTE = "_hostcall_route"  # the route that was asked for, where that is not "auto"
+SHAPES = "_hostcall_shapes"  # the shapes that tracing ended with: one for each result
+HINDERED = "_hostcall_hindered"  # what hinders it from being part of a program, for the user
+FORESEEN = "_hostcall_foreseen"  # the (result, dimension)s that were taken for bounded
+RECORD = "_hostcall_record"  # a Recording: whether a gradient of the call can be asked for
+
+# On an op that calls Python and is no script op.
+CALLS_PYTHON = "_hostcall_calls_python"
+HAS_TOKEN = "_hostcall_has_token"  # whether a token goes through it
+MODULE = "_hostcall_module"  # the key of its program, as bytes
+
+# On a function.
+CLUSTER = "_hostcall_cluster"  # it has come out of a partitioning, and is compiled as it is
+SEQUENTIAL = "_hostcall_sequential"  # its nodes run one after the other, on one thread
+KEEPS_RESIDUALS = "_hostcall_keeps_residuals"  # recorded calls keep something while it runs
+SHARES_MEMORY = "_hostcall_shares_memory"  # arrays of callbacks may lie in its memory
+
+# On a call in a partitioned function, of another one out of the same partitioning.
+INNER_CALL = "_hostcall_inner_call"
