@@ -69,7 +69,7 @@ def what_is_known(spec: Spec) -> str:
 
 
 def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """The line that declares the results by a rule, with blanks for what is not known.
+    """The line that declares the results by a shape function, with blanks for what is not known.
 
     It has the function's own name and parameters, and as many results as the op.
     """
@@ -89,7 +89,7 @@ def partitioning_is_fine(spec: CallbackSpec) -> str:
 
 
 def parameters(spec: CallbackSpec) -> list[str]:
-    """Names for the arguments of a rule: those of the function's parameters, where it has any."""
+    """Names for the arguments of a shape function: those of the parameters, if any."""
     found: list[inspect.Parameter] = []
     with contextlib.suppress(TypeError, ValueError):  # not of every function in C
         found = [*inspect.signature(spec.function).parameters.values()]

@@ -21,7 +21,7 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target, _errors, _locks, _targets, register, within
 from hostcall_runtime._words import counted
 
-Rule = Callable[[Sequence[Spec]], Sequence[Spec | None]]
+ShapeFunction = Callable[[Sequence[Spec]], Sequence[Spec | None]]
 
 
 class Recording(enum.IntEnum):
@@ -30,7 +30,7 @@ class Recording(enum.IntEnum):
     NO = 0
     # Within the run of the program.
     RUN = 1
-    # After it: the state's number is a result of the program.
+    # After it: the handle of the tape residual is a result of the program.
     ESCAPING = 2
 
 
@@ -54,13 +54,15 @@ class CallbackSpec:
     Attributes:
       function: the user's function.
       inputs, outputs: the structures of its arguments and results.
-      rule: from the inputs' specs to the results', or None where nothing was declared.
-      shape_only: the inputs that only `rule` looks at; a compiled program does not pass them.
+      shape_function: from the inputs' specs to the results', or None where nothing was declared.
+      shape_only: the inputs that only `shape_function` looks at; a compiled program does not pass
+        them.
       like: for each result the input that has the same shape, where all results are such; or None.
       static_specs: what is known of the results in tracing.
       plain_specs: what plain graphs are told of that, and so must hold in them: no more than stock
         TensorFlow tells, but for what is declared with hostcall.
-      pending: for each result, whether the rule may know more when XLA compiles than in tracing.
+      pending: for each result, whether the shape function may know more when XLA compiles than in
+        tracing.
       description: the function and the op for a message, with the file and line of both.
       title: how messages call it: the op's token, `pyfunc_N`.
       copies_inputs: whether the function is given arrays of its own where the stock kernel calls
@@ -83,18 +85,18 @@ class CallbackSpec:
         function: Callable[..., Any],
         inputs: Inputs,
         outputs: Outputs,
-        rule: Rule | None,
+        shape_function: ShapeFunction | None,
         shape_only: Iterable[int] = (),
     ) -> None:
         self.function = function
         self.inputs = inputs
         self.outputs = outputs
-        self.rule = rule
+        self.shape_function = shape_function
         self.shape_only = frozenset(shape_only)
         self.like: Sequence[int] | None = None
         self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
         self.plain_specs = self.static_specs
-        self.pending = [rule is not None] * len(outputs.dtypes)
+        self.pending = [shape_function is not None] * len(outputs.dtypes)
         self.timeout: float | None = None
         self.route = requested_routes.AUTO
         self.declaration = Declaration()

@@ -86,8 +86,8 @@ class Declaration:
         return declaration
 
 
-# Where a declaration is kept: with the object itself, since a rule may refer to the function, and a
-# table here would then keep both alive for ever.
+# Where a declaration is kept: with the object itself, since a shape function may refer to the
+# function, and a # table here would then keep both alive for ever.
 _ATTRIBUTE = "__hostcall_declarations__"
 
 _Key = tuple[int, ...]

@@ -10,22 +10,22 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import result_contract, tape_residuals
-from hostcall._callbacks.callback_spec import CallbackSpec, Recording, Rule
+from hostcall._callbacks.callback_spec import CallbackSpec, Recording, ShapeFunction
 from hostcall._callbacks.specs import array_dtype, is_array_of
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, features, gradient_tapes, token_registry
 from hostcall_runtime import _errors
 
-# In the place of the number of a state where none is kept.
-_NO_STATE = np.zeros([], np.int64)
+# In the place of the handle of a tape residual where none is kept.
+_NO_HANDLE = np.zeros([], np.int64)
 
 
 class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     """A function from EagerTensors to tensors (op EagerPyFunc).
 
-    A differentiable one has a result more than the user sees: the number under which the state of
-    the call is kept for the gradient, 0 where nothing is kept. It is what ties a gradient call to
-    its forward call, in every iteration, thread and step.
+    A differentiable one has a result more than the user sees: the handle under which the tape
+    residual of the call is kept for the gradient, 0 where nothing is kept. It is what ties a
+    gradient call to its forward call, in every iteration, thread and step.
 
     Attributes:
       differentiable: whether it has that result.
@@ -44,12 +44,12 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         function: Callable[..., Any],
         inputs: Inputs,
         outputs: Outputs,
-        rule: Rule | None,
+        shape_function: ShapeFunction | None,
         shape_only: Iterable[int] = (),
         differentiable: bool = False,
         pure: bool = False,
     ) -> None:
-        CallbackSpec.__init__(self, function, inputs, outputs, rule, shape_only)
+        CallbackSpec.__init__(self, function, inputs, outputs, shape_function, shape_only)
         self.differentiable = differentiable
         self.pure = pure
         self.root = self
@@ -73,18 +73,20 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """What the stock kernel calls, through TensorFlow's registry."""
         self.check_count(args)
-        values, state = self.timed(self._run)(args, self.gradient_wanted)
+        values, residual = self.timed(self._run)(args, self.gradient_wanted)
         self.check_static([value.shape for value in values])
-        return self.for_kernel(values, 0 if state is None else tape_residuals.keep(state), device)
+        return self.for_kernel(
+            values, 0 if residual is None else tape_residuals.keep(residual), device
+        )
 
-    def for_kernel(self, values: list[Any], number: int, device: str | None) -> list[Any]:
-        """What the stock kernel is given: the results, and the number of the state."""
+    def for_kernel(self, values: list[Any], handle: int, device: str | None) -> list[Any]:
+        """What the stock kernel is given: the results, and the handle of the tape residual."""
         with (
             eager_execution.eager_mode()
         ):  # in programs of TensorFlow 1 a kernel's thread builds graphs
             if self.differentiable:
                 # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.
-                values = [*values, eager_execution.convert_to_tensor(np.int64(number), tf.int64)]
+                values = [*values, eager_execution.convert_to_tensor(np.int64(handle), tf.int64)]
             return [eager_execution.copy_to_device(value, device) for value in values]
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
@@ -97,11 +99,13 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
 
         def call(*tensors: Any) -> list[Any]:
             values: list[Any]
-            values, state = run(tensors, record, self._arrays)
+            values, residual = run(tensors, record, self._arrays)
             if self.differentiable:
                 # Not by `run`: nobody waits any more for one that overran its timeout.
-                number = 0 if state is None else tape_residuals.keep_in_program(state, escapes)
-                values.append(np.asarray(number, np.int64) if number else _NO_STATE)
+                handle = (
+                    0 if residual is None else tape_residuals.keep_in_program(residual, escapes)
+                )
+                values.append(np.asarray(handle, np.int64) if handle else _NO_HANDLE)
             return values
 
         return call
@@ -125,20 +129,20 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
                 with eager_execution.eager_mode():
                     returned = function(*tensors)
             # The runtime takes tensors and arrays of the right dtype as they are.
-            return [returned, _NO_STATE] if differentiable else returned
+            return [returned, _NO_HANDLE] if differentiable else returned
 
         return call
 
     def _convert_plain(self, returned: Any) -> list[Any]:
-        number = []
+        handle = []
         if self.differentiable:
-            returned, *number = returned
+            returned, *handle = returned
         with eager_execution.eager_mode():
-            return _to_arrays(self._as_tensors(returned)) + number
+            return _to_arrays(self._as_tensors(returned)) + handle
 
     def _run(
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
-    ) -> tuple[list[Any], tape_residuals.State | None]:
+    ) -> tuple[list[Any], tape_residuals.TapeResidual | None]:
         """The results as EagerTensors, and what to keep of the call for its gradient.
 
         Args:
@@ -158,7 +162,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
                 stack.enter_context(tape)
                 tape.watch([tensor for tensor in tensors if gradient_tapes.is_trainable(tensor)])
             values = self.compute(tensors)
-        return values, tape_residuals.State(self, tapes, list(tensors), list(values))
+        return values, tape_residuals.TapeResidual(self, tapes, list(tensors), list(values))
 
     def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:
         """The results of the user's function, as EagerTensors of the declared dtypes.

@@ -23,7 +23,7 @@ class Source:
       takes_tensors: whether its arguments are EagerTensors.
       borrow, out, timeout: as declared.
       dtypes: of the results, where what the function returns is made tensors of them.
-      has_state: whether calls have the number of a state for their last result.
+      has_state: whether calls have the handle of a tape residual for their last result.
     """
 
     function: Callable[..., Any]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Rule
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, ShapeFunction
 from hostcall._callbacks.declarations import Declaration, declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
@@ -18,7 +18,7 @@ def adopt(
     token: str,
     inputs: Inputs,
     outputs: Outputs,
-    make_rule: Callable[[Any, Inputs, Outputs], Rule | None],
+    make_shape_function: Callable[[Any, Inputs, Outputs], ShapeFunction | None],
 ) -> CallbackSpec:
     """A spec for what TensorFlow registered itself, before hostcall was imported.
 
@@ -29,15 +29,17 @@ def adopt(
       token: under which it is registered.
       inputs: of its op, flat.
       outputs: likewise.
-      make_rule: finds what is declared of the user's function.
+      make_shape_function: finds what is declared of the user's function.
     """
     eager = isinstance(entry, token_registry.EagerFunc)
     users = autograph.unwrapped(entry._func if eager else entry)
     specs = vars(entry).setdefault("__hostcall_specs__", {})  # live as long as what they stand for
     adopted = specs.get((inputs.size, *outputs.dtypes))
     if isinstance(adopted, CallbackSpec):
-        adopted.rule = make_rule(users, inputs, outputs)  # may be declared by now
-        adopted.pending = [adopted.rule is not None] * len(outputs.dtypes)
+        adopted.shape_function = make_shape_function(
+            users, inputs, outputs
+        )  # may be declared by now
+        adopted.pending = [adopted.shape_function is not None] * len(outputs.dtypes)
         return adopted
     function = entry
     if eager:
@@ -50,7 +52,7 @@ def adopt(
             values = returned if isinstance(returned, list) else [returned]
             return [value.numpy() for value in values if value is not None]
 
-    spec = NumpySpec(function, inputs, outputs, make_rule(users, inputs, outputs))
+    spec = NumpySpec(function, inputs, outputs, make_shape_function(users, inputs, outputs))
     if not eager:
         spec.declaration = declaration_of(users) or Declaration()
     spec.title = token

@@ -30,7 +30,7 @@ def spec_of(node: NodeDef) -> CallbackSpec | None:
         return entry
     inputs = Inputs([None] * len(node.attr["Tin"].list.type), False)
     outputs = Outputs([tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type])
-    return adopt(entry, token_of(node), inputs, outputs, result_shapes.declared_rule)
+    return adopt(entry, token_of(node), inputs, outputs, result_shapes.declared_shape_function)
 
 
 def existing_spec_of(node: NodeDef) -> CallbackSpec:

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import advice, requested_routes, traced_shapes
-from hostcall._callbacks.callback_spec import CallbackSpec, Rule
+from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
 from hostcall._callbacks.declarations import TRACE, Declaration, declaration_of
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._callbacks.structures import Inputs, Outputs
@@ -18,28 +18,30 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
 # To ask these runs the function.
-_tracing_rules: weakref.WeakSet[Rule] = weakref.WeakSet()
+_tracing_shape_functions: weakref.WeakSet[ShapeFunction] = weakref.WeakSet()
 
 
-def declared_rule(function: Callable[..., Any], inputs: Inputs, outputs: Outputs) -> Rule | None:
-    """The rule that the user has declared for a function, or None."""
+def declared_shape_function(
+    function: Callable[..., Any], inputs: Inputs, outputs: Outputs
+) -> ShapeFunction | None:
+    """The shape function that the user has declared for a function, or None."""
     declaration = declaration_of(function)
     if declaration is None or declaration.result is None:
         return None
-    return make_rule(declaration, function, inputs, outputs)
+    return make_shape_function(declaration, function, inputs, outputs)
 
 
-def make_rule(
+def make_shape_function(
     declaration: Declaration,
     function: Callable[..., Any],
     inputs: Inputs,
     outputs: Outputs,
-) -> Rule:
-    """The rule that a declaration stands for."""
+) -> ShapeFunction:
+    """The shape function that a declaration stands for."""
     traced: dict[tuple[Any, ...], list[Spec | None]] = {}
     traces = isinstance(declaration.result, str) and declaration.result == TRACE
 
-    def rule(specs: Sequence[Spec]) -> list[Spec | None]:
+    def shape_function(specs: Sequence[Spec]) -> list[Spec | None]:
         result = declaration.result
         if traces:
             shapes = tuple(str(static_shape(spec)) for spec in specs)
@@ -51,8 +53,8 @@ def make_rule(
         return flatten_result(result, outputs.dtypes)
 
     if traces:
-        _tracing_rules.add(rule)
-    return rule
+        _tracing_shape_functions.add(shape_function)
+    return shape_function
 
 
 def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
@@ -110,16 +112,16 @@ def trace(
 
 
 def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
-    """For each result, whether the rule may know it when XLA compiles, and does not in tracing.
+    """For each result, whether only XLA's compilation tells its shape function enough.
 
     Args:
       spec: the callback.
       operands: what tracing knows of the op's inputs.
     """
     count = len(spec.outputs.dtypes)
-    if spec.rule is None or all(operand.shape.is_fully_defined() for operand in operands):
+    if spec.shape_function is None or all(operand.shape.is_fully_defined() for operand in operands):
         return [False] * count
-    if spec.rule in _tracing_rules:
+    if spec.shape_function in _tracing_shape_functions:
         return [True] * count
     # Asked with sizes and ranks that are made up: all that matters is whether it knows some then.
     for rank in (1, 2, 3, 4, 0):
@@ -128,7 +130,7 @@ def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]
             return [
                 isinstance(said, BoundedSpec)
                 or (said is not None and said.shape.is_fully_defined())
-                for said in spec.rule(made_up)
+                for said in spec.shape_function(made_up)
             ]
     return [True] * count
 
@@ -160,8 +162,8 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
 def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
     """The spec of each of the user's results, as far as it is known.
 
-    In this order: the rule (declared by the user, or made for a gradient call), the specs in
-    `Tout`, what tracing ended with. A later one fills in what an earlier one leaves open.
+    In this order: the shape function (declared by the user, or made for a gradient call), the specs
+    in `Tout`, what tracing ended with. A later one fills in what an earlier one leaves open.
 
     Args:
       spec: the callback.
@@ -173,7 +175,7 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
     """
     dtypes = spec.outputs.dtypes
     sources: list[tuple[str, Sequence[Spec | None]]] = [
-        ("the declared rule", _apply_rule(spec, operands)),
+        ("the declared shape function", _apply_shape_function(spec, operands)),
         ("Tout", spec.outputs.specs),
         ("tracing", spec.static_specs),
         ("set_shape or ensure_shape", _traced_specs(spec, node)),
@@ -185,11 +187,11 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
     return resolved
 
 
-def _apply_rule(spec: CallbackSpec, operands: Sequence[Spec]) -> Sequence[Spec | None]:
-    if spec.rule is None:
+def _apply_shape_function(spec: CallbackSpec, operands: Sequence[Spec]) -> Sequence[Spec | None]:
+    if spec.shape_function is None:
         return []
     try:
-        return spec.rule(operands)
+        return spec.shape_function(operands)
     except Exception as error:
         raise LoweringError(
             f"hostcall: the declared result of {spec.description} cannot be worked out for inputs "

@@ -1,6 +1,6 @@
-"""What a recorded call keeps for its gradient, under a number, and for how long.
+"""What a recorded call keeps for its gradient, under a handle, and for how long.
 
-The number is a hidden result of the op, and an input of the gradient op. So it goes wherever
+The handle is a hidden result of the op, and an input of the gradient op. So it goes wherever
 TensorFlow's autodiff takes the values of the forward pass: through loops, branches and functions,
 and into the tapes that the user holds.
 """
@@ -19,7 +19,7 @@ from hostcall_runtime import _library, _patching
 
 
 @dataclasses.dataclass(eq=False)
-class State:
+class TapeResidual:
     """A recorded call.
 
     Attributes:
@@ -40,53 +40,53 @@ class State:
     until_end: bool = False
 
 
-_states: dict[int, State] = gradient_tapes.tape_cache
+_residuals: dict[int, TapeResidual] = gradient_tapes.tape_cache
 
-# Where nobody tells when a call has ended: the latest numbers, beyond which none is kept.
+# Where nobody tells when a call has ended: the latest handles, beyond which none is kept.
 _MANY_UNTOLD = 256
 _untold: collections.deque[int] = collections.deque()
 
 
-def keep(state: State) -> int:
-    """Keeps the state of a call that no compiled program makes, and returns its number."""
-    return _keep(state, lambda number: _note(number, state.spec.title))
+def keep(residual: TapeResidual) -> int:
+    """Keeps the residual of a call that no compiled program makes, and returns its handle."""
+    return _keep(residual, lambda handle: _note(handle, residual.spec.title))
 
 
-def _note(number: int, token: str) -> None:
-    holders.note(number, token)
+def _note(handle: int, token: str) -> None:
+    holders.note(handle, token)
     if not (_patching.are_installed() and features.RESIDUALS.available):
-        _untold.append(number)
+        _untold.append(handle)
         while len(_untold) > _MANY_UNTOLD:
             drop(_untold.popleft())
 
 
-def keep_for_call(state: State) -> int:
-    """Keeps the state of a call that a partitioned function makes, and returns its number.
+def keep_for_call(residual: TapeResidual) -> int:
+    """Keeps the residual of a call that a partitioned function makes, and returns its handle.
 
     As in a compiled program, the gradient may be asked for any number of times until that ends.
     """
-    state.until_end = True
-    return keep(state)
+    residual.until_end = True
+    return keep(residual)
 
 
-def keep_in_program(state: State, escapes: bool) -> int:
-    """Keeps the state of a call that a compiled program makes, and returns its number.
+def keep_in_program(residual: TapeResidual, escapes: bool) -> int:
+    """Keeps the residual of a call that a compiled program makes, and returns its handle.
 
     Args:
-      state: the state.
+      residual: the residual.
       escapes: whether the gradient may be asked for after the program has ended.
     """
-    state.moment = _bindings().now()
-    return keep(state) if escapes else _keep(state, _bindings().drop_after_run)
+    residual.moment = _bindings().now()
+    return keep(residual) if escapes else _keep(residual, _bindings().drop_after_run)
 
 
-def _keep(state: State, see_to_its_end: Callable[[int], None]) -> int:
+def _keep(residual: TapeResidual, see_to_its_end: Callable[[int], None]) -> int:
     # Cannot be mistaken for a user's value, nor for the 0 of a call that was not recorded.
-    number = secrets.randbits(62) | 1
+    handle = secrets.randbits(62) | 1
     # In this order: Ctrl-C may come in between.
-    see_to_its_end(number)
-    _states[number] = state
-    return number
+    see_to_its_end(handle)
+    _residuals[handle] = residual
+    return handle
 
 
 def _bindings() -> Any:
@@ -94,10 +94,10 @@ def _bindings() -> Any:
     return _library.load("hostcall._tensorflow")
 
 
-def drop(number: int) -> None:
-    """Forgets a state, if it is still kept."""
-    holders.forget(number)
-    _states.pop(number, None)
+def drop(handle: int) -> None:
+    """Forgets a residual, if it is still kept."""
+    holders.forget(handle)
+    _residuals.pop(handle, None)
 
 
 holders = Holders(drop)
@@ -115,7 +115,7 @@ def may_be_recorded(tokens: Iterable[str]) -> bool:
 
 
 def adopt(tensors: Iterable[Any]) -> None:
-    """Ties states to the EagerTensors that hold their numbers.
+    """Ties residuals to the EagerTensors that hold their handles.
 
     Args:
       tensors: what a function or an op has returned.
@@ -123,29 +123,29 @@ def adopt(tensors: Iterable[Any]) -> None:
     holders.adopt(tensors)
 
 
-def spec_of(number: int) -> Any:
-    """The spec whose call kept this state, None when it is not kept."""
-    state = _states.get(number)
-    return state.spec if isinstance(state, State) else None
+def spec_of(handle: int) -> Any:
+    """The spec whose call kept this residual, None when it is not kept."""
+    residual = _residuals.get(handle)
+    return residual.spec if isinstance(residual, TapeResidual) else None
 
 
-def take(number: int) -> State:
-    """The state of that number; one that nobody can ask for again is not kept any longer.
+def take(handle: int) -> TapeResidual:
+    """The residual of that handle; one that nobody can ask for again is not kept any longer.
 
     Raises:
       RuntimeError: when it is not kept.
     """
-    state = _states.get(number)
-    if state is None:
+    residual = _residuals.get(handle)
+    if residual is None:
         raise RuntimeError(
             "The gradient of this call of a Python function cannot be computed: what it needs is "
             "not kept any more, or the call was not recorded. A call in a function without "
             "jit_compile=True keeps it for one gradient; compute all of them at once there, or "
             "compile the function."
         )
-    # A program that hands a number out may ask for it first, any number of times.
-    within = state.moment is not None and _bindings().was_running(state.moment)
-    within |= state.until_end and holders.holds(number)
-    if not within and not holders.may_hold(number):
-        drop(number)
-    return state
+    # A program that hands a handle out may ask for it first, any number of times.
+    within = residual.moment is not None and _bindings().was_running(residual.moment)
+    within |= residual.until_end and holders.holds(handle)
+    if not within and not holders.may_hold(handle):
+        drop(handle)
+    return residual

@@ -65,7 +65,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     _check_out(spec, results)
     _check_foreseen(spec, node, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:
-        results.append(tf.TensorSpec([], tf.int64))  # the number of the state
+        results.append(tf.TensorSpec([], tf.int64))  # the handle of the tape residual
     passed = [i for i in range(len(specs)) if i not in spec.shape_only]
     operands_passed = [specs[i] for i in passed]
     spec.check_call(operands_passed, results)

@@ -51,7 +51,7 @@ def choose(node: NodeDef) -> Choice:
     if not unknown:
         return Choice(
             requested_routes.CUSTOM_CALL,
-            "the shapes of its results are known, or a rule gives them",
+            "the shapes of its results are known, or a shape function gives them",
         )
     index, said = next(iter(unknown.items()))
     reason = f"the shape of result {index} is not known: {said.shape}"
@@ -113,7 +113,7 @@ def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]
 
 
 def unknown_results(spec: CallbackSpec | None, known: Sequence[Spec | None]) -> dict[int, Spec]:
-    """Those whose shapes nothing tells, and which no rule may know when XLA compiles."""
+    """Those whose shapes nothing tells, and which no shape function may know when XLA compiles."""
     return {
         index: said
         for index, said in enumerate(known)

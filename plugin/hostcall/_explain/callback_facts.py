@@ -127,7 +127,9 @@ def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
     said: Sequence[Spec] = []
     ruled: Sequence[bool] = []
     if isinstance(spec, CallbackSpec):
-        dtypes = dtypes[: len(spec.outputs.dtypes)]  # the number of a state is nobody's business
+        dtypes = dtypes[
+            : len(spec.outputs.dtypes)
+        ]  # the handle of a tape residual is nobody's business
         said, ruled = spec.static_specs, spec.pending
     values = []
     for index, dtype in enumerate(dtypes):

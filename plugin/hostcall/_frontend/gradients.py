@@ -1,4 +1,4 @@
-"""The gradient of a py_function: another script op, tied to the forward call by its state."""
+"""The gradient of a py_function: another script op, tied to its call by a tape residual."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hostcall_runtime._patching import Patch
 class GradientSpec(EagerSpec):
     """The derivative of a call, by the tapes that recorded it.
 
-    The inputs of its op: the state's number, the upstream gradients, then the inputs of the call
-    that is differentiated. These are there for their shapes, which are those of the results, and
-    for the next derivative: their values are in the state.
+    The inputs of its op: the handle of the tape residual, the upstream gradients, then the inputs
+    of the call that is differentiated. These are there for their shapes, which are those of the
+    results, and for the next derivative: their values are in the residual.
 
     Attributes:
       order: 1 for the first derivative, 2 for the derivative of that, and so on.
@@ -39,7 +39,7 @@ class GradientSpec(EagerSpec):
             parent.function,
             Inputs([op.outputs[-1], *upstream.values(), *sources], False),
             Outputs([tensor.dtype for tensor in sources]),
-            rule=lambda specs: _shapes_only(specs[first:]),
+            shape_function=lambda specs: _shapes_only(specs[first:]),
             shape_only=range(first, first + len(sources)),
             differentiable=True,
         )
@@ -59,26 +59,28 @@ class GradientSpec(EagerSpec):
 
     def _run(
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
-    ) -> tuple[list[Any], tape_residuals.State | None]:
-        state = tape_residuals.take(int(tensors[0]))
+    ) -> tuple[list[Any], tape_residuals.TapeResidual | None]:
+        residual = tape_residuals.take(int(tensors[0]))
         upstream = list(tensors[1 : 1 + len(self._targets_of_call)])
-        sources = [state.inputs[i] for i in self._sources]
-        if not state.tapes:
+        sources = [residual.inputs[i] for i in self._sources]
+        if not residual.tapes:
             raise RuntimeError(
                 f"The derivative of order {self.order} of a Python function was asked for, but its "
                 f"call was recorded for lower ones only: {self.root.description}. Nest the tapes "
                 "around the call, all of them inside one tf.function."
             )
         with eager_execution.eager_mode(), contextlib.ExitStack() as stack:
-            for tape in reversed(state.tapes[1:]) if record else ():
+            for tape in reversed(residual.tapes[1:]) if record else ():
                 stack.enter_context(gradient_tapes.resumed(tape))
                 tape.watch(upstream)
-            results = [state.outputs[i] for i in self._targets_of_call]
-            gradients = _gradients_of(state.tapes[0], results, sources, upstream)
+            results = [residual.outputs[i] for i in self._targets_of_call]
+            gradients = _gradients_of(residual.tapes[0], results, sources, upstream)
         if not record:
             return gradients, None
         inputs = [None, *upstream, *sources]
-        return gradients, tape_residuals.State(self, state.tapes[1:], inputs, list(gradients))
+        return gradients, tape_residuals.TapeResidual(
+            self, residual.tapes[1:], inputs, list(gradients)
+        )
 
 
 def gradient(op: Operation, *dy: Any) -> Any:
@@ -128,7 +130,7 @@ def _recomputed(spec: EagerSpec, op: Operation, upstream: dict[int, Any]) -> lis
         compute,
         Inputs([*op.inputs, *upstream.values()], False),
         Outputs([tensor.dtype for tensor in sources]),
-        rule=lambda specs: [specs[i] for i in wanted],
+        shape_function=lambda specs: [specs[i] for i in wanted],
         differentiable=True,
     )
     backward.like = wanted
@@ -161,10 +163,10 @@ def _shapes_only(specs: Sequence[Spec]) -> list[Spec | None]:
 
 
 def _spec_of(op: Operation) -> Any:
-    number = op.outputs[-1] if op.outputs else None
-    if tf.executing_eagerly() and number is not None and _may_be_number(number):
-        # Nobody but the state holds the function of an eager call, and its token may be another's.
-        spec = tape_residuals.spec_of(int(number))
+    handle = op.outputs[-1] if op.outputs else None
+    if tf.executing_eagerly() and handle is not None and _may_be_handle(handle):
+        # Only the residual holds the function of an eager call, and its token may be another's.
+        spec = tape_residuals.spec_of(int(handle))
         if spec is not None:
             return spec
     token = op.get_attr("token").decode()
@@ -174,7 +176,7 @@ def _spec_of(op: Operation) -> Any:
     return lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
 
 
-def _may_be_number(tensor: tf.Tensor) -> bool:
+def _may_be_handle(tensor: tf.Tensor) -> bool:
     return bool(tensor.dtype == tf.int64 and tensor.shape.rank == 0)
 
 

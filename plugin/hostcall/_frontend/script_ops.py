@@ -105,9 +105,9 @@ def call(
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
-    rule = None
+    shape_function = None
     if declaration.result is not None:
-        rule = result_shapes.make_rule(declaration, func, inputs, outputs)
+        shape_function = result_shapes.make_shape_function(declaration, func, inputs, outputs)
     spec: CallbackSpec
     if eager:
         check_takes_tensors(declaration, f"tf.py_function of {source_location.of_function(func)}")
@@ -117,15 +117,17 @@ def call(
             and features.GRADIENTS.available
             and not gradient_tapes.gradient_is_overridden()
         )
-        # Nobody but its state would keep the function of an eager call for the gradient.
+        # Nobody but its tape residual would keep the function of an eager call for the gradient.
         pure = declaration.pure and not tf.executing_eagerly()
-        spec = EagerSpec(func, inputs, outputs, rule, (), differentiable and not pure, pure)
+        spec = EagerSpec(
+            func, inputs, outputs, shape_function, (), differentiable and not pure, pure
+        )
     elif declaration.shares_memory:
-        spec = BorrowingSpec(func, inputs, outputs, rule)
+        spec = BorrowingSpec(func, inputs, outputs, shape_function)
     elif isinstance(func, NativeCode):
-        spec = NativeSpec(func, inputs, outputs, rule)
+        spec = NativeSpec(func, inputs, outputs, shape_function)
     else:
-        spec = NumpySpec(func, inputs, outputs, rule)
+        spec = NumpySpec(func, inputs, outputs, shape_function)
     if from_callback:
         spec.op_name = "hostcall.callback"
     # TensorFlow's functions run eagerly on arrays of their own, and in a graph on the tensors'.

@@ -16,7 +16,7 @@ from hostcall._tf import autograph
 
 
 def note(spec: CallbackSpec) -> None:
-    """Notes what is known of the results in tracing: from `Tout`, and from the declared rule."""
+    """Notes what is known of the results in tracing: from `Tout` and the shape function."""
     unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
     said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
     told = said
@@ -25,13 +25,13 @@ def note(spec: CallbackSpec) -> None:
         pairs = zip(said, unknown, strict=True)
         told = [one if isinstance(one, BoundedSpec) else none for one, none in pairs]
     ruled: Sequence[Spec | None] = [None] * len(unknown)
-    if spec.rule is not None:
+    if spec.shape_function is not None:
         tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
         operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
         spec.pending = result_shapes.pending(spec, operands)
-        # A rule may compute with sizes that are not known yet; XLA will ask again when they are.
+        # A shape function may compute with sizes that are not known yet; XLA asks again later.
         with contextlib.suppress(Exception):
-            ruled = spec.rule(operands)
+            ruled = spec.shape_function(operands)
     spec.static_specs = _merged(said, ruled)
     spec.plain_specs = _merged(told, ruled)
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from hostcall._tf import features, graph_ownership, names, op_kinds
 from hostcall._tf.types import Operation
 
-# What calls keep for their gradients. TensorFlow's keys are tokens (bytes), ours are numbers.
+# What calls keep for their gradients. TensorFlow's keys are tokens (bytes), ours are handles.
 tape_cache: dict[Any, Any] = names.tape_cache if features.GRADIENTS.available else {}
 building = threading.local()
 is_trainable = names.is_trainable

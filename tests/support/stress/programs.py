@@ -99,9 +99,9 @@ def gradient(function: Callable[..., Any], x: tf.Tensor) -> Any:
 
 def assert_no_states() -> None:
     """Nothing is kept for gradients."""
-    if tape_residuals._states:
+    if tape_residuals._residuals:
         gc.collect()
-    assert not tape_residuals._states
+    assert not tape_residuals._residuals
 
 
 def registered() -> int:

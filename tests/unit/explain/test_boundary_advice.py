@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from hostcall._explain.facts import HostOp
 from tests.support.helpers import jitted
 
 X = tf.TensorSpec([3], tf.float32)
@@ -63,7 +64,10 @@ def asserting(x: Any) -> Any:
 )
 def test_the_line_to_write(program: Callable[[Any], Any], op: str, advice: str) -> None:
     explanation = hostcall.explain(jitted(program), X)
-    found = {getattr(one, "callback", "") or one.op: one.advice for one in explanation.boundaries}
+    found = {
+        one.op if isinstance(one, HostOp) else one.callback: one.advice
+        for one in explanation.boundaries
+    }
     assert advice in found[op]
     assert advice.split("(")[0] in str(explanation)
 

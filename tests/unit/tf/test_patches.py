@@ -298,10 +298,10 @@ def test_calls_while_disabled_keep_the_latest_recordings_alone() -> None:
     program = tf.function(_cube)
     _gradient(program)
     hostcall.disable()
-    before = len(tape_residuals._states)
+    before = len(tape_residuals._residuals)
     for _ in range(tape_residuals._MANY_UNTOLD + 20):
         program(X)
-    assert len(tape_residuals._states) <= before + tape_residuals._MANY_UNTOLD
+    assert len(tape_residuals._residuals) <= before + tape_residuals._MANY_UNTOLD
     np.testing.assert_allclose(_gradient(program), 3.0 * X**2)
 
 

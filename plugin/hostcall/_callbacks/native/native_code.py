@@ -13,7 +13,7 @@ from hostcall._callbacks.native.ffi_handlers import FfiHandler
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf
 from hostcall_runtime._words import counted
 
-# From the specs of the inputs to the arguments that a rule takes.
+# From the specs of the inputs to the arguments that a shape function takes.
 Pack = Callable[[Sequence[Spec]], Sequence[Any]]
 
 # What cannot be declared of native code, and why.
@@ -88,7 +88,7 @@ class NativeCode:
 
         Args:
           arrays: the inputs.
-          pack: makes the rule's arguments of their specs.
+          pack: makes the shape function's arguments of their specs.
         """
         return self._prepared(arrays, pack, None)[1]
 

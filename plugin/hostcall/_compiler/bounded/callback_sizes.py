@@ -43,7 +43,7 @@ def results(
     said = _said(spec, node, operands)
     if not any(isinstance(one, BoundedSpec) for one in said):
         return None
-    exact = all(_is_exact(operand) for operand in operands) or spec.rule is None
+    exact = all(_is_exact(operand) for operand in operands) or spec.shape_function is None
     found = [_sizes(i, one, exact, symbol) for i, one in enumerate(said)]
     return _padded(found, node)
 
@@ -57,7 +57,7 @@ def _padded(shapes: list[Shape | None], node: NodeDef) -> list[Shape | None]:
 def _said(spec: CallbackSpec, node: NodeDef, operands: Sequence[Tensor]) -> list[Spec]:
     """The specs of the results for such operands, with sizes made up for those not known."""
     declared = spec.declaration.result
-    if spec.rule is None or (isinstance(declared, str) and declared == TRACE):
+    if spec.shape_function is None or (isinstance(declared, str) and declared == TRACE):
         return list(spec.static_specs)
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
     for size, rank in itertools.product(_SIZES, _RANKS):

@@ -87,7 +87,7 @@ class _HostOp:
 
     def __init__(self, spec: CallbackSpec, node: NodeDef) -> None:
         self.title = f"{spec.title}/host"
-        self._spec: Any = spec
+        self.spec: Any = spec
         self.__hostcall_stands_for__ = spec
         self._node = node
         self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
@@ -98,8 +98,8 @@ class _HostOp:
         latest = self._latest
         if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
-            declared = result_shapes.known(self._spec, self._node, operands)
-            contract = result_contract.of(self._spec, declared)
+            declared = result_shapes.known(self.spec, self._node, operands)
+            contract = result_contract.of(self.spec, declared)
             latest = self._latest = _Expected(shapes, declared, contract)
         return latest
 
@@ -109,7 +109,7 @@ class _HostOp:
         """What `call` makes of the function and the arguments."""
         results: list[Any]
         if call_stats.is_collecting():
-            results = call_stats.counted(self._spec.description, call, function, arguments)
+            results = call_stats.counted(self.spec.description, call, function, arguments)
         else:
             results = call(function, arguments)
         return results
@@ -135,23 +135,17 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         self._function = spec.host_function(Recording.NO)
         self._unshared_inputs = _library.load("hostcall._tensorflow").unshared_inputs
 
+    @host_errors.raises_carrier
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
-        try:
-            return self._counted(self._call, self._function, arrays)
-        except BaseException as error:
-            carrier = host_errors.carrier_of(error, self._spec)
-        try:
-            raise carrier
-        finally:
-            del carrier  # it refers to this frame, and so to what the call has been given
+        return self._counted(self._call, self._function, arrays)
 
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         unshared = self._unshared_inputs()
         expected = self._expected([getattr(array, "shape", ()) for array in arrays])
-        borrows = self._spec.declaration.borrow
+        borrows = self.spec.declaration.borrow
         own = [_own(array, borrows or bool(unshared >> i & 1)) for i, array in enumerate(arrays)]
-        if isinstance(self._spec, BorrowingSpec):
-            returned = self._spec.call_borrowing(function, own, expected.declared)
+        if isinstance(self.spec, BorrowingSpec):
+            returned = self.spec.call_borrowing(function, own, expected.declared)
         else:
             returned = function(*own)
         results = expected.contract.arrays(returned)
@@ -169,28 +163,21 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         super().__init__(spec, node)
         self._run = spec.timed(spec._run)
 
+    @host_errors.raises_carrier
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
-        try:
-            call = functools.partial(self._call, device)
-            return self._counted(call, self._run, args)
-        except BaseException as error:
-            carrier = host_errors.carrier_of(error, self._spec)
-        try:
-            raise carrier
-        finally:
-            del carrier  # it refers to this frame, and so to what the call has been given
+        return self._counted(functools.partial(self._call, device), self._run, args)
 
     def _call(self, device: str | None, run: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
-        spec: EagerSpec = self._spec
+        spec: EagerSpec = self.spec
         expected = self._expected([tensor.shape for tensor in args])
         args = [
             _tidy(arg) if dtype is _INT4 else arg
             for arg, dtype in zip(args, self._dtypes, strict=True)
         ]
-        values, state = run(args, spec.gradient_wanted)
+        values, residual = run(args, spec.gradient_wanted)
         expected.contract.check_shapes([value.shape.as_list() for value in values])
-        number = 0 if state is None else tape_residuals.keep_for_call(state)
-        return spec.for_kernel(values, number, device)
+        handle = 0 if residual is None else tape_residuals.keep_for_call(residual)
+        return spec.for_kernel(values, handle, device)
 
 
 def _own(array: Any, unshared: bool) -> Any:

@@ -7,11 +7,16 @@ host_script_op.cc takes them out again.
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._tf import token_registry
 from hostcall_runtime import _error_texts, _errors
+
+T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
@@ -36,6 +41,23 @@ def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> Ca
     number = next(_numbers)
     text = f"[hostcall call {number}, status {code}] {text} [end of hostcall call {number}]"
     return CarriedError(text)
+
+
+def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
+    """A method that the stock kernel calls for a host op: errors come out as they were."""
+
+    @functools.wraps(call)
+    def run(self: Any, *args: Any) -> T:
+        try:
+            return call(self, *args)
+        except BaseException as error:
+            carrier = carrier_of(error, self.spec)
+        try:
+            raise carrier
+        finally:
+            del carrier  # it refers to this frame, and so to what the call has been given
+
+    return run
 
 
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:
