@@ -36,10 +36,10 @@ class Exported:
     """The callbacks of a program.
 
     Attributes:
-      names: what the program calls them, by their numbers.
+      names: what the program calls them, by their callback ids.
       entries: the manifest's, without the calls.
-      places: `file:line` of the calls, by the numbers.
-      with_states: the numbers of those that have the number of a state for their last result.
+      places: `file:line` of the calls, by the ids.
+      with_states: the ids of those that have the handle of a tape residual for their last result.
     """
 
     names: dict[int, str]

@@ -89,12 +89,12 @@ class CFunction:
         return ""
 
     def register(self, label: str) -> int:
-        """The runtime's number for it, until that is given back."""
+        """The runtime's callback id of it, until that is given back."""
         count = len(self.pointers) + self.sizes
-        number: int = _runtime.register_c_function(
+        callback_id: int = _runtime.register_c_function(
             label, self.address, count, self.sizes > 0, self.returns_status
         )
-        return number
+        return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
         """Calls it, without Python's lock.

@@ -64,9 +64,9 @@ class FfiHandler:
         return ""
 
     def register(self, label: str) -> int:
-        """The runtime's number for it, until that is given back."""
-        number: int = _runtime.register_ffi_handler(label, self._address, self._attributes)
-        return number
+        """The runtime's callback id of it, until that is given back."""
+        callback_id: int = _runtime.register_ffi_handler(label, self._address, self._attributes)
+        return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
         """Calls it from a compiled program: only XLA can make what a handler may ask for.
