@@ -146,7 +146,14 @@ def in_session(program: Callable[[], Any]) -> Any:
 
 
 def in_graph(program: Callable[[], Any]) -> Any:
-    return tf.function(program, autograph=False)()
+    return traced(program)()
+
+
+@functools.cache
+def traced(program: Callable[[], Any]) -> Callable[[], Any]:
+    """The program as a graph, traced once: no graph knows what its Python function returns."""
+    graph: Callable[[], Any] = tf.function(program, autograph=False)
+    return graph
 
 
 def eagerly(program: Callable[[], Any]) -> Any:
@@ -162,15 +169,22 @@ def ways(op: Any, name: str) -> list[Any]:
     return [in_graph]
 
 
+# What the Python functions of all cases return, changed from one value to the next.
+_returned: list[Callable[[], Any]] = []
+
+CASES = {
+    f"{op.__name__}, {name}, {run.__name__}": functools.partial(
+        run, functools.partial(op, lambda _: _returned[-1](), [X], tout)
+    )
+    for name, tout in TOUTS.items()
+    for op in (tf.py_function, tf.numpy_function)
+    for run in ways(op, name)
+}
+
+
 def outcomes_of(value: Callable[[], Any]) -> dict[str, Any]:
-    return {
-        f"{op.__name__}, {name}, {run.__name__}": outcome(
-            functools.partial(run, functools.partial(op, lambda _: value(), [X], tout))
-        )
-        for name, tout in TOUTS.items()
-        for op in (tf.py_function, tf.numpy_function)
-        for run in ways(op, name)
-    }
+    _returned[:] = [value]
+    return {name: outcome(case) for name, case in CASES.items()}
 
 
 def outcome(run: Callable[[], Any]) -> Any:
