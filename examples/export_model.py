@@ -24,8 +24,8 @@ def gradient_of_j0(inputs: tuple, _: object, upstream: tf.Tensor) -> tf.Tensor:
     return -upstream * j1(inputs[0])
 
 
-# SciPy's functions have names by which any process finds them. One of your own has, too, if it
-# stands at the top level of a module that both processes can import.
+# Any process finds SciPy's functions by name. It finds your own, too, if they are at the top level
+# of a module that both processes can import.
 j0 = hostcall.callback(scipy.special.j0, result=same_as_input, stateful=False, grad=gradient_of_j0)
 j1 = hostcall.callback(scipy.special.j1, result=same_as_input, stateful=False)
 
