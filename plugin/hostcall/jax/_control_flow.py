@@ -17,7 +17,6 @@ from jax._src.interpreters import batching as _batching
 from jax.interpreters import mlir
 
 from hostcall.jax import _effects
-from hostcall.jax._functions import Function
 from hostcall.jax._jaxprs import effectful_call, have_effectful_calls
 
 Rule = Callable[..., Any]
@@ -35,7 +34,7 @@ def batched_branches(stock: Rule) -> Rule:
         # A branch for each platform is chosen when the program is compiled.
         is_batched = dims[0] is not None and "branches_platforms" not in params
         if is_batched and have_effectful_calls(branches):
-            raise _not_in_batch("branch", effectful_call(branches)["function"])
+            raise _not_in_batch("branch", effectful_call(branches))
         return stock(axis, args, dims, **params)
 
     return rule
@@ -48,7 +47,7 @@ def batched_loop(stock: Rule) -> Rule:
     def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
         jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
         if have_effectful_calls(jaxprs) and _is_condition_batched(axis, dims, **params):
-            raise _not_in_batch("loop", effectful_call(jaxprs)["function"])
+            raise _not_in_batch("loop", effectful_call(jaxprs))
         return stock(axis, args, dims, **params)
 
     return rule
@@ -61,7 +60,7 @@ def linearized_loop(stock: Rule) -> Rule:
     def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
         jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
         if have_effectful_calls(jaxprs) and len({tracer.is_known() for tracer in tracers}) > 1:
-            raise _not_twice(effectful_call(jaxprs)["function"])
+            raise _not_twice(effectful_call(jaxprs))
         return stock(trace, *tracers, **params)
 
     return rule
@@ -134,9 +133,9 @@ def _is_condition_batched(
     return bool(condition)
 
 
-def _not_in_batch(construct: str, function: Function) -> NotImplementedError:
+def _not_in_batch(construct: str, called: str) -> NotImplementedError:
     return NotImplementedError(
-        f"jax.vmap of a {construct} with {function.description}: the condition may differ from "
+        f"jax.vmap of a {construct} with {called}: the condition may differ from "
         "element to element, and jax.vmap lets all elements go all ways, so that the call would "
         "run for elements that it is not meant for. Use jax.lax.map or jax.lax.scan instead of "
         "vmap; or, if the function has no side effects, say pure=True (stateful=False of a "
@@ -144,9 +143,9 @@ def _not_in_batch(construct: str, function: Function) -> NotImplementedError:
     )
 
 
-def _not_twice(function: Function) -> NotImplementedError:
+def _not_twice(called: str) -> NotImplementedError:
     return NotImplementedError(
-        f"jax.linearize or jax.grad of a jax.lax.while_loop with {function.description}: JAX would "
+        f"jax.linearize or jax.grad of a jax.lax.while_loop with {called}: JAX would "
         "run the loop once more for the derivative, and make the call once more. Use jax.jvp or "
         "jax.jacfwd, or jax.lax.fori_loop with a known number of iterations; or, if the function "
         "has no side effects, say pure=True (stateful=False of a hostcall.callback)."

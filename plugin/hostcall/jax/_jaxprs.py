@@ -22,10 +22,11 @@ def have_effectful_calls(jaxprs: Iterable[Jaxpr]) -> bool:
     return any(_effects.is_of_call(effect) for jaxpr in jaxprs for effect in jaxpr.effects)
 
 
-def effectful_call(jaxprs: Iterable[Jaxpr]) -> dict[str, Any]:
-    """The parameters of the first call with an effect in jaxprs that have one."""
-    calls = (dict(e.params) for e in equations(jaxprs) if e.primitive is call_p)
-    return next(params for params in calls if params["effect"] is not None)
+def effectful_call(jaxprs: Iterable[Jaxpr]) -> str:
+    """What messages say of the first call with an effect, in jaxprs that have one."""
+    calls = (equation.params for equation in equations(jaxprs) if equation.primitive is call_p)
+    found = (params["function"] for params in calls if params["effect"] is not None)
+    return next((function.description for function in found), "a hostcall.jax.call")
 
 
 def holds_call(jaxpr: Jaxpr) -> bool:
