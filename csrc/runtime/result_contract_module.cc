@@ -112,7 +112,7 @@ void DefineResultContract(nb::module_& m) {
           "and "
           "which of these are bounds. `convert` makes an array of a value, and of a dtype or None, "
           "where the result is of a dtype that set_dtype does not know.")
-      .def("arrays", &ResultContract::Arrays, nb::arg("returned"),
+      .def("arrays", &ResultContract::Arrays, nb::arg("returned").none(),
            "What a callback has returned, as a list of arrays in this machine's byte order, which "
            "share its memory where they can. Raises the class of set_result_error where it is not "
            "as declared.")

@@ -96,7 +96,7 @@ def test_gradients_in_the_structure_of_the_arguments() -> None:
     assert inputs.flatten_gradients([1, {"x": 2, "y": 3}, None]) == [1, 2, 3, None]
     assert inputs.flatten_gradients((None, None, 4)) == [None, None, None, 4]
     assert Inputs([A], expand_composites=True).flatten_gradients(1) == [1]
-    with pytest.raises(ValueError, match="grad returned 1 gradients for 3 arguments"):
+    with pytest.raises(ValueError, match="grad returned 1 gradient for 3 arguments"):
         inputs.flatten_gradients(1)
     with pytest.raises(ValueError, match="grad returned 2 gradients for 3 arguments"):
         inputs.flatten_gradients([1, 2])
