@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import hostcall_runtime
 from hostcall._callbacks import copied_graphs, tape_residuals
 from hostcall._frontend import gradients, script_ops, tracing
 from hostcall._tf import module_gradient, names, patches
@@ -20,6 +21,10 @@ def renew_nonce() -> None:
     _nonce = os.urandom(4).hex()
 
 
+def _directory_of(file: str) -> str:
+    return os.path.dirname(os.path.abspath(file)) + os.sep
+
+
 def _interrupt(error: Any) -> BaseException | None:
     return _errors.interrupt_behind(error.message)
 
@@ -32,7 +37,7 @@ def _all() -> list[Patch]:
         gradients.patch(),
         module_gradient.patch(),
         patches.trace_hook(tracing.finish),
-        patches.frames_left_out(os.path.dirname(os.path.abspath(__file__)) + os.sep),
+        patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),
         patches.removed_functions(),
         patches.higher_orders(),
         patches.calls(names.ConcreteFunction, "_call_flat", run, recorded),

@@ -43,17 +43,17 @@ def tokens(nonce: Callable[[], str]) -> Patch:
     return attribute(token_registry.functions, "_next_unique_token", wrap, features.SCRIPT_OPS, why)
 
 
-def frames_left_out(directory: str) -> Patch:
-    """Has TensorFlow leave a package's frames out of tracebacks, as it does its own.
+def frames_left_out(*directories: str) -> Patch:
+    """Has TensorFlow leave packages' frames out of tracebacks, as it does its own.
 
     Args:
-      directory: the package's, with a separator at the end.
+      *directories: the packages', with a separator at the end.
     """
     why = "Each error of a function would show frames that stand around TensorFlow's own functions."
     return attribute(
         names.traceback_utils,
         "_EXCLUDED_PATHS",
-        lambda stock, _: (*stock, directory),
+        lambda stock, _: (*stock, *directories),
         features.TRACEBACKS,
         why,
     )

@@ -222,6 +222,25 @@ def test_what_is_no_tensor_is_passed_by_keyword() -> None:
     assert "Pass by keyword what is no tensor" in str(caught.value)
 
 
+def test_errors_of_gradients_show_no_frames_of_hostcall() -> None:
+    def fail(inputs: Any, results: Any, upstream: Any, sigma: float) -> Any:
+        raise KeyError(sigma)
+
+    scale, _ = noting(grad=fail)
+
+    @tf.function
+    def gradients(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = scale(x)
+        return tape.gradient(y, x)
+
+    with pytest.raises(KeyError) as caught:
+        gradients(X)
+    assert "in fail" in str(caught.value)
+    assert "_keyword_call.py" not in str(caught.value)
+
+
 def test_a_ufunc_takes_keywords() -> None:
     add = hostcall.callback(np.add, result=lambda x, y: x)
     np.testing.assert_array_equal(add(X, X, dtype=np.float32), 2.0 * X)
