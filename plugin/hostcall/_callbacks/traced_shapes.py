@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from hostcall._tf import attributes, protos
+from hostcall._tf.types import NodeDef, Operation
 
 
-def write(op: Any) -> None:
+def write(op: Operation) -> None:
     """Writes the shapes of a script op's results onto the op, once its graph is traced."""
     shapes = [shape.as_proto() for shape in of_op(op)]
     protos.set_attr(op, attributes.SHAPES, list=protos.shape_list(shapes))
 
 
-def of_op(op: Any) -> list[tf.TensorShape]:
+def of_op(op: Operation) -> list[tf.TensorShape]:
     """The shapes of an op's results, with what `tf.ensure_shape` says right behind the op."""
     shapes = []
     for tensor in op.outputs:
@@ -30,7 +29,7 @@ def of_op(op: Any) -> list[tf.TensorShape]:
     return shapes
 
 
-def of_node(node: Any) -> list[tf.TensorShape]:
+def of_node(node: NodeDef) -> list[tf.TensorShape]:
     """The shapes that `write` has left on a NodeDef; none where it was not called."""
     if attributes.SHAPES not in node.attr:
         return []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hostcall._callbacks import advice, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import route_selection
 from hostcall._tf import op_kinds
+from hostcall._tf.types import NodeDef
 
 _ASKED_FOR = "take route='partition' away, where hostcall.configure, scope or declare says it"
 _BY_CALLER = "nothing here: it is on the host because of what calls it"
@@ -22,7 +22,7 @@ _NO_KERNEL = (
 )
 
 
-def of_script_op(node: Any, spec: Any) -> str:
+def of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
     """The line for a script op on the host.
 
     Args:
@@ -45,7 +45,7 @@ def of_script_op(node: Any, spec: Any) -> str:
     return advice.declaration(spec, route_selection.known_results(spec, node))
 
 
-def of_host_op(node: Any, reason: str, calls: Sequence[str]) -> str:
+def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
     """The same for an op that is no script op.
 
     Args:

@@ -110,7 +110,7 @@ def _concrete(function: Any, args: Any, kwargs: Any) -> Any:
     return function.get_concrete_function(*args, **kwargs)
 
 
-def _title(function: Any, name: str) -> str:
+def _title(function: object, name: str) -> str:
     python_function = getattr(function, "python_function", None)
     return str(getattr(python_function, "__name__", "") or name)
 

@@ -19,7 +19,7 @@ _NO_BATCH = (
 )
 
 
-def is_model(value: Any) -> bool:
+def is_model(value: object) -> bool:
     """Whether a value is a Keras model."""
     model = getattr(sys.modules.get("keras"), "Model", None)
     return model is not None and isinstance(value, model)

@@ -44,12 +44,12 @@ class Walk(Protocol):
     def in_order(self, place: Place) -> Iterator[tuple[Any, Place]]: ...
 
     def script_op(
-        self, node: Any, place: Place, route: str, reason: str, edges: Edges
+        self, node: NodeDef, place: Place, route: str, reason: str, edges: Edges
     ) -> ScriptOp: ...
 
     def host_op(
         self,
-        node: Any,
+        node: NodeDef,
         place: Place,
         reason: str,
         edges: Edges,
@@ -59,7 +59,7 @@ class Walk(Protocol):
 
     def on_host(self, place: Place, why: str) -> None: ...
 
-    def compiled_node(self, node: Any, place: Place, cluster: str) -> None: ...
+    def compiled_node(self, node: NodeDef, place: Place, cluster: str) -> None: ...
 
 
 class PartitionWalk:

@@ -32,7 +32,7 @@ class Native(NativeCode):
     __slots__ = ()
 
     @autograph.do_not_convert
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+    def __call__(self, *arrays: Any, out: object = None) -> Any:
         """Calls the code: as an op of a graph or of a JAX program, and else at once.
 
         Args:
@@ -61,7 +61,7 @@ class Native(NativeCode):
         return results
 
 
-def _belongs_to_a_program(value: Any) -> bool:
+def _belongs_to_a_program(value: object) -> bool:
     if isinstance(value, tf.Tensor | tf.Variable):
         return not tf.executing_eagerly()
     jax = sys.modules.get("jax")
@@ -69,9 +69,9 @@ def _belongs_to_a_program(value: Any) -> bool:
 
 
 def native(
-    function: Any,
+    function: object,
     *,
-    result: Any = None,
+    result: object = None,
     name: str | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> Native:

@@ -21,6 +21,7 @@ from hostcall._tf import (
     token_registry,
 )
 from hostcall._tf.replacements import Replacement, attribute
+from hostcall._tf.types import Graph, GraphDef, NodeDef
 from hostcall_runtime._patching import Patch
 
 
@@ -110,7 +111,7 @@ def higher_orders() -> Patch:
 Run = Callable[[frozenset[str], Callable[[], Any]], Any]
 
 
-def calls(owner: Any, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
+def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
     """Lets `run` carry out the calls of functions from eager code, or the runs of sessions.
 
     Args:
@@ -138,7 +139,7 @@ def calls(owner: Any, name: str, run: Run, recorded: Callable[[frozenset[str]], 
     return attribute(owner, name, wrap, features.RESIDUALS, why)
 
 
-def _is_building(owner: Any) -> bool:
+def _is_building(owner: object) -> bool:
     """Whether a call of a function goes into a graph, or to a thread that nobody waits for."""
     return isinstance(owner, names.ConcreteFunction) and (
         not names.executing_eagerly() or names.is_async()
@@ -167,7 +168,7 @@ def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
     def wrap(make: Callable[..., None], patch: Replacement) -> Any:
         @functools.wraps(make)
         def make_and_tell(
-            self: Any, node_def: Any, op: Any, message: Any, error_code: Any, *args: Any
+            self: Any, node_def: NodeDef, op: Any, message: Any, error_code: Any, *args: Any
         ) -> None:
             make(self, node_def, op, message, error_code, *args)
             if patch.installed:
@@ -179,7 +180,7 @@ def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
     return attribute(tf.errors.OpError, "__init__", wrap, features.EXCEPTIONS, why)
 
 
-def raised(owner: Any, name: str, find: Callable[[Any], BaseException | None]) -> Patch:
+def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]) -> Patch:
     """Lets `find` name, for the error of a function or of a session's run, the one to raise.
 
     Args:
@@ -232,7 +233,7 @@ def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
 
     def wrap(load: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(load)
-        def load_and_tell(graph_def: Any, *args: Any, **kwargs: Any) -> Any:
+        def load_and_tell(graph_def: GraphDef, *args: Any, **kwargs: Any) -> Any:
             loaded = load(graph_def, *args, **kwargs)
             if patch.installed:
                 hook(script_op_graphs.nodes_of(graph_def))
@@ -250,7 +251,7 @@ def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
 
     def wrap(lift: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(lift)
-        def lift_and_tell(tensors: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+        def lift_and_tell(tensors: Any, graph: Graph, *args: Any, **kwargs: Any) -> Any:
             lifted = lift(tensors, graph, *args, **kwargs)
             if patch.installed:
                 kinds = {*op_kinds.SCRIPT_OPS, "XlaCallModule"}

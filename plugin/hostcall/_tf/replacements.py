@@ -58,7 +58,7 @@ class Replacement:
 
 
 def attribute(
-    owner: Any, name: str, wrap: Callable[[Any, Replacement], Any], feature: Feature, why: str
+    owner: object, name: str, wrap: Callable[[Any, Replacement], Any], feature: Feature, why: str
 ) -> Patch:
     """The patch of one attribute of a module, a class or an object.
 
@@ -73,7 +73,7 @@ def attribute(
     def read() -> Any:
         return inspect.getattr_static(owner, name)
 
-    def write(value: Any) -> None:
+    def write(value: object) -> None:
         # An object's own attribute is taken away again where its class has one.
         of_class = inspect.getattr_static(type(owner), name, None)
         if of_class is not None and value is of_class:
@@ -92,7 +92,7 @@ def patch(target: str, replacement: Replacement, feature: Feature, why: str) -> 
     )
 
 
-def _name_of(owner: Any) -> str:
+def _name_of(owner: object) -> str:
     if isinstance(owner, Missing):
         return str(owner.name)
     if inspect.ismodule(owner):

@@ -6,6 +6,7 @@ TensorFlow comes without types, so its own classes are `Any` to a type checker. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -184,6 +185,7 @@ class Graph(Protocol):
 
     def get_operations(self) -> list[Operation]: ...
     def get_operation_by_name(self, name: str) -> Operation: ...
+    def as_default(self) -> AbstractContextManager[Any]: ...
     def as_graph_def(self, *, add_shapes: bool = ...) -> GraphDef: ...
 
 

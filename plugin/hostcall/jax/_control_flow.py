@@ -103,7 +103,11 @@ def loop_with_its_condition(entry: Any) -> Any:
 
 
 def _loop_that_carries_its_condition(
-    *args: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int
+    *args: Any,
+    cond_jaxpr: jax.extend.core.ClosedJaxpr,
+    body_jaxpr: jax.extend.core.ClosedJaxpr,
+    cond_nconsts: int,
+    body_nconsts: int,
 ) -> list[Any]:
     """The results of a loop, by one whose condition only reads a value that it carries."""
     first = cond_nconsts + body_nconsts
@@ -121,7 +125,12 @@ def _loop_that_carries_its_condition(
 
 
 def _is_condition_batched(
-    axis: Any, dims: Any, cond_nconsts: int, cond_jaxpr: Any, body_nconsts: int, body_jaxpr: Any
+    axis: Any,
+    dims: Any,
+    cond_nconsts: int,
+    cond_jaxpr: jax.extend.core.ClosedJaxpr,
+    body_nconsts: int,
+    body_jaxpr: jax.extend.core.ClosedJaxpr,
 ) -> bool:
     """Whether elements of a batch may leave a loop at different times."""
     batched = [dim is not None for dim in dims]

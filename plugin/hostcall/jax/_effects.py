@@ -7,8 +7,6 @@ and one for calls that also keep their order.
 
 from __future__ import annotations
 
-from typing import Any
-
 from jax._src import effects as _effects
 
 from hostcall.jax import _names
@@ -65,16 +63,16 @@ def register() -> None:
     _effects.shardable_ordered_effects.add_type(OrderedCallEffect)
 
 
-def is_of_call(effect: Any) -> bool:
+def is_of_call(effect: object) -> bool:
     """Whether an effect is one of hostcall's."""
     return isinstance(effect, CallEffect | OrderedCallEffect)
 
 
-def is_ordered(effect: Any) -> bool:
+def is_ordered(effect: object) -> bool:
     """Whether JAX passes a token through the programs that have the effect."""
     return bool(_effects.ordered_effects.contains(effect))
 
 
-def is_lost_in_loops(effect: Any) -> bool:
+def is_lost_in_loops(effect: object) -> bool:
     """Whether JAX leaves out calls with the effect where it differentiates a loop around them."""
     return not _effects.partial_eval_kept_effects.contains(effect)

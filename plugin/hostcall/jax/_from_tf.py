@@ -222,7 +222,7 @@ def _chosen(values: Sequence[Any], which: Sequence[bool]) -> list[Any]:
     return [value for value, is_chosen in zip(values, which, strict=True) if is_chosen]
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: jax.Array | np.ndarray) -> bool:
     return bool(jnp.issubdtype(value.dtype, jnp.inexact))
 
 
@@ -230,5 +230,5 @@ def _struct(shape: Any, dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(shape), jax.dtypes.canonicalize_dtype(dtype))
 
 
-def _canonical(array: Any) -> Any:
+def _canonical(array: np.ndarray) -> Any:
     return np.asarray(array).astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

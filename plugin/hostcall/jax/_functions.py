@@ -99,7 +99,7 @@ class Function:
         returned = self.function(*arguments, out=packed)
         return out if returned is packed else returned
 
-    def _flatten(self, returned: Any) -> Any:
+    def _flatten(self, returned: object) -> Any:
         leaves, tree = jax.tree.flatten(returned)
         if tree == self.out_tree or _is_plain_sequence(returned, leaves, self.out_tree):
             return leaves
@@ -109,7 +109,7 @@ class Function:
         )
 
 
-def _structure_of(tree: Any, what: str) -> Any:
+def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
     """A pytree's structure in the terms of an exported program."""
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
     try:
@@ -118,7 +118,7 @@ def _structure_of(tree: Any, what: str) -> Any:
         raise NotExportableError(str(error)) from error
 
 
-def _is_plain_sequence(returned: Any, leaves: list[Any], tree: Any) -> bool:
+def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> bool:
     """Whether it is a list where a tuple is declared, or the other way: a matter of habit."""
     return (
         isinstance(returned, list | tuple)

@@ -78,7 +78,7 @@ def _gradients(
     return flat
 
 
-def _without_float0(upstream: Any, result: Any) -> Any:
+def _without_float0(upstream: jax.Array | np.ndarray, result: object) -> Any:
     """JAX's gradient of an integer has no bytes; `grad` is given zeros."""
     return jnp.zeros_like(result) if upstream.dtype == jax.dtypes.float0 else upstream
 

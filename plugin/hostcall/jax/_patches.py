@@ -33,7 +33,7 @@ def _attribute(module: str, path: str, wrap: Callable[[Any], Any], why: str, fea
     """The patch of an attribute of a module, or of a class in it."""
     owner, _, name = path.rpartition(".")
 
-    def write(value: Any) -> None:
+    def write(value: object) -> None:
         setattr(_of(module, owner) if owner else importlib.import_module(module), name, value)
 
     return replacement(
@@ -46,7 +46,7 @@ def _rule(
 ) -> Patch:
     """The patch of the rule of one of JAX's primitives."""
 
-    def write(value: Any) -> None:
+    def write(value: object) -> None:
         _of(*registry)[primitive] = value
 
     return replacement(

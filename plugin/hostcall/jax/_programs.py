@@ -138,5 +138,5 @@ def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _canonical(array: Any) -> Any:
+def _canonical(array: np.ndarray) -> Any:
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

@@ -13,7 +13,7 @@ from hostcall._callbacks.specs import BoundedSpec
 from hostcall.jax import _values
 
 
-def flatten_results(declared: Any, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
+def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
     """The leaves of a declared result, checked, and its structure.
 
     Args:
@@ -24,7 +24,7 @@ def flatten_results(declared: Any, place: str) -> tuple[list[jax.ShapeDtypeStruc
     return [_as_struct(leaf, place) for leaf in leaves], tree
 
 
-def is_leaf(value: Any) -> bool:
+def is_leaf(value: object) -> bool:
     """Whether a value declares one array."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 

@@ -23,7 +23,7 @@ def check_dtype(dtype: Any) -> None:
         )
 
 
-def is_jitted(function: Any) -> bool:
+def is_jitted(function: object) -> bool:
     """Whether a function is one that `jax.jit` has made."""
     return hasattr(function, "trace") and hasattr(function, "lower")
 
