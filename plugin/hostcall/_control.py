@@ -6,6 +6,7 @@ import os
 import warnings
 
 from hostcall import _patches
+from hostcall._callbacks import tape_residuals
 from hostcall._compiler import kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
 from hostcall._tf import features, gradient_tapes
@@ -38,6 +39,7 @@ def enable() -> None:
     global _enabled
     _install()
     _patching.install_all()
+    tape_residuals.refuse_no_longer()
     _library.load("hostcall._tensorflow").set_enabled(True)
     _enabled = True
 
@@ -71,6 +73,7 @@ def disable() -> None:
     if not _installed:
         return
     _patching.uninstall_all()
+    tape_residuals.refuse_eager_calls()
     _library.load("hostcall._tensorflow").set_enabled(False)
     _enabled = False
 

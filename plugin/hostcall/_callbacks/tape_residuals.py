@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hostcall._callbacks.owners import Holders
@@ -101,6 +101,31 @@ def drop(handle: int) -> None:
 
 
 holders = Holders(drop)
+
+
+class _Refusal:
+    """What TensorFlow's own gradient finds of an eager call that was recorded before `disable`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError(
+            "hostcall: a tape has recorded this call of a Python function, and hostcall was "
+            "disabled before the tape was asked for the gradient. Ask it before "
+            "hostcall.disable(), or call hostcall.enable() first."
+        )
+
+
+def refuse_eager_calls() -> None:
+    """Has TensorFlow's own gradient say why it knows nothing of eager calls recorded by now."""
+    kept = [r for r in [*_residuals.values()] if isinstance(r, TapeResidual)]
+    tokens = {r.spec.title.encode() for r in kept if r.spec.op is None}
+    gradient_tapes.tape_cache.update({token: _Refusal() for token in tokens})
+
+
+def refuse_no_longer() -> None:
+    """Undoes `refuse_eager_calls`."""
+    for key, kept in [*gradient_tapes.tape_cache.items()]:
+        if isinstance(kept, _Refusal):
+            gradient_tapes.tape_cache.pop(key, None)
 
 
 def may_be_recorded(tokens: Iterable[str]) -> bool:

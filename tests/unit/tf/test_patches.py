@@ -1,6 +1,5 @@
 """hostcall._patches: what is replaced in TensorFlow comes out again, and goes in again."""
 
-import functools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +10,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall import _patches
-from hostcall._callbacks import tape_residuals
 from hostcall._tf import module_gradient
-from hostcall._tf.replacements import Replacement
 
 _TABLE = _patches.TABLE
 X = tf.constant([1.0, 2.0, 3.0])
@@ -185,189 +182,6 @@ def test_disabled_a_stock_program_has_the_outcome_of_a_process_without_hostcall(
     assert run_python(_STOCK_PROGRAMS.format(hostcall=off)) == stock
     again = "import hostcall; hostcall.disable(); hostcall.enable(); hostcall.disable()"
     assert run_python(_STOCK_PROGRAMS.format(hostcall=again)) == stock
-
-
-def _cube(x: tf.Tensor) -> tf.Tensor:
-    return tf.ensure_shape(tf.py_function(lambda x: x**3, [x], tf.float32), [3])
-
-
-def _gradient(function: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(X)
-        y = function(X)
-    return tape.gradient(y, X)
-
-
-@tf.function
-def _in_a_loop(x: tf.Tensor) -> tf.Tensor:
-    for _ in tf.range(2):
-        x = tf.ensure_shape(tf.py_function(lambda x: x**2, [x], tf.float32), [3])
-    return x
-
-
-@tf.function
-def _in_a_branch(x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0.0, lambda: _cube(x), lambda: x)
-
-
-_in_a_call = tf.function(lambda x: tf.function(_cube)(x))
-
-
-@pytest.mark.parametrize(
-    ("program", "wanted"),
-    [
-        pytest.param(_in_a_loop, 4.0 * X**3, id="loop"),
-        pytest.param(_in_a_branch, 3.0 * X**2, id="branch"),
-        pytest.param(_in_a_call, 3.0 * X**2, id="call"),
-    ],
-)
-def test_graphs_traced_before_have_their_gradients_while_disabled(
-    program: Any, wanted: tf.Tensor
-) -> None:
-    program.get_concrete_function(X)
-    hostcall.disable()
-    for _ in range(2):
-        np.testing.assert_allclose(_gradient(program), wanted)
-
-
-def test_a_pure_function_traced_before_has_its_gradient_while_disabled() -> None:
-    @hostcall.declare(pure=True)
-    def square(x: tf.Tensor) -> tf.Tensor:
-        return x**2
-
-    program = tf.function(lambda x: tf.py_function(square, [x], tf.float32))
-    program.get_concrete_function(X)
-    hostcall.disable()
-    np.testing.assert_allclose(_gradient(program), 2.0 * X)
-
-
-@tf.RegisterGradient("HostcallTestOfSeven")
-def _seven(op: tf.Operation, upstream: tf.Tensor) -> tf.Tensor:
-    return 7.0 * upstream
-
-
-@pytest.mark.parametrize("pure", [True, False])
-def test_a_gradient_that_the_user_maps_to_stays_the_users(pure: bool) -> None:
-    square = hostcall.declare(lambda x: x**2, pure=pure)
-    with tf.Graph().as_default() as graph:
-        x = tf.compat.v1.placeholder(tf.float32, [3])
-        with graph.gradient_override_map({"EagerPyFunc": "HostcallTestOfSeven"}):
-            y = tf.py_function(square, [x], tf.float32)
-        (dy,) = tf.gradients(y, x)
-        with tf.compat.v1.Session(graph=graph) as session:
-            assert session.run(dy, {x: X.numpy()}).tolist() == [7.0, 7.0, 7.0]
-
-
-def test_graphs_of_version_1_made_before_have_their_gradients_while_disabled() -> None:
-    with tf.Graph().as_default() as graph:
-        x = tf.compat.v1.placeholder(tf.float32, [3])
-        y = _cube(x)
-        hostcall.disable()
-        (dy,) = tf.gradients(y, x)
-        with tf.compat.v1.Session(graph=graph) as session:
-            computed = session.run(dy, {x: X.numpy()})
-    np.testing.assert_allclose(computed, 3.0 * X**2)
-
-
-def test_copies_of_graphs_made_before_have_their_gradients_while_disabled() -> None:
-    concrete = tf.function(_cube).get_concrete_function(X)
-    with tf.Graph().as_default() as graph:
-        x = tf.compat.v1.placeholder(tf.float32, [3])
-        (y,) = tf.graph_util.import_graph_def(
-            concrete.graph.as_graph_def(),
-            input_map={concrete.inputs[0].name: x},
-            return_elements=[concrete.outputs[0].name],
-        )
-        hostcall.disable()
-        (dy,) = tf.gradients(y, x)
-        with tf.compat.v1.Session(graph=graph) as session:
-            computed = session.run(dy, {x: X.numpy()})
-    np.testing.assert_allclose(computed, 3.0 * X**2)
-
-
-def test_a_saved_model_loaded_before_has_its_gradient_while_disabled(tmp_path: Any) -> None:
-    module = tf.Module()
-    module.call = tf.function(_cube, input_signature=[tf.TensorSpec([3], tf.float32)])
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    hostcall.disable()
-    np.testing.assert_allclose(_gradient(loaded.call), 3.0 * X**2)
-
-
-def test_calls_while_disabled_keep_the_latest_recordings_alone() -> None:
-    program = tf.function(_cube)
-    _gradient(program)
-    hostcall.disable()
-    before = len(tape_residuals._residuals)
-    for _ in range(tape_residuals._MANY_UNTOLD + 20):
-        program(X)
-    assert len(tape_residuals._residuals) <= before + tape_residuals._MANY_UNTOLD
-    np.testing.assert_allclose(_gradient(program), 3.0 * X**2)
-
-
-class _Owner:
-    def method(self) -> str:
-        return "stock"
-
-
-def _replacement(owner: Any) -> Replacement:
-    def wrap(method: Any, patch: Replacement) -> Any:
-        @functools.wraps(method)
-        def call(self: Any) -> str:
-            return f"ours of {method(self)}" if patch.installed else str(method(self))
-
-        return call
-
-    return Replacement(
-        lambda: vars(owner)["method"], lambda value: setattr(owner, "method", value), wrap
-    )
-
-
-@pytest.fixture
-def owner() -> type[_Owner]:
-    return type("_Own", (), dict(vars(_Owner)))
-
-
-def _wrap_once_more(owner: Any) -> Any:
-    inner = owner.method
-    owner.method = lambda self: f"theirs of {inner(self)}"
-    return inner
-
-
-def test_what_others_put_around_ours_stays_and_ours_does_nothing(owner: Any) -> None:
-    replacement = _replacement(owner)
-    replacement.install()
-    _wrap_once_more(owner)
-    assert owner().method() == "theirs of ours of stock"
-    replacement.uninstall()
-    assert owner().method() == "theirs of stock"
-    replacement.install()
-    assert owner().method() == "theirs of ours of stock"
-
-
-def test_ours_comes_out_when_others_have_taken_theirs_away(owner: Any) -> None:
-    stock, replacement = owner.method, _replacement(owner)
-    replacement.install()
-    ours = _wrap_once_more(owner)
-    replacement.uninstall()
-    owner.method = ours
-    assert owner().method() == "stock"
-    replacement.install()
-    assert owner().method() == "ours of stock"
-    replacement.uninstall()
-    assert owner.method is stock
-
-
-def test_what_others_put_there_while_ours_is_out_is_kept(owner: Any) -> None:
-    replacement = _replacement(owner)
-    replacement.install()
-    replacement.uninstall()
-    _wrap_once_more(owner)
-    theirs = owner.method
-    replacement.install()
-    assert owner().method() == "ours of theirs of stock"
-    replacement.uninstall()
-    assert owner.method is theirs
 
 
 def test_somebody_elses_patch_of_tensorflow_survives(monkeypatch: pytest.MonkeyPatch) -> None:
