@@ -8,7 +8,7 @@ from typing import Any
 import hostcall_runtime
 from hostcall._callbacks import copied_graphs, tape_residuals
 from hostcall._frontend import gradients, script_ops, tracing
-from hostcall._tf import module_gradient, names, patches
+from hostcall._tf import features, module_gradient, names, patches, replacements
 from hostcall_runtime import _errors
 from hostcall_runtime._patching import Patch, PatchTable
 
@@ -33,7 +33,16 @@ def _all() -> list[Patch]:
     run, recorded = tape_residuals.holders.run, tape_residuals.may_be_recorded
     return [
         patches.tokens(lambda: _nonce),
-        *script_ops.patches(),
+        *replacements.functions(
+            names.script_ops,
+            {
+                "_internal_py_func": script_ops.internal_py_func,
+                "py_func_common": script_ops.py_func_common,
+            },
+            script_ops.stock,
+            features.SCRIPT_OPS,
+            "It makes the ops: nothing public stands between the public functions and the op.",
+        ),
         gradients.patch(),
         module_gradient.patch(),
         patches.trace_hook(tracing.finish),

@@ -24,7 +24,6 @@ from hostcall._tf import (
     features,
     gradient_tapes,
     graph_ownership,
-    names,
     op_kinds,
     py_function_gradient,
     script_op_graphs,
@@ -32,11 +31,10 @@ from hostcall._tf import (
     tensor_structures,
     token_registry,
 )
-from hostcall._tf.replacements import Replacement, attribute
 from hostcall_runtime import _errors
-from hostcall_runtime._patching import Patch
 
-_stock: dict[str, Callable[..., Any]] = {}
+# TensorFlow's own functions, by name, once ours stand in their place.
+stock: dict[str, Callable[..., Any]] = {}
 
 # Of eager calls that have ended; a list's pop and append are atomic.
 _free_tokens: list[str] = []
@@ -69,7 +67,7 @@ def internal_py_func(
       ValueError: when `func` is not callable.
     """
     if is_grad_func:
-        return _stock["_internal_py_func"](
+        return stock["_internal_py_func"](
             func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name
         )
     if not callable(func):
@@ -259,11 +257,10 @@ def py_func_common(
     Structures in `inp` or `Tout`, and functions with a time limit or results that are kept, go
     through the op in eager mode too; everything else is left to TensorFlow.
     """
-    stock = _stock["py_func_common"]
     if isinstance(inp, Iterator):
         inp = list(inp)  # to look at it, and leave it to others after that
     if not tf.executing_eagerly() or not callable(func) or not _is_ours(func, inp, Tout):
-        return stock(func, inp, Tout, stateful, name)
+        return stock["py_func_common"](func, inp, Tout, stateful, name)
     return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
 
 
@@ -297,26 +294,3 @@ def _holds_tensors(value: object) -> bool:
             structures.pack_list(tensor_structures.convert_variables_to_tensors(value)), tf.Tensor
         )
     )
-
-
-def patches() -> list[Patch]:
-    """Puts these functions in the place of TensorFlow's."""
-    why = "They make the ops; nothing public stands between the public functions and the op."
-    ours: dict[str, Callable[..., Any]] = {
-        "_internal_py_func": internal_py_func,
-        "py_func_common": py_func_common,
-    }
-
-    def replaced(name: str, function: Callable[..., Any]) -> Patch:
-        def wrap(stock: Callable[..., Any], patch: Replacement) -> Any:
-            _stock[name] = stock
-
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                return (function if patch.installed else stock)(*args, **kwargs)
-
-            return call
-
-        return attribute(names.script_ops, name, wrap, features.SCRIPT_OPS, why)
-
-    return [replaced(name, function) for name, function in ours.items()]

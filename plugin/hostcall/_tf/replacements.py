@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hostcall._tf.features import Feature, Missing
@@ -83,6 +84,38 @@ def attribute(
 
     target = f"{_name_of(owner)}.{name}"
     return patch(target, Replacement(read, write, wrap), feature, why)
+
+
+def functions(
+    owner: Any,
+    ours: Mapping[str, Callable[..., Any]],
+    stock: dict[str, Callable[..., Any]],
+    feature: Feature,
+    why: str,
+) -> list[Patch]:
+    """The patches that put functions of ours in the place of a module's.
+
+    Args:
+      owner: the module.
+      ours: by the name of the function that each replaces.
+      stock: takes the functions that stood there, for ours to call.
+      feature: what needs them.
+      why: what they are replaced for.
+    """
+
+    def replaced(name: str, function: Callable[..., Any]) -> Patch:
+        def wrap(before: Callable[..., Any], patch: Replacement) -> Any:
+            stock[name] = before
+
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return (function if patch.installed else before)(*args, **kwargs)
+
+            return call
+
+        return attribute(owner, name, wrap, feature, why)
+
+    return [replaced(name, function) for name, function in ours.items()]
 
 
 def patch(target: str, replacement: Replacement, feature: Feature, why: str) -> Patch:
