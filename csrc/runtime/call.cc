@@ -36,7 +36,8 @@ nb::object FindTarget(const HostCall& call) {
   nb::object target = TargetOf(call);
   if (!target.is_valid()) {
     throw Failure(ffi::ErrorCode::kFailedPrecondition,
-                  "The Python function of host callback with the id " + std::to_string(call.id) +
+                  "The Python function of the host callback with the id " +
+                      std::to_string(call.id) +
                       " is gone: the graph that this program was compiled from has been deleted, "
                       "or the program is another process's. Keep the tf.function (or the model) "
                       "for as long as its program runs; from one process to another, programs go "

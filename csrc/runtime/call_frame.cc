@@ -107,8 +107,8 @@ void ReadAttributes(HostCall& call, const Attributes& attributes) {
               buffer.sizes.resize(buffer.dims.size(), nullptr);
               buffer.sizes[dim] = size;
             });
-  SetVisibleDtypes(call.operands, attributes.narrow_operands);
-  SetVisibleDtypes(call.results, attributes.narrow_results);
+  SetVisibleDtypes(call.operands, attributes.sub_byte_operands);
+  SetVisibleDtypes(call.results, attributes.sub_byte_results);
 }
 
 }  // namespace hostcall

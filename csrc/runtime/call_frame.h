@@ -15,8 +15,8 @@ using Pairs = xla::ffi::Span<const int64_t>;
 struct Attributes {
   Pairs dynamic_operands;
   Pairs dynamic_results;
-  Pairs narrow_operands;
-  Pairs narrow_results;
+  Pairs sub_byte_operands;
+  Pairs sub_byte_results;
 };
 
 // What a handler takes: its function gets these after what `binding` has already.
@@ -28,8 +28,8 @@ auto BindFrame(Binding binding) {
       .template Attr<int64_t>("callback")
       .template Attr<Pairs>("dynamic_operands")
       .template Attr<Pairs>("dynamic_results")
-      .template Attr<Pairs>("narrow_operands")
-      .template Attr<Pairs>("narrow_results");
+      .template Attr<Pairs>("sub_byte_operands")
+      .template Attr<Pairs>("sub_byte_results");
 }
 
 // The call with all buffers of the frame but the tokens. The true sizes are still among them: no

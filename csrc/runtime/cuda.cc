@@ -132,12 +132,13 @@ std::optional<ffi::Error> RunOnCopies(HostCall& call, const Attributes& attribut
 
 ffi::Error Handle(CudaStream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
                   int64_t callback, Pairs dynamic_operands, Pairs dynamic_results,
-                  Pairs narrow_operands, Pairs narrow_results) {
+                  Pairs sub_byte_operands, Pairs sub_byte_results) {
   HostCall call;
   try {
     call = ReadFrame(args, rets, callback);
     call.in_program_memory = false;
-    const Attributes attributes{dynamic_operands, dynamic_results, narrow_operands, narrow_results};
+    const Attributes attributes{dynamic_operands, dynamic_results, sub_byte_operands,
+                                sub_byte_results};
     return RunOnCopies(call, attributes, stream).value_or(ffi::Error::Success());
   } catch (const Failure& failure) {
     return ToError(failure, call);

@@ -49,11 +49,11 @@ void Complete(ffi::Promise& promise, const HostCall& call) {
 }
 
 Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
-              Pairs dynamic_operands, Pairs dynamic_results, Pairs narrow_operands,
-              Pairs narrow_results) {
+              Pairs dynamic_operands, Pairs dynamic_results, Pairs sub_byte_operands,
+              Pairs sub_byte_results) {
   try {
     HostCall call = ReadFrame(args, rets, callback);
-    ReadAttributes(call, {dynamic_operands, dynamic_results, narrow_operands, narrow_results});
+    ReadAttributes(call, {dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results});
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (RunsHere(call) || !PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
     ffi::Promise promise;

@@ -7,10 +7,10 @@
 //   callback          i64: the id of the callback in the registry
 //   dynamic_operands  array<i64>: pairs (operand, dimension), one for each bounded dimension
 //   dynamic_results   array<i64>: the same for the results
-//   narrow_operands   array<i64>: pairs (operand, element type), where the callback sees a type
+//   sub_byte_operands   array<i64>: pairs (operand, element type), where the callback sees a type
 //                     narrower than the buffer's: XLA packs int4, two in a byte, so that it is
 //                     passed as int8
-//   narrow_results    array<i64>: the same for the results
+//   sub_byte_results    array<i64>: the same for the results
 // Operands: the callback's own, then an int32 true size for each pair of `dynamic_operands`, then
 // perhaps a token. Results: likewise.
 extern "C" XLA_FFI_Error* HostcallHandler(XLA_FFI_CallFrame* frame);

@@ -69,7 +69,7 @@ namespace {
 
 Failure Gone(int64_t id) {
   return Failure(ffi::ErrorCode::kFailedPrecondition,
-                 "The native function of host callback with the id " + std::to_string(id) +
+                 "The native function of the host callback with the id " + std::to_string(id) +
                      " is gone: the graph that this program was compiled from has been deleted. "
                      "Keep the tf.function (or the model) for as long as its program runs.");
 }

@@ -47,8 +47,9 @@ size_t CountArguments(const NativeFrame& frame, bool takes_sizes) {
 
 Failure WrongCount(const std::string& label, size_t wanted, size_t given) {
   return Failure::InvalidArgument("hostcall: a native function of " + std::to_string(wanted) +
-                                  (wanted == 1 ? " argument" : " arguments") + " was to be called with " + std::to_string(given) +
-                                  ". This is " + label + ".");
+                                  (wanted == 1 ? " argument" : " arguments") +
+                                  " was to be called with " + std::to_string(given) + ". This is " +
+                                  label + ".");
 }
 
 Failure Failed(const std::string& label, int32_t status) {

@@ -21,8 +21,8 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // expected-error@below {{backend_config lacks 'narrow_results'}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  // expected-error@below {{backend_config lacks 'sub_byte_results'}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -30,7 +30,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{backend_config has 'color', which means nothing to hostcall}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>, color = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>, color = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -38,7 +38,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{callback has to be an i64 from 0 on or a string such as 'module:qualname', not -1 : i64}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = -1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = -1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -46,7 +46,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{not 7 : i32}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 7 : i32, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 7 : i32, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -54,7 +54,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{not "no colon"}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "no colon", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "no colon", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -62,15 +62,15 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{dynamic_operands has to be an array<i64> of pairs, not array<i64: 0>}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // expected-error@below {{narrow_results has to be an array<i64> of pairs, not 1 : i64}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
+  // expected-error@below {{sub_byte_results has to be an array<i64> of pairs, not 1 : i64}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -78,7 +78,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{dynamic_operands has 1 pairs, so that the last 1 operands before a token have to be tensor<i32>}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -86,7 +86,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{dynamic_results has 1 pairs}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64: 0, 0>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64: 0, 0>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -94,7 +94,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
   // expected-error@below {{dynamic_operands names dimension 2 of operand 0, which does not exist}}
-  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 2>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, tensor<i32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 2>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, tensor<i32>) -> tensor<3xf32>
   return
 }
 
@@ -102,31 +102,31 @@ func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
 
 func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
   // expected-error@below {{dynamic_operands names a dimension twice}}
-  %0 = stablehlo.custom_call @hostcall(%x, %n, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0, 0, 0>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, tensor<i32>, tensor<i32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x, %n, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0, 0, 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, tensor<i32>, tensor<i32>) -> tensor<3xf32>
   return
 }
 
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // expected-error@below {{narrow_operands names operand 1, which does not exist}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 1, 21>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  // expected-error@below {{sub_byte_operands names operand 1, which does not exist}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 1, 21>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // expected-error@below {{narrow_operands has element type 11; it can be '21', '22'}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 11>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  // expected-error@below {{sub_byte_operands has element type 11; it can be '21', '22'}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 11>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // expected-error@below {{narrow_results is about result 0, which has to be of i8 or ui8, not tensor<3xf32>}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64: 0, 21>}} : (tensor<3xf32>) -> tensor<3xf32>
+  // expected-error@below {{sub_byte_results is about result 0, which has to be of i8 or ui8, not tensor<3xf32>}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64: 0, 21>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 
@@ -134,7 +134,7 @@ func.func @main(%x: tensor<3xf32>) {
 
 func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
   // expected-error@below {{a token has to be the last operand and the last result}}
-  %0:2 = stablehlo.custom_call @hostcall(%t, %x) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token, tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>)
+  %0:2 = stablehlo.custom_call @hostcall(%t, %x) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token, tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>)
   return
 }
 
@@ -142,7 +142,7 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
 
 func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
   // expected-error@below {{a call that takes a token has to return one}}
-  %0 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> tensor<3xf32>
   return
 }
 
@@ -150,16 +150,16 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
 
 func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
   // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
-  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
   return
 }
 
 // -----
 
 func.func @main(%t: !stablehlo.token) {
-  %0 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+  %0 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
   // expected-error@below {{this op and another take the same token}}
-  %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+  %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
   return
 }
 
@@ -172,7 +172,7 @@ func.func @main(%p: tensor<i1>, %t: !stablehlo.token) -> tensor<i1> {
     stablehlo.return %a : tensor<i1>
   } do {
     // expected-error@below {{it has to be an operand of 'stablehlo.while' and of the terminator}}
-    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
     stablehlo.return %a : tensor<i1>
   }
   return %0 : tensor<i1>
@@ -183,7 +183,7 @@ func.func @main(%p: tensor<i1>, %t: !stablehlo.token) -> tensor<i1> {
 // Two branches may take it, but not one of them and an op behind.
 func.func @main(%i: tensor<i32>, %t: !stablehlo.token) -> !stablehlo.token {
   %0 = "stablehlo.case"(%i) ({
-    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
     stablehlo.return %i : tensor<i32>
   }) : (tensor<i32>) -> tensor<i32>
   // expected-error@below {{take the same token}}
@@ -195,8 +195,8 @@ func.func @main(%i: tensor<i32>, %t: !stablehlo.token) -> !stablehlo.token {
 // Each mistake is reported, not the first alone.
 func.func @main(%x: tensor<3xf32>) {
   // expected-error@below 2 {{hostcall-check: }}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "f g", color = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  // expected-error-re@below {{backend_config lacks {{'callback', .*'narrow_results'}}}}
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "f g", color = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  // expected-error-re@below {{backend_config lacks {{'callback', .*'sub_byte_results'}}}}
   %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
@@ -209,7 +209,7 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
   %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32,
     backend_config = {callback = "np:sin",
       dynamic_operands = array<i64>, dynamic_results = array<i64>,
-      narrow_operands = array<i64>, narrow_results = array<i64>}}
+      sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
     : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
   return %0#0 : tensor<3xf32>
 }
@@ -219,8 +219,8 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
 // Operands that are no arrays have no dimensions and no elements.
 func.func @main(%x: tuple<tensor<i8>>, %n: tensor<i32>) {
   // expected-error@below {{dynamic_operands names dimension 0 of operand 0, which does not exist}}
-  // expected-error@below {{narrow_operands is about operand 0, which has to be of i8 or ui8, not tuple<tensor<i8>>}}
-  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 21>, narrow_results = array<i64>}} : (tuple<tensor<i8>>, tensor<i32>) -> tensor<3xf32>
+  // expected-error@below {{sub_byte_operands is about operand 0, which has to be of i8 or ui8, not tuple<tensor<i8>>}}
+  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 21>, sub_byte_results = array<i64>}} : (tuple<tensor<i8>>, tensor<i32>) -> tensor<3xf32>
   return
 }
 
@@ -228,9 +228,9 @@ func.func @main(%x: tuple<tensor<i8>>, %n: tensor<i32>) {
 
 func.func @main(%x: tensor<2x3xf32>, %t: !stablehlo.token) {
   // expected-error@below {{operand_layouts has [0, 1], and Python functions take and return row-major arrays}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts = [dense<[1, 0]> : tensor<2xindex>]} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts = [dense<[1, 0]> : tensor<2xindex>]} : (tensor<2x3xf32>) -> tensor<2x3xf32>
   // expected-error@below {{result_layouts has [0, 1], and}}
-  %1:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<> : tensor<0xindex>], result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]} : (tensor<2x3xf32>, !stablehlo.token) -> (tensor<2x3xf32>, !stablehlo.token)
+  %1:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, operand_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<> : tensor<0xindex>], result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]} : (tensor<2x3xf32>, !stablehlo.token) -> (tensor<2x3xf32>, !stablehlo.token)
   return
 }
 
@@ -240,9 +240,9 @@ func.func @main(%x: tensor<2x3xf32>, %t: !stablehlo.token) {
 func.func @main(%x: tensor<3xi4>, %y: tensor<3xi8>) {
   // expected-error@below {{operand 0 is tensor<3xi4>, which XLA packs; the call takes and returns i8}}
   // expected-error@below {{result 0 is tensor<3xf4E2M1FN>, which XLA packs; the call takes and returns f8E4M3FN}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xi4>) -> tensor<3xf4E2M1FN>
-  // expected-error@below {{narrow_operands is about operand 0, which has to be of f8E4M3FN, not tensor<3xi8>}}
-  // expected-error@below {{narrow_results has element type 26; it can be '21', '22', '60', '61', '62'}}
-  %1 = stablehlo.custom_call @hostcall(%y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 62>, narrow_results = array<i64: 0, 26>}} : (tensor<3xi8>) -> tensor<3xi8>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xi4>) -> tensor<3xf4E2M1FN>
+  // expected-error@below {{sub_byte_operands is about operand 0, which has to be of f8E4M3FN, not tensor<3xi8>}}
+  // expected-error@below {{sub_byte_results has element type 26; it can be '21', '22', '60', '61', '62'}}
+  %1 = stablehlo.custom_call @hostcall(%y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 62>, sub_byte_results = array<i64: 0, 26>}} : (tensor<3xi8>) -> tensor<3xi8>
   return
 }

@@ -5,20 +5,20 @@
 // CHECK-LABEL: func.func @main
 // CHECK: stablehlo.custom_call @hostcall(%arg0)
 func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 7 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 7 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
 
 // CHECK-LABEL: func.func @ordered
 func.func @ordered(%x: tensor<3xf32>, %t: !stablehlo.token) -> !stablehlo.token {
-  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a.b:C.f.<locals>.<lambda>", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
-  %1 = stablehlo.custom_call @hostcall(%0#1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a.b:C.f.<locals>.<lambda>", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  %1 = stablehlo.custom_call @hostcall(%0#1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
   return %1 : !stablehlo.token
 }
 
 // CHECK-LABEL: func.func @sizes
 func.func @sizes(%x: tensor<3x4xi8>, %n: tensor<i32>) -> tensor<2xi8> {
-  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = 0 : i64, dynamic_operands = array<i64: 0, 1>, dynamic_results = array<i64: 0, 0>, narrow_operands = array<i64: 0, 21>, narrow_results = array<i64: 0, 21>}} : (tensor<3x4xi8>, tensor<i32>) -> tuple<tensor<2xi8>, tensor<i32>>
+  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = 0 : i64, dynamic_operands = array<i64: 0, 1>, dynamic_results = array<i64: 0, 0>, sub_byte_operands = array<i64: 0, 21>, sub_byte_results = array<i64: 0, 21>}} : (tensor<3x4xi8>, tensor<i32>) -> tuple<tensor<2xi8>, tensor<i32>>
   %1 = stablehlo.get_tuple_element %0[0] : (tuple<tensor<2xi8>, tensor<i32>>) -> tensor<2xi8>
   return %1 : tensor<2xi8>
 }
@@ -27,7 +27,7 @@ func.func @sizes(%x: tensor<3x4xi8>, %n: tensor<i32>) -> tensor<2xi8> {
 // CHECK-LABEL: func.func @branches
 func.func @branches(%i: tensor<i32>, %t: !stablehlo.token) -> !stablehlo.token {
   %0 = "stablehlo.case"(%i) ({
-    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+    %1 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
     stablehlo.return %1 : !stablehlo.token
   }, {
     stablehlo.return %t : !stablehlo.token
@@ -36,8 +36,8 @@ func.func @branches(%i: tensor<i32>, %t: !stablehlo.token) -> !stablehlo.token {
 }
 
 // CHECK-LABEL: func.func @less_than_a_byte
-// CHECK: narrow_operands = array<i64: 0, 60, 1, 62>, narrow_results = array<i64: 0, 61>
+// CHECK: sub_byte_operands = array<i64: 0, 60, 1, 62>, sub_byte_results = array<i64: 0, 61>
 func.func @less_than_a_byte(%x: tensor<3xi8>, %y: tensor<3xf8E4M3FN>) -> tensor<3xui8> {
-  %0 = stablehlo.custom_call @hostcall(%x, %y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 60, 1, 62>, narrow_results = array<i64: 0, 61>}} : (tensor<3xi8>, tensor<3xf8E4M3FN>) -> tensor<3xui8>
+  %0 = stablehlo.custom_call @hostcall(%x, %y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 60, 1, 62>, sub_byte_results = array<i64: 0, 61>}} : (tensor<3xi8>, tensor<3xf8E4M3FN>) -> tensor<3xui8>
   return %0 : tensor<3xui8>
 }

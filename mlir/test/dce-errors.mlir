@@ -9,7 +9,7 @@
 // CHECK-NEXT: outfeed
 // CHECK-NEXT: return
 func.func @main(%arg0: !stablehlo.token) {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
   func.call @unseen() : () -> ()
   %1 = "stablehlo.outfeed"(%0) {outfeed_config = ""} : (!stablehlo.token) -> !stablehlo.token
   return

@@ -5,8 +5,8 @@
 // CHECK-NEXT: return %arg0
 func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.sine %arg0 : tensor<3xf32>
-  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %2 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return %arg0 : tensor<3xf32>
 }
 
@@ -14,9 +14,9 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 // CHECK-LABEL: func.func @chain
 // CHECK-NEXT: return
 func.func @chain(%arg0: tensor<3xf32>) {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   %1 = stablehlo.negate %0 : tensor<3xf32>
-  stablehlo.custom_call @hostcall(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> ()
+  stablehlo.custom_call @hostcall(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> ()
   return
 }
 
@@ -30,7 +30,7 @@ func.func @calls(%arg0: tensor<3xf32>) {
   return
 }
 func.func private @pure(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
 func.func private @effectful(%arg0: tensor<3xf32>) -> tensor<3xf32> {
@@ -39,7 +39,7 @@ func.func private @effectful(%arg0: tensor<3xf32>) -> tensor<3xf32> {
   return %1 : tensor<3xf32>
 }
 func.func private @log(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> ()
+  stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> ()
   return %arg0 : tensor<3xf32>
 }
 
@@ -52,13 +52,13 @@ func.func private @log(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 // CHECK-NEXT: return
 func.func @regions(%arg0: tensor<i32>, %arg1: tensor<f32>) {
   %0 = "stablehlo.case"(%arg0) ({
-    %2 = stablehlo.custom_call @hostcall(%arg1) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+    %2 = stablehlo.custom_call @hostcall(%arg1) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
     stablehlo.return %2 : tensor<f32>
   }) : (tensor<i32>) -> tensor<f32>
   %3 = stablehlo.negate %arg1 : tensor<f32>
   %1 = "stablehlo.case"(%arg0) ({
-    %2 = stablehlo.custom_call @hostcall(%3) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
-    stablehlo.custom_call @hostcall(%arg1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> ()
+    %2 = stablehlo.custom_call @hostcall(%3) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+    stablehlo.custom_call @hostcall(%arg1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:log", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> ()
     stablehlo.return %arg1 : tensor<f32>
   }) : (tensor<i32>) -> tensor<f32>
   return

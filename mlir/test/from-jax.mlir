@@ -4,7 +4,7 @@
 
 // jax.pure_callback stays pure.
 // CHECK-LABEL: func.func public @main
-// CHECK: %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = 0 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
+// CHECK: %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = 0 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
 // CHECK: stablehlo.multiply %0
 module @jit_pure attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @maximal_mesh_0 = <[], device_ids=[0]> {stablehlo.mesh = {axes = [], device_ids = dense<0> : tensor<1xi64>}}
@@ -56,7 +56,7 @@ module @jit__lambda attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
 // int4 goes in and out as int8, and the pairs say what the function sees.
 // CHECK-LABEL: func.func public @main
 // CHECK: %0 = stablehlo.convert %arg0 : (tensor<3xi4>) -> tensor<3xi8>
-// CHECK: %1 = stablehlo.custom_call @hostcall(%0) {{.*}}narrow_operands = array<i64: 0, 21>, narrow_results = array<i64: 0, 21>}{{.*}} : (tensor<3xi8>) -> tensor<3xi8>
+// CHECK: %1 = stablehlo.custom_call @hostcall(%0) {{.*}}sub_byte_operands = array<i64: 0, 21>, sub_byte_results = array<i64: 0, 21>}{{.*}} : (tensor<3xi8>) -> tensor<3xi8>
 // CHECK: %2 = stablehlo.convert %1 : (tensor<3xi8>) -> tensor<3xi4>
 // CHECK: return %2
 module @jit__lambda attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
@@ -84,7 +84,7 @@ module @jit__lambda attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
 
 // Booleans are bytes, and go as they are.
 // CHECK-LABEL: func.func public @main
-// CHECK: custom_call @hostcall(%arg0) {{.*}}narrow_operands = array<i64>, narrow_results = array<i64>}{{.*}} : (tensor<3xi1>) -> tensor<3xi1>
+// CHECK: custom_call @hostcall(%arg0) {{.*}}sub_byte_operands = array<i64>, sub_byte_results = array<i64>}{{.*}} : (tensor<3xi1>) -> tensor<3xi1>
 module @jit__lambda attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @maximal_mesh_0 = <[], device_ids=[0]> {stablehlo.mesh = {axes = [], device_ids = dense<0> : tensor<1xi64>}}
   func.func public @main(%arg0: tensor<3xi1>) -> (tensor<3xi1> {jax.result_info = "result"}) {
@@ -167,7 +167,7 @@ module @jit__lambda attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
 // Numbers of two bits, and floats of four.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[X:.*]] = stablehlo.convert %arg0 : (tensor<3xi2>) -> tensor<3xi8>
-// CHECK: %[[Y:.*]] = stablehlo.custom_call @hostcall(%[[X]]) {{.*}}narrow_operands = array<i64: 0, 60>, narrow_results = array<i64: 0, 62>}{{.*}} : (tensor<3xi8>) -> tensor<3xf8E4M3FN>
+// CHECK: %[[Y:.*]] = stablehlo.custom_call @hostcall(%[[X]]) {{.*}}sub_byte_operands = array<i64: 0, 60>, sub_byte_results = array<i64: 0, 62>}{{.*}} : (tensor<3xi8>) -> tensor<3xf8E4M3FN>
 // CHECK: stablehlo.convert %[[Y]] : (tensor<3xf8E4M3FN>) -> tensor<3xf4E2M1FN>
 func.func @main(%arg0: tensor<3xi2>) -> tensor<3xf4E2M1FN> {
   %0 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%arg0) {backend_config = "", mhlo.backend_config = {index = 0 : ui64}} : (tensor<3xi2>) -> tensor<3xf4E2M1FN>
@@ -179,7 +179,7 @@ func.func @main(%arg0: tensor<3xi2>) -> tensor<3xf4E2M1FN> {
 // uint4, and the call of jax.debug.callback(partitioned=True).
 // CHECK-LABEL: func.func @main
 // CHECK: %0 = stablehlo.convert %arg0 : (tensor<3xui4>) -> tensor<3xui8>
-// CHECK: stablehlo.custom_call @hostcall(%0) {{.*}}narrow_operands = array<i64: 0, 22>, narrow_results = array<i64>}{{.*}} : (tensor<3xui8>) -> ()
+// CHECK: stablehlo.custom_call @hostcall(%0) {{.*}}sub_byte_operands = array<i64: 0, 22>, sub_byte_results = array<i64>}{{.*}} : (tensor<3xui8>) -> ()
 func.func @main(%arg0: tensor<3xui4>) {
   stablehlo.custom_call @xla_ffi_partitioned_python_cpu_callback(%arg0) {backend_config = "", has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (tensor<3xui4>) -> ()
   return
@@ -210,19 +210,19 @@ func.func @main(%arg0: tensor<3xf32>) {
 
 // Calls of hostcall.jax, pure, ordered, and of int4: their attributes go where hostcall has them.
 // CHECK-LABEL: func.func public @main
-// CHECK-NEXT: %0 = stablehlo.custom_call @hostcall(%arg1) {api_version = 4 : i32, backend_config = {callback = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts
+// CHECK-NEXT: %0 = stablehlo.custom_call @hostcall(%arg1) {api_version = 4 : i32, backend_config = {callback = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, operand_layouts
 // CHECK-NOT: mhlo.backend_config
 // CHECK: %1:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {{.*}}callback = 2 : i64{{.*}}has_side_effect = true, operand_layouts
-// CHECK: custom_call @hostcall(%4) {{.*}}narrow_operands = array<i64: 0, 21>, narrow_results = array<i64: 0, 21>}
+// CHECK: custom_call @hostcall(%4) {{.*}}sub_byte_operands = array<i64: 0, 21>, sub_byte_results = array<i64: 0, 21>}
 module @jit_prog attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @maximal_mesh_0 = <[], device_ids=[0]> {stablehlo.mesh = {axes = [], device_ids = dense<0> : tensor<1xi64>}}
   func.func public @main(%arg0: !stablehlo.token {jax.token = true}, %arg1: tensor<3xf32>) -> (!stablehlo.token {jax.token = true}, tensor<3xf32> {jax.result_info = "result"}) {
-    %0 = stablehlo.custom_call @hostcall(%arg1) {backend_config = "", mhlo.backend_config = {callback = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
-    %1:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {backend_config = "", has_side_effect = true, mhlo.backend_config = {callback = 2 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>, dense<> : tensor<0xindex>], result_layouts = [dense<0> : tensor<1xindex>, dense<> : tensor<0xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>, <@maximal_mesh_0, []>]>} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
-    %2 = stablehlo.custom_call @hostcall(%0) {backend_config = "", has_side_effect = true, mhlo.backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
+    %0 = stablehlo.custom_call @hostcall(%arg1) {backend_config = "", mhlo.backend_config = {callback = 1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
+    %1:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {backend_config = "", has_side_effect = true, mhlo.backend_config = {callback = 2 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>, dense<> : tensor<0xindex>], result_layouts = [dense<0> : tensor<1xindex>, dense<> : tensor<0xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>, <@maximal_mesh_0, []>]>} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+    %2 = stablehlo.custom_call @hostcall(%0) {backend_config = "", has_side_effect = true, mhlo.backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xf32>) -> tensor<3xf32>
     %3 = stablehlo.convert %arg1 : (tensor<3xf32>) -> tensor<3xi4>
     %4 = stablehlo.convert %3 : (tensor<3xi4>) -> tensor<3xi8>
-    %5 = stablehlo.custom_call @hostcall(%4) {backend_config = "", mhlo.backend_config = {callback = 4 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 21>, narrow_results = array<i64: 0, 21>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xi8>) -> tensor<3xi8>
+    %5 = stablehlo.custom_call @hostcall(%4) {backend_config = "", mhlo.backend_config = {callback = 4 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 21>, sub_byte_results = array<i64: 0, 21>}, operand_layouts = [dense<0> : tensor<1xindex>], result_layouts = [dense<0> : tensor<1xindex>], sdy.sharding = #sdy.sharding_per_value<[<@maximal_mesh_0, []>]>} : (tensor<3xi8>) -> tensor<3xi8>
     %6 = stablehlo.convert %5 : (tensor<3xi8>) -> tensor<3xi4>
     %7 = stablehlo.add %0, %1#0 : tensor<3xf32>
     %8 = stablehlo.add %7, %2 : tensor<3xf32>

@@ -17,10 +17,10 @@
 // OPTION: hostcall-opt: error: hostcall-name: no such option: 'numbers=3'. Its options are: 'names', 'file'.
 
 func.func @main(%x: tensor<3xf32>) {
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{hostcall-name: no name is given for callback 4; add it to 'names'}}
-  %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 4 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 4 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{no name is given for callback 5}}
-  %2 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 5 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %2 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 5 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }

@@ -16,7 +16,7 @@
 // CHECK-NEXT: return %0
 func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.sine %arg0 : tensor<3xf32>
-  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   %2 = stablehlo.cosine %arg0 : tensor<3xf32>
   %3 = stablehlo.add %1, %2 : tensor<3xf32>
   return %3 : tensor<3xf32>
@@ -36,13 +36,13 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 // CHECK-NEXT: return %5#0, %5#1
 // CHECK-NOT: @cluster_2
 func.func @main(%arg0: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:first", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:first", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
   %1 = stablehlo.negate %0 : tensor<f32>
-  %2 = stablehlo.custom_call @hostcall(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:second", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %2 = stablehlo.custom_call @hostcall(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:second", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
   %3 = stablehlo.negate %2 : tensor<f32>
   %4 = stablehlo.sine %arg0 : tensor<f32>
-  %5 = stablehlo.custom_call @hostcall(%4) {api_version = 4 : i32, backend_config = {callback = "pkg:third", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
-  %6 = stablehlo.custom_call @hostcall(%5) {api_version = 4 : i32, backend_config = {callback = "pkg:fourth", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %5 = stablehlo.custom_call @hostcall(%4) {api_version = 4 : i32, backend_config = {callback = "pkg:third", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %6 = stablehlo.custom_call @hostcall(%5) {api_version = 4 : i32, backend_config = {callback = "pkg:fourth", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
   %7 = stablehlo.cosine %6 : tensor<f32>
   return %3, %7 : tensor<f32>, tensor<f32>
 }
@@ -60,9 +60,9 @@ func.func @main(%arg0: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
 func.func @main(%arg0: tensor<f32>, %arg1: !stablehlo.token) -> (tensor<f32>, !stablehlo.token) {
   %0 = stablehlo.create_token : !stablehlo.token
   %1 = stablehlo.after_all %0, %arg1 : !stablehlo.token
-  %2:2 = stablehlo.custom_call @hostcall(%arg0, %1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:first", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>, !stablehlo.token) -> (tensor<f32>, !stablehlo.token)
+  %2:2 = stablehlo.custom_call @hostcall(%arg0, %1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:first", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>, !stablehlo.token) -> (tensor<f32>, !stablehlo.token)
   %3 = stablehlo.negate %2#0 : tensor<f32>
-  %4:2 = stablehlo.custom_call @hostcall(%3, %2#1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:second", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>, !stablehlo.token) -> (tensor<f32>, !stablehlo.token)
+  %4:2 = stablehlo.custom_call @hostcall(%3, %2#1) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:second", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>, !stablehlo.token) -> (tensor<f32>, !stablehlo.token)
   return %4#0, %4#1 : tensor<f32>, !stablehlo.token
 }
 
@@ -75,7 +75,7 @@ func.func @main(%arg0: tensor<f32>, %arg1: !stablehlo.token) -> (tensor<f32>, !s
 // CHECK-NEXT: %2 = call @cluster_0(%1)
 // CHECK-NEXT: return %2
 func.func @main(%arg0: tensor<f32>) -> tensor<f32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tuple<tensor<f32>, tensor<2xf32>>
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tuple<tensor<f32>, tensor<2xf32>>
   %1 = stablehlo.get_tuple_element %0[0] : (tuple<tensor<f32>, tensor<2xf32>>) -> tensor<f32>
   %2 = stablehlo.negate %1 : tensor<f32>
   return %2 : tensor<f32>
@@ -118,11 +118,11 @@ func.func @main(%arg0: tensor<f32>) -> (tensor<i32>, tensor<f32>) {
     stablehlo.return %3 : tensor<i1>
   } do {
     %3 = stablehlo.add %iterArg_0, %0 : tensor<f32>
-    %4 = stablehlo.custom_call @hostcall(%3) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+    %4 = stablehlo.custom_call @hostcall(%3) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
     %c_1 = stablehlo.constant dense<1> : tensor<i32>
     %5 = stablehlo.add %iterArg, %c_1 : tensor<i32>
     %6 = "stablehlo.case"(%5) ({
-      %7 = stablehlo.custom_call @hostcall(%4) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+      %7 = stablehlo.custom_call @hostcall(%4) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
       stablehlo.return %7 : tensor<f32>
     }, {
       %7 = stablehlo.negate %4 : tensor<f32>
@@ -167,7 +167,7 @@ func.func private @caller(%arg0: tensor<f32>) -> tensor<f32> {
 }
 func.func private @holder(%arg0: tensor<f32>) -> tensor<f32> {
   %0 = func.call @device(%arg0) : (tensor<f32>) -> tensor<f32>
-  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
   return %1 : tensor<f32>
 }
 func.func private @device(%arg0: tensor<f32>) -> tensor<f32> {
@@ -179,7 +179,7 @@ func.func @public(%arg0: tensor<f32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 func.func private @kept(%arg0: tensor<f32>) -> tensor<f32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
 
@@ -210,10 +210,10 @@ func.func @main(%arg0: tensor<17xf32>) -> (tensor<17xf32>, tensor<i32>) {
   %c_0 = stablehlo.constant dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0]> : tensor<17xf32>
   %c_1 = stablehlo.constant dense<7> : tensor<i32>
   %0 = stablehlo.multiply %arg0, %c : tensor<17xf32>
-  %1 = stablehlo.custom_call @hostcall(%c, %0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<17xf32>, tensor<17xf32>) -> tensor<17xf32>
+  %1 = stablehlo.custom_call @hostcall(%c, %0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<17xf32>, tensor<17xf32>) -> tensor<17xf32>
   %2 = stablehlo.multiply %1, %c : tensor<17xf32>
   %3 = stablehlo.add %2, %c_0 : tensor<17xf32>
-  %4 = stablehlo.custom_call @hostcall(%3) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<17xf32>) -> tensor<17xf32>
+  %4 = stablehlo.custom_call @hostcall(%3) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<17xf32>) -> tensor<17xf32>
   %5 = stablehlo.add %4, %c_0 : tensor<17xf32>
   return %5, %c_1 : tensor<17xf32>, tensor<i32>
 }
@@ -245,7 +245,7 @@ func.func private @cluster_0(%arg0: tensor<f32>) -> tensor<f32> {
 // CHECK-NOT: func.func
 func.func @main(%arg0: tensor<f32>) -> tensor<f32> {
   %0 = stablehlo.sine %arg0 : tensor<f32>
-  %1 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
+  %1 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<f32>) -> tensor<f32>
   %2 = stablehlo.add %0, %1 : tensor<f32>
   return %1 : tensor<f32>
 }
@@ -261,7 +261,7 @@ func.func @main(%arg0: tensor<f32>) -> tensor<f32> {
 func.func @main() -> (tensor<2xcomplex<f32>>, tensor<2xf32>) {
   %0 = stablehlo.constant dense<[(1.0, 2.0), (3.0, 4.0)]> : tensor<2xcomplex<f32>>
   %1 = stablehlo.constant dense_resource<blob> : tensor<2xf32>
-  %2 = stablehlo.custom_call @hostcall(%0, %1) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<2xcomplex<f32>>, tensor<2xf32>) -> tensor<2xcomplex<f32>>
+  %2 = stablehlo.custom_call @hostcall(%0, %1) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<2xcomplex<f32>>, tensor<2xf32>) -> tensor<2xcomplex<f32>>
   %3 = stablehlo.add %0, %2 : tensor<2xcomplex<f32>>
   %4 = stablehlo.negate %1 : tensor<2xf32>
   return %3, %4 : tensor<2xcomplex<f32>>, tensor<2xf32>

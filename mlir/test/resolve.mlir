@@ -3,9 +3,9 @@
 // RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-resolve{file=%t.json})' | filecheck %s
 
 // CHECK-LABEL: func.func @main
-// CHECK: backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}
+// CHECK: backend_config = {callback = 3 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}
 func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "numpy:sin", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "numpy:sin", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
 
@@ -13,12 +13,12 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 // CHECK-LABEL: func.func @nested
 func.func @nested(%i: tensor<i32>, %x: tensor<i8>) -> tensor<i8> {
   %0 = "stablehlo.case"(%i) ({
-    // CHECK: custom_call @hostcall{{.*}}callback = 4 : i64{{.*}}narrow_operands = array<i64: 0, 21>
-    %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "pkg.mod:C.method", dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64: 0, 21>, narrow_results = array<i64>}} : (tensor<i8>) -> tensor<i8>
+    // CHECK: custom_call @hostcall{{.*}}callback = 4 : i64{{.*}}sub_byte_operands = array<i64: 0, 21>
+    %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "pkg.mod:C.method", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 21>, sub_byte_results = array<i64>}} : (tensor<i8>) -> tensor<i8>
     stablehlo.return %1 : tensor<i8>
   }, {
     // CHECK: custom_call @hostcall{{.*}}callback = 9 : i64
-    %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 9 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}} : (tensor<i8>) -> tensor<i8>
+    %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 9 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<i8>) -> tensor<i8>
     // CHECK: custom_call @other{{.*}}callback = 3 : i64
     %2 = stablehlo.custom_call @other(%1) {api_version = 4 : i32, backend_config = {callback = 3 : i64}} : (tensor<i8>) -> tensor<i8>
     stablehlo.return %2 : tensor<i8>

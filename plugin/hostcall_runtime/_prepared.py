@@ -39,17 +39,20 @@ DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
     (29, ml_dtypes.float8_e3m4, "float8_e3m4"),
     # Those below TensorFlow does not have, or compiles nothing of.
     (33, ml_dtypes.float8_e8m0fnu, "float8_e8m0fnu"),
-    # TensorFlow has these, and XLA does not. The numbers are ours.
-    (50, np.dtype([("qint8", np.int8)]), "qint8"),
-    (51, np.dtype([("quint8", np.uint8)]), "quint8"),
-    (52, np.dtype([("qint16", np.int16)]), "qint16"),
-    (53, np.dtype([("quint16", np.uint16)]), "quint16"),
-    (54, np.dtype([("qint32", np.int32)]), "qint32"),
     # Calls have these in wider buffers. The numbers are ours: with XLA's own a packed buffer would
     # be read beyond its end. They are below 64, the end of what C++ lets XLA's enum hold.
     (60, ml_dtypes.int2, "int2"),
     (61, ml_dtypes.uint2, "uint2"),
     (62, ml_dtypes.float4_e2m1fn, "float4_e2m1fn"),
+)
+
+# TensorFlow's quantized integers: XLA has none, but host ops return them. The codes are ours, too.
+QUANTIZED_DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
+    (50, np.dtype([("qint8", np.int8)]), "qint8"),
+    (51, np.dtype([("quint8", np.uint8)]), "quint8"),
+    (52, np.dtype([("qint16", np.int16)]), "qint16"),
+    (53, np.dtype([("quint16", np.uint16)]), "quint16"),
+    (54, np.dtype([("qint32", np.int32)]), "qint32"),
 )
 
 
@@ -61,7 +64,7 @@ def prepared() -> Any:
       ImportError: when it cannot be loaded, with the reason and the remedy.
     """
     runtime = _library.load("hostcall_runtime._runtime")
-    for code, dtype, name in DTYPES:
+    for code, dtype, name in (*DTYPES, *QUANTIZED_DTYPES):
         runtime.set_dtype(code, np.dtype(dtype), name)
     runtime.set_error_describer(_errors.describe)
     runtime.set_result_error(_errors.ResultError)

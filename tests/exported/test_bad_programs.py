@@ -64,8 +64,8 @@ func.func public @main(%x: tensor<f32>) -> tensor<f32> {{
             "hostcall-check: api_version has to be 4",
         ),
         (
-            call("triple", "(tensor<f32>) -> tensor<f32>", "%x", narrow_operands="0, 21"),
-            "narrow_operands is about operand 0, which has to be of i8 or ui8",
+            call("triple", "(tensor<f32>) -> tensor<f32>", "%x", sub_byte_operands="0, 21"),
+            "sub_byte_operands is about operand 0, which has to be of i8 or ui8",
         ),
     ],
 )

@@ -42,7 +42,7 @@ def test_loops_and_packed_dtypes() -> None:
         return jax.lax.fori_loop(0, 3, turn, x)
 
     text = text_of(program, "cuda")
-    assert "narrow_results = array<i64: 0, 21>" in text
+    assert "sub_byte_results = array<i64: 0, 21>" in text
     assert text == text_of(program, "cpu")
 
 

@@ -115,7 +115,7 @@ def test_int4_is_int8_to_xla() -> None:
     target = Target(lambda x: (x[::-1], x.dtype == DTYPES[INT4]))
     operand = Buffer.of(np.array([-8, -1, 0, 7], np.int8))
     results = [Buffer.result((4,), np.int8), Buffer.result((), np.bool_)]
-    pairs: dict[str, Any] = {"narrow_operands": [0, INT4], "narrow_results": [0, INT4]}
+    pairs: dict[str, Any] = {"sub_byte_operands": [0, INT4], "sub_byte_results": [0, INT4]}
     done = call_on_gpu(target, [operand], results, **pairs)
     assert (done.code, done.array(0).tolist()) == (0, [7, 0, -1, -8])
     assert done.array(1)

@@ -107,11 +107,11 @@ def test_failures_that_the_driver_does_not_know() -> None:
 def test_failures_of_callbacks_that_are_gone() -> None:
     native.fail_cuda("cuStreamSynchronize")
     assert_fails(call_on_gpu(0, [X], [Y]), INTERNAL, "waiting for the device")
-    assert_fails(call_on_gpu(0, [X], [Y]), FAILED_PRECONDITION, "number 0 is gone")
+    assert_fails(call_on_gpu(0, [X], [Y]), FAILED_PRECONDITION, "the id 0 is gone")
 
 
 def test_malformed_calls() -> None:
-    done = call_on_gpu(Target(lambda x: x), [X], [Y], narrow_operands=[9, 9])
+    done = call_on_gpu(Target(lambda x: x), [X], [Y], sub_byte_operands=[9, 9])
     assert_fails(done, INVALID_ARGUMENT, "malformed custom call", "This is a test.")
     for odd in (Buffer(INT32, [0], b""), Buffer(INT32, [-1], b""), Buffer(INT32, [2**62, 4], b"")):
         done = call_on_gpu(Target(lambda x: x), [X, odd], dynamic_operands=[0, 0])

@@ -124,7 +124,7 @@ def test_int4_is_int8_to_xla() -> None:
     target = Target(lambda x: (x[::-1], x.dtype == dtype))
     operand = Buffer.of(np.array([-8, -1, 0, 7], np.int8))
     results = [Buffer.result((4,), np.int8), Buffer.result((), np.bool_)]
-    pairs: dict[str, Any] = {"narrow_operands": [0, INT4], "narrow_results": [0, INT4]}
+    pairs: dict[str, Any] = {"sub_byte_operands": [0, INT4], "sub_byte_results": [0, INT4]}
     done = call(target, [operand], results, **pairs)
     assert (done.code, done.array(0).tolist()) == (0, [7, 0, -1, -8])
     assert done.array(1)
@@ -132,7 +132,7 @@ def test_int4_is_int8_to_xla() -> None:
     failed = call(wide, [operand], results, **pairs)
     assert (failed.code, failed.untouched) == (3, True)
     assert "is int8, but expects int4" in failed.message
-    assert call(wide, [operand], results[:1], narrow_results=[0, INT8]).code == 3
+    assert call(wide, [operand], results[:1], sub_byte_results=[0, INT8]).code == 3
 
 
 class Subclass(np.ndarray):

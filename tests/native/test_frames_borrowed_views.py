@@ -154,7 +154,7 @@ def test_the_shape_of_an_out_array_may_be_changed(foreign: bool) -> None:
 
 
 @ways
-def test_bounded_arguments_and_narrow_values(foreign: bool) -> None:
+def test_bounded_arguments_and_sub_byte_values(foreign: bool) -> None:
     def total(x: np.ndarray) -> Any:
         assert not x.flags.writeable
         return np.float32(x.sum())
@@ -178,8 +178,8 @@ def test_bounded_arguments_and_narrow_values(foreign: bool) -> None:
         Target(negate, convention=LENT),
         [Buffer.of(bits)],
         [Buffer.result(bits.shape, np.int8)],
-        narrow_operands=[0, INT4],
-        narrow_results=[0, INT4],
+        sub_byte_operands=[0, INT4],
+        sub_byte_results=[0, INT4],
         foreign=foreign,
     )
     assert done.array().tolist() == (-bits).tolist()

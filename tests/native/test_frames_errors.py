@@ -47,9 +47,9 @@ def test_dtypes_that_numpy_lacks(code: int) -> None:
     text = f"XLA's element type number {code} has no NumPy dtype"
     assert_fails(call(Target(lambda x: None), [odd]), UNIMPLEMENTED, text)
     assert_fails(call(Target(lambda: np.zeros(4)), [], [odd]), UNIMPLEMENTED, text)
-    done = call(Target(lambda x: None), [X], narrow_operands=[0, code])
+    done = call(Target(lambda x: None), [X], sub_byte_operands=[0, code])
     assert_fails(done, UNIMPLEMENTED, text)
-    done = call(Target(lambda: np.zeros(6)), [], [X], narrow_results=[0, code])
+    done = call(Target(lambda: np.zeros(6)), [], [X], sub_byte_results=[0, code])
     assert_fails(done, UNIMPLEMENTED, text)
 
 
@@ -100,7 +100,7 @@ def test_pairs_that_are_too_many_or_too_few(name: str, pairs: list[int]) -> None
 
 @pytest.mark.parametrize("name", PAIRS[2:])
 @pytest.mark.parametrize("index", [1, -1, 2**62, -(2**63)])
-def test_narrow_types_of_buffers_that_are_not_there(name: str, index: int) -> None:
+def test_sub_byte_types_of_buffers_that_are_not_there(name: str, index: int) -> None:
     named: dict[str, Any] = {name: [index, INT4]}
     done = call(Target(lambda x: x), [X], [Buffer.result((2, 3))], **named)
     assert_fails(done, INVALID_ARGUMENT, "malformed custom call")
@@ -143,7 +143,7 @@ def test_callbacks_that_are_gone(foreign: bool) -> None:
     del target
     for gone in (number, 0, -1, 2**62, -(2**63)):
         done = call(gone, [X], [Buffer.result((2, 3))], foreign=foreign)
-        assert_fails(done, FAILED_PRECONDITION, f"number {gone} is gone")
+        assert_fails(done, FAILED_PRECONDITION, f"the id {gone} is gone")
 
 
 def test_more_dimensions_than_numpy_has() -> None:

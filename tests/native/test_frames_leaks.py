@@ -56,8 +56,8 @@ CASES: dict[str, Callable[[bool], Any]] = {
         TARGETS["same"],
         [BYTES],
         [BYTES],
-        narrow_operands=[0, INT4],
-        narrow_results=[0, INT4],
+        sub_byte_operands=[0, INT4],
+        sub_byte_results=[0, INT4],
         foreign=foreign,
     ),
     "raises": lambda foreign: call(TARGETS["fails"], [X], [Y], foreign=foreign),
@@ -69,7 +69,7 @@ CASES: dict[str, Callable[[bool], Any]] = {
     ),
     "gone": lambda foreign: call(0, [X], [Y], foreign=foreign),
     "malformed": lambda foreign: call(
-        TARGETS["same"], [X], [Y], narrow_operands=[9, 9], foreign=foreign
+        TARGETS["same"], [X], [Y], sub_byte_operands=[9, 9], foreign=foreign
     ),
     "attributes": lambda foreign: call(TARGETS["same"], [X], [Y], attributes=[], foreign=foreign),
     "registry": lambda foreign: runtime.find(str(id(Target(lambda: None)))),

@@ -12,7 +12,7 @@ from hostcall_mlir.ir import jaxlib_names as private
 _ATTRIBUTES = (
     "api_version = 4 : i32, {effect}backend_config = {{callback = {callback} : i64, "
     "dynamic_operands = array<i64>, dynamic_results = array<i64>, "
-    "narrow_operands = array<i64>, narrow_results = array<i64>}}"
+    "sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}"
 )
 _CALL = re.compile(
     r"stablehlo\.custom_call @hostcall\((.*?)\) \{.*callback = (\d+) : i64.*?\} : "

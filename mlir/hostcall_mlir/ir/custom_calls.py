@@ -4,12 +4,12 @@
       api_version = 4 : i32, has_side_effect = true,
       backend_config = {callback = "pkg.mod:fn",
                         dynamic_operands = array<i64>, dynamic_results = array<i64>,
-                        narrow_operands = array<i64>, narrow_results = array<i64>}}
+                        sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
 
 `callback` says which Python function is called: in a process, an i64, its callback id in the
 registry of that process; in an exported program, a string, its qualified name: `module:qualname`
 or one that somebody has chosen. The arrays hold pairs. `dynamic_*` pair an operand or result with a
-bounded dimension, and for each pair a true size, tensor<i32>, follows the values; `narrow_*` pair
+bounded dimension, and for each pair a true size, tensor<i32>, follows the values; `sub_byte_*` pair
 an operand or result whose buffer has an 8-bit type with the element type (FFI's code of it) that
 the function sees. An ordered call takes a token as its last operand and returns one as its last
 result. The results are the op's own, or one tuple of them, as TensorFlow has it. A call without
@@ -24,11 +24,11 @@ from collections.abc import Mapping, Sequence
 from jaxlib.mlir import ir
 
 TARGET = "hostcall"
-ARRAYS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results")
+ARRAYS = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
 # The sub-byte element types: FFI's code to MLIR's type. XLA packs them. The last three codes are
 # ours: the runtime is not to know XLA's (26, 27, 32), or it would read packed buffers beyond their
 # ends.
-NARROW = {21: "i4", 22: "ui4", 60: "i2", 61: "ui2", 62: "f4E2M1FN"}
+SUB_BYTE = {21: "i4", 22: "ui4", 60: "i2", 61: "ui2", 62: "f4E2M1FN"}
 # The element types of the buffers that hold the same values.
 WIDE = {"i4": "i8", "ui4": "ui8", "i2": "i8", "ui2": "ui8", "f4E2M1FN": "f8E4M3FN"}
 

@@ -20,7 +20,7 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
   %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32,
     backend_config = {callback = "np:sin",
       dynamic_operands = array<i64>, dynamic_results = array<i64>,
-      narrow_operands = array<i64>, narrow_results = array<i64>}}
+      sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
     : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
   return %0#0 : tensor<3xf32>
 }
@@ -143,8 +143,8 @@ def _check_side(
     config: dict[str, ir.Attribute], side: str, types: Sequence[ir.Type]
 ) -> Iterator[str]:
     """The pairs about operands or results, of whose types the sizes and a token are last."""
-    dynamic, narrow = (config.get(f"{kind}_{side}s") for kind in ("dynamic", "narrow"))
-    for kind, array in (("dynamic", dynamic), ("narrow", narrow)):
+    dynamic, sub_byte = (config.get(f"{kind}_{side}s") for kind in ("dynamic", "sub_byte"))
+    for kind, array in (("dynamic", dynamic), ("sub_byte", sub_byte)):
         if array is not None and (not isinstance(array, ir.DenseI64ArrayAttr) or len(array) % 2):
             yield f"{kind}_{side}s has to be an array<i64> of pairs, not {array}"
             return
@@ -159,7 +159,7 @@ def _check_side(
         return
     yield from _check_packed(side, own)
     yield from _check_dynamic(custom_calls.pairs(dynamic), side, own)
-    yield from _check_narrow(custom_calls.pairs(narrow), side, own)
+    yield from _check_sub_byte(custom_calls.pairs(sub_byte), side, own)
 
 
 def _check_packed(side: str, own: Sequence[ir.Type]) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _check_packed(side: str, own: Sequence[ir.Type]) -> Iterator[str]:
         if wide := custom_calls.WIDE.get(custom_calls.element_of(type_)):
             yield (
                 f"{side} {index} is {type_}, which XLA packs; the call takes and returns {wide}, "
-                f"converted by stablehlo.convert and named in narrow_{side}s"
+                f"converted by stablehlo.convert and named in sub_byte_{side}s"
             )
 
 
@@ -182,20 +182,22 @@ def _check_dynamic(
         yield f"dynamic_{side}s names a dimension twice"
 
 
-def _check_narrow(pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type]) -> Iterator[str]:
+def _check_sub_byte(
+    pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type]
+) -> Iterator[str]:
     for index, code in pairs:
         if not 0 <= index < len(own):
-            yield f"narrow_{side}s names {side} {index}, which does not exist"
+            yield f"sub_byte_{side}s names {side} {index}, which does not exist"
             continue
-        if code not in custom_calls.NARROW:
-            known = _listed(custom_calls.NARROW)
-            yield f"narrow_{side}s has element type {code}; it can be {known}"
+        if code not in custom_calls.SUB_BYTE:
+            known = _listed(custom_calls.SUB_BYTE)
+            yield f"sub_byte_{side}s has element type {code}; it can be {known}"
             continue
-        wide = custom_calls.WIDE[custom_calls.NARROW[code]]
+        wide = custom_calls.WIDE[custom_calls.SUB_BYTE[code]]
         allowed = ["i8", "ui8"] if wide in ("i8", "ui8") else [wide]
         if custom_calls.element_of(own[index]) not in allowed:
             yield (
-                f"narrow_{side}s is about {side} {index}, which has to be of "
+                f"sub_byte_{side}s is about {side} {index}, which has to be of "
                 f"{' or '.join(allowed)}, not {own[index]}"
             )
 

@@ -22,7 +22,7 @@ After `hostcall-from-jax{callbacks=0=5}`:
 
 ```mlir
 func.func @main(%arg0: !stablehlo.token, %arg1: tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>) {
-  %0:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {api_version = 4 : i32, backend_config = {callback = 5 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, narrow_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  %0:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {api_version = 4 : i32, backend_config = {callback = 5 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
   return %0#1, %0#0 : !stablehlo.token, tensor<3xf32>
 }
 ```
@@ -50,7 +50,7 @@ _FOREIGN = re.compile(r"xla_(ffi|buffer)_(partitioned_)?python_\w+_callback")
 _ELSEWHERE = "mhlo.backend_config"
 
 # What FFI and hostcall call the element types that go as 8-bit ones.
-_CODES = {type_: code for code, type_ in custom_calls.NARROW.items()}
+_CODES = {type_: code for code, type_ in custom_calls.SUB_BYTE.items()}
 
 _T = TypeVar("_T")
 
@@ -135,8 +135,8 @@ def _replace(op: ir.Operation, callback: int) -> None:
 
 def _attributes(op: ir.Operation, callback: int) -> dict[str, ir.Attribute]:
     arrays = {
-        "narrow_operands": _narrow_pairs(_token_last(op.operands, op.operands)),
-        "narrow_results": _narrow_pairs(_token_last([*op.results], op.results)),
+        "sub_byte_operands": _sub_byte_pairs(_token_last(op.operands, op.operands)),
+        "sub_byte_results": _sub_byte_pairs(_token_last([*op.results], op.results)),
     }
     kept = {entry: op.attributes[entry] for entry in op.attributes}
     kept.pop(_ELSEWHERE, None)
@@ -160,7 +160,7 @@ def _token_last(items: Sequence[_T], values: Sequence[ir.Value]) -> list[_T]:
     return [*items[1:], items[0]] if len(values) and is_token(values[0].type) else items
 
 
-def _narrow_pairs(values: Sequence[ir.Value]) -> list[int]:
+def _sub_byte_pairs(values: Sequence[ir.Value]) -> list[int]:
     codes = [_CODES.get(custom_calls.element_of(value.type)) for value in values]
     return [n for i, code in enumerate(codes) if code is not None for n in (i, code)]
 

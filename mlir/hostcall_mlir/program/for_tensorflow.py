@@ -52,9 +52,9 @@ def _widen(main: ir.Operation) -> None:
     with ir.InsertionPoint.at_block_begin(block):
         for argument in block.arguments:
             if (wide := _wide_type(argument.type)) is not None:
-                narrow = argument.type
+                sub_byte = argument.type
                 argument.set_type(wide)
-                value = builders.converted(argument, narrow)
+                value = builders.converted(argument, sub_byte)
                 argument.replace_all_uses_except(value, value.owner.operation)
     returning = [*block][-1].operation
     with ir.InsertionPoint(returning):

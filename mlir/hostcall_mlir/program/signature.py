@@ -119,8 +119,8 @@ def _specs(
     types: Sequence[ir.Type], config: dict[str, ir.Attribute], side: str
 ) -> tuple[Spec, ...] | None:
     """The specs of one side of a call, as its function sees them; None where one has none."""
-    dynamic, narrow = (
-        custom_calls.pairs(config[f"{kind}_{side}"]) for kind in ("dynamic", "narrow")
+    dynamic, sub_byte = (
+        custom_calls.pairs(config[f"{kind}_{side}"]) for kind in ("dynamic", "sub_byte")
     )
     values = [type_ for type_ in types if not is_token(type_)]
     specs = []
@@ -128,7 +128,7 @@ def _specs(
         spec = spec_of(type_)
         if spec is None:
             return None
-        visible = [custom_calls.NARROW[code] for index, code in narrow if index == number]
+        visible = [custom_calls.SUB_BYTE[code] for index, code in sub_byte if index == number]
         dtype = name_of(visible[0]) if visible else spec.dtype
         assert dtype is not None
         bounded = sorted(dim for index, dim in dynamic if index == number)

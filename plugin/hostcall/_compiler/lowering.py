@@ -159,8 +159,8 @@ def _pairs(operands: Sequence[Spec], results: Sequence[Spec]) -> dict[str, list[
     return {
         "dynamic_operands": _dynamic_pairs(operands),
         "dynamic_results": _dynamic_pairs(results),
-        "narrow_operands": _narrow_pairs(operands),
-        "narrow_results": _narrow_pairs(results),
+        "sub_byte_operands": _sub_byte_pairs(operands),
+        "sub_byte_results": _sub_byte_pairs(results),
     }
 
 
@@ -168,7 +168,7 @@ def _dynamic_pairs(specs: Sequence[Spec]) -> list[int]:
     return [n for i, spec in enumerate(specs) for dim in _dynamic_dims(spec) for n in (i, dim)]
 
 
-def _narrow_pairs(specs: Sequence[Spec]) -> list[int]:
+def _sub_byte_pairs(specs: Sequence[Spec]) -> list[int]:
     codes = {"int4": 21, "uint4": 22}  # FFI element types
     kinds = [codes.get(spec.dtype.name) for spec in specs]
     return [n for i, code in enumerate(kinds) if code is not None for n in (i, code)]

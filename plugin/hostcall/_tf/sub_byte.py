@@ -14,8 +14,8 @@ from hostcall._tf import protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _WIDE = {
-    tf.as_dtype(narrow).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
-    for narrow, wide in (("int4", "int8"), ("uint4", "uint8"))
+    tf.as_dtype(sub_byte).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
+    for sub_byte, wide in (("int4", "int8"), ("uint4", "uint8"))
 }
 
 
@@ -44,12 +44,12 @@ def widen(host: FunctionDef, clusters: list[Any]) -> None:
 def _widen_inputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> None:
     for index, arg in enumerate(cluster.signature.input_arg):
         if arg.type in _WIDE:
-            narrow, wide = arg.type, _WIDE[arg.type]
-            outside = _cast(f"{call.name}__in_{index}", call.input[index], narrow, wide)
+            sub_byte, wide = arg.type, _WIDE[arg.type]
+            outside = _cast(f"{call.name}__in_{index}", call.input[index], sub_byte, wide)
             host.node_def.append(outside)
             call.input[index] = _value(outside)
             call.attr["Tin"].list.type[index] = arg.type = wide
-            inside = _cast(f"{arg.name}__narrow", arg.name, wide, narrow)
+            inside = _cast(f"{arg.name}__sub_byte", arg.name, wide, sub_byte)
             _replace(cluster, arg.name, _value(inside))
             cluster.node_def.append(inside)
 
@@ -57,13 +57,13 @@ def _widen_inputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> Non
 def _widen_outputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> None:
     for index, arg in enumerate(cluster.signature.output_arg):
         if arg.type in _WIDE:
-            narrow, wide = arg.type, _WIDE[arg.type]
-            inside = _cast(f"{arg.name}__wide", cluster.ret[arg.name], narrow, wide)
+            sub_byte, wide = arg.type, _WIDE[arg.type]
+            inside = _cast(f"{arg.name}__wide", cluster.ret[arg.name], sub_byte, wide)
             cluster.node_def.append(inside)
             cluster.ret[arg.name] = _value(inside)
             call.attr["Tout"].list.type[index] = arg.type = wide
             returned = f"{call.name}:output:{index}"
-            outside = _cast(f"{call.name}__out_{index}", returned, wide, narrow)
+            outside = _cast(f"{call.name}__out_{index}", returned, wide, sub_byte)
             _replace(host, returned, _value(outside))
             host.node_def.append(outside)
 

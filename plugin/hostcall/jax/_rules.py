@@ -58,8 +58,8 @@ def emit(
         "callback": callback_id,
         "dynamic_operands": (),
         "dynamic_results": (),
-        "narrow_operands": _sub_byte.pairs(context.avals_in),
-        "narrow_results": _sub_byte.pairs(context.avals_out),
+        "sub_byte_operands": _sub_byte.pairs(context.avals_in),
+        "sub_byte_results": _sub_byte.pairs(context.avals_out),
     }
     avals_in, avals_out = _sub_byte.wide(context.avals_in), _sub_byte.wide(context.avals_out)
     wide = _sub_byte.converted(context, operands, context.avals_in, avals_in)

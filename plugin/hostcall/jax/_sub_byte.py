@@ -22,7 +22,7 @@ _CODES = {name: code for code, _, name in DTYPES}
 
 
 def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
-    """The attribute `narrow_operands` or `narrow_results`: index and dtype code of each."""
+    """The attribute `sub_byte_operands` or `sub_byte_results`: index and dtype code of each."""
     names = [str(aval.dtype) for aval in avals]
     return tuple(n for i, name in enumerate(names) if name in _WIDE for n in (i, _CODES[name]))
 

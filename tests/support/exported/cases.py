@@ -141,8 +141,8 @@ CASES = {
         corner, [GRID, np.True_], -GRID[:2, :3], [[[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]]]
     ),
     "bounded_in_no_branch": Case(corner, [GRID, np.False_], GRID[:2, :3]),
-    "narrow": Case(
-        of_text(hand_written.NARROW, "(%x: tensor<4xi4>) -> tensor<4xi4>"),
+    "sub_byte": Case(
+        of_text(hand_written.SUB_BYTE, "(%x: tensor<4xi4>) -> tensor<4xi4>"),
         [np.array([0, 1, -1, 2], np.int8).astype(ml_dtypes.int4)],
         np.array([0, 4, -4, -8], np.int8).astype(ml_dtypes.int4),
     ),

@@ -87,15 +87,15 @@ CORNER = f"""
 """
 
 # Four bits go as eight, and the function sees four; so does the result.
-NARROW = f"""
+SUB_BYTE = f"""
   %0 = stablehlo.convert %x : (tensor<4xi4>) -> tensor<4xi8>
   %1 = {
     call(
         "triple",
         "(tensor<4xi8>) -> tensor<4xi8>",
         "%0",
-        narrow_operands="0, 21",
-        narrow_results="0, 21",
+        sub_byte_operands="0, 21",
+        sub_byte_results="0, 21",
     )
 }
   %2 = stablehlo.convert %1 : (tensor<4xi8>) -> tensor<4xi4>

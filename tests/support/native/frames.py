@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 INT8, INT32, INT64, TOKEN, INT4 = 2, 4, 5, 17, 21
 
 # The attributes that are pairs of numbers.
-PAIRS = ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results")
+PAIRS = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
 
 Shape = Sequence[int]
 # Name, element type, whether it is a scalar, values.
@@ -183,7 +183,7 @@ def call(
       attributes: all of them, where others are wanted than the right ones.
       entry: the handler, in its capsule, where it is not one of callbacks.
       on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
-      pairs: dynamic_operands, dynamic_results, narrow_operands, narrow_results.
+      pairs: dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results.
     """
     if entry is None:
         entry = runtime.cuda_handler() if on_device else handler

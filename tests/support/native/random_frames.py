@@ -123,8 +123,8 @@ class Fuzzer:
     def narrow(self, frame: Frame) -> None:
         """Passes int4 the way that XLA does, in bytes of int8."""
         for name, buffers in (
-            ("narrow_operands", frame.operands),
-            ("narrow_results", frame.results),
+            ("sub_byte_operands", frame.operands),
+            ("sub_byte_results", frame.results),
         ):
             for index, buffer in enumerate(buffers):
                 if buffer.code == INT4:

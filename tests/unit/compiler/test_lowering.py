@@ -66,7 +66,7 @@ def test_a_call_of_known_shapes() -> None:
     assert call.has_side_effect is True
     assert call.operands == [0, 1]
     assert call.results == [([2, 3], [False, False]), ([], [])]
-    for name in ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results"):
+    for name in ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results"):
         assert _attribute(call.attributes, name) == []
 
 
@@ -185,15 +185,15 @@ def test_a_gradient_call_gets_the_shapes_of_the_forward_inputs_and_not_their_val
     assert answer.results[0] == ([5, 3], [False, False])
 
 
-def test_narrow_integers_are_named_with_their_element_types() -> None:
+def test_sub_byte_integers_are_named_with_their_element_types() -> None:
     traced = Traced(
         lambda x, y: tf.numpy_function(lambda x, y: y, [x, y], tf.TensorSpec([2], INT4)),
         UNKNOWN,
         tf.TensorSpec(None, INT4),
     )
     attributes = traced.lower(_static(FLOAT, 2), _static(INT4.as_datatype_enum, 2)).attributes
-    assert _attribute(attributes, "narrow_operands") == [1, 21]
-    assert _attribute(attributes, "narrow_results") == [0, 21]
+    assert _attribute(attributes, "sub_byte_operands") == [1, 21]
+    assert _attribute(attributes, "sub_byte_results") == [0, 21]
 
 
 _WRONG_ANSWER = """

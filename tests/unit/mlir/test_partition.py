@@ -103,8 +103,8 @@ def wide_program(calls: int) -> str:
     """Independent host calls of one value each, whose results are added: two clusters do."""
     attributes = (
         "api_version = 4 : i32, backend_config = {callback = 0 : i64, dynamic_operands = "
-        "array<i64>, dynamic_results = array<i64>, narrow_operands = array<i64>, "
-        "narrow_results = array<i64>}"
+        "array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, "
+        "sub_byte_results = array<i64>}"
     )
     lines = ["func.func @main(%s0: tensor<f32>) -> tensor<f32> {"]
     for i in range(calls):

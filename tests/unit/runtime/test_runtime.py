@@ -34,7 +34,7 @@ class Target:
 def custom_call(callback: int, **pairs: list[int]) -> str:
     """The attributes of a call of the handler."""
     values = [f"callback = {callback} : i64"]
-    for name in ("dynamic_operands", "dynamic_results", "narrow_operands", "narrow_results"):
+    for name in ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results"):
         numbers = ", ".join(map(str, pairs.get(name, [])))
         values.append(f"{name} = array<i64{': ' if numbers else ''}{numbers}>")
     config = ", ".join(values)
@@ -160,7 +160,7 @@ def test_a_program_outlives_its_target_and_says_so() -> None:
     gc.collect()
     heir = Target(lambda x: x)
     runtime.register(heir, "dies")
-    with pytest.raises(tf.errors.FailedPreconditionError, match=f"number {number} is gone"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=f"the id {number} is gone"):
         run(tf.constant([1.0, 2.0]))
 
 
@@ -220,8 +220,8 @@ def test_a_busy_callback_blocks_no_lookup() -> None:
         {"dynamic_operands": [7, 0]},
         {"dynamic_results": [0, 0]},
         {"dynamic_results": [-1, 0]},
-        {"narrow_operands": [1, 21]},
-        {"narrow_results": [-1, 21]},
+        {"sub_byte_operands": [1, 21]},
+        {"sub_byte_results": [-1, 21]},
     ],
     ids=str,
 )
