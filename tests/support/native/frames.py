@@ -87,6 +87,12 @@ def _dtypes() -> dict[int, np.dtype[Any]]:
     return {code: np.dtype(dtype) for code, dtype, _ in DTYPES}
 
 
+def _quantized() -> set[int]:
+    from hostcall_runtime._prepared import QUANTIZED_DTYPES
+
+    return {code for code, _, _ in QUANTIZED_DTYPES}
+
+
 BUILD = _find_build()
 runtime = _load_runtime()
 native = _load_file("_frames", _module_file(BUILD, "fuzz/_frames"))
@@ -96,6 +102,7 @@ handler = runtime.handler()
 DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"
 
 DTYPES = _dtypes()
+QUANTIZED = _quantized()
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
