@@ -91,3 +91,11 @@ def test_example_that_prints_something_else_is_seen() -> None:
     program, wanted = pages.examples_as_program(">>> 1 + 1\n3\n>>> x = 1\n")
     assert wanted == ["3\n", ""]
     assert program.count(pages.END) == 2
+
+
+def test_page_on_exporting_has_each_argument_of_load() -> None:
+    import hostcall_mlir
+
+    text = pages.read("docs/exporting.md")
+    named = {*inspect.signature(hostcall_mlir.load).parameters} - {"directory"}
+    assert {name for name in named if f"| `{name}` |" in text} == named
