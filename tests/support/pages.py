@@ -93,7 +93,7 @@ def _commands(console: str) -> list[tuple[str, str]]:
     """The commands of a console, each with what it prints. A `\\` continues a command."""
     parts = re.split(r"^\$ ", console, flags=re.MULTILINE)
     assert not parts[0], "a console begins with a command"
-    split = [re.match(r"((?:.*\\\n)*.*\n)(.*)", part, re.DOTALL) for part in parts[1:]]
+    split = [re.match(r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", part, re.DOTALL) for part in parts[1:]]
     return [(match[1].replace("\\\n", " ").strip(), match[2]) for match in split if match]
 
 
