@@ -90,7 +90,7 @@ show()
 def test_a_function_traced_before_the_import_is_partitioned_until_it_is_declared(
     run_python: Any,
 ) -> None:
-    assert run_python(_LATE_UNKNOWN_SHAPE) == "partitioned [1. 2.]\ncustom_call [1. 2.]\n"
+    assert run_python(_LATE_UNKNOWN_SHAPE) == "partition [1. 2.]\ncustom_call [1. 2.]\n"
 
 
 _LATE_GRADIENT = """
