@@ -11,8 +11,8 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-std::string DuplicateName(const std::string& name, const nb::object& holder) {
-  return "A callback named '" + name + "' is registered already: " + Text(nb::repr(holder)) +
+std::string DuplicateName(const std::string& name, const nb::object& owner) {
+  return "A callback named '" + name + "' is registered already: " + Text(nb::repr(owner)) +
          ". A name stands for one callback in the whole process, because programs and saved "
          "models find their callback by it. Give one of the two another name, or drop every "
          "graph that uses the old one first.";
@@ -39,8 +39,8 @@ int64_t Registry::Insert(nb::object target, const std::string& name, const std::
                          const Convention& convention) {
   nb::object weak_target = nb::steal(PyWeakref_NewRef(target.ptr(), nullptr));
   if (!weak_target.is_valid()) throw nb::python_error();
-  if (nb::object holder = FindByName(name); holder.is_valid()) {
-    throw nb::value_error(DuplicateName(name, holder).c_str());
+  if (nb::object owner = FindByName(name); owner.is_valid()) {
+    throw nb::value_error(DuplicateName(name, owner).c_str());
   }
   std::lock_guard<std::mutex> lock(mutex_);
   const int64_t id = next_id_++;

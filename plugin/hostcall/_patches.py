@@ -30,7 +30,7 @@ def _interrupt(error: Any) -> BaseException | None:
 
 
 def _all() -> list[Patch]:
-    run, recorded = tape_residuals.holders.run, tape_residuals.may_be_recorded
+    run, recorded = tape_residuals.owners.run, tape_residuals.may_be_recorded
     return [
         patches.tokens(lambda: _nonce),
         *replacements.functions(
@@ -51,7 +51,7 @@ def _all() -> list[Patch]:
         patches.higher_orders(),
         patches.calls(names.ConcreteFunction, "_call_flat", run, recorded),
         patches.calls(names.Session, "run", run, recorded),
-        patches.forward_calls(tape_residuals.adopt),
+        patches.forward_calls(tape_residuals.attach),
         patches.new_errors(_errors.hand_over),
         patches.raised(names.execute, "execute", _interrupt),
         patches.raised(names.BaseSession, "run", _interrupt),

@@ -32,15 +32,15 @@ class KeywordCall:
         self.fixed = {name: _copied(value) for name, value in fixed.items()}
         self.key: Hashable = (self.names, _frozen(self.fixed))
 
-    def __call__(self, *args: Any, **lent: Any) -> Any:
-        """Calls the function; `lent` are further arguments by keyword."""
+    def __call__(self, *args: Any, **borrowed: Any) -> Any:
+        """Calls the function; `borrowed` are further arguments by keyword."""
         count = len(args) - len(self.names)
         named = {
             name: value
             for name, value in zip(self.names, args[count:], strict=True)
             if name is not None
         }
-        return self.function(*args[:count], **named, **self.fixed, **lent)
+        return self.function(*args[:count], **named, **self.fixed, **borrowed)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, KeywordCall):

@@ -25,18 +25,20 @@ def shaped(op: Any, function: Any, x: Any) -> Any:
     return tf.ensure_shape(op(function, [x], x.dtype), x.shape)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2])
+@pytest.mark.parametrize("iterations", [0, 1, 2])
 @pytest.mark.parametrize("result_is_used", [True, False])
-def test_loops_whose_length_xla_knows(same_order: Any, turns: int, result_is_used: bool) -> None:
+def test_loops_whose_length_xla_knows(
+    same_order: Any, iterations: int, result_is_used: bool
+) -> None:
     def program(journal: Any, x: tf.Tensor) -> Any:
         def body(i: tf.Tensor, y: tf.Tensor) -> Any:
-            journal.say("turn")
+            journal.say("iteration")
             return i + 1, journal.numpy("value", y)
 
-        _, y = tf.while_loop(lambda i, _: i < turns, body, [0, x])
+        _, y = tf.while_loop(lambda i, _: i < iterations, body, [0, x])
         return y if result_is_used else x
 
-    assert same_order(program, tf.constant(1.0)) == ["turn", "value"] * turns
+    assert same_order(program, tf.constant(1.0)) == ["iteration", "value"] * iterations
 
 
 @pytest.mark.parametrize("taken", [True, False])

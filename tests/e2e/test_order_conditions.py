@@ -1,4 +1,4 @@
-"""Stateful calls in conditions of loops, which XLA does not compute where it counts the turns."""
+"""Stateful calls in conditions of loops, which XLA skips where it counts the iterations."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ import hostcall
 from tests.support.helpers import jitted, plain
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3])
-def test_a_number_of_turns_that_is_known(same_order: Any, turns: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 3])
+def test_a_number_of_iterations_that_is_known(same_order: Any, iterations: int) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         def condition(i: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             journal.numpy("condition", i)
-            return i < turns
+            return i < iterations
 
         def body(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             journal.numpy("body", y)
@@ -23,7 +23,7 @@ def test_a_number_of_turns_that_is_known(same_order: Any, turns: int) -> None:
 
         return tf.while_loop(condition, body, [0, x])[1]
 
-    expected = ["condition", "body"] * turns + ["condition"]
+    expected = ["condition", "body"] * iterations + ["condition"]
     assert same_order(program, tf.constant(1.0)) == expected
 
 
@@ -55,8 +55,8 @@ def test_a_loop_in_a_condition(same_order: Any) -> None:
 
             return tf.while_loop(check, lambda j: [j + 1], [0])[0] + i
 
-        turns = tf.while_loop(lambda i: steps(i) < 3, lambda i: [i + 1], [0])[0]
-        return x + tf.cast(turns, tf.float32)
+        iterations = tf.while_loop(lambda i: steps(i) < 3, lambda i: [i + 1], [0])[0]
+        return x + tf.cast(iterations, tf.float32)
 
     assert same_order(program, tf.constant(1.0)) == ["inner", "inner"] * 3
 

@@ -145,15 +145,15 @@ def test_forward_derivatives_of_loops_repeat_nothing(flavour: Any) -> None:
 def test_derivatives_of_loops_take_no_call_out_of_them(flavour: Any) -> None:
     log: list[int] = []
 
-    def turn(x: Any) -> Any:
-        flavour(lambda: log.append(1), None)  # nothing of the turn goes in
+    def iteration(x: Any) -> Any:
+        flavour(lambda: log.append(1), None)  # nothing of the iteration goes in
         return jnp.sin(x)
 
     loops = [
-        lambda x: lax.fori_loop(0, 3, lambda _, x: turn(x), x),
-        lambda x: lax.scan(lambda c, _: (turn(c), x), x, length=3)[0],
+        lambda x: lax.fori_loop(0, 3, lambda _, x: iteration(x), x),
+        lambda x: lax.scan(lambda c, _: (iteration(c), x), x, length=3)[0],
         lambda x: lax.map(
-            lambda row: lax.cond(x > 9, jnp.cos, turn, row), jnp.stack([x] * 3)
+            lambda row: lax.cond(x > 9, jnp.cos, iteration, row), jnp.stack([x] * 3)
         ).sum(),
     ]
     for loop in loops:

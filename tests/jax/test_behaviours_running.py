@@ -55,8 +55,8 @@ def test_a_loop_whose_callbacks_wait_for_jax(flavour: Any) -> None:
         np.asarray(inner(x))
 
     def program(x: Any) -> Any:
-        turn = lambda _, x: [flavour(wait, None, x), x @ x / 300][1]  # noqa: E731
-        return lax.fori_loop(0, 5, turn, x)
+        iteration = lambda _, x: [flavour(wait, None, x), x @ x / 300][1]  # noqa: E731
+        return lax.fori_loop(0, 5, iteration, x)
 
     for result in [program(LARGE) for _ in range(3)]:
         np.testing.assert_array_equal(result, LARGE)

@@ -34,12 +34,12 @@ def test_programs_are_those_for_cpus(options: Any) -> None:
 
 
 def test_loops_and_packed_dtypes() -> None:
-    def turn(_: int, x: Any) -> Any:
+    def iteration(_: int, x: Any) -> Any:
         small = call(lambda x: x.astype(ml_dtypes.int4), struct(x.shape, jnp.int4), x)
         return x + small.astype(x.dtype)
 
     def program(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 3, turn, x)
+        return jax.lax.fori_loop(0, 3, iteration, x)
 
     text = text_of(program, "cuda")
     assert "sub_byte_results = array<i64: 0, 21>" in text

@@ -205,7 +205,7 @@ def tables() -> dict[str, int]:
         from hostcall_runtime import _library
 
         sizes["runtime"] = _library.load("hostcall_runtime._runtime").size()
-        sizes["numbers without a holder"] = len(tape_residuals.holders)
+        sizes["numbers without a holder"] = len(tape_residuals.owners)
         sizes["declarations"] = len(declarations._table)
     return sizes
 

@@ -14,7 +14,7 @@ from hostcall_mlir.ir.jaxlib_names import attribute_of
 _MOST_OPS = 500_000
 
 
-def inline_holders(module: ir.Module, entry: ir.Operation, of: str) -> None:
+def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None:
     """Inlines into `entry` each function that makes host calls, directly or not.
 
     Functions that only such functions called are erased, and `entry` stays.
@@ -30,15 +30,15 @@ def inline_holders(module: ir.Module, entry: ir.Operation, of: str) -> None:
     functions = side_effects.functions(module)
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
     direct = [name for name, ops in bodies.items() if any(map(custom_calls.is_host_call, ops))]
-    holders = side_effects.reaching(bodies, direct)
-    _check(functions, bodies, holders, of)
-    _check_size(bodies, holders, entry, of)
+    callers = side_effects.reaching(bodies, direct)
+    _check(functions, bodies, callers, of)
+    _check_size(bodies, callers, entry, of)
     waiting = custom_calls.walk(entry)[:0:-1]
     while waiting:
         op = waiting.pop()
-        if (callee := side_effects.callee_of(op)) in holders:
+        if (callee := side_effects.callee_of(op)) in callers:
             waiting += reversed(_inline(op, functions[callee]))
-    _erase_unused(functions, bodies, holders - {entry_name(entry)})
+    _erase_unused(functions, bodies, callers - {entry_name(entry)})
 
 
 def entry_name(function: ir.Operation) -> str:
@@ -50,21 +50,21 @@ def entry_name(function: ir.Operation) -> str:
 def _check(
     functions: dict[str, ir.Operation],
     bodies: dict[str, list[ir.Operation]],
-    holders: set[str],
+    callers: set[str],
     of: str,
 ) -> None:
     problems = []
     for ops in bodies.values():
         for op in ops:
-            if side_effects.callee_of(op) is None and (names := _references(op) & holders):
+            if side_effects.callee_of(op) is None and (names := _references(op) & callers):
                 text = (
                     f"'{op.name}' refers to @{min(names)}, which makes host calls; only func.call"
                 )
                 problems.append((op, f"{text} of such a function can be partitioned"))
-    for name in sorted(holders, key=[*functions].index):
+    for name in sorted(callers, key=[*functions].index):
         if len(functions[name].regions[0].blocks) > 1:
             problems.append((functions[name], f"@{name} makes host calls and has several blocks"))
-    for name in _on_cycles(bodies, holders):
+    for name in _on_cycles(bodies, callers):
         problems.append((functions[name], f"@{name} makes host calls and calls itself"))
     for op, text in problems:
         report(op, f"{of}: {text}")
@@ -73,16 +73,16 @@ def _check(
 
 
 def _check_size(
-    bodies: dict[str, list[ir.Operation]], holders: set[str], entry: ir.Operation, of: str
+    bodies: dict[str, list[ir.Operation]], callers: set[str], entry: ir.Operation, of: str
 ) -> None:
     """Fails where too much would become of `entry`, before any of it is inlined."""
     sizes: dict[str, int] = {}
     depths: dict[str, int] = {}
-    for name in _callees_first(_calls_among(bodies, holders)):
+    for name in _callees_first(_calls_among(bodies, callers)):
         own = nesting.depths_of(bodies[name])
         sizes[name], depths[name] = len(own), max(own, default=0)
         for op, depth in zip(bodies[name], own, strict=True):
-            if (callee := side_effects.callee_of(op)) in holders:
+            if (callee := side_effects.callee_of(op)) in callers:
                 sizes[name] += sizes[callee]
                 depths[name] = max(depths[name], depth + depths[callee])
     name = entry_name(entry)
@@ -112,24 +112,24 @@ def _references(op: ir.Operation) -> set[str]:
     return found
 
 
-def _on_cycles(bodies: dict[str, list[ir.Operation]], holders: set[str]) -> list[str]:
-    """The holders that call themselves, directly or not, or are between two that do."""
-    calls = _calls_among(bodies, holders)
+def _on_cycles(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> list[str]:
+    """The callers that call themselves, directly or not, or are between two that do."""
+    calls = _calls_among(bodies, callers)
     left = {*calls} - {*_callees_first(calls)}
-    callers: dict[str, set[str]] = {name: set() for name in calls if name in left}
+    called_by: dict[str, set[str]] = {name: set() for name in calls if name in left}
     for name in left:
         for callee in calls[name] & left:
-            callers[callee].add(name)
-    ends = {*_callees_first(callers)}
-    return [name for name in callers if name not in ends]
+            called_by[callee].add(name)
+    ends = {*_callees_first(called_by)}
+    return [name for name in called_by if name not in ends]
 
 
-def _calls_among(bodies: dict[str, list[ir.Operation]], holders: set[str]) -> dict[str, set[str]]:
-    """For each holder those that it calls."""
+def _calls_among(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> dict[str, set[str]]:
+    """For each caller those that it calls."""
     return {
-        name: {str(side_effects.callee_of(op)) for op in bodies[name]} & holders
+        name: {str(side_effects.callee_of(op)) for op in bodies[name]} & callers
         for name in bodies
-        if name in holders
+        if name in callers
     }
 
 

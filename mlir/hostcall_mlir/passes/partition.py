@@ -59,7 +59,7 @@ from hostcall_mlir.ir.diagnostics import Failure, report
 from hostcall_mlir.ir.jaxlib_names import address, is_token
 from hostcall_mlir.passes.base import Options, Pass
 from hostcall_mlir.passes.clusters import is_small_constant, outline
-from hostcall_mlir.passes.inlining import inline_holders
+from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_mlir.passes.schedule import schedule
 
 _CONTROL = {"stablehlo.case", "stablehlo.if", "stablehlo.while"}
@@ -72,7 +72,7 @@ def _run(module: ir.Module, options: Options) -> None:
     if entry is None or not entry.regions[0].blocks:
         report(module.operation, f"{PASS.name}: there is no function @{name} with a body")
         raise Failure
-    inline_holders(module, entry, PASS.name)
+    inline_host_callers(module, entry, PASS.name)
     side_effects.drop_unused(module)
     ops = custom_calls.walk(entry)
     control = _control(ops, entry)

@@ -115,13 +115,13 @@ def host_function(callback: Callback, function: Function, classes: Mapping[str, 
         return function
 
     @functools.wraps(function, updated=())
-    def call(*arrays: Any, **lent: Any) -> Any:
+    def call(*arrays: Any, **borrowed: Any) -> Any:
         arguments = structures.pack(callback.arguments, arrays, classes)
         if returns_flat:
-            return function(*arguments, **lent)
+            return function(*arguments, **borrowed)
         if not callback.out:
             return _flatten(callback, function(*arguments))
-        out = lent["out"]
+        out = borrowed["out"]
         given = structures.pack(
             callback.results, out if isinstance(out, tuple) else (out,), classes
         )

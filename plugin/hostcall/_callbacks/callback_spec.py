@@ -282,12 +282,12 @@ class NumpySpec(CallbackSpec):
             self.check_static([np.shape(value)])
         return value
 
-    def _call_structured(self, *arrays: Any, **lent: Any) -> Any:
-        if "out" in lent and not self.outputs.trivial:
-            out = lent["out"]
-            lent["out"] = self.outputs.pack(out if isinstance(out, tuple) else [out])
-        returned = self._unconverted(*self.inputs.pack(arrays), **lent)
-        if self.outputs.trivial or (lent and returned is None):
+    def _call_structured(self, *arrays: Any, **borrowed: Any) -> Any:
+        if "out" in borrowed and not self.outputs.trivial:
+            out = borrowed["out"]
+            borrowed["out"] = self.outputs.pack(out if isinstance(out, tuple) else [out])
+        returned = self._unconverted(*self.inputs.pack(arrays), **borrowed)
+        if self.outputs.trivial or (borrowed and returned is None):
             return returned
         return self.outputs.flatten(returned, self.function)
 

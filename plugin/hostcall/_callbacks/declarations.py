@@ -29,8 +29,8 @@ class Declaration:
       pure: whether the gradient may run the function once more.
       timeout: how many seconds a call may take, or None.
       route: "auto", "custom_call" or "partition"; None where nothing is said of it.
-      borrow: whether the function is lent its arguments, which it only reads.
-      out: whether it writes its results into arrays that it is lent.
+      borrow: whether the function gets borrowed views of its arguments, which it only reads.
+      out: whether it writes its results into borrowed arrays.
       memo: how many results are kept for calls with equal inputs; True for the usual number, False
         for none.
       table: the results that are kept, or None.
@@ -65,7 +65,7 @@ class Declaration:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether the function is lent arrays, of either kind."""
+        """Whether the function borrows arrays, of either kind."""
         return self.borrow or self.out
 
     def renewed(self) -> Declaration:

@@ -18,8 +18,8 @@ def specs_for(result: Any, inputs: Inputs) -> Any:
         try:
             result = result(*inputs.pack_specs(known))
         except Exception:
-            # A rule may compute with sizes that tracing does not know. Ones in their place still
-            # tell dtypes and ranks.
+            # A shape function may compute with sizes that tracing does not know. Ones in their
+            # place still tell dtypes and ranks.
             guessed = [tf.TensorSpec(_with_ones(spec.shape), spec.dtype) for spec in known]
             return tf.nest.map_structure(
                 _without_sizes, result_leaves(result(*inputs.pack_specs(guessed)))

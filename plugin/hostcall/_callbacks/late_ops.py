@@ -13,7 +13,7 @@ from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
 
 
-def adopt(
+def wrap(
     entry: Any,
     token: str,
     inputs: Inputs,
@@ -34,13 +34,13 @@ def adopt(
     eager = isinstance(entry, token_registry.EagerFunc)
     users = autograph.unwrapped(entry._func if eager else entry)
     specs = vars(entry).setdefault("__hostcall_specs__", {})  # live as long as what they stand for
-    adopted = specs.get((inputs.size, *outputs.dtypes))
-    if isinstance(adopted, CallbackSpec):
-        adopted.shape_function = make_shape_function(
+    wrapped = specs.get((inputs.size, *outputs.dtypes))
+    if isinstance(wrapped, CallbackSpec):
+        wrapped.shape_function = make_shape_function(
             users, inputs, outputs
         )  # may be declared by now
-        adopted.pending = [adopted.shape_function is not None] * len(outputs.dtypes)
-        return adopted
+        wrapped.pending = [wrapped.shape_function is not None] * len(outputs.dtypes)
+        return wrapped
     function = entry
     if eager:
 

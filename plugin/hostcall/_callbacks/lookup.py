@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.late_ops import adopt
+from hostcall._callbacks.late_ops import wrap
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import token_registry
 from hostcall._tf.types import NodeDef
@@ -30,7 +30,7 @@ def spec_of(node: NodeDef) -> CallbackSpec | None:
         return entry
     inputs = Inputs([None] * len(node.attr["Tin"].list.type), False)
     outputs = Outputs([tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type])
-    return adopt(entry, token_of(node), inputs, outputs, result_shapes.declared_shape_function)
+    return wrap(entry, token_of(node), inputs, outputs, result_shapes.declared_shape_function)
 
 
 def existing_spec_of(node: NodeDef) -> CallbackSpec:

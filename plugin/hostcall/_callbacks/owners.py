@@ -39,7 +39,7 @@ class _FunctionCall:
         self.reasons = 1
 
 
-class Holders:
+class HandleOwners:
     """Tells when nobody holds a handle any more.
 
     Args:
@@ -103,7 +103,7 @@ class Holders:
                 self._in_flight.discard(call)
             self._release(call)
 
-    def adopt(self, tensors: Iterable[Any]) -> None:
+    def attach(self, tensors: Iterable[Any]) -> None:
         """Finds the handles in what a function or an op has returned, before the user has it."""
         if not self._possible:
             return

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from hostcall._callbacks.owners import Holders
+from hostcall._callbacks.owners import HandleOwners
 from hostcall._tf import features, gradient_tapes, token_registry
 from hostcall_runtime import _library, _patching
 
@@ -53,7 +53,7 @@ def keep(residual: TapeResidual) -> int:
 
 
 def _note(handle: int, token: str) -> None:
-    holders.note(handle, token)
+    owners.note(handle, token)
     if not (_patching.are_installed() and features.RESIDUALS.available):
         _untold.append(handle)
         while len(_untold) > _MANY_UNTOLD:
@@ -96,11 +96,11 @@ def _bindings() -> Any:
 
 def drop(handle: int) -> None:
     """Forgets a residual, if it is still kept."""
-    holders.forget(handle)
+    owners.forget(handle)
     _residuals.pop(handle, None)
 
 
-holders = Holders(drop)
+owners = HandleOwners(drop)
 
 
 class _Refusal:
@@ -139,13 +139,13 @@ def may_be_recorded(tokens: Iterable[str]) -> bool:
     return any(getattr(entry, "gradient_wanted", False) for entry in entries)
 
 
-def adopt(tensors: Iterable[Any]) -> None:
+def attach(tensors: Iterable[Any]) -> None:
     """Ties residuals to the EagerTensors that hold their handles.
 
     Args:
       tensors: what a function or an op has returned.
     """
-    holders.adopt(tensors)
+    owners.attach(tensors)
 
 
 def spec_of(handle: int) -> Any:
@@ -170,7 +170,7 @@ def take(handle: int) -> TapeResidual:
         )
     # A program that hands a handle out may ask for it first, any number of times.
     within = residual.moment is not None and _bindings().was_running(residual.moment)
-    within |= residual.until_end and holders.holds(handle)
-    if not within and not holders.may_hold(handle):
+    within |= residual.until_end and owners.holds(handle)
+    if not within and not owners.may_hold(handle):
         drop(handle)
     return residual

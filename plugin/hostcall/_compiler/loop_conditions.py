@@ -1,7 +1,7 @@
 """Conditions of loops that call Python.
 
-XLA does not compute the condition of a loop whose turns it can count, whatever side effects that
-has. So the condition is computed by ordinary calls, before the loop and at the end of each turn:
+XLA does not compute the condition of a loop whose iterations it can count, whatever side effects
+the condition has. So ordinary calls compute it, before the loop and at the end of each iteration:
 
     while cond(x):          go = cond(x)
         x = body(x)   ->    while go:
@@ -26,7 +26,7 @@ _BOOL = tf.bool.as_datatype_enum
 _RESOURCE = tf.resource.as_datatype_enum
 # Also the name of the argument and of the result that carry it.
 _CARRIED = "hostcall_condition"
-_TURN = "hostcall_turn"
+_ITERATION = "hostcall_iteration"
 
 
 def carry(
@@ -101,11 +101,11 @@ def _carry(
         loop.attr["output_shapes"].list.shape.add()  # a scalar's
     carried = _condition(condition, f"{stem}__condition")
     invariants = _invariants(body)
-    turn = _without_results(body, invariants, f"{stem}__turn") if invariants else body
-    around = _body(body, turn, invariants, condition, f"{stem}__body")
+    iteration = _without_results(body, invariants, f"{stem}__iteration") if invariants else body
+    around = _body(body, iteration, invariants, condition, f"{stem}__body")
     loop.attr["cond"].func.name = carried.signature.name
     loop.attr["body"].func.name = around.signature.name
-    return [carried, around, *([turn] if turn is not body else [])]
+    return [carried, around, *([iteration] if iteration is not body else [])]
 
 
 def _condition(condition: FunctionDef, name: str) -> Any:
@@ -118,23 +118,27 @@ def _condition(condition: FunctionDef, name: str) -> Any:
 
 def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
     """A body without some of its results."""
-    turn = protos.function_pb2.FunctionDef()
-    turn.CopyFrom(body)
-    turn.signature.name = name
+    iteration = protos.function_pb2.FunctionDef()
+    iteration.CopyFrom(body)
+    iteration.signature.name = name
     for number in sorted(numbers, reverse=True):
-        turn.ret.pop(turn.signature.output_arg[number].name)
-        del turn.signature.output_arg[number]
-    return turn
+        iteration.ret.pop(iteration.signature.output_arg[number].name)
+        del iteration.signature.output_arg[number]
+    return iteration
 
 
 def _body(
-    body: FunctionDef, turn: FunctionDef, invariants: set[int], condition: FunctionDef, name: str
+    body: FunctionDef,
+    iteration: FunctionDef,
+    invariants: set[int],
+    condition: FunctionDef,
+    name: str,
 ) -> Any:
-    """A body that computes the condition for the next turn, too.
+    """A body that computes the condition for the next iteration, too.
 
     Args:
       body: what it takes the place of.
-      turn: the same without results that are arguments.
+      iteration: the same without results that are arguments.
       invariants: the numbers of these. XLA takes no variable of a call, and knows constants and
         sizes by the arguments that a body returns itself.
       condition: the condition.
@@ -145,13 +149,13 @@ def _body(
     new.signature.output_arg.extend(body.signature.output_arg)
     new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
     arguments = [argument.name for argument in body.signature.input_arg]
-    called = _call(_TURN, turn, arguments)
+    called = _call(_ITERATION, iteration, arguments)
     outputs = itertools.count()
     results = [
-        argument if number in invariants else f"{_TURN}:output:{next(outputs)}"
+        argument if number in invariants else f"{_ITERATION}:output:{next(outputs)}"
         for number, argument in enumerate(arguments)
     ]
-    after = _call(f"{_TURN}/{_CARRIED}", condition, [*results, f"^{_TURN}"])
+    after = _call(f"{_ITERATION}/{_CARRIED}", condition, [*results, f"^{_ITERATION}"])
     new.node_def.extend([called, after])
     for result, value in zip(body.signature.output_arg, results, strict=True):
         new.ret[result.name] = value

@@ -154,11 +154,13 @@ def value_of(spec: Spec, ruled: bool = False) -> Value:
 
     Args:
       spec: what is known of it.
-      ruled: whether a rule gives the rest when XLA compiles.
+      ruled: whether a shape function gives the rest when XLA compiles.
     """
     bounded = isinstance(spec, BoundedSpec)
     full = bounded or spec.shape.is_fully_defined()
-    known = ("bounded" if bounded else "known") if full else "rule" if ruled else "unknown"
+    known = (
+        ("bounded" if bounded else "known") if full else "shape_function" if ruled else "unknown"
+    )
     size = _item_size(spec.dtype)
     nbytes = math.prod(spec.shape) * size if full and size is not None else None
     return Value(spec.dtype.name, str(spec) if bounded else str(spec.shape), known, nbytes)

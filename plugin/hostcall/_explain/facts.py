@@ -15,7 +15,7 @@ class Value:
     Attributes:
       dtype: its name.
       shape: as text: "(2, 3)", "(<=5,)" where a bound is known, "(None, 3)", or "<unknown>".
-      known: "known", "bounded", "rule" (a declared rule gives it when XLA compiles) or "unknown".
+      known: "known", "bounded", "shape_function" (which gives it when XLA compiles) or "unknown".
       nbytes: its size, the largest where it is bounded; None where that is not known.
     """
 

@@ -96,7 +96,9 @@ def shapes(op: ScriptOp) -> str:
 
 
 def _result(value: Value) -> str:
-    remark = {"rule": " (a rule tells it)", "unknown": " (unknown)"}.get(value.known, "")
+    remark = {"shape_function": " (its shape function tells it)", "unknown": " (unknown)"}.get(
+        value.known, ""
+    )
     if value.shape == "<unknown>":
         remark = remark.replace(" (unknown)", "")
     return f"{value.dtype} {value.shape}{remark}"

@@ -78,7 +78,7 @@ def _in_public_modules(function: object) -> str | None:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
         return None
-    holders = [
+    modules = [
         module
         for module, loaded in [*sys.modules.items()]
         if module != "__main__"
@@ -86,7 +86,7 @@ def _in_public_modules(function: object) -> str | None:
         and getattr(loaded, "__dict__", {}).get(name) is function
     ]
     return (
-        f"{min(holders, key=lambda module: (module.count('.'), module))}:{name}"
-        if holders
+        f"{min(modules, key=lambda module: (module.count('.'), module))}:{name}"
+        if modules
         else None
     )

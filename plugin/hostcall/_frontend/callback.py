@@ -232,7 +232,7 @@ def callback(
       TypeError: when `function` or `grad` is not callable, `function` is an `async` one, or `name`
         is no string.
       ValueError: for a `result` that is a string, an unknown `kind`, a stateless eager callback or
-        one that is lent arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
+        one that borrows arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
         `out`.
 

@@ -159,7 +159,7 @@ def emit_eager(spec: EagerSpec, name: str | None) -> Any:
         emit = functools.partial(_run_eager_op, spec, flat, token, name)
         if tf.executing_eagerly() and spec.differentiable:
             # This call holds the number until a tensor does; it may fail in between.
-            return tape_residuals.holders.run(frozenset([token]), emit)
+            return tape_residuals.owners.run(frozenset([token]), emit)
         return emit()
 
 
@@ -188,12 +188,12 @@ def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
 
 
 def _keep_state_as_long_as(number: tf.Tensor) -> None:
-    """The hidden result: its state is kept no longer than itself."""
+    """The hidden result: its tape residual is kept no longer than itself."""
     if not tf.executing_eagerly():
         # Known even where the op is in a branch that is not taken: cond_v2 makes up a value then.
         number.set_shape([])
     else:
-        tape_residuals.adopt([number])
+        tape_residuals.attach([number])
 
 
 @contextlib.contextmanager

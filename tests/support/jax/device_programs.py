@@ -60,11 +60,11 @@ def pmap() -> Any:
 def pmap_of_a_loop() -> Any:
     log: list[int] = []
 
-    def turn(i: Any) -> Any:
+    def iteration(i: Any) -> Any:
         call(lambda v: log.append(int(v)), None, i)
         return i + 1
 
-    jax.pmap(lambda i: lax.while_loop(lambda i: i < 3, turn, i))(jnp.arange(2))
+    jax.pmap(lambda i: lax.while_loop(lambda i: i < 3, iteration, i))(jnp.arange(2))
     jax.effects_barrier()
     return sorted(log)
 

@@ -74,8 +74,8 @@ class InJax:
         options: dict[str, Any] = {"ordered": ordered, "pure": pure, "vmap_method": method}
         return hostcall.jax.call(function, SPEC, x, y, **options)
 
-    def repeat(self, turns: int, body: Any, x: Any) -> Any:
-        return lax.fori_loop(0, turns, lambda _, x: body(x), x)
+    def repeat(self, iterations: int, body: Any, x: Any) -> Any:
+        return lax.fori_loop(0, iterations, lambda _, x: body(x), x)
 
     def scan(self, body: Any, rows: Any, x: Any) -> Any:
         return lax.scan(lambda x, row: (body(x, row), None), x, rows)[0]
@@ -100,8 +100,8 @@ class InPython:
     def switch(self, index: Any, branches: Any, x: Any) -> Any:
         return branches[min(index, len(branches) - 1)](x)
 
-    def repeat(self, turns: int, body: Any, x: Any) -> Any:
-        return functools.reduce(lambda x, _: body(x), range(turns), x)
+    def repeat(self, iterations: int, body: Any, x: Any) -> Any:
+        return functools.reduce(lambda x, _: body(x), range(iterations), x)
 
     def loop(self, condition: Any, body: Any, x: Any) -> Any:
         while condition(x):
@@ -201,8 +201,8 @@ class Program:
         )
 
     def _repeat(self, place: Place) -> Statement:
-        body, x, turns = self._block(place), self._value(), self._random.randint(0, 3)
-        return lambda ops, v: ops.repeat(turns, functools.partial(body, ops, v), x(v))
+        body, x, iterations = self._block(place), self._value(), self._random.randint(0, 3)
+        return lambda ops, v: ops.repeat(iterations, functools.partial(body, ops, v), x(v))
 
     def _loop(self, place: Place) -> Statement:
         condition, body = self._block(place.conditional, 1), self._block(place.conditional)

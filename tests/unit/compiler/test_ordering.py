@@ -189,7 +189,7 @@ def test_a_loop_is_a_link_and_its_functions_have_chains_of_their_own() -> None:
         return result
 
     outcome = ordered(program, X)
-    # The condition is computed before the loop and at the end of each turn.
+    # The condition is computed before the loop and at the end of each iteration.
     assert bare(outcome.chain(outcome.name)) == ["before", "condition", "loop", "after"]
     loop = outcome.nodes(outcome.name)["loop"]
     assert not outcome.chain(loop.attr["cond"].func.name)

@@ -174,7 +174,9 @@ def test_shapes_known_bounded_ruled_and_unknown() -> None:
     explanation = hostcall.explain(program, X, tf.TensorSpec([None], tf.float32))
     first, second = explanation.script_ops
     assert [(v.shape, v.known, v.nbytes) for v in first.results] == [("(<=3,)", "bounded", 12)]
-    assert [(v.shape, v.known, v.nbytes) for v in second.results] == [("(None,)", "rule", None)]
+    assert [(v.shape, v.known, v.nbytes) for v in second.results] == [
+        ("(None,)", "shape_function", None)
+    ]
     assert first.kind == "hostcall.callback"
     assert first.bytes_copied == 24
     assert second.bytes_copied is None

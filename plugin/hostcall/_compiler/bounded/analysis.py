@@ -112,7 +112,7 @@ class _Search:
                         self.hindered.setdefault(tied, reason)
 
     def _tied_to(self, source: Source) -> list[Source]:
-        """A script op with those that it passes states to, or has them from, for gradients."""
+        """A script op with those that it shares tape residuals with, for gradients."""
         nodes = {(name, n.name): n for name, f in self._functions.items() for n in f.node_def}
         root = _root(nodes[source])
         others = [s for s, n in nodes.items() if root is not None and _root(n) is root]
@@ -135,7 +135,7 @@ class _Search:
 
 
 def _root(node: NodeDef) -> Any:
-    """The spec of the call that a script op is, or is a gradient of, if calls have states."""
+    """The spec of the call that a script op is, or is a gradient of, if it has tape residuals."""
     if node.op != "EagerPyFunc":
         return None
     spec = lookup.unchecked_entry_of(node)
