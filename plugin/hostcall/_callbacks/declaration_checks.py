@@ -7,6 +7,9 @@ from typing import Any
 
 TRACE = "trace"
 
+# Whether a `hostcall.callback` takes arrays or EagerTensors.
+KINDS = ("numpy", "eager")
+
 
 def check_result(result: object) -> None:
     """Checks that a declared result holds no string but "trace", alone.
@@ -69,4 +72,49 @@ def check_takes_tensors(declaration: Any, who: str) -> None:
             f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "
             f"{who} gives its function tensors: its gradient needs what each call computes, and so "
             "each call runs. Use tf.numpy_function, or take memo away."
+        )
+
+
+def check_callback(
+    kind: object, name: object, grad: object, stateful: bool, result: object
+) -> None:
+    """Checks what `hostcall.callback` is given beyond what `hostcall.declare` takes.
+
+    Raises:
+      TypeError: when `name` is no string, or `grad` is not callable.
+      ValueError: for an unknown `kind`, a stateless eager callback, or a `result` that is `TRACE`.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"hostcall.callback: kind={kind!r} is none of {KINDS}.")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"hostcall.callback: name={name!r} is no string.")
+    if grad is not None and not callable(grad):
+        raise TypeError(
+            f"hostcall.callback: grad={grad!r} is no function. It is called as grad(inputs, "
+            "results, upstream), and returns a gradient for each argument."
+        )
+    if kind == "eager" and not stateful:
+        raise ValueError(
+            "hostcall.callback: an eager callback records its gradient, which is a side effect. "
+            'Use stateful=True, or kind="numpy".'
+        )
+    if isinstance(result, str) and result == TRACE:
+        raise ValueError(
+            f"hostcall.callback: result={TRACE!r} is for hostcall.declare, where Tout says the "
+            "dtypes. Here the result has to say them: write tf.TensorSpec([3], tf.float32), for "
+            "one."
+        )
+
+
+def check_stateless(declaration: Any) -> None:
+    """Checks that a stateful `hostcall.callback` has no `memo`.
+
+    Raises:
+      ValueError: when it has one.
+    """
+    if declaration.table is not None:
+        raise ValueError(
+            f"hostcall.callback: memo={declaration.memo!r} says that the function does nothing but "
+            "return its results, and stateful=True, the default, that each call has to run. Write "
+            f"hostcall.callback(..., stateful=False, memo={declaration.memo!r})."
         )

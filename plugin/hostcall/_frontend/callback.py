@@ -14,14 +14,17 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import declared_results, frameworks, keyword_arguments, structures
-from hostcall._callbacks.declaration_checks import TRACE, check_function, check_takes_tensors
+from hostcall._callbacks.declaration_checks import (
+    check_callback,
+    check_function,
+    check_stateless,
+    check_takes_tensors,
+)
 from hostcall._callbacks.declarations import Declaration, of_method, of_native
 from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._frontend import custom_gradients, script_ops
 from hostcall._tf import autograph, source_location
 from hostcall_runtime import register
-
-_KINDS = ("numpy", "eager")
 
 # Of some functions of C modules.
 _UNKNOWN_SIGNATURE = inspect.Signature(
@@ -246,35 +249,12 @@ def callback(
       >>> program(tf.constant([1.0, 2.0, 3.0])).numpy()
       array([ 2.,  6., 12.], dtype=float32)
     """
-    if kind not in _KINDS:
-        raise ValueError(f"hostcall.callback: kind={kind!r} is none of {_KINDS}.")
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"hostcall.callback: name={name!r} is no string.")
-    if grad is not None and not callable(grad):
-        raise TypeError(
-            f"hostcall.callback: grad={grad!r} is no function. It is called as grad(inputs, "
-            "results, upstream), and returns a gradient for each argument."
-        )
-    if kind == "eager" and not stateful:
-        raise ValueError(
-            "hostcall.callback: an eager callback records its gradient, which is a side effect. "
-            'Use stateful=True, or kind="numpy".'
-        )
-    if isinstance(result, str) and result == TRACE:
-        raise ValueError(
-            f"hostcall.callback: result={TRACE!r} is for hostcall.declare, where Tout says the "
-            "dtypes. Here the result has to say them: write tf.TensorSpec([3], tf.float32), for "
-            "one."
-        )
+    check_callback(kind, name, grad, stateful, result)
     declaration = Declaration(result, pure, timeout, borrow=borrow, out=out, memo=memo)
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
-    if declaration.table is not None and stateful:
-        raise ValueError(
-            f"hostcall.callback: memo={memo!r} says that the function does nothing but return its "
-            "results, and stateful=True, the default, that each call has to run. Write "
-            f"hostcall.callback(..., stateful=False, memo={memo!r})."
-        )
+    if stateful:
+        check_stateless(declaration)
 
     def decorate(decorated: Callable[..., Any]) -> Callback:
         check_function(decorated, "hostcall.callback")

@@ -103,10 +103,28 @@ def call(
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
+    spec = _spec_for(func, inputs, outputs, eager, declaration)
+    if from_callback:
+        spec.op_name = "hostcall.callback"
+    # TensorFlow's functions run eagerly on arrays of their own, and in a graph on the tensors'.
+    spec.copies_inputs = from_callback or tf.executing_eagerly()
+    spec.declaration = declaration
+    spec.given_name = given_name
+    spec.timeout = declaration.timeout
+    spec.route = declaration.route or requested_routes.current()
+    return _emit(spec, stateful, name)
+
+
+def _spec_for(
+    func: Callable[..., Any],
+    inputs: structures.Inputs,
+    outputs: structures.Outputs,
+    eager: bool,
+    declaration: Declaration,
+) -> CallbackSpec:
     shape_function = None
     if declaration.result is not None:
         shape_function = result_shapes.make_shape_function(declaration, func, inputs, outputs)
-    spec: CallbackSpec
     if eager:
         check_takes_tensors(declaration, f"tf.py_function of {source_location.of_function(func)}")
         differentiable = (
@@ -117,24 +135,14 @@ def call(
         )
         # Nobody but its tape residual would keep the function of an eager call for the gradient.
         pure = declaration.pure and not tf.executing_eagerly()
-        spec = EagerSpec(
+        return EagerSpec(
             func, inputs, outputs, shape_function, (), differentiable and not pure, pure
         )
-    elif declaration.shares_memory:
-        spec = BorrowingSpec(func, inputs, outputs, shape_function)
-    elif isinstance(func, NativeCode):
-        spec = NativeSpec(func, inputs, outputs, shape_function)
-    else:
-        spec = NumpySpec(func, inputs, outputs, shape_function)
-    if from_callback:
-        spec.op_name = "hostcall.callback"
-    # TensorFlow's functions run eagerly on arrays of their own, and in a graph on the tensors'.
-    spec.copies_inputs = from_callback or tf.executing_eagerly()
-    spec.declaration = declaration
-    spec.given_name = given_name
-    spec.timeout = declaration.timeout
-    spec.route = declaration.route or requested_routes.current()
-    return _emit(spec, stateful, name)
+    if declaration.shares_memory:
+        return BorrowingSpec(func, inputs, outputs, shape_function)
+    if isinstance(func, NativeCode):
+        return NativeSpec(func, inputs, outputs, shape_function)
+    return NumpySpec(func, inputs, outputs, shape_function)
 
 
 def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
