@@ -19,6 +19,15 @@ _NO_BATCH = (
 )
 
 
+# Keras's private name for making the variables of a step; Keras 3 has it.
+_BUILD = "_symbolic_build"
+
+_CANNOT_BUILD = (
+    "hostcall.explain: this version of Keras has no {name}, by which the variables of a step are "
+    "made. Train the model on one batch first, model.train_on_batch(x, y), and explain it then."
+)
+
+
 def is_model(value: object) -> bool:
     """Whether a value is a Keras model."""
     model = getattr(sys.modules.get("keras"), "Model", None)
@@ -34,7 +43,7 @@ def step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, st
       **by_name: the same by keyword, as `fit` has them.
 
     Raises:
-      TypeError: when there is no batch, or the model would have to be compiled.
+      TypeError: when there is no batch, the model would have to be compiled, or trained once.
     """
     batch += tuple(by_name.pop(name) for name in _NAMES[len(batch) :] if name in by_name)
     if by_name or not 1 <= len(batch) <= 3:
@@ -60,9 +69,17 @@ def step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, st
 def _build(model: Any, specs: tuple[Any, ...]) -> None:
     """Makes the variables of a model, its metrics and its optimizer, as `fit` does it at first."""
     if len(specs) > 1:
-        model._symbolic_build(data_batch=specs)
+        _build_step(model, specs)
     elif not model.built:
         model.build(tuple(specs[0].shape))
+
+
+def _build_step(model: Any, specs: tuple[Any, ...]) -> None:
+    build = getattr(model, _BUILD, None)
+    if build is not None:
+        build(data_batch=specs)
+    elif not (model.built and model.optimizer.built):
+        raise TypeError(_CANNOT_BUILD.format(name=_BUILD))
 
 
 def _spec_of(value: Any) -> Any:

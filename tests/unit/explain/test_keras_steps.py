@@ -86,3 +86,13 @@ def test_without_a_batch_or_compile() -> None:
         hostcall.explain(model(), X, z=X)
     with pytest.raises(TypeError, match=r"noisy is not compiled.*model\.compile"):
         hostcall.explain(model(), X, Y)
+
+
+def test_a_keras_without_the_name_that_builds_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = next(kind for kind in keras.Model.__mro__ if "_symbolic_build" in vars(kind))
+    monkeypatch.delattr(owner, "_symbolic_build")
+    made = model(jit_compile=True)
+    with pytest.raises(TypeError, match=r"no _symbolic_build.*model\.train_on_batch"):
+        hostcall.explain(made, X, Y)
+    made.train_on_batch(X, Y)
+    assert "one compiled program" in hostcall.explain(made, X, Y).headline
