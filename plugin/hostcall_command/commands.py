@@ -68,10 +68,11 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--names", is_flag=True, help="List each private name, with its state.")
 @_JSON
-def doctor(as_json: bool) -> None:
+def doctor(names: bool, as_json: bool) -> None:
     """Show versions, what hostcall was built against, and what is switched on."""
-    _run("doctor", as_json)
+    _run("doctor", names, as_json)
 
 
 def _run(command: str, *arguments: Any) -> None:

@@ -48,7 +48,12 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> str:
     return f"Wrote {out}. Rewritten: {what}."
 
 
-def doctor(as_json: bool) -> str:
-    """Versions, what hostcall was built against, and what is switched on."""
+def doctor(names: bool, as_json: bool) -> str:
+    """Versions, what hostcall was built against, and what is switched on.
+
+    Args:
+      names: whether to list each private name; in JSON they always are.
+      as_json: whether to answer in JSON.
+    """
     report = diagnosis.report()
-    return json.dumps(report, indent=2) if as_json else diagnosis_text.text(report)
+    return json.dumps(report, indent=2) if as_json else diagnosis_text.text(report, names)

@@ -17,14 +17,19 @@ _VERSIONS = {
 _WIDTH = 100
 
 
-def text(report: dict[str, Any]) -> str:
-    """The report of `diagnosis.report` as a page for the terminal."""
+def text(report: dict[str, Any], names: bool = False) -> str:
+    """The report of `diagnosis.report` as a page for the terminal.
+
+    Args:
+      report: the report.
+      names: whether each private name is listed, or a missing one alone.
+    """
     sections = {
         "Versions": _versions(report),
         "Compiled functions": _compiler(report),
         "Extension modules": report["modules"],
         "Environment variables": _environment(report),
-        **dict(_frameworks(report)),
+        **dict(_frameworks(report, names)),
         "What stays in the process when hostcall is disabled": _permanent(report),
     }
     state = "enabled" if report["enabled"] else "disabled: call hostcall.enable() to enable it"
@@ -89,15 +94,18 @@ def _environment(report: dict[str, Any]) -> list[str]:
     return variables or [f"None of {', '.join(VARIABLES)} is set."]
 
 
-def _frameworks(report: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _frameworks(report: dict[str, Any], all_names: bool) -> Iterator[tuple[str, list[str]]]:
     for framework in dict.fromkeys(entry["framework"] for entry in report["names"]):
         names = [name for name in report["names"] if name["framework"] == framework]
         patches = [patch for patch in report["patches"] if patch["framework"] == framework]
-        yield f"Private names of {framework} that features of hostcall need", _features(names)
+        yield (
+            f"Private names of {framework} that features of hostcall need",
+            _features(names, all_names),
+        )
         yield f"What hostcall replaces in {framework}", _replaced(patches)
 
 
-def _features(names: list[dict[str, Any]]) -> list[str]:
+def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
     lines = []
     for feature in dict.fromkeys(name["feature"] for name in names):
         own = [name for name in names if name["feature"] == feature]
@@ -108,6 +116,8 @@ def _features(names: list[dict[str, Any]]) -> list[str]:
         else:
             why = "1 name, found" if len(own) == 1 else f"{len(own)} names, all found"
         lines.append(f"{feature}: {why}")
+        if all_names:
+            lines += [f"  {n['name']}: {'found' if n['found'] else 'missing'}" for n in own]
     return lines
 
 

@@ -248,6 +248,13 @@ def test_doctor_lists_jaxs_names_and_patches() -> None:
     assert "What hostcall replaces in JAX" in text
 
 
+def test_doctor_lists_each_name_if_asked() -> None:
+    names = answer("doctor")["names"]
+    text = " ".join(run("doctor", "--names").stdout.split())  # which wraps its lines
+    assert [name["name"] for name in names if f"{name['name']}: found" not in text] == []
+    assert f"{names[0]['name']}: found" not in run("doctor").stdout
+
+
 def test_doctor_says_why_hostcall_jax_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hostcall.jax", None)
     assert "hostcall.jax" in answer("doctor")["jax"]["problem"]
