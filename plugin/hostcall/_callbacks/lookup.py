@@ -13,6 +13,7 @@ from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
+from hostcall_runtime._words import counted
 
 
 def spec_of(node: NodeDef) -> CallbackSpec | None:
@@ -120,4 +121,4 @@ def missing(node: NodeDef) -> LoweringError:
 
 def _listed(takes: int, returns: list[tf.DType]) -> str:
     dtypes = ", ".join(dtype.name for dtype in returns) or "nothing"
-    return f"takes {takes} {'input' if takes == 1 else 'inputs'} and returns {dtypes}"
+    return f"takes {counted(takes, 'input')} and returns {dtypes}"

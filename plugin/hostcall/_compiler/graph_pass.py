@@ -145,7 +145,7 @@ class _Rewriter:
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Rewrites the functions, and the calls of them in the functions and in `nodes`."""
-        calls = [node for node in (*nodes, *self._outside_nodes()) if defs.is_compiled_call(node)]
+        calls = [node for node in (*nodes, *self._outside_nodes()) if defs.is_compiled(node)]
         entries = [name for name, function in self._functions.items() if defs.is_compiled(function)]
         # Their calls are compiled, while they are not by themselves.
         called = {name for node in calls for name in self._called(node)} - set(entries)

@@ -69,7 +69,7 @@ class Bodies:
 
     def matters(self, node: NodeDef) -> bool:
         """Whether a node calls Python, or leads to one that does or to a compiled function."""
-        if op_kinds.calls_python(node) or defs.is_compiled_call(node):
+        if op_kinds.calls_python(node) or defs.is_compiled(node):
             return True
         return any(self.function_matters(name) for _, name in self.called(node))
 

@@ -101,7 +101,7 @@ class Walk:
             if op_kinds.calls_python(node):
                 steps.append(self.script_op(node, at, route, reason, edges[node.name]))
             elif self.bodies.matters(node):
-                compiled = defs.is_compiled_call(node)
+                compiled = defs.is_compiled(node)
                 what = _CALLS_COMPILED if compiled else _LEADS_ON
                 calls = [
                     name

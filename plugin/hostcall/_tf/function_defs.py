@@ -35,14 +35,9 @@ def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
     return library
 
 
-def is_compiled_call(node: NodeDef) -> bool:
-    """Whether a node calls a function that TensorFlow must compile."""
-    return MUST_COMPILE in node.attr and bool(node.attr[MUST_COMPILE].b)
-
-
-def is_compiled(function: FunctionDef) -> bool:
-    """Whether TensorFlow must compile a function when eager code calls it."""
-    return MUST_COMPILE in function.attr and bool(function.attr[MUST_COMPILE].b)
+def is_compiled(marked: FunctionDef | NodeDef) -> bool:
+    """Whether TensorFlow must compile a function, or the function that a node calls."""
+    return MUST_COMPILE in marked.attr and bool(marked.attr[MUST_COMPILE].b)
 
 
 def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> Any:

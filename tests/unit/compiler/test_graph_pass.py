@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._tf.function_defs import is_compiled, is_compiled_call
+from hostcall._tf.function_defs import is_compiled
 
 X = tf.TensorSpec([3], tf.float32)
 VALUE = tf.constant([1.0, 2.0, 1.0])
@@ -66,7 +66,7 @@ def compiled(graph_def: tf.compat.v1.GraphDef) -> set[str]:
 def called(graph_def: tf.compat.v1.GraphDef) -> set[str]:
     """The names of the functions that nodes with `_XlaMustCompile` call."""
     nodes = [*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)]
-    return {node.attr["f"].func.name for node in nodes if is_compiled_call(node)}
+    return {node.attr["f"].func.name for node in nodes if is_compiled(node)}
 
 
 def test_a_function_is_rewritten_and_computes_the_same() -> None:

@@ -32,16 +32,6 @@ class NativeCode:
       code: where it is and what it takes.
       owner: the object that holds the code.
       result: what is declared of its results.
-
-    Examples:
-      >>> import ctypes, numba
-      >>> pointer = numba.types.CPointer(numba.types.float64)
-      >>> @numba.cfunc(numba.types.void(pointer, pointer))
-      ... def square(x, y):
-      ...     y[0] = x[0] * x[0]
-      >>> native = hostcall.native(square, result=tf.TensorSpec([], tf.float64))
-      >>> native(np.float64(3.0))
-      array(9.)
     """
 
     # Without a dictionary, which functools.update_wrapper would copy to another object.
