@@ -148,6 +148,16 @@ void DefineHostScriptOp(nanobind::module_& m) {
       "The inputs, by their bits, whose memory is only the op's that this thread has begun to "
       "run.");
   m.def(
+      "context_handle",
+      [](nanobind::handle context) {
+        nanobind::object handle = context.attr("_context_handle");
+        if (!handle.is_none()) return handle;
+        PyErr_SetString(PyExc_AssertionError, "Context must be initialized first.");
+        throw nanobind::python_error();
+      },
+      nanobind::arg("context"),
+      "The handle of TensorFlow's eager context, looked up without running Python code.");
+  m.def(
       "set_refusal", [](nanobind::object refusal) { Refusal() = std::move(refusal); },
       nanobind::arg("refusal"),
       "Sets the function that tells (status code, message) of why a nested call cannot be made, or "

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "fallback_kernel.h"
 #include "flags.h"
 #include "hostcall_attributes.h"
 #include "partitioned_function_kernel.h"
@@ -54,7 +55,8 @@ std::string OnlyDevice(const FunctionLibraryRuntime& runtime) {
 
 // Redirects each must-compile function that calls back into Python: to a copy of it whose side
 // effects are ordered, which runs on copies of its variables, or to one that runs on the host with
-// compiled clusters in it. Everything else is TensorFlow's own business.
+// compiled clusters in it. So is each function that XLA refuses, once it has. Everything else is
+// TensorFlow's own business.
 class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
@@ -66,43 +68,99 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                             const std::shared_ptr<const NodeProperties>& props,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
     if (IsInnerCall(props->node_def)) return CreateInnerCallKernel(runtime, props, kernel);
+    if (!IsEnabled()) return xla_.CreateKernel(runtime, props, kernel);
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    if (!IsEnabled() || !MayBeRewritten(CalledFunction(props->node_def), library)) {
-      return xla_.CreateKernel(runtime, props, kernel);
+    const std::string& function = CalledFunction(props->node_def);
+    if (const std::string refusal = RefusedArgument(function, library); !refusal.empty()) {
+      absl::Status status = CreateFallback(runtime, props, OnlyDevice(*runtime), refusal, kernel);
+      // XLA would not say it, but end the process.
+      return status.ok() && *kernel == nullptr ? absl::InvalidArgumentError(refusal) : status;
     }
-    return CreateRewritten(runtime, props, OnlyDevice(*runtime), kernel);
+    if (!MayBeRewritten(function, library)) {
+      return CreateLaunch(runtime, props, {function, /*calls_host=*/false}, kernel);
+    }
+    return CreateRewritten(runtime, props, kernel);
   }
 
  private:
   absl::Status CreateRewritten(FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const NodeProperties>& props,
-                               const std::string& device,
                                std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    const std::string& function = CalledFunction(props->node_def);
-    absl::StatusOr<RewrittenFunction> rewritten =
-        RewriteFunction(ReachableLibrary(function, library), function, device);
+    const std::string device = OnlyDevice(*runtime);
+    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, device, "");
     if (!rewritten.ok()) return rewritten.status();
-    if (rewritten->name == function) return xla_.CreateKernel(runtime, props, kernel);
+    if (rewritten->partitioned) {
+      return CreatePartitioned(runtime, props, rewritten->name, "", kernel);
+    }
+    const bool calls_host = rewritten->name != CalledFunction(props->node_def);
+    return CreateLaunch(runtime, props, {rewritten->name, calls_host}, kernel);
+  }
+
+  // What runs in the place of a function that XLA refuses; no kernel where that is an error.
+  absl::Status CreateFallback(FunctionLibraryRuntime* runtime,
+                              const std::shared_ptr<const NodeProperties>& props,
+                              const std::string& device, const std::string& refusal,
+                              std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, device, refusal);
+    if (!rewritten.ok()) return rewritten.status();
+    if (!rewritten->partitioned) return absl::OkStatus();
+    return CreatePartitioned(runtime, props, rewritten->name, refusal, kernel);
+  }
+
+  // What Python puts into the place of the function that a node calls, which the library has then.
+  absl::StatusOr<RewrittenFunction> Rewrite(FunctionLibraryRuntime* runtime,
+                                            const NodeProperties& props, const std::string& device,
+                                            const std::string& refusal) const {
+    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
+    const std::string& function = CalledFunction(props.node_def);
+    absl::StatusOr<RewrittenFunction> rewritten =
+        RewriteFunction(ReachableLibrary(function, library), function, device, refusal);
+    if (!rewritten.ok()) return rewritten;
     // The library is const to kernels, but XLA will look for the new functions in it and nowhere
     // else. Adding is thread-safe; adding the same function again does nothing.
     absl::Status added =
         const_cast<FunctionLibraryDefinition&>(library).AddLibrary(rewritten->library);
     if (!added.ok()) return added;
-    if (rewritten->partitioned) {
-      const auto on_several_devices = [this, runtime, props](auto* other) {
-        return CreateRewritten(runtime, props, "", other);
-      };
-      return CreatePartitionedFunctionKernel(runtime, props, *library.Find(rewritten->name),
-                                             on_several_devices, kernel);
-    }
+    return rewritten;
+  }
+
+  // The kernel of a function that runs on the host, and was partitioned since XLA refuses it, if
+  // there is a refusal.
+  absl::Status CreatePartitioned(FunctionLibraryRuntime* runtime,
+                                 const std::shared_ptr<const NodeProperties>& props,
+                                 const std::string& name, const std::string& refusal,
+                                 std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const auto on_several_devices = [this, runtime, props, refusal](auto* other) -> absl::Status {
+      absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, "", refusal);
+      if (!rewritten.ok()) return rewritten.status();
+      return CreatePartitioned(runtime, props, rewritten->name, refusal, other);
+    };
+    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
+    return CreatePartitionedFunctionKernel(runtime, props, *library.Find(name), on_several_devices,
+                                           kernel);
+  }
+
+  // The kernel of a function that is one program, and what runs where XLA refuses that.
+  absl::Status CreateLaunch(FunctionLibraryRuntime* runtime,
+                            const std::shared_ptr<const NodeProperties>& props,
+                            const LaunchedFunction& function,
+                            std::unique_ptr<tensorflow::OpKernel>* kernel) const {
     auto redirected = std::make_shared<NodeProperties>(*props);
-    redirected->node_def = WithCalledFunction(props->node_def, rewritten->name);
+    redirected->node_def = WithCalledFunction(props->node_def, function.name);
     absl::Status created = xla_.CreateKernel(runtime, redirected, kernel);
     if (!created.ok()) return created;
-    created = RunOnCopies(runtime, redirected, kernel);
-    if (!created.ok()) return created;
-    return TrackRuns(ScopeOf(*library.Find(rewritten->name)), runtime, redirected, kernel);
+    if (function.calls_host) {
+      created = RunOnCopies(runtime, redirected, kernel);
+      if (!created.ok()) return created;
+      const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
+      const RunTracking scope = ScopeOf(*library.Find(function.name));
+      created = TrackRuns(scope, runtime, redirected, kernel);
+      if (!created.ok()) return created;
+    }
+    const auto fallback = [this, runtime, props](const std::string& refusal, auto* other) {
+      return CreateFallback(runtime, props, OnlyDevice(*runtime), refusal, other);
+    };
+    return FallBackOnRefusal(runtime, props, function, fallback, kernel);
   }
 
   // A new one: registering ours deletes the creator that TensorFlow had.

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "fallback_kernel.h"
 #include "partitioned_function_kernel.h"
 #include "runtime/deferred_decref.h"
 #include "runtime/gil.h"
@@ -43,7 +44,9 @@ T Field(nb::handle answer, const char* name) {
 // ours, and its traceback is what a report about it needs.
 absl::Status ToStatus(nb::python_error& error) {
   if (nb::hasattr(error.value(), "hostcall_message")) {
-    return absl::InvalidArgumentError(Text(error.value()));
+    absl::Status status = absl::InvalidArgumentError(Text(error.value()));
+    if (nb::hasattr(error.value(), "hostcall_refusal")) MarkAsRefusal(&status);
+    return status;
   }
   return absl::InternalError(UntilExit([&error] { return error.what(); }));
 }
@@ -144,9 +147,12 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
 
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
                                                   const std::string& function,
-                                                  const std::string& device) {
+                                                  const std::string& device,
+                                                  const std::string& refusal) {
   const auto arguments = [&]() -> nb::object {
-    return nb::make_tuple(Serialize(library), function, device);
+    // XLA quotes what it was given, which need not be UTF-8.
+    return nb::make_tuple(Serialize(library), function, device,
+                          nb::bytes(refusal.data(), refusal.size()));
   };
   return CallPython(GlobalHooks().rewrite, arguments, [](nb::handle answer) {
     const auto bytes = Field<nb::bytes>(answer, "library");

@@ -57,10 +57,12 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::Tensor>& inputs);
 
 // Asks Python for what takes the place of `function`, given with all that it calls. `device`
-// is the only one on which parts of it may run, or empty.
+// is the only one on which parts of it may run, or empty; `refusal` what XLA has said of the
+// function, or empty.
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
                                                   const std::string& function,
-                                                  const std::string& device);
+                                                  const std::string& device,
+                                                  const std::string& refusal);
 
 // Defines the Python side of the above.
 void DefinePythonHooks(nanobind::module_& m);

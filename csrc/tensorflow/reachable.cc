@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "absl/strings/str_cat.h"
 #include "hostcall_attributes.h"
+#include "tensorflow/core/framework/types.h"
 
 namespace hostcall {
 namespace {
@@ -41,6 +43,13 @@ bool IsMarkedForHost(const NodeDef& node) {
   return route != node.attr().end() && route->second.s() == "partition";
 }
 
+// XLA's lists have one size, and what is written behind their ends goes nowhere.
+bool LetsListGrow(const NodeDef& node) {
+  if (node.op() != "TensorListSetItem") return false;
+  const auto resizes = node.attr().find("resize_if_index_out_of_bounds");
+  return resizes != node.attr().end() && resizes->second.b();
+}
+
 template <typename Predicate>
 bool AnyNode(const Names& roots, const FunctionLibraryDefinition& library, Predicate&& is_one) {
   return !VisitReachable(roots, library, [&](const tensorflow::FunctionDef& function) {
@@ -76,7 +85,7 @@ bool ReachesScriptOp(const NodeDef& node, const FunctionLibraryDefinition& libra
 
 bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition& library) {
   const auto wants_rewriting = [](const NodeDef& node) {
-    return CallsPython(node) || IsMarkedForHost(node);
+    return CallsPython(node) || IsMarkedForHost(node) || LetsListGrow(node);
   };
   Names seen;
   std::string name = function;
@@ -90,6 +99,18 @@ bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition
     name = forward->second.s();
   }
   return false;
+}
+
+std::string RefusedArgument(const std::string& function, const FunctionLibraryDefinition& library) {
+  const auto record = library.FindRecord(function);
+  if (record == nullptr) return "";
+  for (const tensorflow::OpDef::ArgDef& arg : record->fdef().signature().input_arg()) {
+    if (arg.type() == tensorflow::DT_STRING || arg.type() == tensorflow::DT_VARIANT) {
+      return absl::StrCat("argument '", arg.name(), "' is of dtype ",
+                          tensorflow::DataTypeString(arg.type()), ", which XLA has no values for");
+    }
+  }
+  return "";
 }
 
 tensorflow::FunctionDefLibrary ReachableLibrary(const std::string& function,

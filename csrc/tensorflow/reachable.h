@@ -23,10 +23,15 @@ bool ReachesScriptOp(const tensorflow::NodeDef& node,
                      const tensorflow::FunctionLibraryDefinition& library);
 
 // Whether Python may have something else take the place of a must-compile function: from it, or
-// from one whose gradient it is, an op can be reached that calls Python, or one for which
-// partitioning was asked. Python has no look at other functions.
+// from one whose gradient it is, an op can be reached that calls Python, one for which
+// partitioning was asked, or one that XLA compiles to something else than TensorFlow runs. Python
+// has no look at other functions, unless XLA refuses them.
 bool MayBeRewritten(const std::string& function,
                     const tensorflow::FunctionLibraryDefinition& library);
+
+// Says of an argument of the function that XLA has no values of its dtype, if there is one.
+std::string RefusedArgument(const std::string& function,
+                            const tensorflow::FunctionLibraryDefinition& library);
 
 // `function` and all that it reaches.
 tensorflow::FunctionDefLibrary ReachableLibrary(

@@ -28,17 +28,50 @@ absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
   return status;
 }
 
-// Runs a kernel with other parameters than those of `ctx`, which gets its results.
-inline absl::Status ComputeWith(tensorflow::OpKernelContext::Params params,
-                                tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* ctx) {
-  params.op_kernel = kernel;
-  tensorflow::OpKernelContext inner(&params, ctx->num_outputs());
-  kernel->Compute(&inner);
-  if (!inner.status().ok()) return inner.status();
-  for (int i = 0; i < ctx->num_outputs(); ++i) {
-    const std::unique_ptr<tensorflow::Tensor> output(inner.release_output(i).tensor);
-    if (output != nullptr) ctx->set_output(i, *output);
+// A context in which a kernel runs in the place of the one that `outer` is for.
+class InnerContext {
+ public:
+  InnerContext(const tensorflow::OpKernelContext::Params& params, int outputs,
+               tensorflow::OpKernel* kernel)
+      : params_(ForKernel(params, kernel)), context_(&params_, outputs) {}
+  InnerContext(tensorflow::OpKernelContext& outer, tensorflow::OpKernel* kernel)
+      : InnerContext(*outer.params(), outer.num_outputs(), kernel) {}
+  InnerContext(const InnerContext&) = delete;
+  InnerContext& operator=(const InnerContext&) = delete;
+
+  tensorflow::OpKernelContext* get() { return &context_; }
+
+  // Gives `outer` the status and the outputs.
+  void HandOver(tensorflow::OpKernelContext* outer) {
+    if (!context_.status().ok()) {
+      outer->SetStatus(context_.status());
+      return;
+    }
+    for (int i = 0; i < outer->num_outputs(); ++i) {
+      const std::unique_ptr<tensorflow::Tensor> output(context_.release_output(i).tensor);
+      if (output != nullptr) outer->set_output(i, std::move(*output));
+    }
   }
+
+ private:
+  static tensorflow::OpKernelContext::Params ForKernel(tensorflow::OpKernelContext::Params params,
+                                                       tensorflow::OpKernel* kernel) {
+    params.op_kernel = kernel;
+    params.eigen_gpu_device = nullptr;  // which the parameters own, and the context makes anew
+    return params;
+  }
+
+  tensorflow::OpKernelContext::Params params_;
+  tensorflow::OpKernelContext context_;
+};
+
+// Runs a kernel with other parameters than those of `ctx`, which gets its results.
+inline absl::Status ComputeWith(const tensorflow::OpKernelContext::Params& params,
+                                tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* ctx) {
+  InnerContext inner(params, ctx->num_outputs(), kernel);
+  kernel->Compute(inner.get());
+  if (!inner.get()->status().ok()) return inner.get()->status();
+  inner.HandOver(ctx);
   return absl::OkStatus();
 }
 

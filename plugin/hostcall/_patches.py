@@ -9,7 +9,7 @@ import hostcall_runtime
 from hostcall._callbacks import copied_graphs, tape_residuals
 from hostcall._frontend import gradients, script_ops, tracing
 from hostcall._tf import features, module_gradient, names, patches, replacements
-from hostcall_runtime import _errors
+from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch, PatchTable
 
 _nonce = ""
@@ -55,6 +55,7 @@ def _all() -> list[Patch]:
         patches.new_errors(_errors.hand_over),
         patches.raised(names.execute, "execute", _interrupt),
         patches.raised(names.BaseSession, "run", _interrupt),
+        patches.context_handle(lambda: _library.load("hostcall._tensorflow").context_handle),
         patches.saving(copied_graphs.pin_callbacks),
         patches.importing(copied_graphs.own_callbacks),
         patches.lifting(copied_graphs.own_callbacks),

@@ -108,6 +108,13 @@ class LoweringError(ValueError):
     hostcall_message = True
 
 
+class NotInProgramError(LoweringError):
+    """A script op cannot be part of a program; the function can be partitioned around it."""
+
+    # What the C++ side looks for: this is a refusal, as one of XLA's.
+    hostcall_refusal = True
+
+
 class ResultError(ValueError):
     """What a callback has returned will not do; the message says why."""
 

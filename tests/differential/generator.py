@@ -53,12 +53,14 @@ class Drawing:
     Attributes:
       whole: whether it leaves out what XLA cannot compile, wherever that is known in advance.
       stock: whether it leaves out what only hostcall has.
+      callbacks: whether it has script ops.
     """
 
     draw: Any
     gradient: bool
     whole: bool = False
     stock: bool = False
+    callbacks: bool = True
     sizes: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
 
     def one_of(self, choices: Any) -> Any:
@@ -87,7 +89,8 @@ class Drawing:
     def statement(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
         # Calls in the conditions of loops, which are compiled in their own way, are rare otherwise.
         kinds = ["form", "script op"] if self.whole else ["op", "script op"]
-        kind = self.one_of(["op", "script op", *kinds, "form"])
+        kinds = ["op", "script op", *kinds, "form"] if self.callbacks else ["op", "op", "form"]
+        kind = self.one_of(kinds)
         if kind == "form" and depth < DEEPEST:
             return self.form(types, depth)
         among = {n for n in OPS if (n in _SCRIPT_OPS) == (kind == "script op")}
@@ -194,13 +197,16 @@ class Drawing:
 
 
 @st.composite
-def programs(draw: Any, whole: bool = False, stock: bool = False) -> Program:
+def programs(
+    draw: Any, whole: bool = False, stock: bool = False, callbacks: bool = True
+) -> Program:
     """Random programs, each with two inputs.
 
-    `whole` leaves out what XLA cannot compile, and `stock` what only hostcall has.
+    `whole` leaves out what XLA cannot compile, and `stock` what only hostcall has. Without
+    `callbacks` there are no script ops.
     """
     gradient = draw(st.sampled_from([None, None, None, None, "inside", "outside"]))
-    drawing = Drawing(draw, gradient is not None, whole, stock)
+    drawing = Drawing(draw, gradient is not None, whole, stock, callbacks)
     body, _ = drawing.block(INPUTS, 7, 0, None)
     vectors = st.lists(st.integers(-4, 4), max_size=4).map(tuple)
     inputs = st.tuples(vectors, st.integers(-1, 4))

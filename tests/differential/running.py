@@ -47,9 +47,9 @@ def check(program: Program) -> set[str]:
         for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
             if may_refuse(route, reference) and is_refusal(program, one):
                 events.add(f"{route} refused")
-            elif is_refused_variant(program, route, reference, one):
+            elif is_refused_variant(program, route, one):
                 events.add("a tape around a compiled loop or branch refused")
-            elif is_refused_range(one):
+            elif is_refused_range(route, one):
                 events.add("a loop over a range in a compiled loop refused")
             elif difference := compare(one, other):
                 found.append(f"{route}, call {number}: {difference}")
@@ -84,31 +84,23 @@ def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
 
 
 def may_refuse(route: str, reference: Context) -> bool:
-    """Whether a program need not compile by a route."""
-    flags = reference.flags
-    if not reference.has_callbacks:
-        # It is TensorFlow's business what it can compile, unless partitioning round it was asked
-        # for.
-        return route != "partition" or "no_kernel" not in flags
-    if route == "custom_call":
-        return bool(flags)
-    return route == "auto" and flags == {"no_kernel"}
+    """Whether a program need not compile by a route: all do that may be partitioned."""
+    if route != "custom_call":
+        return False
+    # Without callbacks, it is TensorFlow's business what it can compile.
+    return bool(reference.flags) or not reference.has_callbacks
 
 
-def is_refused_variant(program: Program, route: str, reference: Context, outcome: Outcome) -> bool:
+def is_refused_variant(program: Program, route: str, outcome: Outcome) -> bool:
     """Whether a loop or branch is compiled whole, which XLA refuses where a tape is around it."""
-    whole = {
-        "custom_call": True,
-        "auto": "host" not in reference.flags,
-        "partition": not reference.has_callbacks,
-    }
     refused = any(text in str(outcome.error) for text in _VARIANT_REFUSALS)
-    return program.gradient == "outside" and whole[route] and refused
+    return program.gradient == "outside" and route == "custom_call" and refused
 
 
-def is_refused_range(outcome: Outcome) -> bool:
+def is_refused_range(route: str, outcome: Outcome) -> bool:
     """Whether XLA wants to know the length of a range, as it does without callbacks, too."""
-    return not outcome.journal and "with op Range must be a compile-time" in str(outcome.error)
+    refused = "with op Range must be a compile-time" in str(outcome.error)
+    return route == "custom_call" and not outcome.journal and refused
 
 
 def is_refusal(program: Program, outcome: Outcome) -> bool:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._callbacks import requested_routes
-from hostcall._compiler import kernel_hook
+from hostcall._compiler import announcements
 from tests.support.helpers import assert_same, failure, jitted, to_numpy
 
 COSTS = tf.constant([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])
@@ -24,7 +24,7 @@ def auto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever the route of the whole test run is; and the log says everything anew."""
     configured = requested_routes.current()
     hostcall.configure(route="auto")
-    monkeypatch.setattr(kernel_hook, "_told", set())
+    monkeypatch.setattr(announcements, "_told", set())
     yield
     hostcall.configure(route=configured)
 
@@ -216,7 +216,7 @@ def test_the_advice_that_partitioning_is_fine_works(caplog: pytest.LogCaptureFix
     message = _logged(caplog, program, [COSTS])
     line = message.partition("partitioning is fine: ")[2]
     exec(line, {"hostcall": hostcall, "halves": halves})
-    kernel_hook._told.clear()
+    announcements._told.clear()
     assert _logged(caplog, program, [COSTS]) == ""
 
 

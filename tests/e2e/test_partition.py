@@ -51,7 +51,7 @@ def test_inputs_of_changing_shape() -> None:
         assert_same(to_numpy(function(x)), to_numpy((distinct(x) * 2.0, tf.reduce_sum(x))))
 
 
-def test_no_route_for_other_reasons() -> None:
+def test_other_reasons_with_callbacks_that_shall_be_in_a_program() -> None:
     """TensorFlow's own error, with or without a callback that XLA can take."""
 
     def same(x: tf.Tensor) -> tf.Tensor:
@@ -65,7 +65,7 @@ def test_no_route_for_other_reasons() -> None:
 
     for program in (without, beside):
         with pytest.raises(tf.errors.InvalidArgumentError, match="UniqueWithCounts"):
-            jitted(program)(X)
+            traced(program, "custom_call")(X)
         assert_same(to_numpy(traced(program, "partition")(X)), to_numpy(plain(program)(X)))
 
 

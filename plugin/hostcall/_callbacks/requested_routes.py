@@ -7,6 +7,7 @@ import contextvars
 import os
 from collections.abc import Iterator
 
+from hostcall._callbacks import settings
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, NodeDef, Operation
 from hostcall_runtime import _library
@@ -32,29 +33,39 @@ _configured = checked(os.environ.get(_ENVIRONMENT) or AUTO, _ENVIRONMENT)
 _scoped: contextvars.ContextVar[str | None] = contextvars.ContextVar("hostcall_route", default=None)
 
 
-def configure(*, route: str) -> None:
-    """Sets the route of the script ops that are traced from now on, in all threads.
+def configure(*, route: str | None = None, uncompilable: str | None = None) -> None:
+    """Sets what hostcall does by default, in all threads. What is left out stays as it is.
 
-    The environment variable `HOSTCALL_ROUTE` sets it for a process that does not call this.
+    The environment variables `HOSTCALL_ROUTE` and `HOSTCALL_UNCOMPILABLE` set it for a process that
+    does not call this.
 
     Args:
-      route: one of
+      route: of the script ops that are traced from now on, one of
 
         - `"auto"`: a custom call inside one compiled program if the shapes of all results are
           known or bounded when XLA compiles, and `"partition"` otherwise;
         - `"custom_call"`: never partitioned. What cannot be compiled is an error that says why;
         - `"partition"`: the function runs on the host between compiled clusters, and so does every
           op that has no XLA kernel, in functions without script ops too.
+      uncompilable: what becomes of a function that XLA refuses to compile, for an op without an
+        XLA kernel say, or a size that depends on values. One of
+
+        - `"partition"`: the function is partitioned around the ops that XLA refuses. One line of
+          the log says so. Functions that XLA compiles are not touched;
+        - `"error"`: it is TensorFlow's error.
 
     Raises:
-      ValueError: when `route` is none of these.
+      ValueError: when `route` or `uncompilable` is none of these; nothing is set, then.
 
     Examples:
       >>> hostcall.configure(route="custom_call")  # nothing is partitioned from now on
       >>> hostcall.configure(route="auto")  # the default
     """
     global _configured
-    _configured = checked(route)
+    checked_route = _configured if route is None else checked(route)
+    if uncompilable is not None:
+        settings.set_uncompilable(uncompilable)
+    _configured = checked_route
 
 
 @contextlib.contextmanager
@@ -96,17 +107,21 @@ def mark(op: Operation, route: str) -> None:
         protos.set_attr(op, attributes.ROUTE, s=route.encode())
 
 
-def mark_uncompilable(func_graph: FuncGraph) -> None:
-    """Marks the ops that XLA cannot compile for the host, where partitioning is asked for.
+def mark_others(func_graph: FuncGraph) -> None:
+    """Marks the ops that are no script ops: those for the host, where partitioning is asked for.
 
-    Called when the tracing of the graph has ended.
+    Where programs shall stay whole, all of them are: any may be what XLA refuses. Called when the
+    tracing of the graph has ended.
     """
-    if current() != PARTITION:
+    route = current()
+    if route == AUTO:
         return
     bindings = _library.load("hostcall._tensorflow")
     for op in func_graph.get_operations():
-        if not op_kinds.has_xla_kernel(bindings, op.node_def):
-            mark(op, PARTITION)
+        if op.type in op_kinds.SCRIPT_OPS:
+            continue
+        if route == CUSTOM_CALL or not op_kinds.has_xla_kernel(bindings, op.node_def):
+            mark(op, route)
 
 
 def asked(node: NodeDef) -> str:

@@ -15,7 +15,7 @@ from hostcall._callbacks.declarations import TRACE, Declaration, declaration_of
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf.types import NodeDef
-from hostcall_runtime._errors import LoweringError
+from hostcall_runtime._errors import LoweringError, NotInProgramError
 
 # To ask these runs the function.
 _tracing_shape_functions: weakref.WeakSet[ShapeFunction] = weakref.WeakSet()
@@ -155,7 +155,9 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
     resolved = known(spec, node, operands)
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
-            raise LoweringError(_unknown_shape(spec, node, index, resolved))
+            asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
+            error = LoweringError if asked_for else NotInProgramError
+            raise error(_unknown_shape(spec, node, index, resolved))
     return resolved
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import kernel_hook, nesting_depth, route_selection
+from hostcall._compiler import function_routes, nesting_depth, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
@@ -158,8 +158,8 @@ class _Rewriter:
             self._mark(library, set(reached))
         new_names = {}
         for name in [*entries, *sorted(called)]:
-            partitioner = kernel_hook.partitioner_for(library, name)
-            if not partitioner.is_cluster(name) and partitioner.must_partition(name):
+            partitioner = function_routes.foreseen_partitioner(library, name)
+            if partitioner.must_partition(name):
                 new_names[name] = partitioner.partition(name)
                 self._add(partitioner.functions, new_names[name], name if name in entries else "")
         for node in calls:

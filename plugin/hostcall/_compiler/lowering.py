@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, result_shapes
+from hostcall._callbacks import lookup, requested_routes, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native_spec import NativeSpec
@@ -15,7 +15,7 @@ from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._compiler import constant_folding
 from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef
-from hostcall_runtime._errors import LoweringError
+from hostcall_runtime._errors import LoweringError, NotInProgramError
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]
@@ -116,7 +116,9 @@ def _check_foreseen(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec]) 
     foreseen = {*zip(numbers[::2], numbers[1::2], strict=True)}
     for index, result in enumerate(results):
         if any((index, dim) not in foreseen for dim in _dynamic_dims(result)):
-            raise LoweringError(
+            asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
+            error = LoweringError if asked_for else NotInProgramError
+            raise error(
                 f"hostcall: the size of result {index} of {spec.description} is only bounded, "
                 f"{result}, for inputs of the sizes that XLA compiles for, and could not be seen "
                 "to be so before, when hostcall chose the route. Declare a BoundedSpec for inputs "

@@ -42,6 +42,8 @@ def choose(node: NodeDef) -> Choice:
         return Choice(requested_routes.PARTITION, "route='partition' was asked for")
     if asked == requested_routes.CUSTOM_CALL:
         return Choice(requested_routes.CUSTOM_CALL, "route='custom_call' was asked for")
+    if attributes.REFUSED in node.attr:
+        return Choice(requested_routes.PARTITION, node.attr[attributes.REFUSED].s.decode())
     if obstacle := _obstacle(node):
         return Choice(
             requested_routes.PARTITION, obstacle, is_bounded=attributes.HINDERED in node.attr

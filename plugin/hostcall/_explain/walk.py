@@ -1,7 +1,7 @@
 """From a function to the facts: through all that it calls, the way that it will run.
 
 What is partitioned, and how, is asked of the very partitioner that TensorFlow's kernels come from
-(`kernel_hook.partitioner_for`), so that an explanation says what happens.
+(`_compiler/function_routes.py`), so that an explanation says what happens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hostcall._compiler import kernel_hook, route_selection
+from hostcall._compiler import function_routes, route_selection
 from hostcall._explain import callback_facts as ops
 from hostcall._explain.bodies import Bodies, Edges, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
@@ -57,8 +57,8 @@ class Walk:
         name = place.function
         if not self._is_new("program", name):
             return
-        partitioner = kernel_hook.partitioner_for(self._library, name)
-        if not partitioner.is_cluster(name) and partitioner.must_partition(name):
+        partitioner = function_routes.foreseen_partitioner(self._library, name)
+        if partitioner.must_partition(name):
             partitioner.partition(name)
             PartitionWalk(self, partitioner).function(place)
             return

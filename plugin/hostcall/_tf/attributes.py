@@ -6,6 +6,9 @@ of the header `hostcall_attributes.h`.
 
 from __future__ import annotations
 
+# On any op.
+REFUSED = "_hostcall_refused"  # why XLA does not compile it, as it has said when it came to it
+
 # On a script op.
 ROUTE = "_hostcall_route"  # the route that was asked for, where that is not "auto"
 SHAPES = "_hostcall_shapes"  # the shapes that tracing ended with: one for each result

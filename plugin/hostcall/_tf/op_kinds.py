@@ -31,6 +31,14 @@ def is_ordered(node: NodeDef) -> bool:
     )
 
 
+def lets_list_grow(node: NodeDef) -> bool:
+    """Whether a node writes behind the end of a list, as that of a `tf.TensorArray` may do.
+
+    XLA's lists have one size; what is written behind their ends goes nowhere.
+    """
+    return node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b
+
+
 def op_def(name: str) -> Any:
     """The OpDef of an op of TensorFlow's.
 

@@ -211,6 +211,24 @@ def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]
     return attribute(owner, name, wrap, features.INTERRUPTS, why)
 
 
+def context_handle(reader: Callable[[], Callable[[Any], Any]]) -> Patch:
+    """Has something that is no Python code look up the handle of TensorFlow's context.
+
+    Args:
+      reader: returns what does: it takes the context, and raises AssertionError where that has no
+        handle yet.
+    """
+    why = (
+        "TensorFlow's kernels of script ops look it up before they call Python. Where it is Python "
+        "code, Ctrl-C may come in there, and ends the process."
+    )
+
+    def wrap(_: property, __: Replacement) -> Any:
+        return property(reader())
+
+    return attribute(names.ContextWithHandle, "_handle", wrap, features.INTERRUPTS, why)
+
+
 def saving(hook: Callable[[Any], None]) -> Patch:
     """Calls `hook` with the MetaGraphDef of every SavedModel that this process writes."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._compiler.route_selection import Choice
+from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _STRING = tf.string.as_datatype_enum
@@ -76,7 +76,9 @@ class HostOps:
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self._choose(node).route == "partition"
-        return self._marked(node) or any(map(self.must_partition, self._called(node)))
+        if self._marked(node) or op_kinds.lets_list_grow(node):
+            return True
+        return any(map(self.must_partition, self._called(node)))
 
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
@@ -137,12 +139,14 @@ class HostOps:
         if node.op in op_kinds.SCRIPT_OPS:
             choice = self._choose(node)
             return choice.reason if choice.route == "partition" else ""
+        if attributes.REFUSED in node.attr:
+            return node.attr[attributes.REFUSED].s.decode()
         if self._marked(node):
             return "route='partition' was asked for, and it has no XLA kernel"
         if node.op in _CHECKS:
             # A loop of compiled code is not taken apart for it.
             return "" if inside_loop else f"XLA would drop the {_CHECKS[node.op]}"
-        if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b:
+        if op_kinds.lets_list_grow(node):
             return "XLA would not let the list grow"
         for name in self._called(node):
             if self.must_partition(name):

@@ -57,12 +57,14 @@ class PartitionedFunction:
       new_name: of the one that takes its place.
       host_ops: the nodes that stay on the host, with the reason for each.
       clusters: the others.
+      must_be_on_host: the ops, by their types, that are on the host for what they are.
     """
 
     name: str
     new_name: str
     host_ops: dict[str, str]
     clusters: list[Cluster]
+    must_be_on_host: frozenset[str]
 
 
 class Partitioner:
@@ -74,6 +76,7 @@ class Partitioner:
       has_kernel: whether XLA can compile an op, by its NodeDef.
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
       gradient: whether the function to be partitioned is the gradient of one that is partitioned.
+      refused: whether XLA refuses that function.
       suffix: of the names of new functions.
 
     Attributes:
@@ -89,35 +92,52 @@ class Partitioner:
         has_kernel: Callable[[Any], bool],
         marked: Callable[[Any], bool],
         gradient: bool = False,
+        refused: bool = False,
         suffix: str = SUFFIX,
     ) -> None:
         self.library = library
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
         self._host_ops = HostOps(self._old, choose, has_kernel, marked)
         self._gradient = gradient
+        self._refused = refused
         self._suffix = suffix
         self._partitioned: dict[tuple[str, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
         self.plans: list[PartitionedFunction] = []
 
-    def is_cluster(self, name: str) -> bool:
+    def _is_cluster(self, name: str) -> bool:
         """Whether a function has come out of a partitioning."""
         return attributes.CLUSTER in self._old[name].attr
 
     def must_partition(self, name: str) -> bool:
-        """Whether a function reaches a node that shall be on the host."""
+        """Whether a function cannot be compiled as a whole, or shall not be."""
+        if self._refused:
+            return True
+        if self._is_cluster(name):
+            return False
         if self._host_ops.must_partition(name):
             return True
-        return self._gradient and (
-            passes_inner_values(self._old[name])
-            or bool(self._host_ops.find(self._old[name], True).reasons)
-        )
+        return self._gradient and self.has_host_op(name)
+
+    def has_host_op(self, name: str) -> bool:
+        """Whether something of a function would be on the host if it was partitioned."""
+        function = self._old[name]
+        if passes_inner_values(function):
+            return True
+        return bool(self._host_ops.find(function, self._gradient).reasons)
 
     def partition(self, name: str) -> str:
         """Partitions a function; returns the name of the one that takes its place."""
         self._entry = self._entry or name
         return self._partition_once(name, self._gradient)
+
+    def is_one_cluster(self, name: str) -> bool:
+        """Whether a function that was partitioned is one cluster, with next to nothing around."""
+        plan = next(plan for plan in self.plans if plan.name == name)
+        inside = {node for cluster in plan.clusters for node in cluster.nodes}
+        outside = [node for node in self._old[name].node_def if node.name not in inside]
+        return len(plan.clusters) == 1 and all(node.op in TRIVIAL_OPS for node in outside)
 
     def _partition_once(self, name: str, after_branch: bool) -> str:
         key = (name, after_branch)
@@ -139,7 +159,12 @@ class Partitioner:
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
                 self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
-        self.plans.append(PartitionedFunction(name, new_name, on_host, named))
+        chosen = frozenset(
+            node.op
+            for node in host.node_def
+            if node.name in reasons and not defs.called_functions(node, self._old)
+        )
+        self.plans.append(PartitionedFunction(name, new_name, on_host, named, chosen))
         widen(host, clusters)
         return new_name
 

@@ -1,0 +1,139 @@
+#include "fallback_kernel.h"
+
+#include <atomic>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "wrapped_kernel.h"
+
+namespace hostcall {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelContext;
+
+// What TensorFlow puts before the name of the function that it cannot make a program of.
+constexpr char kNotConverted[] = "tf2xla conversion failed while converting ";
+
+// The refusals without that name: of values that the function takes or returns.
+constexpr std::string_view kRefusedValues[] = {
+    "Support for TensorList crossing the XLA/TF boundary is not implemented",
+    "Duplicate variable passed to XLA cluster",
+};
+
+constexpr char kRefusal[] = "hostcall/refusal";
+
+// Whether the text is that of a message of ours, or holds what a callback has raised.
+bool IsOurs(std::string_view message) {
+  return absl::StartsWith(message, "hostcall") || absl::StrContains(message, "[hostcall error ");
+}
+
+class FallbackKernel : public AsyncOpKernel {
+ public:
+  FallbackKernel(tensorflow::OpKernelConstruction* construction, LaunchedFunction function,
+                 MakeFallback make, std::unique_ptr<OpKernel> launch)
+      : AsyncOpKernel(construction),
+        function_(std::move(function)),
+        make_(std::move(make)),
+        launch_(std::move(launch)) {}
+
+  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
+    if (is_settled_.load(std::memory_order_acquire)) {
+      RunFallback(ctx, fallback_->AsAsync(), done);
+      return;
+    }
+    // In a context of its own: a status cannot be taken back.
+    auto attempt = std::make_shared<Attempt>(*ctx, launch_.get());
+    const auto finish = [this, ctx, attempt, done = std::move(done)] {
+      const absl::Status status = attempt->inner.get()->status();
+      if (status.ok() || !IsRefusal(status)) {
+        attempt->inner.HandOver(ctx);
+        done();
+      } else {
+        FallBack(ctx, status, done);
+      }
+    };
+    launch_->AsAsync()->ComputeAsync(attempt->inner.get(), [ctx, attempt, finish] {
+      if (attempt->IsSecond()) (*ctx->runner())(finish);
+    });
+    if (attempt->IsSecond()) finish();
+  }
+
+ private:
+  // A launch goes on when it has ended and its kernel has returned: until then, that may hold the
+  // locks of variables, for which the fallback would wait.
+  struct Attempt {
+    Attempt(OpKernelContext& outer, OpKernel* kernel) : inner(outer, kernel) {}
+    bool IsSecond() { return has_first.exchange(true); }
+
+    InnerContext inner;
+    std::atomic<bool> has_first{false};
+  };
+
+  void RunFallback(OpKernelContext* ctx, AsyncOpKernel* fallback, const DoneCallback& done) {
+    // Kernels ask a context for inputs by the names that their own op has for them.
+    auto inner = std::make_shared<InnerContext>(*ctx, fallback);
+    fallback->ComputeAsync(inner->get(), [this, ctx, inner, done] {
+      // Arguments that no kernel takes say nothing of the calls to come.
+      if (inner->get()->status().ok()) is_settled_.store(true, std::memory_order_release);
+      inner->HandOver(ctx);
+      done();
+    });
+  }
+
+  // The text of a native callback's error may quote another function's refusal, but not this one's:
+  // no call is made before the function is compiled.
+  bool IsRefusal(const absl::Status& status) const {
+    if (status.GetPayload(kRefusal).has_value()) return true;
+    const std::string_view message = status.message();
+    if (IsOurs(message)) return false;
+    if (absl::StrContains(message, absl::StrCat(kNotConverted, function_.name, "["))) return true;
+    for (const std::string_view refused : kRefusedValues) {
+      if (absl::StartsWith(message, refused)) return true;
+    }
+    return !function_.calls_host &&
+           (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status));
+  }
+
+  void FallBack(OpKernelContext* ctx, const absl::Status& refusal, const DoneCallback& done) {
+    const absl::StatusOr<AsyncOpKernel*> fallback = Fallback(std::string(refusal.message()));
+    OP_REQUIRES_OK_ASYNC(ctx, fallback.status(), done);
+    OP_REQUIRES_OK_ASYNC(ctx, *fallback == nullptr ? refusal : absl::OkStatus(), done);
+    RunFallback(ctx, *fallback, done);
+  }
+
+  // Null where there is none.
+  absl::StatusOr<AsyncOpKernel*> Fallback(const std::string& refusal) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (fallback_ == nullptr) {
+      if (absl::Status made = make_(refusal, &fallback_); !made.ok()) return made;
+    }
+    return fallback_ == nullptr ? nullptr : fallback_->AsAsync();
+  }
+
+  const LaunchedFunction function_;
+  const MakeFallback make_;
+  const std::unique_ptr<OpKernel> launch_;
+  std::mutex mutex_;
+  std::unique_ptr<OpKernel> fallback_;  // set once
+  std::atomic<bool> is_settled_{false};
+};
+
+}  // namespace
+
+void MarkAsRefusal(absl::Status* status) { status->SetPayload(kRefusal, absl::Cord()); }
+
+absl::Status FallBackOnRefusal(tensorflow::FunctionLibraryRuntime* runtime,
+                               const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                               LaunchedFunction function, MakeFallback make,
+                               std::unique_ptr<OpKernel>* launch) {
+  return WrapKernel<FallbackKernel>(runtime, props, launch, std::move(function), std::move(make));
+}
+
+}  // namespace hostcall

@@ -1,0 +1,37 @@
+// What runs in the place of a program that XLA refuses to compile.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_properties.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace hostcall {
+
+// Makes the kernel that takes the place of a refused one, by XLA's message. None where nothing
+// shall: the message is an error, then.
+using MakeFallback =
+    std::function<absl::Status(const std::string& refusal, std::unique_ptr<tensorflow::OpKernel>*)>;
+
+// A function as its kernel launches it.
+struct LaunchedFunction {
+  std::string name;
+  // Whether its program calls back into the host. One that does not has no effect before it has
+  // succeeded.
+  bool calls_host = false;
+};
+
+// Lets an error of ours be taken for a refusal of XLA's; others of ours are the user's.
+void MarkAsRefusal(absl::Status* status);
+
+// Wraps the kernel that launches a function. Where XLA refuses the function, it runs the fallback.
+// Nothing of the program has run by then, so that side effects happen once.
+absl::Status FallBackOnRefusal(tensorflow::FunctionLibraryRuntime* runtime,
+                               const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                               LaunchedFunction function, MakeFallback make,
+                               std::unique_ptr<tensorflow::OpKernel>* launch);
+
+}  // namespace hostcall

@@ -1,0 +1,122 @@
+"""Which way a must-compile function goes: one program, or compiled clusters between host ops.
+
+The kernel hook, `hostcall.rewrite` and explanations ask here, so that they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hostcall._callbacks import requested_routes
+from hostcall._compiler import refusals, route_selection
+from hostcall._compiler.bounded import analysis
+from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._tf import attributes, concrete_functions, op_kinds, protos
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import FunctionDefLibrary, NodeDef
+from hostcall_runtime import _library
+
+# On a backward function: the name of the function whose gradient it is.
+_FORWARD = "forward_function_name"
+
+
+def partitioner_for(
+    library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX, refusal: str = ""
+) -> Partitioner:
+    """The partitioner that decides what becomes of a must-compile function.
+
+    Args:
+      library: a FunctionDefLibrary.
+      entry: the name of the function.
+      suffix: of the names of new functions.
+      refusal: what XLA has said of the function, if it has refused it.
+    """
+    function = next(f for f in library.function if f.signature.name == entry)
+    if attributes.CLUSTER not in function.attr:
+        library = analysis.marked(library, entry)
+    if refusal:
+        library = refusals.marked(library, refusal)
+        suffix += f"_{refusals.digest(library, refusal)}"
+    forward = _forward_library(library, entry)
+    if forward is None:
+        partitioner = _new_partitioner(library, suffix, refused=bool(refusal))
+    else:
+        partitioner = _gradient_partitioner(library, forward, suffix, refused=bool(refusal))
+    if refusal and not partitioner.has_host_op(entry):
+        refusals.mark_all(library, entry, refusal)
+    return partitioner
+
+
+def foreseen_partitioner(library: FunctionDefLibrary, entry: str) -> Partitioner:
+    """The same before XLA has come to compile the function.
+
+    That XLA refuses it for an op without a kernel is known before; not all of its reasons are.
+    """
+    refusal = refusals.foreseen(library, entry) if refusals.may_partition(library) else ""
+    return partitioner_for(library, entry, refusal=refusal)
+
+
+def _gradient_partitioner(
+    library: FunctionDefLibrary, forward: FunctionDefLibrary, suffix: str, refused: bool
+) -> Partitioner:
+    """That of the gradient of the first function in `forward`.
+
+    Nothing marks the ops of a gradient: TensorFlow makes them when it is asked for, elsewhere.
+    """
+    nodes = (node for function in forward.function for node in function.node_def)
+    everything = any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes)
+    name = forward.function[0].signature.name
+    gradient = refused or partitioner_for(forward, name).must_partition(name)
+    return _new_partitioner(library, suffix, refused, everything, gradient)
+
+
+def _new_partitioner(
+    library: FunctionDefLibrary,
+    suffix: str,
+    refused: bool,
+    everything: bool = False,
+    gradient: bool = False,
+) -> Partitioner:
+    """A partitioner that goes by what this process knows and what the user has asked for.
+
+    Args:
+      library: a FunctionDefLibrary.
+      suffix: of the names of new functions.
+      refused: whether XLA refuses the function.
+      everything: whether every op without an XLA kernel is a reason to partition.
+      gradient: whether the function is the gradient of one that is partitioned.
+    """
+    bindings = _library.load("hostcall._tensorflow")
+
+    def has_kernel(node: NodeDef) -> bool:
+        return op_kinds.has_xla_kernel(bindings, node)
+
+    def is_marked(node: NodeDef) -> bool:
+        return requested_routes.asked(node) == requested_routes.PARTITION
+
+    marked: Callable[[Any], bool] = is_marked
+    if everything:
+        names = {function.signature.name for function in library.function}
+        marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
+    return Partitioner(
+        library, route_selection.choose, has_kernel, marked, gradient, refused, suffix
+    )
+
+
+def _forward_library(library: FunctionDefLibrary, entry: str) -> Any:
+    """The function whose gradient `entry` is, with all that it reaches, or None."""
+    function = next(f for f in library.function if f.signature.name == entry)
+    if _FORWARD not in function.attr:
+        return None
+    pending = [function.attr[_FORWARD].s.decode()]
+    found: dict[str, Any] = {}
+    while pending:
+        name = pending.pop()
+        forward = None if name in found else concrete_functions.function_of_context(name)
+        if forward is None:
+            continue
+        found[name] = forward
+        for node in forward.node_def:
+            pending.extend(callee.name for callee in defs.callees(node))
+    return protos.function_pb2.FunctionDefLibrary(function=found.values()) if found else None

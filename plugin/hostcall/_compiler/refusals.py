@@ -1,0 +1,186 @@
+"""Functions that XLA refuses to compile: what it says, and which ops that is about.
+
+XLA refuses a function when it comes to compile it, before anything of it has run. TensorFlow asks
+then for what runs in the function's place (`kernel_hook.rewrite_for_kernel`). A function that XLA
+compiles never comes here, so that its program is the one that it is without hostcall.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import requested_routes, settings
+from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall_runtime import _library
+from hostcall_runtime._errors import LoweringError
+
+# How TensorFlow names a node, and the function of a node that was in another one.
+_NODE = re.compile(r"(?:\{\{function_node (?P<function>[^}]+)\}\})?\{\{node (?P<node>[^}]+)\}\}")
+_NODE_IN_WORDS = re.compile(r"\bnode `(?P<node>[^`]+)`")
+_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_HOST_DTYPES = (tf.string.as_datatype_enum, tf.variant.as_datatype_enum)
+
+# What follows what XLA has said itself.
+_STACK = "\n\nStack trace for op definition:"
+_UNSUPPORTED = "Detected unsupported operations"
+_UNSUPPORTED_OP = re.compile(r"\(No registered '(\w+)' OpKernel")
+_MANY_OPS = 4
+
+_LIST = (
+    "hostcall: op '{node}' writes to a list that may grow, such as that of a tf.TensorArray with "
+    "dynamic_size=True. XLA would not let the list grow, and what is written behind its end would "
+    "be lost. Give the tf.TensorArray its size and leave dynamic_size out, or let the function be "
+    "partitioned: with route='auto' and hostcall.configure(uncompilable='partition')."
+)
+
+
+def may_partition(library: FunctionDefLibrary) -> bool:
+    """Whether a function that XLA refuses may be partitioned, as far as the user is concerned.
+
+    Args:
+      library: a FunctionDefLibrary with all that it reaches.
+    """
+    if settings.uncompilable() == settings.ERROR:
+        return False
+    nodes = (node for function in library.function for node in function.node_def)
+    return not any(
+        node.op not in op_kinds.SCRIPT_OPS
+        and requested_routes.asked(node) == requested_routes.CUSTOM_CALL
+        for node in nodes
+    )
+
+
+def check_lists(library: FunctionDefLibrary) -> None:
+    """Makes sure that a function which is compiled whole loses nothing that it writes.
+
+    Args:
+      library: a FunctionDefLibrary with all that it reaches.
+
+    Raises:
+      LoweringError: where a list may grow, which no list of XLA's does.
+    """
+    for function in library.function:
+        for node in filter(op_kinds.lets_list_grow, function.node_def):
+            raise LoweringError(_LIST.format(node=node.name))
+
+
+def marked(library: FunctionDefLibrary, refusal: str) -> Any:
+    """A copy of a library, whose nodes say that XLA refuses them.
+
+    Args:
+      library: a FunctionDefLibrary.
+      refusal: XLA's message.
+    """
+    copy = protos.function_pb2.FunctionDefLibrary()
+    copy.CopyFrom(library)
+    if not refusal.startswith(_UNSUPPORTED):  # which `HostOps` finds by itself, all of them
+        said = f"XLA refuses it: {summary(refusal)}"
+        for node in _named(copy, refusal):
+            node.attr[attributes.REFUSED].s = said.encode()
+    return copy
+
+
+def digest(library: FunctionDefLibrary, refusal: str) -> str:
+    """Letters for the names of functions: XLA may refuse a function twice, for other reasons."""
+    refused = sorted(
+        (function.signature.name, node.name, node.attr[attributes.REFUSED].s)
+        for function in library.function
+        for node in function.node_def
+        if attributes.REFUSED in node.attr
+    )
+    return hashlib.blake2b(repr((summary(refusal), refused)).encode(), digest_size=4).hexdigest()
+
+
+def mark_all(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
+    """Lets all of a function be on the host, where nothing says which part XLA refuses."""
+    function = next(f for f in library.function if f.signature.name == entry)
+    said = f"XLA refuses the function: {summary(refusal)}"
+    for node in function.node_def:
+        node.attr[attributes.REFUSED].s = said.encode()
+
+
+def summary(refusal: str) -> str:
+    """The first sentence of a message of XLA's, without what TensorFlow adds to it."""
+    text = refusal.partition(_STACK)[0].strip().splitlines()
+    return text[0].strip().rstrip(".") if text else "it gives no reason"
+
+
+def in_words(refusal: str) -> str:
+    """The reason in a message, for the log."""
+    if not refusal.startswith(_UNSUPPORTED):
+        return f"{summary(refusal)!r}"
+    ops = [*dict.fromkeys(_UNSUPPORTED_OP.findall(refusal))]
+    return f"it has no kernels for {', '.join(ops[:_MANY_OPS])}" if ops else summary(refusal)
+
+
+def line_of(refusal: str) -> str:
+    """`file:line` of the user's code that has made the op which a message names, or ""."""
+    # The innermost frame of the first trace; what follows it is about the functions around.
+    head, *_ = refusal.partition("tf2xla conversion failed")
+    lines = list(_LINE.finditer(head))
+    return f"{lines[-1]['file']}:{lines[-1]['line']}" if lines else ""
+
+
+def foreseen(library: FunctionDefLibrary, entry: str) -> str:
+    """What XLA will say of a function, as far as that is known before it compiles; or "".
+
+    Args:
+      library: a FunctionDefLibrary with all that it reaches.
+      entry: its name.
+    """
+    functions = {function.signature.name: function for function in library.function}
+    for arg in functions[entry].signature.input_arg:
+        if arg.type in _HOST_DTYPES:
+            name = tf.as_dtype(arg.type).name
+            return f"argument '{arg.name}' is of dtype {name}, which XLA has no values for"
+    bindings = _library.load("hostcall._tensorflow")
+    for node in _live_nodes(functions, entry):
+        if node.op not in functions and not op_kinds.has_xla_kernel(bindings, node):
+            return f"{_UNSUPPORTED}: {node.op} has no XLA kernel {{{{node {node.name}}}}}"
+    return ""
+
+
+def _live_nodes(functions: dict[str, FunctionDef], entry: str) -> Iterator[NodeDef]:
+    """The nodes of a function and of all that it reaches which XLA gets to see."""
+    pending, seen = [entry], {entry}
+    while pending:
+        function = protos.function_pb2.FunctionDef()
+        function.CopyFrom(functions[pending.pop()])
+        defs.drop_dead_nodes(function, functions)
+        yield from function.node_def
+        called = (name for node in function.node_def
+                  for name in defs.called_functions(node, functions))  # fmt: skip
+        new = [name for name in dict.fromkeys(called) if name in functions and name not in seen]
+        seen.update(new)
+        pending.extend(new)
+
+
+def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
+    """The nodes that a message names; none where it names nodes that the library lacks.
+
+    A message names the innermost node first, and after it the loops and branches around that.
+    """
+    for match in (*_NODE.finditer(refusal), *_NODE_IN_WORDS.finditer(refusal)):
+        function = match.groupdict().get("function")
+        found = [
+            node
+            for f in library.function
+            if function is None or f.signature.name == function
+            for node in f.node_def
+            if _is_named(node, match["node"])
+        ]
+        if found:
+            return found
+    return []
+
+
+def _is_named(node: NodeDef, name: str) -> bool:
+    """Whether a message may call a node so: XLA puts the call before what it has inlined."""
+    return node.op != "Const" and (name == node.name or name.endswith(f"/{node.name}"))

@@ -1,0 +1,259 @@
+"""Functions that XLA refuses are partitioned around what it refuses, by `import hostcall` alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.e2e.refused_programs import PROGRAMS, X
+from tests.support.helpers import assert_same, jitted, plain, to_numpy
+
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+
+
+@pytest.fixture(autouse=True)
+def _auto(auto_route: None) -> None:
+    pass
+
+
+@each_program
+def test_it_computes_what_plain_graph_mode_does(program: Any) -> None:
+    function, expected = jitted(program), plain(program)
+    for x in (X, X + 1.0, X):
+        assert_same(to_numpy(function(x)), to_numpy(expected(x)))
+
+
+@each_program
+def test_called_by_a_plain_function(program: Any) -> None:
+    inner = jitted(program)
+    assert_same(to_numpy(plain(lambda x: inner(x))(X)), to_numpy(plain(program)(X)))
+
+
+@each_program
+def test_called_by_a_compiled_function(program: Any) -> None:
+    inner = jitted(program)
+    assert_same(to_numpy(jitted(lambda x: inner(x + 1.0))(X)), to_numpy(plain(program)(X + 1.0)))
+
+
+@each_program
+def test_beside_a_callback_of_known_shape(program: Any) -> None:
+    def beside(x: tf.Tensor) -> Any:
+        doubled = tf.numpy_function(lambda v: v * np.float32(2), [x], tf.float32)
+        doubled.set_shape(x.shape)
+        return program(doubled), doubled + 1.0
+
+    assert_same(to_numpy(jitted(beside)(X)), to_numpy(plain(beside)(X)))
+
+
+@each_program
+def test_in_a_v1_graph(program: Any) -> None:
+    if program.__name__ == "a_variable_that_is_assigned":
+        pytest.skip("its variable belongs to eager execution")
+    inner = jitted(program)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        found = session.run(tf.nest.flatten(inner(tf.constant(X.numpy()))))
+    for one, other in zip(found, tf.nest.flatten(to_numpy(plain(program)(X))), strict=True):
+        assert_same(one, other)
+
+
+def test_strings_among_the_arguments() -> None:
+    """Stock TensorFlow ends the process."""
+
+    def program(texts: tf.Tensor, x: tf.Tensor) -> Any:
+        return tf.strings.length(texts) * 2, tf.strings.join([texts, "!"]), x + 1.0
+
+    texts = tf.constant(["one", "three"])
+    assert_same(to_numpy(jitted(program)(texts, X)), to_numpy(plain(program)(texts, X)))
+
+
+def test_a_string_that_is_passed_through() -> None:
+    text = tf.constant("text")
+    assert jitted(lambda s: s)(text).numpy() == b"text"
+
+
+def test_tables_iterators_and_summaries(tmp_path: Any) -> None:
+    keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
+    iterator = iter(tf.data.Dataset.range(10))
+    writer = tf.summary.create_file_writer(str(tmp_path))
+
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        with writer.as_default():
+            tf.summary.write("total", tf.reduce_sum(x), step=1)
+        return table.lookup(tf.cast(x, tf.int64)) * 2.0, next(iterator) * 2
+
+    for turn in range(3):
+        found, element = program(X)
+        assert_same(found.numpy(), np.array([20.0, 60.0, 40.0, 60.0], np.float32))
+        assert element.numpy() == 2 * turn
+    writer.close()
+    [file] = tmp_path.iterdir()
+    events = list(tf.compat.v1.train.summary_iterator(str(file)))
+    written = [value.tag for event in events for value in event.summary.value]
+    assert written == ["total"] * 3
+
+
+def test_the_end_of_an_iterator_is_an_error_each_time() -> None:
+    iterator = iter(tf.data.Dataset.range(1))
+    program = jitted(lambda x: tf.cast(next(iterator), tf.float32) + x)
+    assert_same(program(X).numpy(), X.numpy())
+    for _ in range(2):
+        with pytest.raises(tf.errors.OutOfRangeError):
+            program(X)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_tape_around_a_compiled_loop(order: int) -> None:
+    """Its lists cross from the forward program to the backward program."""
+
+    def cube(x: tf.Tensor) -> tf.Tensor:
+        y = tf.ones_like(x)
+        for _ in tf.range(3):
+            y = y * x
+        return y
+
+    def derived(function: Any, x: tf.Tensor, times: int) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = derived(function, x, times - 1) if times > 1 else function(x)
+        return tape.gradient(y, x)
+
+    expected = 3 * X.numpy() ** 2 if order == 1 else 6 * X.numpy()
+    np.testing.assert_allclose(derived(jitted(cube), X, order), expected, rtol=1e-6)
+
+
+def test_a_tape_around_a_compiled_branch() -> None:
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.cond(x[0] > 0.0, lambda: x * x, lambda: tf.sin(x))
+
+    for x in (X, -X):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = program(x)
+        expected = 2 * x.numpy() if x[0] > 0 else np.cos(x.numpy())
+        np.testing.assert_allclose(tape.gradient(y, x), expected, rtol=1e-6)
+
+
+def test_side_effects_happen_once_and_in_order() -> None:
+    journal: list[str] = []
+
+    def note(tag: str) -> None:
+        tf.py_function(lambda: journal.append(tag), [], [])
+
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        note("first")
+        counts = tf.unique_with_counts(x)[2]
+        note("second")
+        variable.assign_add(1)
+        length = tf.reduce_max(tf.map_fn(lambda y: y, counts))
+        note("third")
+        return tf.range(length)
+
+    variable = tf.Variable(0)
+    for turn in (1, 2):
+        journal.clear()
+        assert program(X).numpy().tolist() == [0, 1]
+        assert journal == ["first", "second", "third"]
+        assert variable.numpy() == turn
+
+
+def test_what_a_callback_quotes_is_no_refusal() -> None:
+    """A callback whose error holds XLA's words for another function: nothing runs again."""
+    calls: list[int] = []
+
+    def fail(_: Any) -> Any:
+        calls.append(1)
+        raise ValueError("tf2xla conversion failed while converting __inference_other_1[x]")
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="conversion failed"):
+        jitted(lambda x: tf.numpy_function(fail, [x], tf.TensorSpec([4], tf.float32)))(X)
+    assert calls == [1]
+
+
+def test_arguments_that_no_kernel_takes_are_an_error_and_no_decision() -> None:
+    program = tf.function(
+        lambda x, n: tf.reshape(x, [n, 2]) * 2.0,
+        jit_compile=True,
+        input_signature=[tf.TensorSpec([None]), tf.TensorSpec([], tf.int32)],
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        program(X, 3)
+    assert_same(program(X, 2).numpy(), X.numpy().reshape(2, 2) * 2)
+
+
+@pytest.fixture
+def stock_errors() -> Iterator[None]:
+    hostcall.configure(uncompilable="error")
+    yield
+    hostcall.configure(uncompilable="partition")
+
+
+@pytest.mark.usefixtures("stock_errors")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("without_a_kernel", "Detected unsupported operations.*UniqueWithCounts"),
+        ("a_range_of_unknown_length", "must be a compile-time constant"),
+        ("a_growing_array", "would not let the list grow"),
+    ],
+)
+def test_uncompilable_as_an_error(name: str, text: str) -> None:
+    program = next(program for program in PROGRAMS if program.__name__ == name)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){text}"):
+        jitted(program)(X)
+
+
+@pytest.mark.usefixtures("stock_errors")
+def test_strings_among_the_arguments_as_an_error() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is of dtype string"):
+        jitted(tf.strings.length)(tf.constant("text"))
+
+
+@pytest.mark.parametrize(
+    "name", ["without_a_kernel", "a_range_of_unknown_length", "a_growing_array"]
+)
+def test_with_the_route_of_custom_calls_nothing_is_partitioned(name: str) -> None:
+    program = next(program for program in PROGRAMS if program.__name__ == name)
+    with hostcall.scope(route="custom_call"), pytest.raises(tf.errors.InvalidArgumentError):
+        jitted(program)(X)
+
+
+def test_the_environment_variable(run_python: Any) -> None:
+    script = """
+import tensorflow as tf, hostcall
+try:
+    tf.function(lambda x: tf.unique_with_counts(x)[2], jit_compile=True)(tf.constant([1.0]))
+except tf.errors.InvalidArgumentError as error:
+    print(error.message[:30])
+"""
+    assert run_python(script, HOSTCALL_UNCOMPILABLE="error").startswith("Detected unsupported")
+
+
+@pytest.mark.parametrize("options", [{"uncompilable": "no"}, {"route": "no"}])
+def test_configure_refuses_other_values(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="'no' is none of"):
+        hostcall.configure(**options)
+
+
+def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    @jitted
+    def my_program(x: tf.Tensor) -> Any:
+        return tf.unique_with_counts(x * 2.0)[0] + 1.0
+
+    with caplog.at_level(logging.WARNING, "hostcall"):
+        for size in (4, 4, 3):
+            my_program(X[:size])
+    lines = [record.message for record in caplog.records if "my_program" in record.message]
+    assert len(lines) == 1
+    assert "UniqueWithCounts" in lines[0]
+    assert "test_refused.py:" in lines[0]
+    assert "uncompilable='error'" in lines[0]
