@@ -117,8 +117,7 @@ def test_resources_of_another_device() -> None:
             np.testing.assert_array_equal(program(X), [11.0, 21.0])
         here = tf.Variable([1.0, 2.0])
         mixed = jitted(lambda: host(here + there))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="variable_on_a_different_device"):
-            mixed()
+        np.testing.assert_array_equal(mixed(), [2.0, 4.0])
 
 
 def threads_of(program: Callable[..., Any]) -> set[int]:

@@ -174,8 +174,9 @@ def test_one_variable_given_twice_is_what_it_is_without_callbacks() -> None:
         @jitted
         def run(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             callback()
-            tf.raw_ops.AssignAddVariableOp(resource=a, value=1.0)
-            return tf.raw_ops.ReadVariableOp(resource=b, dtype=tf.float32)
+            added = tf.raw_ops.AssignAddVariableOp(resource=a, value=1.0)
+            with tf.control_dependencies([added] if added is not None else []):
+                return tf.raw_ops.ReadVariableOp(resource=b, dtype=tf.float32)
 
         return outcome(run, handle, handle)
 

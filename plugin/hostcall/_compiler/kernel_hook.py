@@ -55,8 +55,9 @@ def rewrite_for_kernel(
       What takes its place. The same input gives the same output, names included.
     """
     library = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
-    said = refusal.decode(errors="replace")
+    said = refusal.decode(errors="replace") or refusals.of_lists(library)
     if said and not refusals.may_partition(library):
+        refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
     on_device = bool(device) and sequential_execution.all_are_for(device, library.function)
     suffix = SUFFIX if on_device else f"{SUFFIX}_anywhere"
@@ -64,8 +65,6 @@ def rewrite_for_kernel(
     library = partitioner.library
     for node in _script_ops(library):
         route_selection.check_forced(node)
-    if not refusals.may_partition(library):
-        refusals.check_lists(library)
     partitioned = partitioner.must_partition(entry)
     if partitioned:
         announcements.of_script_ops(library)

@@ -33,6 +33,7 @@ _UNSUPPORTED = "Detected unsupported operations"
 _UNSUPPORTED_OP = re.compile(r"\(No registered '(\w+)' OpKernel")
 _MANY_OPS = 4
 
+_GROWING = "XLA would not let the list of a tf.TensorArray grow"
 _LIST = (
     "hostcall: op '{node}' writes to a list that may grow, such as that of a tf.TensorArray with "
     "dynamic_size=True. XLA would not let the list grow, and what is written behind its end would "
@@ -55,6 +56,12 @@ def may_partition(library: FunctionDefLibrary) -> bool:
         and requested_routes.asked(node) == requested_routes.CUSTOM_CALL
         for node in nodes
     )
+
+
+def of_lists(library: FunctionDefLibrary) -> str:
+    """What XLA does not say: that it would not let a list grow; "" where no list may."""
+    nodes = (node for function in library.function for node in function.node_def)
+    return _GROWING if any(map(op_kinds.lets_list_grow, nodes)) else ""
 
 
 def check_lists(library: FunctionDefLibrary) -> None:
@@ -140,6 +147,8 @@ def foreseen(library: FunctionDefLibrary, entry: str) -> str:
         if arg.type in _HOST_DTYPES:
             name = tf.as_dtype(arg.type).name
             return f"argument '{arg.name}' is of dtype {name}, which XLA has no values for"
+    if said := of_lists(library):
+        return said
     bindings = _library.load("hostcall._tensorflow")
     for node in _live_nodes(functions, entry):
         if node.op not in functions and not op_kinds.has_xla_kernel(bindings, node):

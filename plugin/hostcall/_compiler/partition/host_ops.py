@@ -76,9 +76,7 @@ class HostOps:
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self._choose(node).route == "partition"
-        if self._marked(node) or op_kinds.lets_list_grow(node):
-            return True
-        return any(map(self.must_partition, self._called(node)))
+        return self._marked(node) or any(map(self.must_partition, self._called(node)))
 
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
