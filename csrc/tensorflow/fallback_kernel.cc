@@ -21,11 +21,8 @@ using tensorflow::OpKernelContext;
 // What TensorFlow puts before the name of the function that it cannot make a program of.
 constexpr char kNotConverted[] = "tf2xla conversion failed while converting ";
 
-// The refusals without that name: of values that the function takes or returns.
-constexpr std::string_view kRefusedValues[] = {
-    "Support for TensorList crossing the XLA/TF boundary is not implemented",
-    "Duplicate variable passed to XLA cluster",
-};
+// The refusal without that name, of a variable that the function takes twice.
+constexpr char kTakenTwice[] = "Duplicate variable passed to XLA cluster";
 
 constexpr char kRefusal[] = "hostcall/refusal";
 
@@ -94,9 +91,7 @@ class FallbackKernel : public AsyncOpKernel {
     const std::string_view message = status.message();
     if (IsOurs(message)) return false;
     if (absl::StrContains(message, absl::StrCat(kNotConverted, function_.name, "["))) return true;
-    for (const std::string_view refused : kRefusedValues) {
-      if (absl::StartsWith(message, refused)) return true;
-    }
+    if (absl::StartsWith(message, kTakenTwice)) return true;
     return !function_.calls_host &&
            (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status));
   }

@@ -71,9 +71,8 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!IsEnabled()) return xla_.CreateKernel(runtime, props, kernel);
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props->node_def);
-    if (const std::string refusal = RefusedArgument(function, library); !refusal.empty()) {
+    if (const std::string refusal = RefusedValue(function, library); !refusal.empty()) {
       absl::Status status = CreateFallback(runtime, props, OnlyDevice(*runtime), refusal, kernel);
-      // XLA would not say it, but end the process.
       return status.ok() && *kernel == nullptr ? absl::InvalidArgumentError(refusal) : status;
     }
     if (!MayBeRewritten(function, library)) {

@@ -101,14 +101,20 @@ bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition
   return false;
 }
 
-std::string RefusedArgument(const std::string& function, const FunctionLibraryDefinition& library) {
+std::string RefusedValue(const std::string& function, const FunctionLibraryDefinition& library) {
   const auto record = library.FindRecord(function);
   if (record == nullptr) return "";
+  const auto refusal = [](const char* what, const tensorflow::OpDef::ArgDef& value) {
+    return absl::StrCat(what, " '", value.name(), "' is of dtype ",
+                        tensorflow::DataTypeString(value.type()), ", which XLA has no values for");
+  };
   for (const tensorflow::OpDef::ArgDef& arg : record->fdef().signature().input_arg()) {
     if (arg.type() == tensorflow::DT_STRING || arg.type() == tensorflow::DT_VARIANT) {
-      return absl::StrCat("argument '", arg.name(), "' is of dtype ",
-                          tensorflow::DataTypeString(arg.type()), ", which XLA has no values for");
+      return refusal("argument", arg);
     }
+  }
+  for (const tensorflow::OpDef::ArgDef& result : record->fdef().signature().output_arg()) {
+    if (result.type() == tensorflow::DT_VARIANT) return refusal("result", result);
   }
   return "";
 }

@@ -143,10 +143,12 @@ def foreseen(library: FunctionDefLibrary, entry: str) -> str:
       entry: its name.
     """
     functions = {function.signature.name: function for function in library.function}
-    for arg in functions[entry].signature.input_arg:
-        if arg.type in _HOST_DTYPES:
-            name = tf.as_dtype(arg.type).name
-            return f"argument '{arg.name}' is of dtype {name}, which XLA has no values for"
+    signature = functions[entry].signature
+    values = [("argument", arg) for arg in signature.input_arg if arg.type in _HOST_DTYPES]
+    values += [("result", r) for r in signature.output_arg if r.type in _HOST_DTYPES[1:]]
+    for what, value in values:
+        name = tf.as_dtype(value.type).name
+        return f"{what} '{value.name}' is of dtype {name}, which XLA has no values for"
     if said := of_lists(library):
         return said
     bindings = _library.load("hostcall._tensorflow")
