@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "python_hooks.h"
 #include "wrapped_kernel.h"
 
 namespace hostcall {
@@ -23,13 +23,6 @@ constexpr char kNotConverted[] = "tf2xla conversion failed while converting ";
 
 // The refusal without that name, of a variable that the function takes twice.
 constexpr char kTakenTwice[] = "Duplicate variable passed to XLA cluster";
-
-constexpr char kRefusal[] = "hostcall/refusal";
-
-// Whether the text is that of a message of ours, or holds what a callback has raised.
-bool IsOurs(std::string_view message) {
-  return absl::StartsWith(message, "hostcall") || absl::StrContains(message, "[hostcall error ");
-}
 
 class FallbackKernel : public AsyncOpKernel {
  public:
@@ -50,6 +43,7 @@ class FallbackKernel : public AsyncOpKernel {
     const auto finish = [this, ctx, attempt, done = std::move(done)] {
       const absl::Status status = attempt->inner.get()->status();
       if (status.ok() || !IsRefusal(status)) {
+        if (status.ok()) AnnounceOnce();
         attempt->inner.HandOver(ctx);
         done();
       } else {
@@ -73,6 +67,10 @@ class FallbackKernel : public AsyncOpKernel {
     std::atomic<bool> has_first{false};
   };
 
+  void AnnounceOnce() {
+    if (!function_.regions.empty() && !is_announced_.exchange(true)) Announce(function_.entry);
+  }
+
   void RunFallback(OpKernelContext* ctx, AsyncOpKernel* fallback, const DoneCallback& done) {
     // Kernels ask a context for inputs by the names that their own op has for them.
     auto inner = std::make_shared<InnerContext>(*ctx, fallback);
@@ -87,9 +85,9 @@ class FallbackKernel : public AsyncOpKernel {
   // The text of a native callback's error may quote another function's refusal, but not this one's:
   // no call is made before the function is compiled.
   bool IsRefusal(const absl::Status& status) const {
-    if (status.GetPayload(kRefusal).has_value()) return true;
     const std::string_view message = status.message();
-    if (IsOurs(message)) return false;
+    if (absl::StrContains(message, "[hostcall error ")) return false;  // of a callback
+    if (absl::StartsWith(message, "hostcall")) return absl::IsUnimplemented(status);
     if (absl::StrContains(message, absl::StrCat(kNotConverted, function_.name, "["))) return true;
     if (absl::StartsWith(message, kTakenTwice)) return true;
     return !function_.calls_host &&
@@ -118,11 +116,10 @@ class FallbackKernel : public AsyncOpKernel {
   std::mutex mutex_;
   std::unique_ptr<OpKernel> fallback_;  // set once
   std::atomic<bool> is_settled_{false};
+  std::atomic<bool> is_announced_{false};
 };
 
 }  // namespace
-
-void MarkAsRefusal(absl::Status* status) { status->SetPayload(kRefusal, absl::Cord()); }
 
 absl::Status FallBackOnRefusal(tensorflow::FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const tensorflow::NodeProperties>& props,

@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
@@ -19,13 +21,18 @@ using MakeFallback =
 // A function as its kernel launches it.
 struct LaunchedFunction {
   std::string name;
+  std::string entry;                 // as TensorFlow knows it
+  std::vector<std::string> regions;  // the names of their functions
   // Whether its program calls back into the host. One that does not has no effect before it has
   // succeeded.
   bool calls_host = false;
 };
 
-// Lets an error of ours be taken for a refusal of XLA's; others of ours are the user's.
-void MarkAsRefusal(absl::Status* status);
+// An error of ours that is taken for a refusal of XLA's; others of ours are the user's. Payloads
+// get lost on the way, so that the code tells.
+inline absl::Status RefusalOfOurs(std::string_view message) {
+  return absl::UnimplementedError(message);
+}
 
 // Wraps the kernel that launches a function. Where XLA refuses the function, it runs the fallback.
 // Nothing of the program has run by then, so that side effects happen once.

@@ -3,12 +3,14 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "fallback_kernel.h"
 #include "flags.h"
 #include "hostcall_attributes.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
 #include "reachable.h"
+#include "region_launch.h"
 #include "run_tracking.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -53,10 +55,18 @@ std::string OnlyDevice(const FunctionLibraryRuntime& runtime) {
   return device != nullptr && device->device_type() == tensorflow::DEVICE_CPU ? device->name() : "";
 }
 
+// What XLA has said of a function; what it has said at several times stands between these.
+constexpr char kNext[] = "\x1e";
+
+struct Refusal {
+  std::string message;
+  bool whole = false;  // whether the function may be one program, with regions
+};
+
 // Redirects each must-compile function that calls back into Python: to a copy of it whose side
 // effects are ordered, which runs on copies of its variables, or to one that runs on the host with
-// compiled clusters in it. So is each function that XLA refuses, once it has. Everything else is
-// TensorFlow's own business.
+// compiled clusters in it. A function that XLA refuses becomes a program with regions or, where
+// that is refused too, one that runs on the host. Everything else is TensorFlow's own business.
 class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
@@ -72,11 +82,12 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props->node_def);
     if (const std::string refusal = RefusedValue(function, library); !refusal.empty()) {
-      absl::Status status = CreateFallback(runtime, props, OnlyDevice(*runtime), refusal, kernel);
+      absl::Status status = CreateFallback(runtime, props, {refusal, /*whole=*/true}, kernel);
       return status.ok() && *kernel == nullptr ? absl::InvalidArgumentError(refusal) : status;
     }
     if (!MayBeRewritten(function, library)) {
-      return CreateLaunch(runtime, props, {function, /*calls_host=*/false}, kernel);
+      return CreateLaunch(runtime, props, {function, function, {}, /*calls_host=*/false}, {},
+                          kernel);
     }
     return CreateRewritten(runtime, props, kernel);
   }
@@ -85,35 +96,47 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   absl::Status CreateRewritten(FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const NodeProperties>& props,
                                std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const std::string device = OnlyDevice(*runtime);
-    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, device, "");
+    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, {});
     if (!rewritten.ok()) return rewritten.status();
-    if (rewritten->partitioned) {
-      return CreatePartitioned(runtime, props, rewritten->name, "", kernel);
-    }
-    const bool calls_host = rewritten->name != CalledFunction(props->node_def);
-    return CreateLaunch(runtime, props, {rewritten->name, calls_host}, kernel);
+    if (rewritten->partitioned)
+      return CreatePartitioned(runtime, props, rewritten->name, {}, kernel);
+    const std::string& function = CalledFunction(props->node_def);
+    const bool calls_host = rewritten->name != function;
+    return CreateLaunch(runtime, props, {rewritten->name, function, {}, calls_host}, {}, kernel);
   }
 
   // What runs in the place of a function that XLA refuses; no kernel where that is an error.
   absl::Status CreateFallback(FunctionLibraryRuntime* runtime,
                               const std::shared_ptr<const NodeProperties>& props,
-                              const std::string& device, const std::string& refusal,
+                              const Refusal& refusal,
                               std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, device, refusal);
+    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, refusal);
     if (!rewritten.ok()) return rewritten.status();
-    if (!rewritten->partitioned) return absl::OkStatus();
-    return CreatePartitioned(runtime, props, rewritten->name, refusal, kernel);
+    const std::string& entry = CalledFunction(props->node_def);
+    if (rewritten->partitioned) {
+      absl::Status created = CreatePartitioned(runtime, props, rewritten->name, refusal, kernel);
+      if (created.ok()) Announce(entry);
+      return created;
+    }
+    if (rewritten->regions.empty()) return absl::OkStatus();
+    const LaunchedFunction function{rewritten->name, entry, rewritten->regions,
+                                    /*calls_host=*/true};
+    if (CreateLaunch(runtime, props, function, refusal.message, kernel).ok()) {
+      return absl::OkStatus();
+    }
+    return CreateFallback(runtime, props, {refusal.message, /*whole=*/false}, kernel);
   }
 
   // What Python puts into the place of the function that a node calls, which the library has then.
+  // `only_device` tells whether all parts of it may run on the device of the runtime.
   absl::StatusOr<RewrittenFunction> Rewrite(FunctionLibraryRuntime* runtime,
-                                            const NodeProperties& props, const std::string& device,
-                                            const std::string& refusal) const {
+                                            const NodeProperties& props, const Refusal& refusal,
+                                            bool only_device = true) const {
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props.node_def);
     absl::StatusOr<RewrittenFunction> rewritten =
-        RewriteFunction(ReachableLibrary(function, library), function, device, refusal);
+        RewriteFunction(ReachableLibrary(function, library), function,
+                        only_device ? OnlyDevice(*runtime) : "", refusal.message, refusal.whole);
     if (!rewritten.ok()) return rewritten;
     // The library is const to kernels, but XLA will look for the new functions in it and nowhere
     // else. Adding is thread-safe; adding the same function again does nothing.
@@ -127,10 +150,11 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   // there is a refusal.
   absl::Status CreatePartitioned(FunctionLibraryRuntime* runtime,
                                  const std::shared_ptr<const NodeProperties>& props,
-                                 const std::string& name, const std::string& refusal,
+                                 const std::string& name, const Refusal& refusal,
                                  std::unique_ptr<tensorflow::OpKernel>* kernel) const {
     const auto on_several_devices = [this, runtime, props, refusal](auto* other) -> absl::Status {
-      absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, "", refusal);
+      absl::StatusOr<RewrittenFunction> rewritten =
+          Rewrite(runtime, *props, refusal, /*only_device=*/false);
       if (!rewritten.ok()) return rewritten.status();
       return CreatePartitioned(runtime, props, rewritten->name, refusal, other);
     };
@@ -139,27 +163,44 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                                            kernel);
   }
 
-  // The kernel of a function that is one program, and what runs where XLA refuses that.
+  // The kernel of a function that is one program, and what runs where XLA refuses that as well.
+  // `earlier` is what XLA has said of the function before it had regions.
   absl::Status CreateLaunch(FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
-                            const LaunchedFunction& function,
+                            const LaunchedFunction& function, const std::string& earlier,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    auto redirected = std::make_shared<NodeProperties>(*props);
-    redirected->node_def = WithCalledFunction(props->node_def, function.name);
-    absl::Status created = xla_.CreateKernel(runtime, redirected, kernel);
+    absl::Status created = CreateProgram(runtime, props, function, kernel);
     if (!created.ok()) return created;
-    if (function.calls_host) {
-      created = RunOnCopies(runtime, redirected, kernel);
-      if (!created.ok()) return created;
-      const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-      const RunTracking scope = ScopeOf(*library.Find(function.name));
-      created = TrackRuns(scope, runtime, redirected, kernel);
-      if (!created.ok()) return created;
-    }
-    const auto fallback = [this, runtime, props](const std::string& refusal, auto* other) {
-      return CreateFallback(runtime, props, OnlyDevice(*runtime), refusal, other);
+    const bool whole = function.regions.empty();
+    const auto fallback = [this, runtime, props, earlier, whole](const std::string& refusal,
+                                                                 auto* other) {
+      const std::string said = earlier.empty() ? refusal : absl::StrCat(earlier, kNext, refusal);
+      return CreateFallback(runtime, props, {said, whole}, other);
     };
     return FallBackOnRefusal(runtime, props, function, fallback, kernel);
+  }
+
+  // The kernel that XLA makes of a function, with what hostcall puts around it.
+  absl::Status CreateProgram(FunctionLibraryRuntime* runtime,
+                             const std::shared_ptr<const NodeProperties>& props,
+                             const LaunchedFunction& function,
+                             std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
+    auto redirected = std::make_shared<NodeProperties>(*props);
+    redirected->node_def = WithCalledFunction(props->node_def, function.name);
+    std::shared_ptr<const NodeProperties> node = redirected;
+    if (!function.regions.empty()) {
+      auto with_regions = RegionLaunchNode(*props, *library.Find(function.name));
+      if (!with_regions.ok()) return with_regions.status();
+      node = *std::move(with_regions);
+    }
+    absl::Status created = xla_.CreateKernel(runtime, node, kernel);
+    if (!created.ok() || !function.calls_host) return created;
+    created = RunOnCopies(runtime, node, kernel);
+    if (!created.ok()) return created;
+    created = TrackRuns(ScopeOf(*library.Find(function.name)), runtime, node, kernel);
+    if (!created.ok() || function.regions.empty()) return created;
+    return LaunchWithRegions(runtime, props, function.regions, kernel);
   }
 
   // A new one: registering ours deletes the creator that TensorFlow had.

@@ -13,6 +13,7 @@
 #include "kernel_creator.h"
 #include "profiler.h"
 #include "python_hooks.h"
+#include "region_handler.h"
 #include "run_tracking.h"
 #include "runtime/capsules.h"
 #include "xla/ffi/api/c_api.h"
@@ -91,6 +92,14 @@ NB_MODULE(_tensorflow, m) {
   m.def("register_handler", &RegisterHandler, nb::arg("handler"), nb::arg("name"),
         "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name. "
         "Raises ImportError when XLA refuses it.");
+  m.def(
+      "register_region_handler",
+      [] {
+        if (const absl::Status status = hostcall::RegisterRegionHandler(); !status.ok()) {
+          throw nb::import_error(std::string(status.message()).c_str());
+        }
+      },
+      "Registers the handler of regions. Raises ImportError when XLA refuses it.");
   m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
         "The address of an FFI handler in a capsule, the FFI API version (major, minor) that it "
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "

@@ -28,6 +28,7 @@ struct Hooks {
   nb::object lower;
   nb::object evaluate;
   nb::object rewrite;
+  nb::object announce;
 };
 Hooks& GlobalHooks() {
   static Hooks* hooks = new Hooks();
@@ -44,9 +45,8 @@ T Field(nb::handle answer, const char* name) {
 // ours, and its traceback is what a report about it needs.
 absl::Status ToStatus(nb::python_error& error) {
   if (nb::hasattr(error.value(), "hostcall_message")) {
-    absl::Status status = absl::InvalidArgumentError(Text(error.value()));
-    if (nb::hasattr(error.value(), "hostcall_refusal")) MarkAsRefusal(&status);
-    return status;
+    if (nb::hasattr(error.value(), "hostcall_refusal")) return RefusalOfOurs(Text(error.value()));
+    return absl::InvalidArgumentError(Text(error.value()));
   }
   return absl::InternalError(UntilExit([&error] { return error.what(); }));
 }
@@ -148,16 +148,18 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
                                                   const std::string& function,
                                                   const std::string& device,
-                                                  const std::string& refusal) {
+                                                  const std::string& refusal, bool whole) {
   const auto arguments = [&]() -> nb::object {
     // XLA quotes what it was given, which need not be UTF-8.
     return nb::make_tuple(Serialize(library), function, device,
-                          nb::bytes(refusal.data(), refusal.size()));
+                          nb::bytes(refusal.data(), refusal.size()), whole);
   };
   return CallPython(GlobalHooks().rewrite, arguments, [](nb::handle answer) {
     const auto bytes = Field<nb::bytes>(answer, "library");
-    RewrittenFunction rewritten{
-        {}, Field<std::string>(answer, "name"), Field<bool>(answer, "partitioned")};
+    RewrittenFunction rewritten{{},
+                                Field<std::string>(answer, "name"),
+                                Field<bool>(answer, "partitioned"),
+                                Field<std::vector<std::string>>(answer, "regions")};
     if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
       throw nb::value_error("hostcall: the rewritten function library does not parse");
     }
@@ -165,15 +167,22 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
   });
 }
 
+void Announce(const std::string& function) {
+  const auto arguments = [&]() -> nb::object { return nb::make_tuple(function); };
+  // Nobody waits for the answer, and there is no call to fail.
+  CallPython(GlobalHooks().announce, arguments, [](nb::handle) { return true; }).IgnoreError();
+}
+
 void DefinePythonHooks(nb::module_& m) {
   m.def(
       "set_hooks",
-      [](nb::object lower, nb::object evaluate, nb::object rewrite) {
-        GlobalHooks() = Hooks{std::move(lower), std::move(evaluate), std::move(rewrite)};
+      [](nb::object lower, nb::object evaluate, nb::object rewrite, nb::object announce) {
+        GlobalHooks() =
+            Hooks{std::move(lower), std::move(evaluate), std::move(rewrite), std::move(announce)};
       },
-      nb::arg("lower"), nb::arg("evaluate"), nb::arg("rewrite"),
-      "Sets the functions that lower a script op, that call its function when XLA compiles, and "
-      "that rewrite a must-compile function.");
+      nb::arg("lower"), nb::arg("evaluate"), nb::arg("rewrite"), nb::arg("announce"),
+      "Sets the functions that lower a script op, that call its function when XLA compiles, that "
+      "rewrite a must-compile function, and that log what has become of one.");
   m.def(
       "has_xla_kernel", [](const nb::bytes& node) { return HasXlaKernel(ParseNode(node)); },
       nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");

@@ -41,7 +41,8 @@ struct LoweredCall {
 struct RewrittenFunction {
   tensorflow::FunctionDefLibrary library;  // the new functions
   std::string name;
-  bool partitioned = false;  // whether it runs on the host, and compiled clusters within it
+  bool partitioned = false;          // whether it runs on the host, and compiled clusters within it
+  std::vector<std::string> regions;  // the names of their functions, which are in the library
 };
 
 // True between hostcall.enable() and hostcall.disable().
@@ -58,11 +59,14 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
 
 // Asks Python for what takes the place of `function`, given with all that it calls. `device`
 // is the only one on which parts of it may run, or empty; `refusal` what XLA has said of the
-// function, or empty.
+// function, or empty; `whole` whether it may become one program, with regions.
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
                                                   const std::string& function,
                                                   const std::string& device,
-                                                  const std::string& refusal);
+                                                  const std::string& refusal, bool whole);
+
+// Has Python log what has become of a function that XLA refuses: it has come to that.
+void Announce(const std::string& function);
 
 // Defines the Python side of the above.
 void DefinePythonHooks(nanobind::module_& m);

@@ -32,7 +32,7 @@ bool MayBeRewritten(const std::string& function,
 // Says of an argument or a result of the function that XLA has no values of its dtype, if there is
 // one. Launched, such a function ends the process, or fails when its program has run already.
 std::string RefusedValue(const std::string& function,
-                            const tensorflow::FunctionLibraryDefinition& library);
+                         const tensorflow::FunctionLibraryDefinition& library);
 
 // `function` and all that it reaches.
 tensorflow::FunctionDefLibrary ReachableLibrary(

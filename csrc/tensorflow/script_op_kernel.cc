@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "current_launch.h"
+#include "node_tokens.h"
 #include "python_hooks.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
-#include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
@@ -72,11 +72,7 @@ xla::Shape DenseShape(xla::PrimitiveType type, const std::vector<int64_t>& dims)
 class ScriptOpKernel : public tensorflow::XlaOpKernel {
  public:
   explicit ScriptOpKernel(tensorflow::OpKernelConstruction* ctx) : XlaOpKernel(ctx) {
-    // Set by the rewriting on stateful ops; absent where XLA compiles without asking for kernels
-    // (get_compiler_ir), which only shows a program and does not run it.
-    if (!ctx->GetAttr(tensorflow::kXlaTokenInputNodesAttrName, &token_inputs_).ok()) return;
-    OP_REQUIRES_OK(ctx,
-                   ctx->GetAttr(tensorflow::kXlaOriginalOutsideCompilationNodeName, &token_name_));
+    OP_REQUIRES_OK(ctx, tokens_.Read(ctx));
   }
 
   void Compile(XlaOpKernelContext* ctx) override {
@@ -169,19 +165,18 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     for (size_t i = 0; i < (*results)->size(); ++i) {
       ctx->SetConstantOutput(static_cast<int>(i), (**results)[i]);
     }
-    if (token_inputs_.empty()) return true;
-    absl::StatusOr<xla::XlaOp> token = TokenInput(ctx);
+    if (tokens_.empty()) return true;
+    absl::StatusOr<xla::XlaOp> token = tokens_.Before(ctx);
     if (!token.ok()) return token.status();
-    if (absl::Status set = ctx->compiler()->SetNodeToken(token_name_, *token); !set.ok())
-      return set;
+    if (absl::Status set = tokens_.SetAfter(ctx, *token); !set.ok()) return set;
     return true;
   }
 
   absl::Status Emit(XlaOpKernelContext* ctx, const LoweredCall& lowered,
                     const std::vector<Operand>& specs) {
     std::vector<xla::XlaOp> operands = Operands(ctx, lowered.operands, specs);
-    if (!token_inputs_.empty()) {
-      absl::StatusOr<xla::XlaOp> token = TokenInput(ctx);
+    if (!tokens_.empty()) {
+      absl::StatusOr<xla::XlaOp> token = tokens_.Before(ctx);
       if (!token.ok()) return token.status();
       operands.push_back(*token);
     }
@@ -193,19 +188,9 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
                                       xla::CustomCallSchedule::SCHEDULE_NONE,
                                       xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     SetOutputs(ctx, lowered, call);
-    if (token_inputs_.empty()) return absl::OkStatus();
+    if (tokens_.empty()) return absl::OkStatus();
     const int64_t last = static_cast<int64_t>(shape->tuple_shapes().size()) - 1;
-    return ctx->compiler()->SetNodeToken(token_name_, xla::GetTupleElement(call, last));
-  }
-
-  absl::StatusOr<xla::XlaOp> TokenInput(XlaOpKernelContext* ctx) {
-    std::vector<xla::XlaOp> tokens;
-    for (const std::string& node : token_inputs_) {
-      absl::StatusOr<xla::XlaOp> token = ctx->compiler()->GetNodeToken(node);
-      if (!token.ok()) return token.status();
-      tokens.push_back(*token);
-    }
-    return tokens.size() == 1 ? tokens[0] : xla::AfterAll(ctx->builder(), tokens);
+    return tokens_.SetAfter(ctx, xla::GetTupleElement(call, last));
   }
 
   // The results, then the true size of each of their bounded dimensions, then perhaps a token.
@@ -226,7 +211,7 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
       for (const bool dynamic : lowered.results[i].dynamic) sizes += dynamic;
     }
     shapes.insert(shapes.end(), sizes, DenseShape(xla::S32, {}));
-    if (!token_inputs_.empty()) shapes.push_back(xla::ShapeUtil::MakeTokenShape());
+    if (!tokens_.empty()) shapes.push_back(xla::ShapeUtil::MakeTokenShape());
     return xla::ShapeUtil::MakeTupleShape(shapes);
   }
 
@@ -246,8 +231,7 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     }
   }
 
-  std::vector<std::string> token_inputs_;
-  std::string token_name_;
+  NodeTokens tokens_;
 };
 
 // Not REGISTER_XLA_OP: its registrations are carried out once, when the first function of the

@@ -19,10 +19,12 @@ absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
                         std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
   absl::Status status;
   tensorflow::Device* device = runtime->device();
+  tensorflow::MemoryTypeVector inputs = (*launch)->input_memory_types();
+  inputs.resize(props->input_types.size());  // the kernel inside may take more
   tensorflow::OpKernelConstruction construction(
       tensorflow::DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
-      device->resource_manager(), props, (*launch)->input_memory_types(),
-      (*launch)->output_memory_types(), runtime->graph_def_version(), &status);
+      device->resource_manager(), props, inputs, (*launch)->output_memory_types(),
+      runtime->graph_def_version(), &status);
   *launch =
       std::make_unique<Kernel>(&construction, std::forward<Args>(args)..., std::move(*launch));
   return status;

@@ -7,7 +7,7 @@ import warnings
 
 from hostcall import _patches
 from hostcall._callbacks import tape_residuals
-from hostcall._compiler import kernel_hook, lowering
+from hostcall._compiler import announcements, kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
 from hostcall._tf import features, gradient_tapes
 from hostcall_runtime import _errors, _library, _patching, prepared
@@ -107,6 +107,7 @@ def _install() -> None:
         _errors.with_interrupts(lowering.lower),
         _errors.with_interrupts(lowering.evaluate),
         _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
+        announcements.tell,
     )
     bindings.set_pool(runtime.pool())
     bindings.set_refusal(host_errors.refusal)
@@ -117,6 +118,7 @@ def _install() -> None:
     bindings.set_table(gradient_tapes.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.native_handler(), "hostcall_native")
+    bindings.register_region_handler()
     bindings.install_kernel_creator()
     _patches.renew_nonce()
     os.register_at_fork(after_in_child=_patches.renew_nonce)  # it counts on from the same number

@@ -12,7 +12,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import refusals, route_selection
 from hostcall._compiler.partition.partitioner import PartitionedFunction
 from hostcall._tf import op_kinds
-from hostcall._tf.types import FunctionDefLibrary, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._words import counted
 
 _log = logging.getLogger("hostcall")
@@ -28,10 +28,10 @@ _IS_BOUNDED = (
     "To say that partitioning is fine: %s"
 )
 _IS_REFUSED = (
-    "hostcall: XLA does not compile %s as a whole: %s. These ops run on the host instead, and the "
-    "rest in %s: %s. hostcall.explain shows where; "
-    "hostcall.configure(uncompilable='error') makes it an error."
+    "hostcall: XLA does not compile {what} as it is: {reason}. On the host: {ops}; {rest}. "
+    "hostcall.explain shows it; hostcall.configure(uncompilable='error') makes it an error."
 )
+_expected: dict[str, tuple[str, str]] = {}
 
 # What TensorFlow makes of the name of a function, and we of that.
 _NAME = re.compile(
@@ -67,23 +67,48 @@ def _on_shapes(spec: CallbackSpec, node: NodeDef) -> tuple[Any, ...]:
     return spec.description, index, is_known, lines, advice.partitioning_is_fine(spec)
 
 
-def of_refusal(entry: str, refusal: str, plans: Iterable[PartitionedFunction]) -> None:
-    """Logs, once for each function, that XLA refuses it, and what has become of it.
+def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunction]) -> None:
+    """Prepares the line on a function that XLA refuses, and that was partitioned.
 
     Args:
       entry: its name.
       refusal: what XLA has said.
       plans: of the functions that it was partitioned into.
     """
+    plans = list(plans)
+    ops = {op for plan in plans for op in plan.must_be_on_host}
+    clusters = counted(sum(len(plan.clusters) for plan in plans), "compiled cluster")
+    _expected[entry] = _line(entry, refusal, ops, f"the rest runs in {clusters}")
+
+
+def expect_regions(entry: str, refusal: str, functions: Iterable[FunctionDef]) -> None:
+    """Prepares the line on a function that XLA refuses, and that became one program with regions.
+
+    Args:
+      entry: its name.
+      refusal: what XLA has said.
+      functions: the FunctionDefs of the regions.
+    """
+    ops = {node.op for function in functions for node in function.node_def if node.op != "Const"}
+    _expected[entry] = _line(entry, refusal, ops, "the rest is one program, which calls them")
+
+
+def tell(entry: str) -> None:
+    """Logs, once for each function, what was prepared: it has come to that."""
+    what, line = _expected.pop(entry, ("", ""))
+    if what and what not in _told:  # a function is traced, and refused, for each shape
+        _told.add(what)
+        _log.warning("%s", line)
+
+
+def _line(entry: str, refusal: str, ops: Iterable[str], rest: str) -> tuple[str, str]:
+    """What a line is about, and the line."""
     match = _NAME.fullmatch(entry)
     name = match["name"] if match else entry
-    line = refusals.line_of(refusal)
-    what = f"{name} ({line})" if line else name
-    if what in _told:
-        return  # a function is traced, and refused, for each shape of its arguments
-    _told.add(what)
-    plans = list(plans)
-    ops = sorted({op for plan in plans for op in plan.must_be_on_host})
-    named = ", ".join(ops[:_MANY_OPS]) + (", ..." if len(ops) > _MANY_OPS else "")
-    clusters = counted(sum(len(plan.clusters) for plan in plans), "compiled cluster")
-    _log.warning(_IS_REFUSED, what, refusals.in_words(refusal), clusters, named)
+    place = refusals.line_of(refusal)
+    what = f"{name} ({place})" if place else name
+    named = sorted(ops)
+    listed = ", ".join(named[:_MANY_OPS]) + (", ..." if len(named) > _MANY_OPS else "")
+    return what, _IS_REFUSED.format(
+        what=what, reason=refusals.in_words(refusal), ops=listed or "none", rest=rest
+    )

@@ -18,6 +18,8 @@ from hostcall._compiler import (
 from hostcall._compiler.bounded import returned_sizes
 from hostcall._compiler.partition import host_calls, rendezvous, sequential_execution
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._compiler.regions import writing
+from hostcall._compiler.regions.references import NotWholeError
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
 
@@ -30,16 +32,22 @@ class RewrittenFunction(NamedTuple):
       name: of the one that takes the place of the function, which is the function itself where
         nothing is to be done.
       partitioned: whether it runs on the host, with compiled clusters in it.
+      regions: the names of the functions of its regions, in the order of their indices.
     """
 
     library: bytes
     name: str
     partitioned: bool
+    regions: list[str] = []  # noqa: RUF012 - a field, which nobody changes
 
 
 @nesting_depth.limited
 def rewrite_for_kernel(
-    serialized: bytes, entry: str, device: str = "", refusal: bytes = b""
+    serialized: bytes,
+    entry: str,
+    device: str = "",
+    refusal: bytes = b"",
+    whole: bool = False,
 ) -> RewrittenFunction:
     """Called when TensorFlow creates the kernel of a must-compile function.
 
@@ -50,6 +58,7 @@ def rewrite_for_kernel(
       entry: the name of the function.
       device: the only one on which parts of the function may run; "" if there may be several.
       refusal: XLA's message, or nothing.
+      whole: whether it may become one program, which calls regions.
 
     Returns:
       What takes its place. The same input gives the same output, names included.
@@ -65,6 +74,8 @@ def rewrite_for_kernel(
     library = partitioner.library
     for node in _script_ops(library):
         route_selection.check_forced(node)
+    if said and whole and (program := _with_regions(partitioner, entry, said)) is not None:
+        return program
     partitioned = partitioner.must_partition(entry)
     if partitioned:
         announcements.of_script_ops(library)
@@ -73,7 +84,7 @@ def rewrite_for_kernel(
             return RewrittenFunction(b"", entry, partitioned=False)  # XLA would refuse it again
         new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
         if said:
-            announcements.of_refusal(entry, said, partitioner.plans)
+            announcements.expect_clusters(entry, said, partitioner.plans)
     elif _calls_python(library):
         returned_sizes.keep_apart(library, entry)
         new, name = ordering.order_side_effects(library, entry)
@@ -83,6 +94,23 @@ def rewrite_for_kernel(
     # Otherwise the kernel creator adds them, and they would outlive the function.
     concrete_functions.own_functions(entry, list(new.function))
     return RewrittenFunction(new.SerializeToString(), name, partitioned)
+
+
+def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenFunction | None:
+    """The function as one program, which calls regions; None where it cannot be one."""
+    suffix = f"__regions_{refusals.digest(partitioner.library, said)}"
+    try:
+        program = writing.write(partitioner.library, entry, partitioner.host_ops, suffix)
+    except NotWholeError:
+        return None
+    returned_sizes.keep_apart(program.library, program.name)
+    new, name = ordering.order_side_effects(program.library, program.name)
+    _mark_shared_memory(program.library, next(f for f in new.function if f.signature.name == name))
+    new.function.extend(program.functions)
+    concrete_functions.own_functions(entry, list(new.function))
+    announcements.expect_regions(entry, said, program.functions)
+    regions = [region.name for region in program.regions]
+    return RewrittenFunction(new.SerializeToString(), name, False, regions)
 
 
 def _partition(partitioner: Partitioner, entry: str, on_device: bool) -> str:

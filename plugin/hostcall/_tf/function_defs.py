@@ -13,6 +13,9 @@ from hostcall._tf.types import ArgDef, ConcreteFunction, FunctionDef, GraphDef, 
 # On the nodes that call a function which XLA must compile, and on the function.
 MUST_COMPILE = "_XlaMustCompile"
 
+# The eager context adds this to functions that lack it, and then takes them for other ones.
+_CONTEXT = "_construction_context"
+
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CONTROL_FLOW_OPS = frozenset(
     {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
@@ -33,6 +36,11 @@ def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
     library.CopyFrom(graph_def.library)
     library.function.add().CopyFrom(concrete.function_def)
     return library
+
+
+def set_context(function: FunctionDef, like: FunctionDef) -> None:
+    """Gives a function the context of another one that it comes from."""
+    function.attr[_CONTEXT].s = like.attr[_CONTEXT].s or b"kEagerRuntime"
 
 
 def is_compiled(marked: FunctionDef | NodeDef) -> bool:

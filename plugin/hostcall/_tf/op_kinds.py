@@ -14,6 +14,8 @@ STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 EAGER_PY_FUNC = "EagerPyFunc"
+# Stands for host ops that a program calls, and have side effects.
+REGION = "HostcallRegion"
 XLA_CALL_MODULE = "XlaCallModule"
 
 
@@ -26,8 +28,10 @@ def calls_python(node: NodeDef) -> bool:
 
 def is_ordered(node: NodeDef) -> bool:
     """Whether it is one, with side effects that happen in the order of the program."""
-    return node.op in STATEFUL_SCRIPT_OPS or (
-        attributes.HAS_TOKEN in node.attr and node.attr[attributes.HAS_TOKEN].b
+    return (
+        node.op in STATEFUL_SCRIPT_OPS
+        or node.op == REGION
+        or (attributes.HAS_TOKEN in node.attr and node.attr[attributes.HAS_TOKEN].b)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from hostcall._tf import names
 from hostcall._tf.types import Operation
@@ -11,6 +11,16 @@ attr_value_pb2 = names.attr_value_pb2
 function_pb2 = names.function_pb2
 node_def_pb2 = names.node_def_pb2
 tensor_pb2 = names.tensor_pb2
+
+
+_Message = TypeVar("_Message")
+
+
+def copy_of(message: _Message) -> _Message:
+    """A copy of a message."""
+    copy: Any = type(message)()
+    copy.CopyFrom(message)
+    return copy  # type: ignore[no-any-return]
 
 
 def integer_list(numbers: list[int]) -> Any:

@@ -129,6 +129,7 @@ class FunctionDef(Message, Protocol):
     control_ret: MutableMapping[str, str]
     attr: MutableMapping[str, AttrValue]
     arg_attr: MutableMapping[int, ArgAttrs]
+    resource_arg_unique_id: MutableMapping[int, int]
 
 
 class FunctionDefLibrary(Message, Protocol):

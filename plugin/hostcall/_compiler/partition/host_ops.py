@@ -134,6 +134,18 @@ class HostOps:
 
     def _obstacle(self, node: NodeDef, inside_loop: bool) -> str:
         """Why a node is not compiled, if it is not."""
+        if reason := self.own_obstacle(node, inside_loop):
+            return reason
+        for name in self._called(node):
+            if self.must_partition(name):
+                return f"it calls {name}, which is partitioned"
+            loop = inside_loop or node.op in _LOOP_OPS
+            if reason := self.obstacle_in(name, inside_loop=loop):
+                return reason
+        return ""
+
+    def own_obstacle(self, node: NodeDef, inside_loop: bool = False) -> str:
+        """Why a node is not compiled for what it is itself, if it is not."""
         if node.op in op_kinds.SCRIPT_OPS:
             choice = self._choose(node)
             return choice.reason if choice.route == "partition" else ""
@@ -146,12 +158,6 @@ class HostOps:
             return "" if inside_loop else f"XLA would drop the {_CHECKS[node.op]}"
         if op_kinds.lets_list_grow(node):
             return "XLA would not let the list grow"
-        for name in self._called(node):
-            if self.must_partition(name):
-                return f"it calls {name}, which is partitioned"
-            loop = inside_loop or node.op in _LOOP_OPS
-            if reason := self.obstacle_in(name, inside_loop=loop):
-                return reason
         if node.op not in self._functions and not self._has_kernel(node):
             return f"{node.op} has no XLA kernel for its types"
         return ""

@@ -28,9 +28,6 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 # Which of an op's kernels a node wants: for script ops, that of host_script_op.cc.
 _KERNEL = "_kernel"
 
-# The eager context adds this to functions that lack it, and then takes them for other ones.
-_CONTEXT = "_construction_context"
-
 # Of the names of new functions.
 SUFFIX = "__partitioned"
 
@@ -81,6 +78,7 @@ class Partitioner:
 
     Attributes:
       library: as given.
+      host_ops: what of it is for the host.
       functions: the new ones, by name.
       plans: what has become of each function.
     """
@@ -97,7 +95,7 @@ class Partitioner:
     ) -> None:
         self.library = library
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
-        self._host_ops = HostOps(self._old, choose, has_kernel, marked)
+        self.host_ops = HostOps(self._old, choose, has_kernel, marked)
         self._gradient = gradient
         self._refused = refused
         self._suffix = suffix
@@ -116,7 +114,7 @@ class Partitioner:
             return True
         if self._is_cluster(name):
             return False
-        if self._host_ops.must_partition(name):
+        if self.host_ops.must_partition(name):
             return True
         return self._gradient and self.has_host_op(name)
 
@@ -125,7 +123,7 @@ class Partitioner:
         function = self._old[name]
         if passes_inner_values(function):
             return True
-        return bool(self._host_ops.find(function, self._gradient).reasons)
+        return bool(self.host_ops.find(function, self._gradient).reasons)
 
     def partition(self, name: str) -> str:
         """Partitions a function; returns the name of the one that takes its place."""
@@ -147,7 +145,7 @@ class Partitioner:
         new_name = self._partitioned[key] = f"{self._entry}{self._suffix}{number}"
         function = self._in_order(self._old[name])
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
-        found = self._host_ops.find(function, after_branch)
+        found = self.host_ops.find(function, after_branch)
         reasons = found.reasons
         places = {node.name: _place(node, reasons) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
@@ -170,10 +168,10 @@ class Partitioner:
 
     def _add(self, host: FunctionDef, clusters: list[Any]) -> None:
         host.attr.pop(defs.MUST_COMPILE, None)
-        host.attr[_CONTEXT].s = host.attr[_CONTEXT].s or b"kEagerRuntime"
+        defs.set_context(host, host)
         self.functions[host.signature.name] = host
         for cluster in clusters:
-            cluster.attr[_CONTEXT].CopyFrom(host.attr[_CONTEXT])
+            defs.set_context(cluster, host)
             cluster.attr[defs.MUST_COMPILE].b = True
             cluster.attr[attributes.CLUSTER].b = True
             self.functions[cluster.signature.name] = cluster
@@ -186,7 +184,7 @@ class Partitioner:
         previous = None
         for node in defs.program_order(function):
             node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
-            if not self._host_ops.has_effect(node):
+            if not self.host_ops.has_effect(node):
                 continue
             if previous is not None and f"^{previous.name}" not in node.input:
                 node.input.append(f"^{previous.name}")
@@ -214,7 +212,7 @@ class Partitioner:
             "cond" in node.attr
             and name == node.attr["cond"].func.name
             and len(self._old[name].node_def) <= _SMALL_CONDITION
-            and not self._host_ops.obstacle_in(name)
+            and not self.host_ops.obstacle_in(name)
         )
 
 

@@ -1,0 +1,51 @@
+// The tokens that order the nodes of a program which have side effects.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tensorflow/compiler/tf2xla/side_effect_util.h"
+#include "tensorflow/compiler/tf2xla/xla_compiler.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "xla/hlo/builder/xla_builder.h"
+
+namespace hostcall {
+
+// What the attributes of a node say of its tokens. They are set where functions are rewritten, and
+// absent where XLA compiles without asking for kernels (get_compiler_ir), which only shows a
+// program and does not run it.
+class NodeTokens {
+ public:
+  absl::Status Read(tensorflow::OpKernelConstruction* ctx) {
+    if (!ctx->GetAttr(tensorflow::kXlaTokenInputNodesAttrName, &inputs_).ok()) {
+      return absl::OkStatus();
+    }
+    return ctx->GetAttr(tensorflow::kXlaOriginalOutsideCompilationNodeName, &name_);
+  }
+
+  bool empty() const { return inputs_.empty(); }
+
+  // The token of what comes before the node.
+  absl::StatusOr<xla::XlaOp> Before(tensorflow::XlaOpKernelContext* ctx) const {
+    std::vector<xla::XlaOp> tokens;
+    for (const std::string& node : inputs_) {
+      absl::StatusOr<xla::XlaOp> token = ctx->compiler()->GetNodeToken(node);
+      if (!token.ok()) return token.status();
+      tokens.push_back(*token);
+    }
+    return tokens.size() == 1 ? tokens[0] : xla::AfterAll(ctx->builder(), tokens);
+  }
+
+  // Sets the token of the node, for what comes after it.
+  absl::Status SetAfter(tensorflow::XlaOpKernelContext* ctx, xla::XlaOp token) const {
+    return ctx->compiler()->SetNodeToken(name_, token);
+  }
+
+ private:
+  std::vector<std::string> inputs_;
+  std::string name_;
+};
+
+}  // namespace hostcall

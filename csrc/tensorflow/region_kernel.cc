@@ -1,0 +1,127 @@
+// The XLA kernel of a region: a typed-FFI custom call.
+//
+// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "fallback_kernel.h"
+#include "node_tokens.h"
+#include "region.h"
+#include "region_shapes.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/core/framework/function.h"
+#include "xla/shape_util.h"
+
+namespace hostcall {
+namespace {
+
+using tensorflow::PartialTensorShape;
+using tensorflow::XlaOpKernelContext;
+
+class RegionXlaKernel : public tensorflow::XlaOpKernel {
+ public:
+  explicit RegionXlaKernel(tensorflow::OpKernelConstruction* ctx) : XlaOpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("region", &region_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("index", &index_));
+    OP_REQUIRES_OK(ctx, tokens_.Read(ctx));
+  }
+
+  void Compile(XlaOpKernelContext* ctx) override {
+    const tensorflow::FunctionDef* function =
+        ctx->function_library()->GetFunctionLibraryDefinition()->Find(region_);
+    OP_REQUIRES(ctx, function != nullptr,
+                absl::InternalError(absl::StrCat("hostcall: there is no region ", region_)));
+    absl::StatusOr<std::vector<xla::Shape>> results = ResultShapes(ctx, *function);
+    OP_REQUIRES_OK(ctx, results.status());
+    OP_REQUIRES_OK(ctx, Emit(ctx, *std::move(results)));
+  }
+
+ private:
+  // The partitioned way can do what this one cannot.
+  absl::Status Refusal(const std::string& why) const {
+    return RefusalOfOurs(
+        absl::StrCat("hostcall: ops on the host cannot be called from one program: ", why));
+  }
+
+  absl::StatusOr<std::vector<xla::Shape>> ResultShapes(XlaOpKernelContext* ctx,
+                                                       const tensorflow::FunctionDef& function) {
+    std::vector<PartialTensorShape> inputs;
+    for (int i = 0; i < function.signature().input_arg_size(); ++i) {
+      if (IsReference(function.signature().input_arg(i).type())) {
+        inputs.emplace_back();
+        continue;
+      }
+      absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i + 1);
+      if (!shape.ok()) return shape.status();
+      if (!shape->is_static()) return Refusal("the size of an input is only bounded");
+      inputs.emplace_back(shape->dimensions());
+    }
+    const auto known_value = [ctx](int input) -> std::optional<tensorflow::Tensor> {
+      absl::StatusOr<tensorflow::Tensor> value = ctx->ConstantInputTensor(input + 1);
+      return value.ok() ? std::optional(*std::move(value)) : std::nullopt;
+    };
+    auto inferred = InferRegionShapes(function, ctx->function_library()->graph_def_version(),
+                                      inputs, known_value);
+    if (!inferred.ok()) return inferred.status();
+    std::vector<xla::Shape> shapes;
+    for (int i = 0; i < function.signature().output_arg_size(); ++i) {
+      absl::StatusOr<xla::Shape> shape =
+          ResultShape(function.signature().output_arg(i), (*inferred)[i]);
+      if (!shape.ok()) return shape.status();
+      shapes.push_back(*std::move(shape));
+    }
+    return shapes;
+  }
+
+  absl::StatusOr<xla::Shape> ResultShape(const tensorflow::OpDef::ArgDef& result,
+                                         const PartialTensorShape& inferred) const {
+    if (IsReference(result.type())) return xla::ShapeUtil::MakeScalarShape(xla::S64);
+    xla::PrimitiveType type;
+    if (!tensorflow::DataTypeToPrimitiveType(result.type(), &type).ok() || type == xla::S4 ||
+        type == xla::U4 || type == xla::S2 || type == xla::U2) {
+      return Refusal(
+          absl::StrCat("a result is of dtype ", tensorflow::DataTypeString(result.type())));
+    }
+    if (!inferred.IsFullyDefined()) {
+      return Refusal(absl::StrCat("the shape of a result is not known when XLA compiles: ",
+                                  inferred.DebugString()));
+    }
+    const auto dims = inferred.dim_sizes();
+    return xla::ShapeUtil::MakeShapeWithDescendingLayout(
+        type, std::vector<int64_t>(dims.begin(), dims.end()));
+  }
+
+  absl::Status Emit(XlaOpKernelContext* ctx, std::vector<xla::Shape> results) {
+    std::vector<xla::XlaOp> operands;
+    for (int i = 0; i < num_inputs(); ++i) operands.push_back(ctx->Input(i));
+    if (!tokens_.empty()) {
+      absl::StatusOr<xla::XlaOp> token = tokens_.Before(ctx);
+      if (!token.ok()) return token.status();
+      operands.push_back(*token);
+      results.push_back(xla::ShapeUtil::MakeTokenShape());
+    }
+    xla::XlaOp call = xla::CustomCall(
+        ctx->builder(), "hostcall_region", operands, xla::ShapeUtil::MakeTupleShape(results),
+        absl::StrCat("{region = ", index_, " : i64}"),
+        /*has_side_effect=*/type_string() == "HostcallRegion", /*output_operand_aliasing=*/{},
+        /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    for (int i = 0; i < num_outputs(); ++i) ctx->SetOutput(i, xla::GetTupleElement(call, i));
+    if (tokens_.empty()) return absl::OkStatus();
+    return tokens_.SetAfter(ctx, xla::GetTupleElement(call, num_outputs()));
+  }
+
+  std::string region_;
+  int64_t index_ = 0;
+  NodeTokens tokens_;
+};
+
+#define HOSTCALL_REGISTER(op) \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU_XLA_JIT), RegionXlaKernel)
+HOSTCALL_REGISTER("HostcallRegion");
+HOSTCALL_REGISTER("HostcallStatelessRegion");
+
+}  // namespace
+}  // namespace hostcall

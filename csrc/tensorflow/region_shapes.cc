@@ -1,0 +1,144 @@
+#include "region_shapes.h"
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace hostcall {
+namespace {
+
+using tensorflow::NodeDef;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// What is known of a value of the region.
+struct Value {
+  PartialTensorShape shape;
+  std::optional<Tensor> tensor;
+  int input = -1;  // of the region, or none
+};
+
+class Inference {
+ public:
+  Inference(int graph_def_version, const KnownValue& known_value)
+      : version_(graph_def_version), known_value_(known_value) {}
+
+  absl::StatusOr<std::vector<PartialTensorShape>> Run(
+      const tensorflow::FunctionDef& region, const std::vector<PartialTensorShape>& inputs) {
+    for (int i = 0; i < region.signature().input_arg_size(); ++i) {
+      values_[region.signature().input_arg(i).name()] = {inputs[i], std::nullopt, i};
+    }
+    for (const NodeDef& node : region.node_def()) {
+      if (absl::Status visited = Visit(node); !visited.ok()) {
+        return tensorflow::AttachDef(visited, node);
+      }
+    }
+    std::vector<PartialTensorShape> results;
+    for (const auto& result : region.signature().output_arg()) {
+      results.push_back(values_[region.ret().at(result.name())].shape);
+    }
+    return results;
+  }
+
+ private:
+  absl::Status Visit(const NodeDef& node) {
+    if (node.op() == "Const") return VisitConstant(node);
+    const tensorflow::OpRegistrationData* op = nullptr;
+    absl::Status status = tensorflow::OpRegistry::Global()->LookUp(node.op(), &op);
+    if (!status.ok()) return status;
+    std::vector<Value*> inputs;
+    for (const std::string& input : node.input()) {
+      if (input[0] != '^') inputs.push_back(&values_[input]);
+    }
+    std::unique_ptr<InferenceContext> context = Infer(node, *op, inputs, &status);
+    if (!status.ok()) return status;
+    if (AskForValues(*context, inputs)) context = Infer(node, *op, inputs, &status);
+    if (!status.ok()) return status;
+    return TakeOutputs(node, *op, *context);
+  }
+
+  absl::Status VisitConstant(const NodeDef& node) {
+    Tensor tensor;
+    absl::Status status = tensorflow::GetNodeAttr(node, "value", &tensor);
+    if (!status.ok()) return status;
+    values_[absl::StrCat(node.name(), ":output:0")] = {
+        PartialTensorShape(tensor.shape().dim_sizes()), tensor};
+    return status;
+  }
+
+  std::unique_ptr<InferenceContext> Infer(const NodeDef& node,
+                                          const tensorflow::OpRegistrationData& op,
+                                          const std::vector<Value*>& inputs,
+                                          absl::Status* status) const {
+    std::vector<PartialTensorShape> shapes;
+    std::vector<const Tensor*> tensors;
+    for (const Value* input : inputs) {
+      shapes.push_back(input->shape);
+      tensors.push_back(input->tensor.has_value() ? &*input->tensor : nullptr);
+    }
+    using Handles = std::vector<std::pair<PartialTensorShape, tensorflow::DataType>>;
+    std::vector<std::unique_ptr<Handles>> handles(inputs.size());
+    auto context = std::make_unique<InferenceContext>(version_, node, op.op_def, shapes, tensors,
+                                                      std::vector<PartialTensorShape>(), handles);
+    *status = context->construction_status();
+    if (!status->ok()) return context;
+    *status = op.shape_inference_fn != nullptr
+                  ? context->Run(op.shape_inference_fn)
+                  : context->Run(tensorflow::shape_inference::UnknownShape);
+    return context;
+  }
+
+  // Whether the shape function has asked for values that are known.
+  bool AskForValues(const InferenceContext& context, const std::vector<Value*>& inputs) {
+    bool found = false;
+    for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
+      Value& value = *inputs[i];
+      const bool asked =
+          context.requested_input_tensor(i) || context.requested_input_tensor_as_partial_shape(i);
+      if (!asked || value.tensor.has_value() || value.input < 0) {
+        continue;
+      }
+      value.tensor = known_value_(value.input);
+      found |= value.tensor.has_value();
+    }
+    return found;
+  }
+
+  absl::Status TakeOutputs(const NodeDef& node, const tensorflow::OpRegistrationData& op,
+                           InferenceContext& context) {
+    tensorflow::NameRangeMap ranges;
+    absl::Status status = tensorflow::NameRangesForNode(node, op.op_def, nullptr, &ranges);
+    if (!status.ok()) return status;
+    for (const auto& [name, range] : ranges) {
+      for (int i = range.first; i < range.second; ++i) {
+        const std::string value = absl::StrCat(node.name(), ":", name, ":", i - range.first);
+        tensorflow::TensorShapeProto proto;
+        context.ShapeHandleToProto(context.output(i), &proto);
+        values_[value] = {PartialTensorShape(proto), std::nullopt};
+      }
+    }
+    return status;
+  }
+
+  const int version_;
+  const KnownValue& known_value_;
+  std::unordered_map<std::string, Value> values_;  // by the names that they have in FunctionDefs
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<PartialTensorShape>> InferRegionShapes(
+    const tensorflow::FunctionDef& region, int graph_def_version,
+    const std::vector<PartialTensorShape>& inputs, const KnownValue& known_value) {
+  return Inference(graph_def_version, known_value).Run(region, inputs);
+}
+
+}  // namespace hostcall

@@ -1,0 +1,24 @@
+// The shapes of a region's results, as TensorFlow's own shape functions tell them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+
+namespace hostcall {
+
+// Tells the value of an input of a region, where that is known when XLA compiles.
+using KnownValue = std::function<std::optional<tensorflow::Tensor>(int input)>;
+
+// The shapes of the results of a region for inputs of the given shapes. `known_value` is asked only
+// for inputs whose values a shape function asks for.
+absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> InferRegionShapes(
+    const tensorflow::FunctionDef& region, int graph_def_version,
+    const std::vector<tensorflow::PartialTensorShape>& inputs, const KnownValue& known_value);
+
+}  // namespace hostcall

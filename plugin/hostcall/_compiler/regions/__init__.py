@@ -1,0 +1,1 @@
+"""Regions: host ops that a program calls, in the place of being partitioned around them."""
