@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hostcall_attributes.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
@@ -122,10 +123,40 @@ class Inference {
         const std::string value = absl::StrCat(node.name(), ":", name, ":", i - range.first);
         tensorflow::TensorShapeProto proto;
         context.ShapeHandleToProto(context.output(i), &proto);
-        values_[value] = {PartialTensorShape(proto), std::nullopt};
+        PartialTensorShape shape(proto);
+        if (absl::Status merged = MergeTraced(node, i, context, &shape); !merged.ok()) {
+          return merged;
+        }
+        values_[value] = {shape, std::nullopt};
       }
     }
     return status;
+  }
+
+  // Merges what tracing knew of a result, which is on some nodes.
+  absl::Status MergeTraced(const NodeDef& node, int output, InferenceContext& context,
+                           PartialTensorShape* shape) {
+    const auto traced = node.attr().find(attributes::SHAPES);
+    if (traced == node.attr().end() || output >= traced->second.list().shape_size()) {
+      return absl::OkStatus();
+    }
+    const PartialTensorShape known(traced->second.list().shape(output));
+    if (absl::Status merged = Merge(known, shape); !merged.ok()) return merged;
+    if (node.op() != "LookupTableFindV2") return absl::OkStatus();
+    // The values have the shape of the keys, and behind it that of the default value; unless the
+    // keys of the table are vectors, which the rank tells.
+    tensorflow::TensorShapeProto keys, value;
+    context.ShapeHandleToProto(context.input(1), &keys);
+    context.ShapeHandleToProto(context.input(2), &value);
+    const PartialTensorShape found =
+        PartialTensorShape(keys).Concatenate(PartialTensorShape(value));
+    if (known.dims() < 0 || found.dims() != known.dims()) return absl::OkStatus();
+    return Merge(found, shape);
+  }
+
+  static absl::Status Merge(const PartialTensorShape& other, PartialTensorShape* shape) {
+    const PartialTensorShape before = *shape;
+    return before.MergeWith(other, shape);
   }
 
   const int version_;

@@ -13,6 +13,8 @@ def finish(func_graph: FuncGraph) -> None:
     """Called by TensorFlow with each FuncGraph that it has traced."""
     for op in script_op_graphs.script_ops_of(func_graph):
         traced_shapes.write(op)
+    for op in script_op_graphs.table_lookups_of(func_graph):
+        traced_shapes.write(op)  # Python knows more of tables than the op's shape function
     requested_routes.mark_others(func_graph)
     if script_op_graphs.calls_functions(func_graph):
         _order_jitted_calls(func_graph)

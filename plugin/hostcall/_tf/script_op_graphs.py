@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._tf import features, names, op_kinds, protos
 from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
@@ -35,6 +37,13 @@ def note_script_op(op: Operation) -> None:
 def script_ops_of(graph: Graph) -> list[Any]:
     """The script ops of a graph; for a graph without any this costs one look-up."""
     return list(getattr(graph, "_hostcall_ops", ()))
+
+
+def table_lookups_of(graph: FuncGraph) -> list[Any]:
+    """The ops of a function's graph that look something up in a table."""
+    if not any(tensor.dtype == tf.resource for tensor in graph.external_captures):
+        return []  # tables are made outside of functions
+    return [op for op in graph.get_operations() if op.type == "LookupTableFindV2"]
 
 
 def calls_functions(graph: Any) -> bool:

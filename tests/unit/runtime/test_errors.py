@@ -3,16 +3,17 @@
 import gc
 import re
 import sys
+import threading
 import traceback
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import hostcall
 from hostcall_runtime import _errors, _targets
 from tests.support.helpers import DetailedError
-from tests.support.threads import in_threads
+from tests.support.threads import PATIENCE, in_threads
 
 CALL = _targets.Target(lambda: None, "pyfunc_1", "a call")
 
@@ -229,3 +230,22 @@ def test_lowering_errors_are_prose_for_the_user() -> None:
     assert isinstance(error, ValueError)
     assert str(error) == "what to write"
     assert error.hostcall_message
+
+
+class _RemembersWhenDroppedError(ValueError):
+    """Its end waits for another thread, whose callback fails."""
+
+    in_time: ClassVar[list[bool]] = []
+
+    def __del__(self) -> None:
+        other = threading.Thread(target=_errors.remember, args=(ValueError("meanwhile"),))
+        other.start()
+        other.join(PATIENCE)
+        self.in_time.append(not other.is_alive())
+
+
+def test_an_exception_that_is_pushed_out_may_wait_for_another_failure() -> None:
+    _errors.remember(_RemembersWhenDroppedError())
+    for i in range(_errors._KEPT):
+        _errors.remember(ValueError(str(i)))
+    assert _RemembersWhenDroppedError.in_time == [True]

@@ -66,7 +66,10 @@ class References:
         self._dtypes: dict[Value, int] = {}
         self._users: dict[Value, list[tuple[str, NodeDef]]] = {}
         for function in functions.values():
-            self._read(function)
+            self._note_values(function)
+        for name, function in functions.items():
+            for node in function.node_def:
+                self._read(name, node)
         self._found: set[Value] = set()
         self._spread()
 
@@ -77,7 +80,7 @@ class References:
             return False
         return self._dtypes[key] == _STRING or self._root(key) in self._found
 
-    def _read(self, function: FunctionDef) -> None:
+    def _note_values(self, function: FunctionDef) -> None:
         name = function.signature.name
         for arg in function.signature.input_arg:
             self._note(name, arg.name, arg.type)
@@ -85,10 +88,8 @@ class References:
             for result, types in self._types[name].of_node(node.name).items():
                 for i, dtype in enumerate(types):
                     self._note(name, f"{node.name}:{result}:{i}", dtype)
-        for node in function.node_def:
-            self._read_node(name, node)
 
-    def _read_node(self, function: str, node: NodeDef) -> None:
+    def _read(self, function: str, node: NodeDef) -> None:
         if is_call(node, self._functions):
             for one, other in self._passed(function, node):
                 self._unite(one, other)
