@@ -14,6 +14,7 @@
 #include "profiler.h"
 #include "python_hooks.h"
 #include "region_handler.h"
+#include "region_shapes.h"
 #include "run_tracking.h"
 #include "runtime/capsules.h"
 #include "xla/ffi/api/c_api.h"
@@ -89,6 +90,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineEagerTensors(m);
   hostcall::DefineProfiler(m);
   hostcall::DefineBufferProvider(m);
+  hostcall::DefineRegionShapes(m);
   m.def("register_handler", &RegisterHandler, nb::arg("handler"), nb::arg("name"),
         "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name. "
         "Raises ImportError when XLA refuses it.");

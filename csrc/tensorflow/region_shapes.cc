@@ -1,15 +1,23 @@
 #include "region_shapes.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hostcall_attributes.h"
+#include "region.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/public/version.h"
+
+namespace nb = nanobind;
 
 namespace hostcall {
 namespace {
@@ -170,6 +178,35 @@ absl::StatusOr<std::vector<PartialTensorShape>> InferRegionShapes(
     const tensorflow::FunctionDef& region, int graph_def_version,
     const std::vector<PartialTensorShape>& inputs, const KnownValue& known_value) {
   return Inference(graph_def_version, known_value).Run(region, inputs);
+}
+
+void DefineRegionShapes(nb::module_& m) {
+  m.def(
+      "infer_region_shapes",
+      [](const nb::bytes& function,
+         const std::vector<std::optional<std::vector<int64_t>>>& shapes) {
+        tensorflow::FunctionDef region;
+        if (!region.ParseFromArray(function.c_str(), static_cast<int>(function.size()))) {
+          throw nb::value_error("hostcall: this is no FunctionDef");
+        }
+        std::vector<PartialTensorShape> inputs;
+        for (const auto& shape : shapes) {
+          inputs.push_back(shape.has_value() ? PartialTensorShape(*shape) : PartialTensorShape());
+        }
+        const auto unknown = [](int) { return std::nullopt; };
+        const auto inferred = InferRegionShapes(region, TF_GRAPH_DEF_VERSION, inputs, unknown);
+        if (!inferred.ok()) return false;
+        for (int i = 0; i < region.signature().output_arg_size(); ++i) {
+          if (!IsReference(region.signature().output_arg(i).type()) &&
+              !(*inferred)[i].IsFullyDefined()) {
+            return false;
+          }
+        }
+        return true;
+      },
+      nb::arg("function"), nb::arg("shapes"),
+      "Whether the shapes of all results of a region, a serialized FunctionDef, follow from those "
+      "of its inputs, lists or None.");
 }
 
 }  // namespace hostcall

@@ -1,6 +1,8 @@
 // The shapes of a region's results, as TensorFlow's own shape functions tell them.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <functional>
 #include <optional>
 #include <vector>
@@ -20,5 +22,8 @@ using KnownValue = std::function<std::optional<tensorflow::Tensor>(int input)>;
 absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> InferRegionShapes(
     const tensorflow::FunctionDef& region, int graph_def_version,
     const std::vector<tensorflow::PartialTensorShape>& inputs, const KnownValue& known_value);
+
+// Defines `infer_region_shapes` for explanations.
+void DefineRegionShapes(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -214,20 +214,27 @@ def test_a_gradient_inside_whose_backward_call_goes_to_the_host() -> None:
 
 
 @inside_xla
-def test_a_bound_that_comes_only_with_the_sizes_of_inputs_is_an_error() -> None:
+def test_a_bound_that_comes_only_with_the_sizes_of_inputs() -> None:
+    """The function is partitioned when it comes to that, or it is an error."""
+
     def rule(x: tf.TensorSpec) -> Any:
         many = x.shape[0] > 100
         return hostcall.BoundedSpec(x.shape, x.dtype) if many else tf.TensorSpec(x.shape, x.dtype)
 
-    same = hostcall.declare(lambda x: x, result=rule)
+    some = hostcall.declare(lambda x: x[:150], result=rule)
 
     @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None], tf.float32)])
     def program(x: tf.Tensor) -> tf.Tensor:
-        return tf.cumsum(tf.numpy_function(same, [x], tf.float32))
+        return tf.cumsum(tf.numpy_function(some, [x], tf.float32), reverse=True)
 
-    np.testing.assert_array_equal(program(tf.ones([3])), [1.0, 2.0, 3.0])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="could not be seen to be so before"):
-        program(tf.ones([200]))
+    np.testing.assert_array_equal(program(tf.ones([3])), [3.0, 2.0, 1.0])
+    hostcall.configure(uncompilable="error")
+    try:
+        with pytest.raises(tf.errors.UnimplementedError, match="could not be seen to be so before"):
+            program(tf.ones([200]))
+    finally:
+        hostcall.configure(uncompilable="partition")
+    np.testing.assert_array_equal(program(tf.ones([200])), np.arange(150.0, 0.0, -1.0))
 
 
 @inside_xla

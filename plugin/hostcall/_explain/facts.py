@@ -124,6 +124,7 @@ class HostOp:
       reason: why it is not compiled.
       file, line: where the user's code calls it, or "" and None.
       calls: the names of the functions that it calls and that are explained too.
+      in_program: whether a compiled program calls it, so that it stands between no clusters.
       takes_from, waits_for, advice: as for a ScriptOp.
     """
 
@@ -138,6 +139,7 @@ class HostOp:
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     advice: str = ""
+    in_program: bool = False
 
     @property
     def location(self) -> str:
@@ -210,7 +212,9 @@ class Facts:
         on_host = sum(op.route == "partition" for op in self.script_ops)
         inside = sum(op.route == "custom_call" for op in self.script_ops)
         if mode == "compiled":
-            return f"one compiled program with {counted(inside, 'script op')} in it"
+            called = sum(op.in_program for op in self.host_ops)
+            more = f", which calls {counted(called, 'op')} on the host" if called else ""
+            return f"one compiled program with {counted(inside, 'script op')} in it{more}"
         if mode == "partitioned":
             clusters = counted(len(self.clusters), "compiled cluster")
             more = f", {inside} more in clusters" if inside else ""

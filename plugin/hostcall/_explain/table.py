@@ -93,7 +93,8 @@ def _steps(function: Function) -> Table:
         elif isinstance(step, ScriptOp):
             table.add_row(Text(step.node), "Python", Text(f"{step.kind} of {callback(step)}"))
         else:
-            table.add_row(Text(step.node), "host", Text(_host_op(step)))
+            runs = "called" if step.in_program else "host"
+            table.add_row(Text(step.node), runs, Text(_host_op(step)))
     return table
 
 

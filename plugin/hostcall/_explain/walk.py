@@ -10,7 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._compiler import function_routes, route_selection
+from hostcall._compiler.regions.foreseeing import foreseen_program
+from hostcall._compiler.regions.writing import Region
 from hostcall._explain import callback_facts as ops
 from hostcall._explain.bodies import Bodies, Edges, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
@@ -22,6 +26,8 @@ from hostcall._tf.types import FunctionDefLibrary, NodeDef
 _NOT_COMPILED = "the function is not compiled"
 _LEADS_ON = "TensorFlow runs it on the host"
 _MODULE = "it is a program of its own, compiled along with the function"
+_CALLED = "the program calls TensorFlow's own kernel, since XLA has none for it"
+_PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
 _CALLS_COMPILED = "it calls a compiled function"
 
 
@@ -59,13 +65,36 @@ class Walk:
             return
         partitioner = function_routes.foreseen_partitioner(self._library, name)
         if partitioner.must_partition(name):
+            program = foreseen_program(partitioner, name, self._shape_of)
+            if program is not None:
+                self._one_program(place, program.regions)
+                return
             partitioner.partition(name)
             PartitionWalk(self, partitioner).function(place)
             return
+        self._one_program(place, ())
+
+    def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
+        """A function that is one program, and the host ops that it calls."""
+        name = place.function
         members = tuple(Op(node.name, node.op) for node in self.bodies[name].nodes)
         cluster = Cluster(name, name, name, place.path, members)
-        self.functions.append(Function(name, place.path, "compiled", (cluster,)))
+        called = [
+            self._called_op(region.function, node)
+            for region in regions
+            for node in region.nodes
+            if self.bodies[region.function].node(node).op not in _PLUMBING
+        ]
+        self.functions.append(Function(name, place.path, "compiled", (cluster, *called)))
         self._compiled(place, name)
+
+    def _called_op(self, function: str, name: str) -> HostOp:
+        node = self.bodies[function].node(name)
+        op = self.host_op(node, Place(function), _CALLED, ((), ()), (), "")
+        return dataclasses.replace(op, in_program=True)
+
+    def _shape_of(self, function: str, value: str) -> tf.TensorShape:
+        return self.bodies[function].shape_of(value)
 
     def _compiled(self, place: Place, cluster: str) -> None:
         """The script ops in a function that is compiled, and in all that it calls."""

@@ -118,7 +118,7 @@ class FunctionBody:
         function.node_def.extend(nodes)
         for value, name in taken.items():
             function.signature.input_arg.add(name=name, type=self._types.of(value))
-        index = self._program.add_region(self._name, function, (node.name for node in members))
+        index = self._program.add_region(self._name, function, [n.name for n in members], taken)
         stateful = forming.is_stateful(members, self._types, _RESOURCE)
         call = protos.node_def_pb2.NodeDef(
             name=f"hostcall_region_{index}",

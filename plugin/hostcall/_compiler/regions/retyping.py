@@ -31,7 +31,9 @@ class Program(Protocol):
 
     def redirect(self, node: NodeDef) -> None: ...
 
-    def add_region(self, function: str, region: FunctionDef, members: Iterable[str]) -> int: ...
+    def add_region(
+        self, function: str, region: FunctionDef, members: Iterable[str], inputs: Iterable[str]
+    ) -> int: ...
 
 
 class Retyping:

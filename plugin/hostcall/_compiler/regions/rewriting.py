@@ -34,7 +34,8 @@ class Rewriter:
       old_functions: as given.
       functions: the new FunctionDefs, those of regions too.
       regions: the names of the functions of regions, in the order of their indices.
-      members: the names of the nodes of each region, with that of the function that they are of.
+      members: of each region the name of the function that it is of, the names of its nodes, and
+        the values that it takes.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Rewriter:
         self._new_names: dict[tuple[str, bool], str] = {}
         self.functions: dict[str, Any] = {}
         self.regions: list[str] = []
-        self.members: list[tuple[str, list[str]]] = []
+        self.members: list[tuple[str, list[str], list[str]]] = []
 
     def run(self) -> str:
         """Writes the program; returns the name of its first function."""
@@ -100,14 +101,16 @@ class Rewriter:
         data = data_inputs(node)
         node.input[:] = [*data, SCOPE, *[v for v in node.input if v.startswith("^")]]
 
-    def add_region(self, function: str, region: FunctionDef, members: Iterable[str]) -> int:
+    def add_region(
+        self, function: str, region: FunctionDef, members: Iterable[str], inputs: Iterable[str]
+    ) -> int:
         """Adds the function of a region; returns the index of the region."""
         index = len(self.regions)
         region.signature.name = f"{self._entry}{self._suffix}_region_{index}"
         defs.set_context(region, self.old_functions[function])
         self.regions.append(region.signature.name)
         self.functions[region.signature.name] = region
-        self.members.append((function, list(members)))
+        self.members.append((function, list(members), list(inputs)))
         return index
 
 

@@ -24,11 +24,19 @@ _KERNEL = "_kernel"
 
 
 class Region(NamedTuple):
-    """Nodes that the program calls: their function's name, and theirs in the one they are of."""
+    """Nodes that the program calls.
+
+    Attributes:
+      name: of their function.
+      function: the one that they are of, as it was.
+      nodes: their names.
+      inputs: the values in that function which the region takes, in the order of its arguments.
+    """
 
     name: str
     function: str
     nodes: list[str]
+    inputs: list[str]
 
 
 class Program(NamedTuple):
@@ -75,11 +83,9 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
     if not rewriter.regions:
         raise NotWholeError("nothing of it is on the host")
     regions = [rewriter.functions.pop(region) for region in rewriter.regions]
-    _call_python(regions)
     compiled = protos.function_pb2.FunctionDefLibrary(function=rewriter.functions.values())
     members = zip(rewriter.regions, rewriter.members, strict=True)
-    found = [Region(region, function, nodes) for region, (function, nodes) in members]
-    return Program(name, compiled, regions, found)
+    return Program(name, compiled, regions, [Region(name, *of) for name, of in members])
 
 
 def _compiled(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
@@ -112,8 +118,12 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("it has a list that may grow")
 
 
-def _call_python(regions: list[Any]) -> None:
-    """Lets the script ops of regions behave as those of partitioned functions."""
+def call_python(regions: list[Any]) -> None:
+    """Lets the script ops of regions behave as those of partitioned functions.
+
+    Raises:
+      LoweringError: when the Python function of an op does not exist in this process.
+    """
     host_calls.redirect(regions)
     for node in (node for function in regions for node in function.node_def):
         if node.op in op_kinds.SCRIPT_OPS:
