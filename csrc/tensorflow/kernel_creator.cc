@@ -121,9 +121,9 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (rewritten->regions.empty()) return absl::OkStatus();
     const LaunchedFunction function{rewritten->name, entry, rewritten->regions,
                                     /*calls_host=*/true};
-    if (CreateLaunch(runtime, props, function, refusal.message, kernel).ok()) {
-      return absl::OkStatus();
-    }
+    const absl::Status launched = CreateLaunch(runtime, props, function, refusal.message, kernel);
+    if (launched.ok()) return launched;
+    VLOG(1) << "hostcall: no kernel for a program with regions: " << launched;
     return CreateFallback(runtime, props, {refusal.message, /*whole=*/false}, kernel);
   }
 

@@ -107,6 +107,7 @@ def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenF
     returned_sizes.keep_apart(program.library, program.name)
     new, name = ordering.order_side_effects(program.library, program.name)
     _mark_shared_memory(program.library, next(f for f in new.function if f.signature.name == name))
+    new.function.extend(program.library.function)  # those without side effects have no copies
     new.function.extend(program.functions)
     concrete_functions.own_functions(entry, list(new.function))
     announcements.expect_regions(entry, said, program.functions)

@@ -1,0 +1,359 @@
+"""Host ops that one program calls: TensorFlow's own kernels, without partitioning."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import assert_same, failure, jitted, plain, to_numpy
+from tests.support.threads import in_threads
+
+X = tf.constant([1.0, 3.0, 2.0, 3.0])
+
+
+@pytest.fixture(autouse=True)
+def _auto(auto_route: None) -> None:
+    pass
+
+
+def text_of(x: tf.Tensor) -> tf.Tensor:
+    return tf.strings.to_number(tf.strings.as_string(x))
+
+
+def no_effect(x: tf.Tensor) -> Any:
+    return text_of(x * 2.0) + 1.0
+
+
+def without_a_kernel(x: tf.Tensor) -> Any:
+    return tf.abs(tf.linalg.eigvals(tf.linalg.diag(x) + 1.0)) * 2.0
+
+
+def several_results(x: tf.Tensor) -> Any:
+    values, vectors = tf.linalg.eig(tf.linalg.diag(x))
+    return tf.abs(values) + 1.0, tf.abs(vectors) * 2.0
+
+
+def several_regions(x: tf.Tensor) -> Any:
+    y = tf.sin(text_of(x))
+    return tf.cos(text_of(y)), text_of(x + y)
+
+
+def in_a_loop(x: tf.Tensor) -> Any:
+    for _ in tf.range(3):
+        x = text_of(x) * 0.5
+    return x
+
+
+def in_a_loop_condition(x: tf.Tensor) -> Any:
+    return tf.while_loop(
+        lambda y: tf.reduce_sum(text_of(tf.abs(y))) < 100.0, lambda y: y * 2.0, [x]
+    )
+
+
+def in_branches(x: tf.Tensor) -> Any:
+    return tf.cond(x[0] > 2.0, lambda: text_of(x), lambda: text_of(x * 3.0)) + 1.0
+
+
+def in_a_switch(x: tf.Tensor) -> Any:
+    branches = [lambda: x, lambda: text_of(x), lambda: text_of(x + 1.0)]
+    return tf.switch_case(tf.cast(x[0], tf.int32), branches) * 2.0
+
+
+def in_functions(x: tf.Tensor) -> Any:
+    inner = tf.function(lambda y: text_of(y) + 1.0)
+    return inner(x) * inner(x + 1.0)
+
+
+def in_a_map(x: tf.Tensor) -> Any:
+    return tf.map_fn(text_of, x)
+
+
+def strings_in_a_loop(x: tf.Tensor) -> Any:
+    text = tf.constant("")
+    for i in tf.range(3):
+        text = tf.strings.join([text, tf.strings.as_string(i), "a"])
+        x = x + 1.0
+    return text, x
+
+
+def strings_of_branches(x: tf.Tensor) -> Any:
+    text = tf.cond(x[0] > 2.0, lambda: tf.strings.as_string(x), lambda: tf.constant(["b"] * 4))
+    return text, x * 2.0
+
+
+def strings_through_functions(x: tf.Tensor) -> Any:
+    inner = tf.function(lambda s, y: (tf.strings.join([s, "!"]), y + 1.0))
+    text, y = inner(tf.strings.as_string(x), x)
+    return inner(text, y)
+
+
+def a_constant_string_returned(x: tf.Tensor) -> Any:
+    return tf.constant("text"), x + 1.0
+
+
+def no_elements(x: tf.Tensor) -> Any:
+    return text_of(x[:0]), tf.reduce_sum(text_of(x[:0]))
+
+
+def other_dtypes(x: tf.Tensor) -> Any:
+    names = ["int8", "int16", "int64", "bool", "float64", "complex64"]
+    printed = [tf.strings.length(tf.strings.as_string(tf.cast(x, dtype))) for dtype in names]
+    halves = [tf.strings.to_number(tf.strings.as_string(tf.cast(x, tf.int8)), tf.int64)]
+    return printed, halves, tf.linalg.eigvals(tf.cast(tf.linalg.diag(x), tf.complex128))
+
+
+def a_large_constant(x: tf.Tensor) -> Any:
+    large = tf.constant(np.arange(1000.0, dtype=np.float32).reshape(2, 500))
+    return tf.cast(tf.strings.length(tf.strings.as_string(x[:2]) + tf.strings.reduce_join(
+        tf.strings.as_string(large), axis=1)), tf.float32) + x[:2]  # fmt: skip
+
+
+def a_dataset(x: tf.Tensor) -> Any:
+    total = tf.reduce_sum(x)
+    for element in tf.data.Dataset.range(3).map(lambda i: i * 2):
+        total += tf.cast(element, tf.float32)
+    return total * 2.0
+
+
+def a_variable(x: tf.Tensor) -> Any:
+    variable = _variable()
+    variable.assign(x)
+    first = text_of(variable)
+    variable.assign_add(x)
+    return first, text_of(variable), variable.read_value()
+
+
+_variables: list[tf.Variable] = []
+
+
+def _variable() -> tf.Variable:
+    if not _variables:
+        with tf.init_scope():
+            _variables.append(tf.Variable([0.0] * 4))
+    return _variables[0]
+
+
+PROGRAMS = [value for value in [no_effect, without_a_kernel, several_results, several_regions,
+            in_a_loop, in_a_loop_condition, in_branches, in_a_switch, in_functions, in_a_map,
+            strings_in_a_loop, strings_of_branches, strings_through_functions,
+            a_constant_string_returned, no_elements, other_dtypes, a_large_constant,
+            a_dataset, a_variable]]  # fmt: skip
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+
+
+@pytest.fixture
+def one_program(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Makes sure that what XLA refuses in the test becomes one program."""
+    from hostcall._compiler import announcements
+
+    announcements._told.clear()
+    with caplog.at_level(logging.WARNING, "hostcall"):
+        yield
+    messages = [record.message for record in caplog.get_records("call")]
+    lines = [message for message in messages if "does not compile" in message]
+    assert lines
+    for line in lines:
+        assert "the rest is one program, which calls them" in line
+
+
+@pytest.mark.usefixtures("one_program")
+@each_program
+def test_one_program_computes_what_plain_graph_mode_does(program: Any) -> None:
+    function, expected = jitted(program), plain(program)
+    for x in (X, X + 1.0, -X):
+        assert_same(to_numpy(function(x)), to_numpy(expected(x)))
+    assert hostcall.explain(function, X).functions[0].mode == "compiled"
+
+
+@pytest.mark.usefixtures("one_program")
+@each_program
+def test_called_by_others(program: Any) -> None:
+    inner, expected = jitted(program), to_numpy(plain(program)(X))
+    assert_same(to_numpy(plain(lambda x: inner(x))(X)), expected)
+    assert_same(to_numpy(jitted(lambda x: inner(x))(X)), expected)
+
+
+@pytest.mark.usefixtures("one_program")
+def test_strings_among_the_arguments() -> None:
+    def program(texts: tf.Tensor, x: tf.Tensor) -> Any:
+        return tf.strings.join([texts, "!"]), x + 1.0
+
+    texts = tf.constant(["1", "three"])
+    assert_same(to_numpy(jitted(program)(texts, X)), to_numpy(plain(program)(texts, X)))
+
+
+@pytest.mark.usefixtures("one_program")
+def test_a_table() -> None:
+    keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
+
+    def program(x: tf.Tensor) -> Any:
+        total = table.lookup(tf.cast(x, tf.int64)) * 2.0
+        for _ in tf.range(2):
+            total += table.lookup(tf.cast(x, tf.int64) + 1)
+        return total
+
+    for x in (X, X[:2], X[:0]):
+        assert_same(to_numpy(jitted(program)(x)), to_numpy(plain(program)(x)))
+
+
+def test_tables_and_their_order() -> None:
+    def build() -> Callable[..., Any]:
+        keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
+        fixed = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
+        table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
+
+        def program(x: tf.Tensor) -> Any:
+            keys = tf.cast(x, tf.int64)
+            table.insert(keys, x * 2.0)
+            first = table.lookup(keys + 1)
+            for _ in tf.range(2):
+                table.insert(keys, table.lookup(keys) + fixed.lookup(keys))
+            return first, table.lookup(keys), fixed.lookup(keys) * 2.0
+
+        program.tables = (fixed, table)  # type: ignore[attr-defined]
+        return program
+
+    function, expected = jitted(build()), plain(build())
+    for _ in range(2):
+        assert_same(to_numpy(function(X)), to_numpy(expected(X)))
+
+
+@pytest.mark.usefixtures("one_program")
+def test_an_iterator_goes_on_from_call_to_call() -> None:
+    iterator = iter(tf.data.Dataset.range(7))
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        total = tf.reduce_sum(x)
+        for _ in tf.range(3):
+            total += tf.cast(next(iterator), tf.float32)
+        return total
+
+    assert [float(program([0.0])) for _ in range(2)] == [3.0, 12.0]
+    with pytest.raises(tf.errors.OutOfRangeError, match="IteratorGetNext"):
+        program([0.0])
+
+
+@contextlib.contextmanager
+def printed() -> Iterator[list[str]]:
+    """What TensorFlow prints."""
+    lines: list[str] = []
+    with tempfile.NamedTemporaryFile("r", suffix=".txt") as file:
+        lines.append(f"file://{file.name}")
+        yield lines
+        lines[:] = file.read().splitlines()
+
+
+@pytest.mark.usefixtures("one_program")
+def test_effects_keep_the_order_of_the_program() -> None:
+    def build(stream: str, journal: list[str]) -> Callable[..., Any]:
+        def note(tag: str) -> None:
+            tf.py_function(lambda: journal.append(tag), [], [])
+
+        def program(x: tf.Tensor) -> Any:
+            tf.print("first", x[0], output_stream=stream)
+            note("one")
+            for i in tf.range(2):
+                tf.print("turn", i, output_stream=stream)
+                note("turn")
+                if x[0] > 1.0:
+                    tf.print("large", output_stream=stream)
+            tf.print("last", tf.reduce_sum(x), output_stream=stream)
+            return x * 2.0
+
+        return program
+
+    for x in (X, X + 1.0):
+        outcomes = []
+        for mode in (plain, jitted):
+            journal: list[str] = []
+            with printed() as lines:
+                assert_same(mode(build(lines[0], journal))(x).numpy(), x.numpy() * 2)
+            outcomes.append((lines, journal))
+        assert outcomes[0] == outcomes[1]
+        assert outcomes[0][1] == ["one", "turn", "turn"]
+
+
+@pytest.mark.usefixtures("one_program")
+def test_an_effect_happens_where_nothing_uses_its_result() -> None:
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        table.insert(tf.cast(x, tf.int64), x)
+        return x + 1.0
+
+    program(X)
+    assert_same(table.lookup(tf.constant([3], tf.int64)).numpy(), np.array([3.0], np.float32))
+
+
+@pytest.mark.usefixtures("one_program")
+def test_gradients_go_through() -> None:
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            matrix = tf.linalg.diag(x) + 0.1
+            loss = tf.reduce_sum(tf.math.real(tf.linalg.eig(matrix)[0]) ** 2)
+        return tape.gradient(loss, x)
+
+    expected = plain(program)(X)
+    np.testing.assert_allclose(jitted(program)(X), expected, rtol=1e-5)
+
+
+def test_errors_are_those_of_graph_mode() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        text = tf.strings.join([tf.strings.as_string(x), "x"])
+        return tf.strings.to_number(text) * 2.0
+
+    one, other = failure(jitted(program), X), failure(plain(program), X)
+    assert type(one) is type(other)
+    for message in (one.message, other.message):
+        assert "StringToNumberOp could not correctly convert string: 1.000000x" in message
+        assert "{{node StringToNumber}}" in message or "node StringToNumber" in message
+
+
+def test_a_failed_call_leaves_the_next_one_sound() -> None:
+    @jitted
+    def program(texts: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return tf.strings.to_number(texts) + x
+
+    for _ in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="could not correctly convert"):
+            program(tf.constant(["no"]), [1.0])
+        assert program(tf.constant(["2"]), [1.0]).numpy() == [3.0]
+
+
+@pytest.mark.usefixtures("one_program")
+def test_threads_have_references_of_their_own() -> None:
+    @jitted
+    def program(texts: tf.Tensor, x: tf.Tensor) -> Any:
+        for _ in tf.range(20):
+            texts = tf.strings.join([texts, "."])
+            x = x + 1.0
+        return texts, x
+
+    program(tf.constant(["0"]), tf.constant(0.0))
+
+    def call(i: int) -> None:
+        for _ in range(5):
+            texts, x = program(tf.constant([str(i)]), tf.constant(float(i)))
+            assert texts.numpy() == [f"{i}{'.' * 20}".encode()]
+            assert float(x) == i + 20
+
+    in_threads(4, call)
+
+
+@pytest.mark.usefixtures("one_program")
+def test_sizes_that_change() -> None:
+    program = tf.function(no_effect, jit_compile=True, input_signature=[tf.TensorSpec([None])])
+    for size in (4, 0, 3, 4):
+        assert_same(program(X[:size]).numpy(), plain(no_effect)(X[:size]).numpy())
