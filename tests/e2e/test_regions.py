@@ -53,9 +53,10 @@ def in_a_loop(x: tf.Tensor) -> Any:
 
 
 def in_a_loop_condition(x: tf.Tensor) -> Any:
-    return tf.while_loop(
-        lambda y: tf.reduce_sum(text_of(tf.abs(y))) < 100.0, lambda y: y * 2.0, [x]
-    )
+    def goes_on(y: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(text_of(tf.abs(y))) < 100.0
+
+    return tf.while_loop(goes_on, lambda y: y * 2.0, [x])
 
 
 def in_branches(x: tf.Tensor) -> Any:
@@ -141,11 +142,11 @@ def _variable() -> tf.Variable:
     return _variables[0]
 
 
-PROGRAMS = [value for value in [no_effect, without_a_kernel, several_results, several_regions,
+PROGRAMS = [no_effect, without_a_kernel, several_results, several_regions,
             in_a_loop, in_a_loop_condition, in_branches, in_a_switch, in_functions, in_a_map,
             strings_in_a_loop, strings_of_branches, strings_through_functions,
             a_constant_string_returned, no_elements, other_dtypes, a_large_constant,
-            a_dataset, a_variable]]  # fmt: skip
+            a_dataset, a_variable]  # fmt: skip
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 
 

@@ -39,7 +39,7 @@ def script_ops_of(graph: Graph) -> list[Any]:
     return list(getattr(graph, "_hostcall_ops", ()))
 
 
-def table_lookups_of(graph: FuncGraph) -> list[Any]:
+def table_lookups_of(graph: Any) -> list[Any]:
     """The ops of a function's graph that look something up in a table."""
     if not any(tensor.dtype == tf.resource for tensor in graph.external_captures):
         return []  # tables are made outside of functions
