@@ -36,6 +36,9 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
       gradient_wanted: whether one can ask for the derivative of this very spec's calls.
     """
 
+    # Set by TensorFlow's own gradient, which finds the latest call of an op by the op's token.
+    _support_graph_mode_gradient = False
+
     op_name = "tf.py_function"
     takes_tensors = True
 
@@ -116,7 +119,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def _is_plain(self, recording: Recording) -> bool:
         """Whether the user's function is all that has to be called."""
         alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
-        return not (recording or self.timeout or self.inputs.nested) and alone
+        recorded = recording or self._support_graph_mode_gradient
+        return not (recorded or self.timeout or self.inputs.nested) and alone
 
     def _plain_function(self) -> Callable[..., Any]:
         function, executing_eagerly = self._call, eager_execution.executing_eagerly
@@ -154,6 +158,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             with eager_execution.eager_mode():
                 return self._run(tensors, record, arrays)
         if not record:
+            if self._support_graph_mode_gradient:
+                return self._recorded_by_token(tensors), None
             return self.compute(tensors, arrays), None
         # One tape for each order of derivative: the next one records how the first is asked.
         tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
@@ -163,6 +169,14 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
                 tape.watch([tensor for tensor in tensors if gradient_tapes.is_trainable(tensor)])
             values = self.compute(tensors)
         return values, tape_residuals.TapeResidual(self, tapes, list(tensors), list(values))
+
+    def _recorded_by_token(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results of a call whose gradient is TensorFlow's own, with what that needs."""
+        with tf.GradientTape() as tape:
+            tape.watch([tensor for tensor in tensors if gradient_tapes.is_trainable(tensor)])
+            values = self.compute(tensors)
+        gradient_tapes.tape_cache[self.title.encode()] = (tape, list(tensors), list(values))
+        return values
 
     def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:
         """The results of the user's function, as EagerTensors of the declared dtypes.

@@ -94,12 +94,26 @@ def gradient(op: Operation, *dy: Any) -> Any:
       For each input its gradient, None for those that have none.
     """
     spec = _spec_of(op)
+    if (given := py_function_gradient.given_to(op)) is not None:
+        hides = isinstance(spec, EagerSpec) and spec.differentiable
+        return given(_WithoutHandle(op), *dy[:-1]) if hides else given(op, *dy)
     if isinstance(spec, EagerSpec) and spec.pure:
         return _recomputed(spec, op, _upstream(op, dy))
     if not isinstance(spec, EagerSpec) or not spec.differentiable:
         return py_function_gradient.stock()(op, *dy)
     spec.gradient_wanted = True
     return _emit(GradientSpec(spec, op, _upstream(op, dy)), op)
+
+
+class _WithoutHandle:
+    """An op as the user has made it: without the hidden result."""
+
+    def __init__(self, op: Operation) -> None:
+        self._op = op
+        self.outputs = op.outputs[:-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._op, name)
 
 
 def _emit(backward: EagerSpec, op: Operation) -> list[Any]:

@@ -109,6 +109,7 @@ _stored(_F, _OPS, "Operation._init._control_flow_context")
 # Gradients.
 _F = features.GRADIENTS
 tape_cache = _find(_F, _SCRIPT_OPS, "tape_cache")
+gradient_registry = _find(_F, _OPS, "gradient_registry")
 py_function_gradients = _find(_F, _OPS, "gradient_registry._registry")
 TYPE_TAG = _find(_F, _REGISTRY, "_TYPE_TAG")
 _stored(_F, _OPS, "Graph.__init__._gradient_override_map", "Operation._init._gradient_function")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._tf import features, names, op_kinds
 from hostcall._tf.replacements import Replacement, patch
 from hostcall_runtime._patching import Patch
@@ -52,3 +54,16 @@ def give_to(op: Any) -> None:
     """
     if op._gradient_function is None and _OVERRIDDEN not in op.node_def.attr:
         op._gradient_function = _gradients[-1]
+
+
+def given_to(op: Any) -> Callable[..., Any] | None:
+    """The gradient that the user has given an op of a graph after it was created, if any.
+
+    Within a `gradient_override_map` TensorFlow asks that one itself. A tape knows the kind of an op
+    alone, and asks for the gradient of that.
+    """
+    if not isinstance(op, tf.Operation) or _OVERRIDDEN not in op.node_def.attr:
+        return None
+    name = op.get_attr(_OVERRIDDEN).decode()
+    found: Callable[..., Any] = names.gradient_registry.lookup(name)
+    return found

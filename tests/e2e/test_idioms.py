@@ -1,0 +1,232 @@
+"""What programs do with script ops beside calling them works compiled as it does in graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from tests.support.helpers import MODES, OPS, jitted, plain, stateless_py_func
+
+X = tf.constant([1.0, 2.0, 3.0])
+STATEFUL_OPS = [op for op in OPS if op is not stateless_py_func]
+SHAPES = [None, [3]]  # of the result: partitioned, and in one program
+
+each_mode = pytest.mark.parametrize("mode", MODES)
+each_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
+each_shape = pytest.mark.parametrize("shape", SHAPES, ids=["unknown", "known"])
+
+
+@tf.RegisterGradient("HostcallTestFiveTimes")
+def _five_times(op: tf.Operation, upstream: tf.Tensor) -> tf.Tensor:
+    assert len(op.outputs) == 1
+    return 5.0 * upstream * op.inputs[0]
+
+
+@tf.RegisterGradient("HostcallTestByScriptOp")
+def _by_script_op(op: tf.Operation, upstream: tf.Tensor) -> tf.Tensor:
+    """The gradient that most programs give: another script op."""
+    return tf.numpy_function(lambda x, dy: 5.0 * x * dy, [op.inputs[0], upstream], tf.float32)
+
+
+GRADIENTS = ["HostcallTestFiveTimes", "HostcallTestByScriptOp"]
+
+
+@contextmanager
+def _overridden(gradient: str) -> Iterator[None]:
+    names = dict.fromkeys(["PyFunc", "PyFuncStateless", "EagerPyFunc"], gradient)
+    with tf.compat.v1.get_default_graph().gradient_override_map(names):
+        yield
+
+
+def _square(op: Any, x: tf.Tensor, shape: Any) -> tf.Tensor:
+    y = op(lambda v: v * v, [x], tf.float32)
+    y.set_shape(shape)
+    return y
+
+
+@each_op
+@each_mode
+@each_shape
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_the_gradient_of_an_override_map(op: Any, mode: Any, shape: Any, gradient: str) -> None:
+    @mode
+    def program(x: tf.Tensor) -> Any:
+        with _overridden(gradient):
+            y = _square(op, x, shape)
+        return y, tf.gradients(2.0 * y, x)[0]
+
+    for _ in range(2):
+        y, dx = program(X)
+        np.testing.assert_array_equal(y, X * X)
+        np.testing.assert_array_equal(dx, 10.0 * X)
+
+
+@each_op
+@each_mode
+@each_shape
+def test_a_tape_around_the_function_sees_the_override(op: Any, mode: Any, shape: Any) -> None:
+    @mode
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with _overridden(GRADIENTS[0]):
+            return _square(op, x, shape)
+
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        y = program(X)
+    np.testing.assert_array_equal(tape.gradient(y, X), 5.0 * X)
+
+
+@each_op
+@each_mode
+@each_shape
+def test_a_tape_in_the_function_does_not(op: Any, mode: Any, shape: Any) -> None:
+    """As in TensorFlow: such a tape knows the kind of an op alone."""
+
+    @mode
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            with _overridden(GRADIENTS[0]):
+                y = _square(op, x, shape)
+        return tape.gradient(y, x)
+
+    for factor in (1.0, 3.0):
+        found = program(factor * X)
+        if op is tf.py_function:
+            np.testing.assert_array_equal(found, 2.0 * factor * X)
+        else:
+            assert found is None
+
+
+@each_op
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_override_in_a_loop(op: Any, compiled: bool) -> None:
+    @tf.function(jit_compile=compiled)
+    def program(x: tf.Tensor) -> Any:
+        def body(i: tf.Tensor, y: tf.Tensor) -> Any:
+            with tf.compat.v1.get_default_graph().gradient_override_map(
+                dict.fromkeys(["PyFunc", "PyFuncStateless", "EagerPyFunc"], GRADIENTS[0])
+            ):
+                return i + 1, _square(op, y, [3])
+
+        loop = tf.while_loop(lambda i, _: i < 2, body, (0, x), maximum_iterations=2)
+        return tf.gradients(loop[1], x)[0]
+
+    # Of x to the fourth, with 5 x in the place of 2 x.
+    np.testing.assert_array_equal(program(X), 5.0 * X * X * 5.0 * X)
+
+
+@each_op
+@each_mode
+@each_shape
+def test_the_last_op_of_the_graph_is_the_script_op(op: Any, mode: Any, shape: Any) -> None:
+    kinds = {tf.py_function: "EagerPyFunc", stateless_py_func: "PyFuncStateless"}
+
+    @mode
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = op(lambda v: v * v, [x], tf.float32)
+        last = tf.compat.v1.get_default_graph().get_operations()[-1]
+        assert last is y.op
+        assert last.type == kinds.get(op, "PyFunc")
+        y.set_shape(shape)
+        with tf.control_dependencies([last]):
+            return tf.identity(last.outputs[0])
+
+    np.testing.assert_array_equal(program(X), X * X)
+
+
+@each_op
+@each_mode
+@each_shape
+def test_a_gradient_that_is_put_onto_the_last_op(op: Any, mode: Any, shape: Any) -> None:
+    @mode
+    def program(x: tf.Tensor) -> Any:
+        y = _square(op, x, shape)
+        last = tf.compat.v1.get_default_graph().get_operations()[-1]
+        name = attr_value_pb2.AttrValue(s=GRADIENTS[0].encode())
+        last._set_attr("_gradient_op_type", name)
+        return tf.gradients(2.0 * y, x)[0]
+
+    np.testing.assert_array_equal(program(X), 10.0 * X)
+
+
+@pytest.mark.parametrize("op", STATEFUL_OPS, ids=lambda op: op.__name__)
+@each_mode
+def test_the_last_op_of_a_call_without_results(op: Any, mode: Any) -> None:
+    seen = []
+
+    @mode
+    def program(x: tf.Tensor) -> tf.Tensor:
+        op(lambda v: seen.append(1), [x], [])
+        last = tf.compat.v1.get_default_graph().get_operations()[-1]
+        with tf.control_dependencies([last]):
+            return x + 1.0
+
+    np.testing.assert_array_equal(program(X), X + 1.0)
+    assert len(seen) == 1
+
+
+class Environment:
+    """Has one array for all of its states, as simulators do."""
+
+    def __init__(self) -> None:
+        # Where TensorFlow's own kernel shares the memory of an array.
+        memory = np.zeros(64 * 1024, np.uint8)
+        start = -memory.ctypes.data % 64
+        self.state = memory[start : start + 4 * 4096].view(np.float32)
+
+    def step(self, action: Any) -> np.ndarray:
+        self.state += np.asarray(action)
+        return self.state
+
+
+def _steps(op: Any, shape: Any) -> Callable[[tf.Tensor], Any]:
+    environment = Environment()
+
+    def program(action: tf.Tensor) -> Any:
+        total = tf.constant(0.0)
+        for _ in range(3):
+            state = op(environment.step, [action], tf.float32)
+            state.set_shape(shape)
+            total += tf.reduce_sum(state)
+            with tf.control_dependencies([total]):
+                action = tf.identity(action)
+        return total, tf.identity(state)
+
+    return program
+
+
+@pytest.mark.parametrize("op", STATEFUL_OPS, ids=lambda op: op.__name__)
+@pytest.mark.parametrize("shape", [None, [4096]], ids=["unknown", "known"])
+def test_a_function_that_returns_the_same_array_each_time(op: Any, shape: Any) -> None:
+    ours, stock = jitted(_steps(op, shape)), plain(_steps(op, shape))
+    one = tf.ones([])
+    for _ in range(3):
+        for found, expected in zip(ours(one), stock(one), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("op", STATEFUL_OPS, ids=lambda op: op.__name__)
+@pytest.mark.parametrize("shape", [None, [4096]], ids=["unknown", "known"])
+def test_results_in_one_array_stay_apart(op: Any, shape: Any) -> None:
+    """A compiled program's values are its own; in a graph they may change under its hands."""
+    environment = Environment()
+
+    @jitted
+    def program(action: tf.Tensor) -> Any:
+        first = op(environment.step, [action], tf.float32)
+        second = op(environment.step, [action], tf.float32)
+        first.set_shape(shape)
+        second.set_shape(shape)
+        return first, second
+
+    kept = program(tf.ones([]))
+    later = program(tf.ones([]))
+    for found, expected in zip((*kept, *later), (1.0, 2.0, 3.0, 4.0), strict=True):
+        np.testing.assert_array_equal(found, np.full(4096, expected))
