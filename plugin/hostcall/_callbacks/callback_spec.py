@@ -63,6 +63,10 @@ class CallbackSpec:
         TensorFlow tells, but for what is declared with hostcall.
       pending: for each result, whether the shape function may know more when XLA compiles than in
         tracing.
+      consumer_shapes: for each result, the shape that the ops which take it demand; none before the
+        graph has been traced.
+      element_counts: for each result, the number of elements that they demand, or None.
+      shape_reasons: for messages, which ops tell a shape that nothing else does.
       description: the function and the op for a message, with the file and line of both.
       title: how messages call it: the op's token, `pyfunc_N`.
       copies_inputs: whether the function is given arrays of its own where the stock kernel calls
@@ -97,6 +101,9 @@ class CallbackSpec:
         self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
         self.plain_specs = self.static_specs
         self.pending = [shape_function is not None] * len(outputs.dtypes)
+        self.consumer_shapes: Sequence[tf.TensorShape] = ()
+        self.element_counts: Sequence[int | None] = ()
+        self.shape_reasons: Sequence[str] = ()
         self.timeout: float | None = None
         self.route = requested_routes.AUTO
         self.declaration = Declaration()
@@ -128,7 +135,7 @@ class CallbackSpec:
     def _register(self, recording: Recording) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
         function = self.host_function(recording)
-        target = Target(function, self.title, self.description)
+        target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
         takes_tensors = self.takes_tensors
         if takes_tensors:

@@ -152,7 +152,8 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
     Raises:
       LoweringError: when a size stays unknown, or what is declared contradicts itself.
     """
-    resolved = known(spec, node, operands)
+    said_of = known(spec, node, operands)
+    resolved = [with_consumers(spec, index, said) for index, said in enumerate(said_of)]
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
@@ -187,6 +188,18 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
         said = [(who, specs[index]) for who, specs in sources if specs]
         resolved.append(_merge(spec, index, said))
     return resolved
+
+
+def with_consumers(spec: CallbackSpec, index: int, said: Spec) -> Spec:
+    """What is said of a result, and what the ops that take it demand of its shape.
+
+    Where the two contradict each other, those ops will say so.
+    """
+    if not spec.consumer_shapes:
+        return said
+    with contextlib.suppress(ValueError):
+        return merge(said, tf.TensorSpec(spec.consumer_shapes[index], said.dtype))
+    return said
 
 
 def _apply_shape_function(spec: CallbackSpec, operands: Sequence[Spec]) -> Sequence[Spec | None]:

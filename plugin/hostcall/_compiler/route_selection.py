@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._callbacks.result_shapes import with_consumers
 from hostcall._callbacks.specs import Spec, merge
 from hostcall._tf import attributes
 from hostcall._tf.types import NodeDef
@@ -108,7 +109,8 @@ def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]
         merged: Spec = spec.static_specs[index] if spec is not None else tf.TensorSpec(None, dtype)
         try:
             shape = traced[index] if index < len(traced) else None
-            known.append(merge(merged, tf.TensorSpec(shape, dtype)))
+            said = merge(merged, tf.TensorSpec(shape, dtype))
+            known.append(said if spec is None else with_consumers(spec, index, said))
         except ValueError:
             known.append(None)
     return known

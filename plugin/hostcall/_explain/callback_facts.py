@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import call_modules, lookup
+from hostcall._callbacks import call_modules, lookup, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native_spec import NativeSpec
@@ -138,6 +138,8 @@ def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
             shapes = node.attr[name].list.shape if name in node.attr else []
             if index < len(shapes):
                 merged = _merge(merged, tf.TensorSpec(tf.TensorShape(shapes[index]), dtype))
+        if isinstance(spec, CallbackSpec):
+            merged = result_shapes.with_consumers(spec, index, merged)
         values.append(value_of(merged, index < len(ruled) and ruled[index]))
     return values
 

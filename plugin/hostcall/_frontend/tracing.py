@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hostcall._callbacks import requested_routes, traced_shapes
+from hostcall._callbacks import consumer_shapes, requested_routes, traced_shapes
 from hostcall._tf import script_op_graphs
 from hostcall._tf.types import FuncGraph
 
@@ -15,6 +15,7 @@ def finish(func_graph: FuncGraph) -> None:
         traced_shapes.write(op)
     for op in script_op_graphs.table_lookups_of(func_graph):
         traced_shapes.write(op)  # Python knows more of tables than the op's shape function
+    consumer_shapes.note(func_graph)
     requested_routes.mark_others(func_graph)
     if script_op_graphs.calls_functions(func_graph):
         _order_jitted_calls(func_graph)

@@ -105,6 +105,7 @@ transform = _find(_F, _FUNCTION + "transform")
 _find(_F, _FUNCTION + "transform", "FUNC_GRAPH_TRANSFORMS")
 _find(_F, _OPS, "Operation._add_control_input")
 _stored(_F, _OPS, "Operation._init._control_flow_context")
+handle_data = _find(_F, _PYTHON + "ops.resource_variable_ops", "get_eager_safe_handle_data")
 
 # Gradients.
 _F = features.GRADIENTS

@@ -59,9 +59,7 @@ def has_effect(op: Operation) -> bool:
         return True
     if op.type not in op_kinds.CALLING_OPS:
         return False
-    names = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
-    names += [f.name for a in op.node_def.attr.values() for f in a.list.func]
-    return any(_function_has_effect(op.graph, name) for name in names)
+    return any(_function_has_effect(op.graph, name) for name in _called_by(op))
 
 
 def _function_has_effect(graph: Graph, name: str) -> bool:
@@ -85,6 +83,29 @@ def graphs_of(graph: Graph) -> dict[str, Any]:
                 found[name] = body
                 pending.append(body)
     return found
+
+
+def branches_with_script_ops(graph: Graph) -> dict[Operation, list[Any]]:
+    """The graphs of the branches that lead to script ops, by the ops that choose among them."""
+    if not graph._functions:
+        return {}
+    found: dict[Operation, list[Any]] = {}
+    for op in graph.get_operations():
+        if op.type in op_kinds.CHOICES:
+            bodies = [getattr(graph._functions.get(n), "graph", None) for n in _called_by(op)]
+            if any(body is not None and _leads_to_script_op(body) for body in bodies):
+                found[op] = [body for body in bodies if body is not None]
+    return found
+
+
+def _leads_to_script_op(graph: Graph) -> bool:
+    return any(map(script_ops_of, (graph, *graphs_of(graph).values())))
+
+
+def _called_by(op: Operation) -> list[str]:
+    """The names of the functions that an op calls."""
+    names = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
+    return names + [f.name for a in op.node_def.attr.values() for f in a.list.func]
 
 
 def is_jitted_call(op: Operation) -> bool:
