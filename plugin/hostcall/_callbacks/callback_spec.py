@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
+import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import memoization, requested_routes, result_contract
+from hostcall._callbacks import free_shapes, memoization, requested_routes, result_contract
 from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.free_shapes import FreeShapes
+from hostcall._callbacks.recording import Recording as Recording
 from hostcall._callbacks.specs import Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
@@ -21,17 +23,9 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target, _errors, _locks, _targets, register, within
 from hostcall_runtime._words import counted
 
+_NONE_FREE: FreeShapes = types.MappingProxyType({})
+
 ShapeFunction = Callable[[Sequence[Spec]], Sequence[Spec | None]]
-
-
-class Recording(enum.IntEnum):
-    """Whether a compiled program can ask for the gradient of a py_function's call."""
-
-    NO = 0
-    # Within the run of the program.
-    RUN = 1
-    # After it: the handle of the tape residual is a result of the program.
-    ESCAPING = 2
 
 
 _lock = _locks.new_lock()
@@ -112,7 +106,7 @@ class CallbackSpec:
         self.description = f"{self.op_name} of {source_location.of_function(function)}"
         self.title = ""
         self.op: weakref.ref[Any] | None = None
-        self._targets: dict[Recording, tuple[Any, int]] = {}
+        self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
         self._host_op_entry: Any = None
 
     def locate(self) -> None:
@@ -122,25 +116,34 @@ class CallbackSpec:
             f"{source_location.caller()}"
         )
 
-    def target_id(self, recording: Recording) -> int:
-        """The id under which compiled programs call this; made when one first asks for it."""
+    def target_id(self, recording: Recording, free: FreeShapes = _NONE_FREE) -> int:
+        """The id under which compiled programs call this; made when one first asks for it.
+
+        Args:
+          recording: whether the gradient of the call can be asked for.
+          free: the results that may have any shape.
+        """
+        key = (recording, *sorted(free.items()))
         with _lock:  # several threads may compile the same op
-            if recording not in self._targets:
-                target, callback_id = self._register(recording)
+            if key not in self._targets:
+                target, callback_id = self._register(recording, free)
                 target.origin = Origin(weakref.ref(self), recording)
                 _targets.know(callback_id, target)
-                self._targets[recording] = target, callback_id
-            return self._targets[recording][1]
+                self._targets[key] = target, callback_id
+            return self._targets[key][1]
 
-    def _register(self, recording: Recording) -> tuple[Any, int]:
+    def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
+        name += free_shapes.suffix(free)
         function = self.host_function(recording)
+        if not self.takes_tensors:
+            function = free_shapes.returning_vectors(function, self, free)
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
         takes_tensors = self.takes_tensors
         if takes_tensors:
             target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
-            target.to_arrays = self.to_arrays(recording)
+            target.to_arrays = free_shapes.making_vectors(self.to_arrays(recording), free)
         declared = self.declaration
         return target, register(
             target,

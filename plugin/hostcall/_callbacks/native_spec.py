@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import NumpySpec, Recording
+from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.specs import Spec
 from hostcall_runtime import _library
@@ -34,7 +35,7 @@ class NativeSpec(NumpySpec):
     def _run(self, *arrays: Any) -> list[np.ndarray]:
         return self.function.run(arrays, self.inputs.pack_specs)
 
-    def _register(self, recording: Recording) -> tuple[Any, int]:
+    def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
         entry = _Entry(self.function, self.description)
         return entry, entry.callback_id
 

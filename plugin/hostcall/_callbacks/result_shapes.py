@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import advice, requested_routes, traced_shapes
+from hostcall._callbacks import advice, free_shapes, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
 from hostcall._callbacks.declarations import TRACE, Declaration, declaration_of
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
@@ -153,7 +153,8 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
       LoweringError: when a size stays unknown, or what is declared contradicts itself.
     """
     said_of = known(spec, node, operands)
-    resolved = [with_consumers(spec, index, said) for index, said in enumerate(said_of)]
+    demanded = [with_consumers(spec, index, said) for index, said in enumerate(said_of)]
+    resolved = free_shapes.completed(demanded, free_shapes.of_node(node))
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL

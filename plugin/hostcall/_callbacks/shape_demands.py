@@ -13,19 +13,22 @@ from hostcall._tf.types import Operation
 UNKNOWN = tf.TensorShape(None)
 
 # Those whose first result has the shape of their first input, which may not be their only one.
-_KEEP_SHAPE = frozenset(
+ELEMENTWISE = frozenset(
     {
         *("Abs", "Acos", "Acosh", "Angle", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil"),
-        *("CheckNumerics", "CheckNumericsV2", "ComplexAbs", "Conj", "Cos", "Cosh", "Cumprod"),
-        *("Cumsum", "DebugIdentityV2", "Digamma", "Elu", "EnsureShape", "Erf", "Erfc", "Erfinv"),
-        *("Exp", "Expm1", "Floor", "Identity", "Imag", "Inv", "Invert", "IsFinite", "IsInf"),
-        *("IsNan", "LeakyRelu", "Lgamma", "Log", "Log1p", "LogSoftmax", "LogicalNot", "Ndtri"),
-        *("Neg", "OnesLike", "PreventGradient", "Real", "Reciprocal", "Relu", "Relu6"),
-        *("ReverseV2", "Rint", "Roll", "Round", "Rsqrt", "Selu", "Sigmoid", "Sign", "Sin", "Sinh"),
-        *("Snapshot", "Softmax", "Softplus", "Softsign", "Sqrt", "Square", "StopGradient", "Tan"),
-        *("Tanh", "ZerosLike"),
+        *("CheckNumerics", "CheckNumericsV2", "ComplexAbs", "Conj", "Cos", "Cosh", "Digamma"),
+        *("Elu", "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "Floor", "Identity", "Imag", "Inv"),
+        *("Invert", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "Lgamma", "Log", "Log1p"),
+        *("LogicalNot", "Ndtri", "Neg", "OnesLike", "PreventGradient", "Real", "Reciprocal"),
+        *("Relu", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sigmoid", "Sign", "Sin", "Sinh"),
+        *("Snapshot", "Softplus", "Softsign", "Sqrt", "Square", "StopGradient", "Tan", "Tanh"),
+        "ZerosLike",
     }
 )
+_KEEP_SHAPE = ELEMENTWISE | {
+    *("Cumprod", "Cumsum", "DebugIdentityV2", "EnsureShape", "LogSoftmax", "ReverseV2", "Roll"),
+    "Softmax",
+}
 
 # The values that variables of known shape take. They are compared when the op runs.
 _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})

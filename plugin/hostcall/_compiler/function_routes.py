@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall._callbacks import requested_routes
-from hostcall._compiler import refusals, route_selection
+from hostcall._compiler import free_shape_search, refusals, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
@@ -34,7 +34,7 @@ def partitioner_for(
     """
     function = next(f for f in library.function if f.signature.name == entry)
     if attributes.CLUSTER not in function.attr:
-        library = analysis.marked(library, entry)
+        library = analysis.marked(free_shape_search.marked(library, entry), entry)
     if refusal:
         library = refusals.marked(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, requested_routes, result_shapes
+from hostcall._callbacks import free_shapes, lookup, requested_routes, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native_spec import NativeSpec
@@ -62,6 +62,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     spec = lookup.existing_spec_of(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*result_shapes.resolve(spec, node, specs)]
+    free = free_shapes.of_node(node)
     _check_out(spec, results)
     _check_foreseen(spec, node, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:
@@ -70,8 +71,8 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     operands_passed = [specs[i] for i in passed]
     spec.check_call(operands_passed, results)
     pairs = {} if isinstance(spec, NativeSpec) else _pairs(operands_passed, results)
-    attributes = _attributes(spec.target_id(_recording(spec, node)), pairs)
-    foldable = constant_folding.is_foldable(spec, specs, results)
+    attributes = _attributes(spec.target_id(_recording(spec, node), free), pairs)
+    foldable = not free and constant_folding.is_foldable(spec, specs, results)
     return LoweredCall(
         target=spec.custom_call,
         attributes=attributes,

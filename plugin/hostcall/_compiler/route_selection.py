@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, requested_routes, traced_shapes
+from hostcall._callbacks import free_shapes, lookup, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.result_shapes import with_consumers
 from hostcall._callbacks.specs import Spec, merge
@@ -50,7 +50,12 @@ def choose(node: NodeDef) -> Choice:
             requested_routes.PARTITION, obstacle, is_bounded=attributes.HINDERED in node.attr
         )
     spec = lookup.spec_of(node)
-    unknown = unknown_results(spec, known_results(spec, node))
+    free = free_shapes.of_node(node)
+    unknown = {
+        index: said
+        for index, said in unknown_results(spec, known_results(spec, node)).items()
+        if index not in free
+    }
     if not unknown:
         return Choice(
             requested_routes.CUSTOM_CALL,

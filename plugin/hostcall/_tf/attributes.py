@@ -13,6 +13,7 @@ REFUSED = "_hostcall_refused"  # why XLA does not compile it, as it has said whe
 ROUTE = "_hostcall_route"  # the route that was asked for, where that is not "auto"
 SHAPES = "_hostcall_shapes"  # the shapes that tracing ended with: one for each result
 HINDERED = "_hostcall_hindered"  # what hinders it from being part of a program, for the user
+FREE_SHAPES = "_hostcall_free_shapes"  # (result, number of elements)s: any shape will do for them
 FORESEEN = "_hostcall_foreseen"  # the (result, dimension)s that were taken for bounded
 RECORD = "_hostcall_record"  # a Recording: whether a gradient of the call can be asked for
 
