@@ -1,0 +1,147 @@
+"""Shape functions are asked while TensorFlow traces, with None where a size is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import assert_same
+
+FLOAT = tf.float32
+each_op = pytest.mark.parametrize(
+    "op", [tf.numpy_function, tf.py_function], ids=["numpy_function", "py_function"]
+)
+each_mode = pytest.mark.parametrize("compiled", [False, True], ids=["plain", "jitted"])
+ANY_BATCH = [tf.TensorSpec([None, 6], FLOAT)]
+
+
+def _half(rule: Any) -> Any:
+    """A function of its own for each test, since a declaration stays with its function."""
+    return hostcall.declare(lambda x: np.asarray(x)[:, ::2] * 1.0, result=rule)
+
+
+def _halved(x: tf.TensorSpec) -> Any:
+    return tf.TensorSpec([x.shape[0], x.shape[1] // 2], x.dtype)
+
+
+@each_op
+@each_mode
+def test_what_is_known_flows_on(op: Any, compiled: bool) -> None:
+    seen = []
+
+    @tf.function(jit_compile=compiled, input_signature=ANY_BATCH)
+    def program(x: tf.Tensor) -> Any:
+        y = op(_half(_halved), [x], FLOAT)
+        seen.append(y.shape.as_list())
+        return tf.matmul(y, tf.ones([y.shape[1], 2]))
+
+    for batch in (2, 5):
+        assert_same(program(tf.ones([batch, 6])).numpy(), np.full([batch, 2], 3.0, np.float32))
+    assert seen == [[None, 3]]
+
+
+@each_op
+@each_mode
+def test_an_argument_of_unknown_rank(op: Any, compiled: bool) -> None:
+    seen = []
+
+    @tf.function(jit_compile=compiled, input_signature=[tf.TensorSpec(None, FLOAT)])
+    def program(x: tf.Tensor) -> Any:
+        same = hostcall.declare(lambda x: np.asarray(x) + 1.0, result=lambda x: x)
+        y = op(same, [x], FLOAT)
+        rows = op(_half(lambda x: [*x.shape[:1], 3]), [x], FLOAT)
+        seen.append((y.shape.rank, rows.shape.rank))
+        return y, rows
+
+    for x in (tf.ones([2, 6]), tf.ones([4, 6])):
+        found = program(x)
+        assert_same(found[0].numpy(), x.numpy() + 1.0)
+        assert_same(found[1].numpy(), x.numpy()[:, ::2])
+    assert seen == [(None, 2)]
+
+
+@each_op
+@each_mode
+def test_one_that_fails_on_none_says_nothing_until_xla_compiles(op: Any, compiled: bool) -> None:
+    seen = []
+
+    @tf.function(jit_compile=compiled, input_signature=ANY_BATCH)
+    def program(x: tf.Tensor) -> Any:
+        y = op(_half(lambda x: [x.shape[0] * 1, 3]), [x], FLOAT)
+        seen.append(y.shape.rank)
+        return y + 1.0
+
+    for batch in (2, 5):
+        assert_same(program(tf.ones([batch, 6])).numpy(), np.full([batch, 3], 2.0, np.float32))
+    assert seen == [None]
+
+
+@each_op
+@each_mode
+def test_an_answer_that_turns_out_wrong_is_an_error(op: Any, compiled: bool) -> None:
+    """With None it says one, and with the size that there is what it should."""
+
+    @tf.function(jit_compile=compiled, input_signature=ANY_BATCH)
+    def program(x: tf.Tensor) -> Any:
+        return op(_half(lambda x: [x.shape[0] or 1, 3]), [x], FLOAT)
+
+    assert_same(program(tf.ones([1, 6])).numpy(), np.ones([1, 3], np.float32))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        program(tf.ones([2, 6]))
+    assert "(1, 3)" in str(caught.value)
+    assert_same(program(tf.ones([1, 6])).numpy(), np.ones([1, 3], np.float32))
+
+
+class Halves(keras.layers.Layer):
+    """A layer that tells nothing but by its function."""
+
+    def __init__(self, op: Any, function: Any) -> None:
+        super().__init__()
+        self._op, self._function = op, function
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self._op(self._function, [x], FLOAT)
+
+
+class Subclassed(keras.Model):
+    """Calls the layers in turn."""
+
+    def __init__(self, layers: list[keras.layers.Layer]) -> None:
+        super().__init__()
+        self._parts = layers
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        for layer in self._parts:
+            x = layer(x)
+        return x
+
+
+def _functional(layers: list[keras.layers.Layer]) -> keras.Model:
+    inputs = keras.Input([6])
+    x = inputs
+    for layer in layers:
+        x = layer(x)
+    return keras.Model(inputs, x)
+
+
+@each_op
+@each_mode
+@pytest.mark.parametrize("build", [keras.Sequential, _functional, Subclassed])
+def test_keras_builds_the_next_layer(op: Any, compiled: bool, build: Any) -> None:
+    model = build([Halves(op, _half(_halved)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse", jit_compile=compiled)
+    x, y = np.ones([10, 6], np.float32), np.ones([10, 2], np.float32)
+    model.fit(x, y, batch_size=4, verbose=0)  # the last batch is smaller
+    assert model.layers[-1].kernel.shape == (3, 2)
+
+
+def test_a_dataset_knows_the_shape() -> None:
+    half = _half(_halved)
+    dataset = tf.data.Dataset.from_tensors(tf.ones([4, 6])).repeat().unbatch().batch(3)
+    dataset = dataset.map(lambda x: tf.numpy_function(half, [x], FLOAT))
+    assert dataset.element_spec.shape.as_list() == [None, 3]
