@@ -323,3 +323,20 @@ def test_explain_shows_the_shape() -> None:
     program = jitted(_program(tf.numpy_function, Returns(2, 3), assigned))
     (script_op,) = hostcall.explain(program, tf.constant(0.0)).script_ops
     assert [result.shape for result in script_op.results] == ["(2, 3)"]
+
+
+@pytest.mark.parametrize("shape", [[], [2], [2, 3, 4, 5]], ids=str)
+def test_what_set_shape_says_may_be_nonsense(shape: list[int]) -> None:
+    """Tracing goes on, as in TensorFlow; what becomes of it is another matter."""
+
+    def program(x: tf.Tensor) -> Any:
+        y = tf.numpy_function(Returns(2, 3), [x], FLOAT)
+        stacked, joined = tf.stack([y, y], axis=-1), tf.concat([y, y], axis=1)
+        gathered = tf.gather(y, [0], axis=1)
+        for tensor in (stacked, joined, gathered):
+            tensor.set_shape(shape)
+        parts = tf.unstack(y, 2, axis=1)
+        return stacked, joined, gathered, parts
+
+    for mode in (plain, jitted):
+        mode(program).get_concrete_function(tf.TensorSpec([], FLOAT))

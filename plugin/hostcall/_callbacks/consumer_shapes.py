@@ -91,10 +91,13 @@ def _add_demands(
     func_graph: FuncGraph, ops: Sequence[Operation], sources: Sequence[Operation], demands: _Demands
 ) -> None:
     """Adds what is demanded of the tensors that `sources` lead to."""
+    reached = _reached(sources)
+    if not reached:
+        return
     position = {op: i for i, op in enumerate(ops)}
     running = _running(func_graph, ops)
     # Each op after all that take its results.
-    for op in sorted(_reached(sources), key=position.__getitem__, reverse=True):
+    for op in sorted(reached, key=position.__getitem__, reverse=True):
         if op in running:
             results = [_demand_of(result, demands) for result in op.outputs]
             _add_demands_of(op, results, demands)

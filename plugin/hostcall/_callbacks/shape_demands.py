@@ -94,10 +94,11 @@ def _of_new_value(taken: Taken) -> tf.TensorShape:
 
 
 def _of_stacked(taken: Taken) -> tf.TensorShape:
-    if taken.results[0].rank is None:
+    axis = taken.op.get_attr("axis")
+    if not _has_axis(taken.results[0], axis):
         return UNKNOWN
     sizes = taken.results[0].as_list()
-    del sizes[taken.op.get_attr("axis")]
+    del sizes[axis]
     return tf.TensorShape(sizes)
 
 
@@ -117,12 +118,12 @@ def _of_unstacked(taken: Taken) -> tf.TensorShape:
 
 def _of_joined(taken: Taken) -> tf.TensorShape:
     parts, axis = list(taken.op.inputs[:-1]), _constant(taken.op.inputs[-1])
-    if axis is None or taken.results[0].rank is None or taken.number >= len(parts):
+    if axis is None or not _has_axis(taken.results[0], axis) or taken.number >= len(parts):
         return UNKNOWN
     del parts[taken.number]
     sizes = taken.results[0].as_list()
     for part in parts:
-        size = None if part.shape.rank is None else part.shape[axis]
+        size = part.shape[axis] if _has_axis(part.shape, axis) else None
         sizes[axis] = None if None in (size, sizes[axis]) else sizes[axis] - size
     return UNKNOWN if (sizes[axis] or 0) < 0 else tf.TensorShape(sizes)
 
@@ -151,6 +152,11 @@ def _of_loop_variable(taken: Taken) -> tf.TensorShape:
     """The invariant, which is as good as `set_shape`: TensorFlow does not look at it either."""
     invariants = taken.op.get_attr("output_shapes")
     return tf.TensorShape(invariants[taken.number]) if invariants else UNKNOWN
+
+
+def _has_axis(shape: tf.TensorShape, axis: int) -> bool:
+    """Whether a shape has this dimension; `set_shape` may say anything."""
+    return shape.rank is not None and -shape.rank <= axis < shape.rank
 
 
 def _constant(tensor: tf.Tensor) -> int | None:
