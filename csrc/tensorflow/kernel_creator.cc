@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "bounded_launch.h"
 #include "fallback_kernel.h"
 #include "flags.h"
 #include "hostcall_attributes.h"
@@ -177,7 +178,12 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       const std::string said = earlier.empty() ? refusal : absl::StrCat(earlier, kNext, refusal);
       return CreateFallback(runtime, props, {said, whole}, other);
     };
-    return FallBackOnRefusal(runtime, props, function, fallback, kernel);
+    created = FallBackOnRefusal(runtime, props, function, fallback, kernel);
+    const std::string& name = CalledFunction(props->node_def);
+    const auto called = runtime->GetFunctionLibraryDefinition()->FindRecord(name);
+    const bool is_cluster = called != nullptr && HasFlag(called->fdef(), attributes::CLUSTER);
+    if (!created.ok() || !is_cluster) return created;
+    return BoundCompilations(runtime, props, name, function.calls_host, kernel);
   }
 
   // The kernel that XLA makes of a function, with what hostcall puts around it.

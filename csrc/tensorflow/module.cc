@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "buffer_provider.h"
+#include "compilations.h"
 #include "eager_tensors.h"
 #include "host_script_op.h"
 #include "kernel_creator.h"
@@ -85,6 +86,7 @@ nb::tuple DescribeHandler(const nb::capsule& handler) {
 NB_MODULE(_tensorflow, m) {
   m.doc() = "hostcall's bindings to TensorFlow: kernels, kernel creator, graph pass.";
   hostcall::DefinePythonHooks(m);
+  hostcall::DefineCompilations(m);
   hostcall::DefineRunTracking(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);

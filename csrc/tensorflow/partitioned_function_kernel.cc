@@ -137,7 +137,7 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
 };
 
 // How to run the call. One from a graph says it; one from eager code leaves it to the defaults.
-absl::Status CopyOptions(const NodeDef& from, bool sequential, NodeDef* to) {
+absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential, NodeDef* to) {
   std::string options;
   tensorflow::TryGetNodeAttr(from, "config_proto", &options);
   tensorflow::ConfigProto config;
@@ -145,14 +145,42 @@ absl::Status CopyOptions(const NodeDef& from, bool sequential, NodeDef* to) {
     return absl::InvalidArgumentError(
         absl::StrCat("hostcall: the attribute config_proto of ", from.name(), " is malformed."));
   }
-  // Grappler inlines calls without regard to the order of what they do, and folds what is to run in
-  // each call. What is worth optimizing is in the clusters, which are XLA's.
-  config.mutable_graph_options()->mutable_rewrite_options()->set_disable_meta_optimizer(true);
+  if (has_effects) {
+    // Grappler inlines calls without regard to the order of what they do, and folds what is to run
+    // in each call. What is worth optimizing is in the clusters, which are XLA's.
+    config.mutable_graph_options()->mutable_rewrite_options()->set_disable_meta_optimizer(true);
+  }
   tensorflow::AddNodeAttr("config_proto", config.SerializeAsString(), to);
   std::string executor;
   tensorflow::TryGetNodeAttr(from, "executor_type", &executor);
   tensorflow::AddNodeAttr("executor_type", sequential ? kOneThread : executor, to);
   return absl::OkStatus();
+}
+
+// A StatefulPartitionedCall of a function, which takes the inputs of `props` and returns its
+// outputs.
+absl::StatusOr<std::shared_ptr<const NodeProperties>> CallOf(const std::string& function,
+                                                             const NodeProperties& props,
+                                                             bool has_effects, bool sequential) {
+  const tensorflow::OpDef* op = nullptr;
+  absl::Status status =
+      tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op);
+  if (!status.ok()) return status;
+  NodeDef node;
+  node.set_name(props.node_def.name());
+  node.set_op(op->name());
+  node.set_device(props.node_def.device());
+  *node.mutable_input() = props.node_def.input();
+  status = CopyOptions(props.node_def, has_effects, sequential, &node);
+  if (!status.ok()) return status;
+  tensorflow::NameAttrList callee;
+  callee.set_name(function);
+  tensorflow::AddNodeAttr("f", callee, &node);
+  tensorflow::AddNodeAttr("Tin", props.input_types, &node);
+  tensorflow::AddNodeAttr("Tout", props.output_types, &node);
+  tensorflow::AddDefaultsToNodeDef(*op, &node);
+  return std::make_shared<NodeProperties>(op, std::move(node), props.input_types,
+                                          props.output_types);
 }
 
 }  // namespace
@@ -162,31 +190,22 @@ absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime*
                                              const tensorflow::FunctionDef& function,
                                              MakeKernel on_several_devices,
                                              std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  const tensorflow::OpDef* op = nullptr;
-  absl::Status status =
-      tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op);
-  if (!status.ok()) return status;
-  NodeDef node;
-  node.set_name(props->node_def.name());
-  node.set_op(op->name());
-  node.set_device(props->node_def.device());
-  *node.mutable_input() = props->node_def.input();
+  const std::string& name = function.signature().name();
   const bool sequential = HasFlag(function, attributes::SEQUENTIAL);
-  status = CopyOptions(props->node_def, sequential, &node);
-  if (!status.ok()) return status;
-  tensorflow::NameAttrList callee;
-  callee.set_name(function.signature().name());
-  tensorflow::AddNodeAttr("f", callee, &node);
-  tensorflow::AddNodeAttr("Tin", props->input_types, &node);
-  tensorflow::AddNodeAttr("Tout", props->output_types, &node);
-  tensorflow::AddDefaultsToNodeDef(*op, &node);
-
-  const auto call = std::make_shared<NodeProperties>(op, std::move(node), props->input_types,
-                                                     props->output_types);
-  status = CreateInnerCallKernel(runtime, call, kernel);
+  const auto call = CallOf(name, *props, /*has_effects=*/true, sequential);
+  if (!call.ok()) return call.status();
+  absl::Status status = CreateInnerCallKernel(runtime, *call, kernel);
   if (!status.ok() || !sequential) return status;
-  return WrapKernel<SequentialCall>(runtime, call, kernel, function.signature().name(),
-                                    std::move(on_several_devices));
+  return WrapKernel<SequentialCall>(runtime, *call, kernel, name, std::move(on_several_devices));
+}
+
+absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                                   const std::shared_ptr<const NodeProperties>& props,
+                                   const std::string& function,
+                                   std::unique_ptr<tensorflow::OpKernel>* kernel) {
+  const auto call = CallOf(function, *props, /*has_effects=*/false, /*sequential=*/false);
+  if (!call.ok()) return call.status();
+  return CreateInnerCallKernel(runtime, *call, kernel);
 }
 
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,

@@ -23,6 +23,12 @@ absl::Status CreatePartitionedFunctionKernel(
     const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
     std::unique_ptr<tensorflow::OpKernel>* kernel);
 
+// The kernel of a call of a function that has no effects in Python, and no clusters.
+absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                                   const std::string& function,
+                                   std::unique_ptr<tensorflow::OpKernel>* kernel);
+
 // Whether a node in such a function calls another one, that has come out of the same partitioning.
 bool IsInnerCall(const tensorflow::NodeDef& node);
 

@@ -29,6 +29,7 @@ struct Hooks {
   nb::object evaluate;
   nb::object rewrite;
   nb::object announce;
+  nb::object tell_outgrown;
 };
 Hooks& GlobalHooks() {
   static Hooks* hooks = new Hooks();
@@ -173,16 +174,30 @@ void Announce(const std::string& function) {
   CallPython(GlobalHooks().announce, arguments, [](nb::handle) { return true; }).IgnoreError();
 }
 
+void TellOutgrown(const std::string& function) {
+  // It only logs: where that fails, the call goes on.
+  CallPython(
+      GlobalHooks().tell_outgrown, [&]() -> nb::object { return nb::make_tuple(function); },
+      [](nb::handle) { return true; })
+      .IgnoreError();
+}
+
 void DefinePythonHooks(nb::module_& m) {
   m.def(
       "set_hooks",
       [](nb::object lower, nb::object evaluate, nb::object rewrite, nb::object announce) {
-        GlobalHooks() =
-            Hooks{std::move(lower), std::move(evaluate), std::move(rewrite), std::move(announce)};
+        GlobalHooks().lower = std::move(lower);
+        GlobalHooks().evaluate = std::move(evaluate);
+        GlobalHooks().rewrite = std::move(rewrite);
+        GlobalHooks().announce = std::move(announce);
       },
       nb::arg("lower"), nb::arg("evaluate"), nb::arg("rewrite"), nb::arg("announce"),
       "Sets the functions that lower a script op, that call its function when XLA compiles, that "
       "rewrite a must-compile function, and that log what has become of one.");
+  m.def(
+      "set_tell_outgrown", [](nb::object tell) { GlobalHooks().tell_outgrown = std::move(tell); },
+      nb::arg("tell"),
+      "Sets the function that is told the name of each cluster that is compiled no more.");
   m.def(
       "has_xla_kernel", [](const nb::bytes& node) { return HasXlaKernel(ParseNode(node)); },
       nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");

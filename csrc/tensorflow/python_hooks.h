@@ -68,6 +68,9 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
 // Has Python log what has become of a function that XLA refuses: it has come to that.
 void Announce(const std::string& function);
 
+// Tells Python that no more signatures of a function are compiled.
+void TellOutgrown(const std::string& function);
+
 // Defines the Python side of the above.
 void DefinePythonHooks(nanobind::module_& m);
 

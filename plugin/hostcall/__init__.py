@@ -10,7 +10,12 @@ from hostcall_runtime import _error_texts
 _versions.check()
 _error_texts.leave_out_frames_of(__file__)
 
-from hostcall._callbacks.call_stats import CallbackStats, collect_stats, stats  # noqa: E402
+from hostcall._callbacks.call_stats import (  # noqa: E402
+    CallbackStats,
+    ClusterStats,
+    collect_stats,
+    stats,
+)
 from hostcall._callbacks.declarations import declare  # noqa: E402
 from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
 from hostcall._callbacks.specs import BoundedSpec  # noqa: E402
@@ -37,6 +42,7 @@ __all__ = [
     "BoundedSpec",
     "Callback",
     "CallbackStats",
+    "ClusterStats",
     "Explanation",
     "LoweringError",
     "Native",

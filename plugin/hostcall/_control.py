@@ -6,7 +6,7 @@ import os
 import warnings
 
 from hostcall import _patches
-from hostcall._callbacks import tape_residuals
+from hostcall._callbacks import settings, tape_residuals
 from hostcall._compiler import announcements, kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
 from hostcall._tf import features, gradient_tapes
@@ -109,6 +109,8 @@ def _install() -> None:
         _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
         announcements.tell,
     )
+    bindings.set_tell_outgrown(_errors.with_interrupts(announcements.of_outgrown))
+    bindings.set_max_compilations(settings.max_compilations())
     bindings.set_pool(runtime.pool())
     bindings.set_refusal(host_errors.refusal)
     bindings.set_recording(*gradient_tapes.recording_functions)

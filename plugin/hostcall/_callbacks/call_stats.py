@@ -1,10 +1,10 @@
-"""What the calls of Python functions cost: `hostcall.collect_stats` and `hostcall.stats`."""
+"""What calls from compiled functions cost: `hostcall.collect_stats` and `hostcall.stats`."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hostcall_runtime import _library, _locks
@@ -52,6 +52,38 @@ class CallbackStats:
         return dataclasses.replace(self, **sums)
 
 
+@dataclasses.dataclass(frozen=True)
+class ClusterStats:
+    """How often one cluster of a partitioned function was compiled.
+
+    Attributes:
+      cluster: the name of its function, which `hostcall.explain` shows.
+      compilations: how many programs XLA has made of it: one for each combination of sizes, and of
+        the values that XLA wants to know when it compiles.
+      uncompiled_runs: how often TensorFlow's kernels have run it instead: see `max_compilations` of
+        `hostcall.configure`.
+    """
+
+    cluster: str
+    compilations: int = 0
+    uncompiled_runs: int = 0
+
+
+class Stats(list[CallbackStats]):
+    """The answer of `hostcall.stats`: a list of `CallbackStats`.
+
+    Attributes:
+      compilations: a `ClusterStats` for each cluster that has run and that a graph still holds, the
+        one with the most compilations first. They are always counted.
+    """
+
+    def __init__(
+        self, rows: Iterable[CallbackStats] = (), compilations: Iterable[ClusterStats] = ()
+    ) -> None:
+        super().__init__(rows)
+        self.compilations = list(compilations)
+
+
 # Of calls between compiled clusters, which the runtime does not see.
 _lock = _locks.new_lock()
 _between: dict[str, CallbackStats] = {}
@@ -75,7 +107,7 @@ def collect_stats(on: bool = True) -> None:
 is_collecting: Callable[[], bool] = _runtime.collects_stats
 
 
-def stats(*, reset: bool = False) -> list[CallbackStats]:
+def stats(*, reset: bool = False) -> Stats:
     """What calls from compiled functions have cost while that was counted.
 
     Args:
@@ -83,7 +115,8 @@ def stats(*, reset: bool = False) -> list[CallbackStats]:
 
     Returns:
       One entry for each function that was called and that a graph still holds, the one with the
-      most time first.
+      most time first. The attribute `compilations` of the list says how often the clusters of
+      partitioned functions were compiled; these are counted in any case.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: x)
@@ -106,7 +139,18 @@ def stats(*, reset: bool = False) -> list[CallbackStats]:
             _between.clear()
     for row in between:
         _add(found, row)
-    return sorted(found.values(), key=_total_seconds, reverse=True)
+    rows = sorted(found.values(), key=_total_seconds, reverse=True)
+    return Stats(rows, compilations(reset=reset))
+
+
+def compilations(*, reset: bool = False) -> list[ClusterStats]:
+    """How often each cluster was compiled, the one with the most compilations first."""
+    found: dict[str, ClusterStats] = {}
+    # A cluster may run on several devices.
+    for name, programs, plain in _library.load("hostcall._tensorflow").compilations(reset):
+        row = found.get(name, ClusterStats(name))
+        found[name] = ClusterStats(name, row.compilations + programs, row.uncompiled_runs + plain)
+    return sorted(found.values(), key=lambda row: (-row.compilations, row.cluster))
 
 
 def _add(rows: dict[str, CallbackStats], row: CallbackStats) -> None:

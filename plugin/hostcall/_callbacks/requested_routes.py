@@ -33,11 +33,16 @@ _configured = checked(os.environ.get(_ENVIRONMENT) or AUTO, _ENVIRONMENT)
 _scoped: contextvars.ContextVar[str | None] = contextvars.ContextVar("hostcall_route", default=None)
 
 
-def configure(*, route: str | None = None, uncompilable: str | None = None) -> None:
+def configure(
+    *,
+    route: str | None = None,
+    uncompilable: str | None = None,
+    max_compilations: int | None = None,
+) -> None:
     """Sets what hostcall does by default, in all threads. What is left out stays as it is.
 
-    The environment variables `HOSTCALL_ROUTE` and `HOSTCALL_UNCOMPILABLE` set it for a process that
-    does not call this.
+    The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE` and
+    `HOSTCALL_MAX_COMPILATIONS` set it for a process that does not call this.
 
     Args:
       route: of the script ops that are traced from now on, one of
@@ -53,9 +58,14 @@ def configure(*, route: str | None = None, uncompilable: str | None = None) -> N
         - `"partition"`: the function is partitioned around the ops that XLA refuses. One line of
           the log says so. Functions that XLA compiles are not touched;
         - `"error"`: it is TensorFlow's error.
+      max_compilations: for how many combinations of sizes XLA compiles one cluster of a partitioned
+        function; 10 if nobody says so. The first 3 are compiled at once, and others when they
+        have come 9 times. Until then, and where the bound is reached, TensorFlow's own kernels run
+        the cluster. What is compiled already stays compiled. Clusters that call Python, draw
+        random numbers by a seed, or have ops that only XLA knows are always compiled.
 
     Raises:
-      ValueError: when `route` or `uncompilable` is none of these; nothing is set, then.
+      ValueError: when an argument is none of these; nothing is set, then.
 
     Examples:
       >>> hostcall.configure(route="custom_call")  # nothing is partitioned from now on
@@ -63,8 +73,12 @@ def configure(*, route: str | None = None, uncompilable: str | None = None) -> N
     """
     global _configured
     checked_route = _configured if route is None else checked(route)
+    if max_compilations is not None:
+        settings.checked_bound(max_compilations)
     if uncompilable is not None:
         settings.set_uncompilable(uncompilable)
+    if max_compilations is not None:
+        settings.set_max_compilations(max_compilations)
     _configured = checked_route
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 
+from hostcall_runtime import _library
+
 PARTITION, ERROR = "partition", "error"
 _UNCOMPILABLE = (PARTITION, ERROR)
 _ENVIRONMENT = "HOSTCALL_UNCOMPILABLE"
+_BOUND_ENVIRONMENT = "HOSTCALL_MAX_COMPILATIONS"
+
+# TensorFlow's auto-clustering gives a cluster up after as many.
+_BOUND = 10
 
 
 def checked(value: object, what: str = "uncompilable") -> str:
@@ -37,3 +43,35 @@ def set_uncompilable(value: str) -> None:
     """
     global _uncompilable
     _uncompilable = checked(value)
+
+
+def checked_bound(value: object, what: str = "max_compilations") -> int:
+    """`value`, if it says how often one cluster may be compiled.
+
+    Raises:
+      ValueError: when it does not.
+    """
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+        raise ValueError(f"hostcall: {what}={value!r} is no count: give a positive int.")
+    return value
+
+
+_max_compilations = checked_bound(os.environ.get(_BOUND_ENVIRONMENT) or _BOUND, _BOUND_ENVIRONMENT)
+
+
+def max_compilations() -> int:
+    """For how many combinations of sizes one cluster is compiled."""
+    return _max_compilations
+
+
+def set_max_compilations(value: int) -> None:
+    """Sets it, for all clusters, from their next call on.
+
+    Raises:
+      ValueError: when it is no positive int.
+    """
+    global _max_compilations
+    _max_compilations = checked_bound(value)
+    _library.load("hostcall._tensorflow").set_max_compilations(_max_compilations)

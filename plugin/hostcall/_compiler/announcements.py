@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hostcall._callbacks import advice, lookup
+from hostcall._callbacks import advice, lookup, settings
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import refusals, route_selection
 from hostcall._compiler.partition.partitioner import PartitionedFunction
@@ -32,6 +32,12 @@ _IS_REFUSED = (
     "hostcall.explain shows it; hostcall.configure(uncompilable='error') makes it an error."
 )
 _expected: dict[str, tuple[str, str]] = {}
+
+_IS_OUTGROWN = (
+    "hostcall: a cluster of %s was compiled %s, and comes with other sizes still. From "
+    "now on TensorFlow's kernels run it for new ones. hostcall.configure(max_compilations=...) "
+    "sets the bound; hostcall.stats().compilations counts."
+)
 
 # What TensorFlow makes of the name of a function, and we of that.
 _NAME = re.compile(
@@ -65,6 +71,25 @@ def _on_shapes(spec: CallbackSpec, node: NodeDef) -> tuple[Any, ...]:
     index, said = next(iter(route_selection.unknown_results(spec, known).items()))
     is_known, lines = advice.what_is_known(said), advice.in_one_line(spec, known)
     return spec.description, index, is_known, lines, advice.partitioning_is_fine(spec)
+
+
+def of_outgrown(cluster: str) -> None:
+    """Logs, once for each function, that one of its clusters is not compiled for each size.
+
+    Args:
+      cluster: the name of the cluster's function.
+    """
+    name = plain_name(cluster)
+    times = counted(settings.max_compilations(), "time")
+    if (line := _IS_OUTGROWN % (name, times)) not in _told:
+        _told.add(line)
+        _log.warning("%s", line)
+
+
+def plain_name(function: str) -> str:
+    """What the user calls a function, as far as its name tells."""
+    match = _NAME.fullmatch(function)
+    return match["name"] if match else function
 
 
 def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunction]) -> None:
@@ -103,8 +128,7 @@ def tell(entry: str) -> None:
 
 def _line(entry: str, refusal: str, ops: Iterable[str], rest: str) -> tuple[str, str]:
     """What a line is about, and the line."""
-    match = _NAME.fullmatch(entry)
-    name = match["name"] if match else entry
+    name = plain_name(entry)
     place = refusals.line_of(refusal)
     what = f"{name} ({place})" if place else name
     named = sorted(ops)

@@ -1,0 +1,117 @@
+#include "compilations.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+// So many signatures are compiled when they first come. Those after them may never come again, so
+// that each first runs by TensorFlow's kernels, this many times.
+constexpr size_t kAtOnce = 3;
+constexpr int kRunsBefore = 8;
+
+// Of signatures that wait. What came once, before so many others, will hardly come again.
+constexpr size_t kMaxWaiting = 1024;
+
+std::atomic<size_t> max_compilations{10};
+
+// By owner and function. Leaked: kernels may be destroyed when the process ends.
+struct Table {
+  std::mutex mutex;
+  std::map<std::pair<const void*, std::string>, std::weak_ptr<Compilations>> entries;
+};
+Table& GlobalTable() {
+  static Table* table = new Table();
+  return *table;
+}
+
+}  // namespace
+
+std::shared_ptr<Compilations> Compilations::Of(const void* owner, const std::string& function) {
+  Table& table = GlobalTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  for (auto it = table.entries.begin(); it != table.entries.end();) {
+    it = it->second.expired() ? table.entries.erase(it) : std::next(it);
+  }
+  std::weak_ptr<Compilations>& entry = table.entries[{owner, function}];
+  std::shared_ptr<Compilations> found = entry.lock();
+  if (found == nullptr) entry = found = std::make_shared<Compilations>(function);
+  return found;
+}
+
+Compilations::Verdict Compilations::Count(const std::string& signature) {
+  const size_t bound = max_compilations.load(std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (compiled_.count(signature) > 0) return Verdict::kCompile;
+  if (compiled_.size() >= bound) {
+    waiting_.clear();
+    ++counts_.uncompiled_runs;
+    return Verdict::kOutgrown;
+  }
+  if (compiled_.size() >= kAtOnce) {
+    if (waiting_.size() >= kMaxWaiting) waiting_.clear();
+    if (++waiting_[signature] <= kRunsBefore) {
+      ++counts_.uncompiled_runs;
+      return Verdict::kWait;
+    }
+    waiting_.erase(signature);
+  }
+  Compile(signature);
+  return Verdict::kCompile;
+}
+
+void Compilations::CountCompiled(const std::string& signature) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (compiled_.count(signature) == 0) Compile(signature);
+}
+
+bool Compilations::TellOnce() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !std::exchange(told_, true);
+}
+
+Compilations::Counts Compilations::counts(bool reset) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return reset ? std::exchange(counts_, Counts()) : counts_;
+}
+
+void Compilations::Compile(const std::string& signature) {
+  compiled_.insert(signature);
+  ++counts_.compilations;
+}
+
+void DefineCompilations(nb::module_& m) {
+  m.def(
+      "set_max_compilations", [](size_t value) { max_compilations = value; }, nb::arg("value"),
+      "Sets how many signatures of one cluster are compiled.");
+  m.def(
+      "compilations",
+      [](bool reset) {
+        std::vector<std::tuple<std::string, int64_t, int64_t>> found;
+        Table& table = GlobalTable();
+        std::lock_guard<std::mutex> lock(table.mutex);
+        for (const auto& [key, entry] : table.entries) {
+          const std::shared_ptr<Compilations> one = entry.lock();
+          if (one == nullptr) continue;
+          const Compilations::Counts counts = one->counts(reset);
+          found.emplace_back(one->function(), counts.compilations, counts.uncompiled_runs);
+        }
+        return found;
+      },
+      nb::arg("reset"),
+      "For each function that is compiled within a partitioned one: its name, how many programs "
+      "XLA has made of it, and how often it ran by TensorFlow's kernels.");
+}
+
+}  // namespace hostcall
