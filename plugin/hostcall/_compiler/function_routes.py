@@ -92,6 +92,9 @@ def _new_partitioner(
     def has_kernel(node: NodeDef) -> bool:
         return op_kinds.has_xla_kernel(bindings, node)
 
+    def constant_operands(node: NodeDef) -> list[int]:
+        return op_kinds.constant_operands(bindings, node)
+
     def is_marked(node: NodeDef) -> bool:
         return requested_routes.asked(node) == requested_routes.PARTITION
 
@@ -100,7 +103,14 @@ def _new_partitioner(
         names = {function.signature.name for function in library.function}
         marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
     return Partitioner(
-        library, route_selection.choose, has_kernel, marked, gradient, refused, suffix
+        library,
+        route_selection.choose,
+        has_kernel,
+        constant_operands,
+        marked,
+        gradient,
+        refused,
+        suffix,
     )
 
 

@@ -73,6 +73,19 @@ def has_xla_kernel(bindings: ModuleType, node: NodeDef) -> bool:
     return _kernels[key]
 
 
+_without_constants: set[str] = set()
+
+
+def constant_operands(bindings: ModuleType, node: NodeDef) -> list[int]:
+    """The positions of the operands that XLA wants to know when it compiles an op."""
+    if node.op in _without_constants:
+        return []
+    operands: list[int] = bindings.constant_operands(node.SerializeToString())
+    if not operands:
+        _without_constants.add(node.op)
+    return operands
+
+
 def _is_type(attr: AttrValue) -> bool:
     return attr.HasField("type") or bool(attr.list.type)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from hostcall._compiler.partition.data_constants import DataConstants
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
@@ -34,10 +35,14 @@ class Findings:
         gradient wants of every branch, and on the host TensorFlow makes up values of any shape for
         those that are not taken. Only the gradient of such a branch uses them, which does not run;
         but XLA would compile it.
+      data_constants: those of the former that XLA would compile, for each value that they get.
+      index_nodes: what computes such values, and may run wherever it wants to.
     """
 
     reasons: dict[str, str]
     made_up: set[str]
+    data_constants: set[str] = dataclasses.field(default_factory=set)
+    index_nodes: set[str] = dataclasses.field(default_factory=set)
 
 
 class HostOps:
@@ -47,6 +52,8 @@ class HostOps:
       functions: FunctionDefs by name: those to look into.
       choose: the route of a script op, by its NodeDef.
       has_kernel: whether XLA can compile an op, by its NodeDef.
+      constant_operands: the positions of the operands of an op that XLA wants to know when it
+        compiles, by its NodeDef.
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
     """
 
@@ -55,16 +62,19 @@ class HostOps:
         functions: Mapping[str, Any],
         choose: Callable[[Any], Choice],
         has_kernel: Callable[[Any], bool],
+        constant_operands: Callable[[Any], Sequence[int]],
         marked: Callable[[Any], bool],
     ) -> None:
         self._functions = functions
         self._choose = choose
         self._has_kernel = has_kernel
+        self._data_constants = DataConstants(functions, constant_operands)
         self._marked = marked
         self._must: dict[str, bool] = {}
         self._effects: dict[str, bool] = {}
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
+        self._data_reasons: dict[str, str] = {}
 
     def must_partition(self, name: str) -> bool:
         """Whether a function reaches a node that shall be on the host."""
@@ -109,7 +119,32 @@ class HostOps:
             makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
             if makes_up or node.op in _LIST_READS or (takes and node.op in _IDENTITIES):
                 made_up.add(node.name)
-        return Findings(reasons, made_up)
+        constants = self._add_data_constants(function, reasons)
+        index_nodes = self._data_constants.index_nodes(function, constants) - reasons.keys()
+        return Findings(reasons, made_up, constants, index_nodes)
+
+    def _add_data_constants(self, function: FunctionDef, reasons: dict[str, str]) -> set[str]:
+        found = {
+            node.name: reason
+            for node in function.node_def
+            if node.name not in reasons
+            and (reason := self._data_constant(function.signature.name, node))
+        }
+        reasons.update(found)
+        return set(found)
+
+    def _data_constant(self, function: str, node: NodeDef) -> str:
+        """Why a node, or one in what it calls, would have its cluster compiled for each value."""
+        if node.op in _LOOP_OPS:
+            return ""  # a loop of compiled code is not taken apart for it
+        for name in self._called(node):
+            if name not in self._data_reasons:
+                self._data_reasons[name] = ""
+                found = (self._data_constant(name, inner) for inner in self._nodes(name))
+                self._data_reasons[name] = next(filter(None, found), "")
+            if reason := self._data_reasons[name]:
+                return f"in {name}: {reason}"
+        return self._data_constants.reason(function, node)
 
     def _reaches(self, node: NodeDef, ops: frozenset[str]) -> bool:
         """Whether a node, or one that it leads to, is one of some ops."""

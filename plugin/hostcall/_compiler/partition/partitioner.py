@@ -9,7 +9,7 @@ put into clusters (`clustering.py`, `boundary_values.py`), each of them a must-c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from hostcall._compiler.partition.boundary_values import (
@@ -18,7 +18,7 @@ from hostcall._compiler.partition.boundary_values import (
     passes_inner_values,
 )
 from hostcall._compiler.partition.clustering import Place
-from hostcall._compiler.partition.host_ops import HostOps
+from hostcall._compiler.partition.host_ops import Findings, HostOps
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -71,6 +71,8 @@ class Partitioner:
       library: the FunctionDefLibrary that holds them.
       choose: the route of a script op, by its NodeDef.
       has_kernel: whether XLA can compile an op, by its NodeDef.
+      constant_operands: the positions of the operands of an op that XLA wants to know when it
+        compiles, by its NodeDef.
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
       gradient: whether the function to be partitioned is the gradient of one that is partitioned.
       refused: whether XLA refuses that function.
@@ -88,6 +90,7 @@ class Partitioner:
         library: FunctionDefLibrary,
         choose: Callable[[Any], Choice],
         has_kernel: Callable[[Any], bool],
+        constant_operands: Callable[[Any], Sequence[int]],
         marked: Callable[[Any], bool],
         gradient: bool = False,
         refused: bool = False,
@@ -95,7 +98,7 @@ class Partitioner:
     ) -> None:
         self.library = library
         self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
-        self.host_ops = HostOps(self._old, choose, has_kernel, marked)
+        self.host_ops = HostOps(self._old, choose, has_kernel, constant_operands, marked)
         self._gradient = gradient
         self._refused = refused
         self._suffix = suffix
@@ -116,14 +119,18 @@ class Partitioner:
             return False
         if self.host_ops.must_partition(name):
             return True
-        return self._gradient and self.has_host_op(name)
+        return self._gradient and self._has_inner_values_or(name, self._findings(name).reasons)
 
     def has_host_op(self, name: str) -> bool:
-        """Whether something of a function would be on the host if it was partitioned."""
-        function = self._old[name]
-        if passes_inner_values(function):
-            return True
-        return bool(self.host_ops.find(function, self._gradient).reasons)
+        """Whether something of a function would be on the host since XLA does not compile it."""
+        found = self._findings(name)
+        return self._has_inner_values_or(name, found.reasons.keys() - found.data_constants)
+
+    def _has_inner_values_or(self, name: str, host_ops: Collection[str]) -> bool:
+        return passes_inner_values(self._old[name]) or bool(host_ops)
+
+    def _findings(self, name: str) -> Findings:
+        return self.host_ops.find(self._old[name], self._gradient)
 
     def partition(self, name: str) -> str:
         """Partitions a function; returns the name of the one that takes its place."""
@@ -147,7 +154,7 @@ class Partitioner:
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
         found = self.host_ops.find(function, after_branch)
         reasons = found.reasons
-        places = {node.name: _place(node, reasons) for node in function.node_def}
+        places = {node.name: _place(node, found) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
         self._add(host, clusters)
         called = {cluster.signature.name for cluster in clusters}
@@ -174,6 +181,8 @@ class Partitioner:
             defs.set_context(cluster, host)
             cluster.attr[defs.MUST_COMPILE].b = True
             cluster.attr[attributes.CLUSTER].b = True
+            for node in cluster.node_def:  # by itself, when TensorFlow's kernels run the cluster
+                node.attr.pop(defs.MUST_COMPILE, None)
             self.functions[cluster.signature.name] = cluster
 
     def _in_order(self, old: FunctionDef) -> Any:
@@ -220,10 +229,11 @@ def _callee_names(node: NodeDef) -> set[str]:
     return {callee.name for callee in defs.callees(node)}
 
 
-def _place(node: NodeDef, reasons: Mapping[str, str]) -> Place:
-    if node.name in reasons:
+def _place(node: NodeDef, found: Findings) -> Place:
+    if node.name in found.reasons:
         return Place.HOST
-    return Place.EITHER if node.op in _EITHER_OPS else Place.COMPILED
+    is_little = node.op in _EITHER_OPS or node.name in found.index_nodes
+    return Place.EITHER if is_little else Place.COMPILED
 
 
 def _reason_of_partition(node: NodeDef) -> str:
