@@ -101,6 +101,8 @@ class Cluster:
       path: as for a ScriptOp.
       ops: the ops, constants included.
       takes_from, waits_for: as for a ScriptOp.
+      compilations: how many programs XLA has made of it so far, one for each combination of sizes.
+      uncompiled_runs: how often TensorFlow's kernels have run it instead.
     """
 
     node: str
@@ -110,6 +112,8 @@ class Cluster:
     ops: tuple[Op, ...]
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
+    compilations: int = 0
+    uncompiled_runs: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

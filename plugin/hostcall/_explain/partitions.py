@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from hostcall._compiler.partition.partitioner import Partitioner
+from hostcall._callbacks import call_stats
+from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._explain.bodies import Bodies, Edges, called, sources
 from hostcall._explain.boundary_advice import of_host_op
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
+
+# In the name of a cluster: what tells devices and refusals apart, which nothing tells beforehand.
+_VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere)?(?:_[0-9a-f]{{8}})?(?=_)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +81,7 @@ class PartitionWalk:
         self._plans = {plan.name: plan for plan in partitioner.plans}
         self._old_names = {plan.new_name: plan.name for plan in partitioner.plans}
         self._seen: set[str] = set()
+        self._compilations = call_stats.compilations()
 
     def function(self, place: Place) -> None:
         """Explains a function that was partitioned, and those that it calls."""
@@ -118,7 +124,13 @@ class PartitionWalk:
             if member.op != "Const":
                 self._walk.compiled_node(member, places[member.name], name)
         members = tuple(Op(member.name, member.op) for member in inside)
-        return Cluster(node.name, name, place.function, place.path, members, *edges)
+        cluster = Cluster(node.name, name, place.function, place.path, members, *edges)
+        seen = [row for row in self._compilations if _stem(row.cluster) == _stem(name)]
+        return dataclasses.replace(
+            cluster,
+            compilations=sum(row.compilations for row in seen),
+            uncompiled_runs=sum(row.uncompiled_runs for row in seen),
+        )
 
     def _callees(self, node: NodeDef, place: Place) -> list[tuple[Place, bool]]:
         """The functions to explain that a host op calls, and whether they are partitioned."""
@@ -130,3 +142,7 @@ class PartitionWalk:
             for (role, callee), (_, name) in zip(original, now, strict=True)
             if name in self._old_names or bodies.function_matters(callee)
         ]
+
+
+def _stem(cluster: str) -> str:
+    return _VARIANT.sub(SUFFIX, cluster, count=1)

@@ -22,6 +22,7 @@ from hostcall._explain.words import (
     summary,
     worth_showing,
 )
+from hostcall_runtime._words import counted
 
 _WIDTH = 110
 
@@ -89,13 +90,21 @@ def _steps(function: Function) -> Table:
         if is_plumbing(step):
             continue
         if isinstance(step, Cluster):
-            table.add_row(Text(step.node), "compiled", Text(summary(step.ops)))
+            table.add_row(Text(step.node), "compiled", Text(_cluster(step)))
         elif isinstance(step, ScriptOp):
             table.add_row(Text(step.node), "Python", Text(f"{step.kind} of {callback(step)}"))
         else:
             runs = "called" if step.in_program else "host"
             table.add_row(Text(step.node), runs, Text(_host_op(step)))
     return table
+
+
+def _cluster(step: Cluster) -> str:
+    if step.compilations < 2 and not step.uncompiled_runs:
+        return summary(step.ops)
+    plain = f"; {counted(step.uncompiled_runs, 'run')} by TensorFlow's kernels"
+    times = f"compiled {counted(step.compilations, 'time')}"
+    return f"{summary(step.ops)} ({times}{plain if step.uncompiled_runs else ''})"
 
 
 def _host_op(step: HostOp) -> str:

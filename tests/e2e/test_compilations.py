@@ -1,0 +1,344 @@
+"""Clusters that meet many sizes: how often they are compiled, and what runs after that."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._callbacks import settings
+from tests.support.helpers import failure, jitted, plain
+
+# What is compiled at once, and how often others come before they are.
+AT_ONCE, WAITING = 3, 8
+
+
+@pytest.fixture(autouse=True)
+def _bound(auto_route: None) -> Iterator[None]:
+    bound = settings.max_compilations()
+    yield
+    hostcall.configure(max_compilations=bound)
+
+
+def numbers(n: tf.Tensor) -> tf.Tensor:
+    """As many as are asked for."""
+    return tf.numpy_function(lambda k: np.arange(k, dtype=np.float32), [n], tf.float32)
+
+
+def total(n: tf.Tensor) -> Any:
+    y = numbers(n)
+    return tf.reduce_sum(tf.sqrt(y) * 2.0), y + 1.0
+
+
+def rows_of(function: Any) -> list[hostcall.ClusterStats]:
+    """Of the clusters of a tf.function."""
+    found = hostcall.stats().compilations
+    names = [c.function_def.signature.name for c in function._list_all_concrete_functions()]
+    return [row for row in found if row.cluster.startswith(tuple(f"{name}__" for name in names))]
+
+
+def counts(function: Any) -> tuple[int, int]:
+    """Compilations and uncompiled runs of the only cluster of a tf.function."""
+    [row] = rows_of(function)
+    return row.compilations, row.uncompiled_runs
+
+
+def check(function: Any, expected: Any, *sizes: int) -> None:
+    for size in sizes:
+        n = tf.constant(size)
+        tf.nest.map_structure(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), function(n), expected(n)
+        )
+
+
+def test_few_sizes_are_compiled_once_each() -> None:
+    function = jitted(total)
+    check(function, plain(total), *range(2, 2 + AT_ONCE), *range(2, 2 + AT_ONCE))
+    assert counts(function) == (AT_ONCE, 0)
+
+
+def test_a_further_size_is_compiled_when_it_has_come_often() -> None:
+    function, expected = jitted(total), plain(total)
+    check(function, expected, *range(2, 2 + AT_ONCE), *[20] * WAITING)
+    assert counts(function) == (AT_ONCE, WAITING)
+    check(function, expected, 20, 20)
+    assert counts(function) == (AT_ONCE + 1, WAITING)
+
+
+def test_no_more_are_compiled_than_the_bound() -> None:
+    hostcall.configure(max_compilations=2)
+    function, expected = jitted(total), plain(total)
+    check(function, expected, 2, 3, 4, *[5] * (WAITING + 2))
+    assert counts(function) == (2, WAITING + 3)
+    check(function, expected, 2, 3)  # these are compiled already
+    assert counts(function) == (2, WAITING + 3)
+
+
+def test_a_hundred_sizes() -> None:
+    function = jitted(total)
+    check(function, plain(total), *range(100), *range(100))
+    assert counts(function) == (AT_ONCE, 2 * (100 - AT_ONCE))
+
+
+def test_a_higher_bound_lets_more_be_compiled() -> None:
+    hostcall.configure(max_compilations=1)
+    function, expected = jitted(total), plain(total)
+    check(function, expected, 2, 3)
+    assert counts(function) == (1, 1)
+    hostcall.configure(max_compilations=3)
+    check(function, expected, 3)
+    assert counts(function) == (2, 1)
+
+
+def test_a_lower_bound_leaves_programs_as_they_are() -> None:
+    function, expected = jitted(total), plain(total)
+    check(function, expected, 2, 3)
+    hostcall.configure(max_compilations=1)
+    check(function, expected, 2, 3, 4)
+    assert counts(function) == (2, 1)
+
+
+def test_the_log_says_it_once_for_a_function(caplog: pytest.LogCaptureFixture) -> None:
+    hostcall.configure(max_compilations=1)
+
+    def outgrowing(n: tf.Tensor) -> Any:
+        return total(n)
+
+    def said() -> list[str]:
+        return [text for text in caplog.messages if "a cluster of outgrowing" in text]
+
+    with caplog.at_level(logging.WARNING, "hostcall"):
+        function, again = jitted(outgrowing), jitted(outgrowing)
+        check(function, plain(total), 2)
+        assert not said()
+        check(function, plain(total), 3, 4)
+        check(again, plain(total), 2, 3)
+    [line] = said()
+    assert "was compiled 1 time" in line
+    assert "max_compilations" in line
+
+
+def test_explain_counts() -> None:
+    hostcall.configure(max_compilations=2)
+    function = jitted(total)
+    [cluster] = hostcall.explain(function, tf.constant(2)).clusters
+    assert (cluster.compilations, cluster.uncompiled_runs) == (0, 0)
+    check(function, plain(total), 2, 3, 4)
+    explanation = hostcall.explain(function, tf.constant(2))
+    [cluster] = explanation.clusters
+    assert (cluster.compilations, cluster.uncompiled_runs) == (2, 1)
+    assert "compiled 2 times; 1 run by" in str(explanation)
+
+
+def test_counts_are_reset() -> None:
+    function = jitted(total)
+    check(function, plain(total), 2, 3)
+    hostcall.stats(reset=True)
+    assert counts(function) == (0, 0)
+    check(function, plain(total), 2, 4)
+    assert counts(function) == (1, 0)
+
+
+def test_counts_end_with_the_function() -> None:
+    function = jitted(total)
+    check(function, plain(total), 2)
+    assert isinstance(hostcall.stats(), list)
+    [row] = rows_of(function)
+    assert row.cluster in {c.name for c in hostcall.explain(function, tf.constant(2)).clusters}
+
+
+def test_a_function_that_is_refused_is_counted_too() -> None:
+    def program(x: tf.Tensor) -> Any:
+        values, _, _ = tf.unique_with_counts(x)
+        return tf.reduce_sum(tf.exp(values))
+
+    hostcall.configure(max_compilations=2)
+    function = tf.function(program, jit_compile=True, input_signature=[tf.TensorSpec([None])])
+    for size in (2, 3, 4, 5):
+        x = tf.range(size, dtype=tf.float32)
+        np.testing.assert_allclose(function(x), program(x), rtol=1e-6)
+    [row] = rows_of(function)
+    assert (row.compilations, row.uncompiled_runs) == (2, 2)
+    [cluster] = hostcall.explain(function, tf.zeros([2])).clusters
+    assert (cluster.compilations, cluster.uncompiled_runs) == (2, 2)
+
+
+def test_variables_are_assigned_once_in_each_run() -> None:
+    hostcall.configure(max_compilations=1)
+    count, last = tf.Variable(0.0), tf.Variable(0.0)
+
+    @jitted
+    def program(n: tf.Tensor) -> Any:
+        y = numbers(n)
+        count.assign_add(1.0)
+        last.assign(tf.reduce_sum(y))
+        return count + last
+
+    for turn, size in enumerate((2, 3, 4, 2), 1):
+        assert program(tf.constant(size)).numpy() == turn + sum(range(size))
+        assert (count.numpy(), last.numpy()) == (turn, sum(range(size)))
+    assert [(row.compilations, row.uncompiled_runs) for row in rows_of(program)] == [(1, 2)]
+
+
+def test_a_variable_that_changes_its_size() -> None:
+    hostcall.configure(max_compilations=1)
+    variable = tf.Variable([1.0, 2.0], shape=[None])
+    function = jitted(lambda n: tf.reduce_sum(variable * 2.0) + tf.reduce_sum(numbers(n) * 0.0))
+    for size in (2, 3, 4, 2):
+        variable.assign(tf.ones([size]))
+        assert function(tf.constant(1)).numpy() == 2.0 * size
+    assert sum(row.uncompiled_runs for row in rows_of(function)) == 2
+
+
+def test_gradients() -> None:
+    hostcall.configure(max_compilations=1)
+
+    def program(n: tf.Tensor) -> Any:
+        x = tf.ones([4])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            index = tf.numpy_function(lambda k: np.arange(k) % 4, [n], tf.int64)
+            y = tf.reduce_sum(tf.gather(x, index) ** 2)
+        return tf.convert_to_tensor(tape.gradient(y, x))
+
+    check(jitted(program), plain(program), 2, 3, 7, 2)
+
+
+def test_in_a_loop_and_a_branch() -> None:
+    def program(n: tf.Tensor) -> Any:
+        y = tf.constant(0.0)
+        for i in tf.range(n):
+            if i % 2 == 0:
+                y += tf.reduce_sum(tf.sqrt(numbers(i)) * 2.0)
+            else:
+                y -= tf.reduce_max(numbers(i) ** 2)
+        return y
+
+    function = jitted(program)
+    check(function, plain(program), 20)
+    assert all(row.compilations <= AT_ONCE for row in rows_of(function))
+    assert any(row.uncompiled_runs for row in rows_of(function))
+
+
+def test_a_cluster_that_calls_python_is_compiled_each_time() -> None:
+    hostcall.configure(max_compilations=1)
+    calls = []
+
+    def note(v: np.ndarray) -> np.ndarray:
+        calls.append(len(v))
+        return v * np.float32(2)
+
+    def program(n: tf.Tensor) -> Any:
+        y = numbers(n) + 1.0
+        return hostcall.callback(note, result=lambda x: x)(y) + 1.0
+
+    function = jitted(program)
+    for size in (2, 3, 4):
+        np.testing.assert_array_equal(
+            function(tf.constant(size)), 2 * np.arange(size, dtype=np.float32) + 3
+        )
+    assert calls == [2, 3, 4]
+    assert [(row.compilations, row.uncompiled_runs) for row in rows_of(function)] == [(3, 0)]
+
+
+def test_numbers_drawn_by_a_seed_stay_the_same() -> None:
+    hostcall.configure(max_compilations=1)
+
+    def program(n: tf.Tensor) -> Any:
+        return tf.random.stateless_uniform(tf.shape(numbers(n)), [1, 2])
+
+    function, fresh = jitted(program), jitted(program)
+    sizes = [tf.constant(size) for size in (2, 3, 4)]
+    drawn = [function(n).numpy() for n in sizes]
+    for n, expected in zip(reversed(sizes), reversed(drawn), strict=True):
+        np.testing.assert_array_equal(fresh(n), expected)
+    assert counts(function) == (3, 0)
+
+
+def test_what_differs_in_values_alone_is_one_program() -> None:
+    def program(n: tf.Tensor, x: tf.Tensor) -> Any:
+        y = numbers(n) + tf.reduce_sum(x)
+        return tf.reshape(tf.tile(y[None], [2, 1]), [-1, tf.shape(y)[0]])
+
+    function = jitted(program)
+    for value in range(5):
+        x = tf.fill([3], float(value))
+        np.testing.assert_allclose(function(tf.constant(4), x), program(tf.constant(4), x))
+    assert [row.compilations for row in rows_of(function)] == [1] * len(rows_of(function))
+
+
+def test_threads_with_many_sizes() -> None:
+    function, failures = jitted(total), []
+    function(tf.constant(1))
+
+    def run(offset: int) -> None:
+        try:
+            check(function, total, *((offset + i) % 17 for i in range(40)))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert sum(counts(function)) > AT_ONCE
+
+
+def test_an_error_is_that_of_graph_mode() -> None:
+    hostcall.configure(max_compilations=1)
+
+    def program(n: tf.Tensor) -> Any:
+        return tf.exp(numbers(n)) + tf.ones([3])
+
+    function = jitted(program)
+    check(function, plain(program), 3)
+    expected, actual = failure(plain(program), tf.constant(2)), failure(function, tf.constant(2))
+    assert type(actual) is type(expected)
+    check(function, plain(program), 1, 3)
+
+
+def test_an_error_in_python() -> None:
+    hostcall.configure(max_compilations=1)
+
+    def some(k: int) -> np.ndarray:
+        if k == 3:
+            raise ValueError("three")
+        return np.ones(k, np.float32)
+
+    function = jitted(lambda n: tf.reduce_sum(tf.numpy_function(some, [n], tf.float32) * 2.0))
+    assert function(tf.constant(1)).numpy() == 2.0
+    assert function(tf.constant(2)).numpy() == 4.0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="three"):
+        function(tf.constant(3))
+    assert function(tf.constant(4)).numpy() == 8.0
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "many"])
+def test_a_bound_that_is_none(wrong: Any) -> None:
+    before = settings.max_compilations()
+    with pytest.raises(ValueError, match="is no count: give a positive int"):
+        hostcall.configure(route="partition", max_compilations=wrong)
+    assert settings.max_compilations() == before
+
+
+_SCRIPT = """
+import hostcall, tensorflow as tf, numpy as np
+@tf.function(jit_compile=True)
+def program(n):
+    return tf.reduce_sum(tf.numpy_function(lambda k: np.ones(k, np.float32), [n], tf.float32) * 2)
+for n in (1, 2, 3, 4):
+    program(tf.constant(n))
+print([(row.compilations, row.uncompiled_runs) for row in hostcall.stats().compilations])
+"""
+
+
+def test_the_environment_variable(run_python: Callable[..., str]) -> None:
+    assert run_python(_SCRIPT, HOSTCALL_MAX_COMPILATIONS="2").strip() == "[(2, 2)]"
