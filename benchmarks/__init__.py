@@ -10,4 +10,5 @@ QUESTIONS = (
     "import_time",
     "tracing",
     "partition",
+    "compilations",
 )

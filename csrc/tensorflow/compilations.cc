@@ -4,8 +4,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -16,9 +16,8 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// So many signatures are compiled when they first come. Those after them may never come again, so
-// that each first runs by TensorFlow's kernels, this many times.
-constexpr size_t kAtOnce = 3;
+// The first signature is compiled at once. Those after it may never come again, so that each first
+// runs by TensorFlow's kernels, this many times.
 constexpr int kRunsBefore = 8;
 
 // Of signatures that wait. What came once, before so many others, will hardly come again.
@@ -59,7 +58,7 @@ Compilations::Verdict Compilations::Count(const std::string& signature) {
     ++counts_.uncompiled_runs;
     return Verdict::kOutgrown;
   }
-  if (compiled_.size() >= kAtOnce) {
+  if (!compiled_.empty()) {
     if (waiting_.size() >= kMaxWaiting) waiting_.clear();
     if (++waiting_[signature] <= kRunsBefore) {
       ++counts_.uncompiled_runs;

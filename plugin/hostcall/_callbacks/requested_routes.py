@@ -59,8 +59,8 @@ def configure(
           the log says so. Functions that XLA compiles are not touched;
         - `"error"`: it is TensorFlow's error.
       max_compilations: for how many combinations of sizes XLA compiles one cluster of a partitioned
-        function; 10 if nobody says so. The first 3 are compiled at once, and others when they
-        have come 9 times. Until then, and where the bound is reached, TensorFlow's own kernels run
+        function; 10 if nobody says so. The first is compiled at once, and each other one when it
+        has come 9 times. Until then, and where the bound is reached, TensorFlow's own kernels run
         the cluster. What is compiled already stays compiled. Clusters that call Python, draw
         random numbers by a seed, or have ops that only XLA knows are always compiled.
 
