@@ -52,12 +52,14 @@ def behind_a_size_by_hand() -> Program:
         x = tf.numpy_function(rows, [count], tf.float32)
         return cluster(tf.ensure_shape(x, [None, WIDTH]))
 
-    return tf.function(program)
+    by_hand: Program = tf.function(program)
+    return by_hand
 
 
 def matching(cost: Array) -> Array:
     """Stands for the Hungarian algorithm: for each target one of the predictions."""
-    return np.argmin(cost, axis=0)
+    matched: Array = np.argmin(cost, axis=0)
+    return matched
 
 
 def detection_loss(x: tf.Tensor, targets: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:

@@ -151,6 +151,7 @@ def test_explain_says_why() -> None:
     assert op.reason == (
         "XLA wants to know operand 'size' when it compiles, and it depends on data"
     )
+    assert "give it as a Python number" in op.advice
 
 
 def test_what_follows_from_shapes_is_compiled() -> None:

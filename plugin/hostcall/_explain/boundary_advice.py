@@ -16,6 +16,7 @@ _NO_STRINGS = "nothing helps: XLA has no strings or variants. Pass numbers, such
 _GONE = "nothing can be said: this process does not have the Python function"
 _PRINT = "hostcall.callback(print, result=[])(x)    # in the place of tf.print(x)"
 _CHECK = "leave it out where the program can do without: XLA has no {op}"
+_DATA = "nothing, where it is data. Otherwise give it as a Python number, or compute it from shapes"
 _NO_KERNEL = (
     "nothing helps: XLA cannot compile {op}. Do it before or after the compiled function, or in a "
     "callback with a declared result"
@@ -59,6 +60,8 @@ def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
         return _PRINT
     if reason.startswith("XLA would drop"):
         return _CHECK.format(op=node.op)
+    if "depends on data" in reason:
+        return _DATA
     if "string" in reason:
         return _NO_STRINGS
     return _NO_KERNEL.format(op=node.op) if "no XLA kernel" in reason else ""
