@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "compilations.h"
+#include "hostcall_attributes.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
 #include "reachable.h"
@@ -126,6 +127,13 @@ bool DrawsBySeed(const NodeDef& node) {
   return false;
 }
 
+// Whether a node that calls Python cannot do so outside of a program, or shall not.
+bool MustBeInProgram(const NodeDef& node) {
+  const auto route = node.attr().find(attributes::ROUTE);
+  return !IsScriptOp(node.op()) ||
+         (route != node.attr().end() && route->second.s() == "custom_call");
+}
+
 bool HasKernel(NodeDef node, const tensorflow::DeviceType& device) {
   const tensorflow::OpDef* op = nullptr;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
@@ -140,6 +148,7 @@ bool MayRunPlain(const std::string& function, const FunctionLibraryDefinition& l
   for (const tensorflow::FunctionDef& reached : reachable.function()) {
     for (const NodeDef& node : reached.node_def()) {
       if (DrawsBySeed(node)) return false;
+      if (CallsPython(node) && MustBeInProgram(node)) return false;
       if (!library.Contains(node.op()) && !HasKernel(node, device)) return false;
     }
   }
@@ -150,7 +159,7 @@ bool MayRunPlain(const std::string& function, const FunctionLibraryDefinition& l
 
 absl::Status BoundCompilations(tensorflow::FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                               const std::string& function, bool calls_host,
+                               const std::string& function, MakeKernel make_plain,
                                std::unique_ptr<OpKernel>* launch) {
   tensorflow::NameAttrList called;
   called.set_name(function);
@@ -159,13 +168,9 @@ absl::Status BoundCompilations(tensorflow::FunctionLibraryRuntime* runtime,
   const absl::Status found =
       tensorflow::GetBodyAndConstantsAndResources(runtime, called, &body, &constants, &resources);
   if (!found.ok()) return found;
-  const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-  MakeKernel make_plain;
   const tensorflow::DeviceType device(runtime->device()->device_type());
-  if (!calls_host && MayRunPlain(function, library, device)) {
-    make_plain = [runtime, props, function](std::unique_ptr<OpKernel>* plain) {
-      return CreatePlainCallKernel(runtime, props, function, plain);
-    };
+  if (!MayRunPlain(function, *runtime->GetFunctionLibraryDefinition(), device)) {
+    make_plain = nullptr;
   }
   auto compilations = Compilations::Of(runtime->device()->resource_manager(), function);
   return WrapKernel<BoundedLaunch>(runtime, props, launch, std::move(compilations),

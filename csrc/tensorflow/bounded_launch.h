@@ -14,10 +14,10 @@
 namespace hostcall {
 
 // Wraps the kernel that launches a cluster: calls are counted, and those that shall not be compiled
-// run by a call of the function itself. Where that might not compute the same, none does.
+// run by the kernel that `make_plain` makes. Where that might not compute the same, none does.
 absl::Status BoundCompilations(tensorflow::FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                               const std::string& function, bool calls_host,
+                               const std::string& function, MakeKernel make_plain,
                                std::unique_ptr<tensorflow::OpKernel>* launch);
 
 }  // namespace hostcall

@@ -1,5 +1,6 @@
 #include "kernel_creator.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -97,10 +98,13 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   absl::Status CreateRewritten(FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const NodeProperties>& props,
                                std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, {});
+    absl::StatusOr<RewrittenFunction> rewritten =
+        Rewrite(runtime, *props, {}, OnlyDevice(*runtime));
     if (!rewritten.ok()) return rewritten.status();
-    if (rewritten->partitioned)
-      return CreatePartitioned(runtime, props, rewritten->name, {}, kernel);
+    if (rewritten->partitioned) {
+      return CreatePartitioned(runtime, props, rewritten->name, Rewriter(runtime, props, {}),
+                               kernel);
+    }
     const std::string& function = CalledFunction(props->node_def);
     const bool calls_host = rewritten->name != function;
     return CreateLaunch(runtime, props, {rewritten->name, function, {}, calls_host}, {}, kernel);
@@ -111,11 +115,13 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                               const std::shared_ptr<const NodeProperties>& props,
                               const Refusal& refusal,
                               std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    absl::StatusOr<RewrittenFunction> rewritten = Rewrite(runtime, *props, refusal);
+    absl::StatusOr<RewrittenFunction> rewritten =
+        Rewrite(runtime, *props, refusal, OnlyDevice(*runtime));
     if (!rewritten.ok()) return rewritten.status();
     const std::string& entry = CalledFunction(props->node_def);
     if (rewritten->partitioned) {
-      absl::Status created = CreatePartitioned(runtime, props, rewritten->name, refusal, kernel);
+      const auto rewrite = Rewriter(runtime, props, refusal);
+      absl::Status created = CreatePartitioned(runtime, props, rewritten->name, rewrite, kernel);
       if (created.ok()) Announce(entry);
       return created;
     }
@@ -128,36 +134,62 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return CreateFallback(runtime, props, {refusal.message, /*whole=*/false}, kernel);
   }
 
+  // What runs a cluster that calls the host where it is not compiled.
+  absl::Status CreatePlain(FunctionLibraryRuntime* runtime,
+                           const std::shared_ptr<const NodeProperties>& props,
+                           std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const auto rewrite = [this, runtime, props](const std::string& device) {
+      const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
+      const std::string& function = CalledFunction(props->node_def);
+      return Add(library, PlainFunction(ReachableLibrary(function, library), function, device));
+    };
+    absl::StatusOr<RewrittenFunction> rewritten = rewrite(OnlyDevice(*runtime));
+    if (!rewritten.ok()) return rewritten.status();
+    return CreatePartitioned(runtime, props, rewritten->name, rewrite, kernel);
+  }
+
   // What Python puts into the place of the function that a node calls, which the library has then.
-  // `only_device` tells whether all parts of it may run on the device of the runtime.
+  // `device` is the only one on which parts of it may run, or empty.
   absl::StatusOr<RewrittenFunction> Rewrite(FunctionLibraryRuntime* runtime,
                                             const NodeProperties& props, const Refusal& refusal,
-                                            bool only_device = true) const {
+                                            const std::string& device) const {
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props.node_def);
-    absl::StatusOr<RewrittenFunction> rewritten =
-        RewriteFunction(ReachableLibrary(function, library), function,
-                        only_device ? OnlyDevice(*runtime) : "", refusal.message, refusal.whole);
+    return Add(library, RewriteFunction(ReachableLibrary(function, library), function, device,
+                                        refusal.message, refusal.whole));
+  }
+
+  // The same for each device on which a function may run.
+  using RewriteForDevice =
+      std::function<absl::StatusOr<RewrittenFunction>(const std::string& device)>;
+  RewriteForDevice Rewriter(FunctionLibraryRuntime* runtime,
+                            const std::shared_ptr<const NodeProperties>& props,
+                            const Refusal& refusal) const {
+    return [this, runtime, props, refusal](const std::string& device) {
+      return Rewrite(runtime, *props, refusal, device);
+    };
+  }
+
+  // The library is const to kernels, but XLA will look for the new functions in it and nowhere
+  // else. Adding is thread-safe; adding the same function again does nothing.
+  static absl::StatusOr<RewrittenFunction> Add(const FunctionLibraryDefinition& library,
+                                               absl::StatusOr<RewrittenFunction> rewritten) {
     if (!rewritten.ok()) return rewritten;
-    // The library is const to kernels, but XLA will look for the new functions in it and nowhere
-    // else. Adding is thread-safe; adding the same function again does nothing.
     absl::Status added =
         const_cast<FunctionLibraryDefinition&>(library).AddLibrary(rewritten->library);
     if (!added.ok()) return added;
     return rewritten;
   }
 
-  // The kernel of a function that runs on the host, and was partitioned since XLA refuses it, if
-  // there is a refusal.
+  // The kernel of a function that runs on the host, and what `rewrite` makes of it elsewhere.
   absl::Status CreatePartitioned(FunctionLibraryRuntime* runtime,
                                  const std::shared_ptr<const NodeProperties>& props,
-                                 const std::string& name, const Refusal& refusal,
+                                 const std::string& name, const RewriteForDevice& rewrite,
                                  std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const auto on_several_devices = [this, runtime, props, refusal](auto* other) -> absl::Status {
-      absl::StatusOr<RewrittenFunction> rewritten =
-          Rewrite(runtime, *props, refusal, /*only_device=*/false);
+    const auto on_several_devices = [this, runtime, props, rewrite](auto* other) -> absl::Status {
+      absl::StatusOr<RewrittenFunction> rewritten = rewrite("");
       if (!rewritten.ok()) return rewritten.status();
-      return CreatePartitioned(runtime, props, rewritten->name, refusal, other);
+      return CreatePartitioned(runtime, props, rewritten->name, rewrite, other);
     };
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     return CreatePartitionedFunctionKernel(runtime, props, *library.Find(name), on_several_devices,
@@ -179,11 +211,22 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       return CreateFallback(runtime, props, {said, whole}, other);
     };
     created = FallBackOnRefusal(runtime, props, function, fallback, kernel);
+    return created.ok() ? Bound(runtime, props, function.calls_host, kernel) : created;
+  }
+
+  // Sees to it that a cluster is not compiled without end.
+  absl::Status Bound(FunctionLibraryRuntime* runtime,
+                     const std::shared_ptr<const NodeProperties>& props, bool calls_host,
+                     std::unique_ptr<tensorflow::OpKernel>* kernel) const {
     const std::string& name = CalledFunction(props->node_def);
     const auto called = runtime->GetFunctionLibraryDefinition()->FindRecord(name);
-    const bool is_cluster = called != nullptr && HasFlag(called->fdef(), attributes::CLUSTER);
-    if (!created.ok() || !is_cluster) return created;
-    return BoundCompilations(runtime, props, name, function.calls_host, kernel);
+    if (called == nullptr || !HasFlag(called->fdef(), attributes::CLUSTER)) return absl::OkStatus();
+    const auto make_plain = [this, runtime, props, calls_host](auto* plain) {
+      return calls_host
+                 ? CreatePlain(runtime, props, plain)
+                 : CreatePlainCallKernel(runtime, props, CalledFunction(props->node_def), plain);
+    };
+    return BoundCompilations(runtime, props, name, make_plain, kernel);
   }
 
   // The kernel that XLA makes of a function, with what hostcall puts around it.

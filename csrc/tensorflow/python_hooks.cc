@@ -29,6 +29,7 @@ struct Hooks {
   nb::object evaluate;
   nb::object rewrite;
   nb::object announce;
+  nb::object plain;
   nb::object tell_outgrown;
 };
 Hooks& GlobalHooks() {
@@ -87,6 +88,18 @@ tensorflow::Tensor ParseTensor(const nb::bytes& bytes) {
     throw nb::value_error("hostcall: a result that was evaluated does not parse");
   }
   return tensor;
+}
+
+RewrittenFunction ToRewritten(nb::handle answer) {
+  const auto bytes = Field<nb::bytes>(answer, "library");
+  RewrittenFunction rewritten{{},
+                              Field<std::string>(answer, "name"),
+                              Field<bool>(answer, "partitioned"),
+                              Field<std::vector<std::string>>(answer, "regions")};
+  if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
+    throw nb::value_error("hostcall: the rewritten function library does not parse");
+  }
+  return rewritten;
 }
 
 tensorflow::NodeDef ParseNode(const nb::bytes& bytes) {
@@ -155,17 +168,16 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
     return nb::make_tuple(Serialize(library), function, device,
                           nb::bytes(refusal.data(), refusal.size()), whole);
   };
-  return CallPython(GlobalHooks().rewrite, arguments, [](nb::handle answer) {
-    const auto bytes = Field<nb::bytes>(answer, "library");
-    RewrittenFunction rewritten{{},
-                                Field<std::string>(answer, "name"),
-                                Field<bool>(answer, "partitioned"),
-                                Field<std::vector<std::string>>(answer, "regions")};
-    if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
-      throw nb::value_error("hostcall: the rewritten function library does not parse");
-    }
-    return rewritten;
-  });
+  return CallPython(GlobalHooks().rewrite, arguments, ToRewritten);
+}
+
+absl::StatusOr<RewrittenFunction> PlainFunction(const tensorflow::FunctionDefLibrary& library,
+                                                const std::string& function,
+                                                const std::string& device) {
+  const auto arguments = [&]() -> nb::object {
+    return nb::make_tuple(Serialize(library), function, device);
+  };
+  return CallPython(GlobalHooks().plain, arguments, ToRewritten);
 }
 
 void Announce(const std::string& function) {
@@ -195,9 +207,14 @@ void DefinePythonHooks(nb::module_& m) {
       "Sets the functions that lower a script op, that call its function when XLA compiles, that "
       "rewrite a must-compile function, and that log what has become of one.");
   m.def(
-      "set_tell_outgrown", [](nb::object tell) { GlobalHooks().tell_outgrown = std::move(tell); },
-      nb::arg("tell"),
-      "Sets the function that is told the name of each cluster that is compiled no more.");
+      "set_uncompiled_hooks",
+      [](nb::object plain, nb::object tell_outgrown) {
+        GlobalHooks().plain = std::move(plain);
+        GlobalHooks().tell_outgrown = std::move(tell_outgrown);
+      },
+      nb::arg("plain"), nb::arg("tell_outgrown"),
+      "Sets the functions that rewrite a cluster for TensorFlow's kernels, and that hear of each "
+      "cluster that is compiled no more.");
   m.def(
       "has_xla_kernel", [](const nb::bytes& node) { return HasXlaKernel(ParseNode(node)); },
       nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");

@@ -68,6 +68,12 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefL
 // Has Python log what has become of a function that XLA refuses: it has come to that.
 void Announce(const std::string& function);
 
+// Asks Python for a function that does what a cluster does, by TensorFlow's kernels and with the
+// same promises to the Python functions that it calls. The arguments are as above.
+absl::StatusOr<RewrittenFunction> PlainFunction(const tensorflow::FunctionDefLibrary& library,
+                                                const std::string& function,
+                                                const std::string& device);
+
 // Tells Python that no more signatures of a function are compiled.
 void TellOutgrown(const std::string& function);
 

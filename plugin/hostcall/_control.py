@@ -109,7 +109,10 @@ def _install() -> None:
         _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
         announcements.tell,
     )
-    bindings.set_tell_outgrown(_errors.with_interrupts(announcements.of_outgrown))
+    bindings.set_uncompiled_hooks(
+        _errors.with_interrupts(kernel_hook.plain_for_kernel),
+        _errors.with_interrupts(announcements.of_outgrown),
+    )
     bindings.set_max_compilations(settings.max_compilations())
     bindings.set_pool(runtime.pool())
     bindings.set_refusal(host_errors.refusal)

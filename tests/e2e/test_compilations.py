@@ -231,25 +231,79 @@ def test_in_a_loop_and_a_branch() -> None:
     assert any(row.uncompiled_runs for row in rows_of(function))
 
 
-def test_a_cluster_that_calls_python_is_compiled_each_time() -> None:
-    hostcall.configure(max_compilations=1)
-    calls = []
+def noting(calls: list[Any], route: str = "auto") -> Any:
+    """A callback of known shape, so that it is part of a cluster."""
 
     def note(v: np.ndarray) -> np.ndarray:
-        calls.append(len(v))
-        return v * np.float32(2)
+        calls.append(v.tolist())
+        v *= 2  # an array of its own
+        return v
 
+    hostcall.declare(note, result=lambda v: v, route=route)
+    return lambda x: tf.numpy_function(note, [x], tf.float32)
+
+
+def test_a_cluster_that_calls_python() -> None:
+    hostcall.configure(max_compilations=1)
+
+    def program(calls: list[Any]) -> Callable[..., Any]:
+        note = noting(calls)
+
+        def run(n: tf.Tensor) -> Any:
+            y = numbers(n) + 1.0
+            tf.numpy_function(lambda v: calls.append(("first", v.sum())), [y], [])
+            for _ in tf.range(2):
+                y = note(y) + 1.0
+            tf.numpy_function(lambda v: calls.append(("last", v.sum())), [y], [])
+            return y
+
+        return run
+
+    calls, expected_calls = [], []
+    function, expected = jitted(program(calls)), plain(program(expected_calls))
+    check(function, expected, 2, 3, 4, 2)
+    assert calls == expected_calls
+    assert counts(function) == (1, 2)
+
+
+def test_an_error_in_python_in_a_cluster_that_is_not_compiled() -> None:
+    hostcall.configure(max_compilations=1)
+
+    @hostcall.callback(result=lambda x: x)
+    def wrong(v: np.ndarray) -> np.ndarray:
+        return v if len(v) < 3 else v[:1]
+
+    function = jitted(lambda n: wrong(numbers(n) * 2.0) + 1.0)
+    np.testing.assert_array_equal(function(tf.constant(1)), [1.0])
+    np.testing.assert_array_equal(function(tf.constant(2)), [1.0, 3.0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
+        function(tf.constant(3))
+    np.testing.assert_array_equal(function(tf.constant(2)), [1.0, 3.0])
+
+
+def test_gradients_of_calls_in_clusters() -> None:
     def program(n: tf.Tensor) -> Any:
-        y = numbers(n) + 1.0
-        return hostcall.callback(note, result=lambda x: x)(y) + 1.0
+        x = numbers(n) + 1.0
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            cube = hostcall.callback(lambda v: v**3, result=lambda v: v, kind="eager")
+            total = tf.reduce_sum(cube(x * 2.0) ** 2)
+        return tape.gradient(total, x)
 
-    function = jitted(program)
+    hostcall.configure(max_compilations=1)
+    check(jitted(program), plain(program), 2, 3, 4, 2)
+
+
+def test_a_call_that_shall_be_in_a_program_is_compiled_each_time() -> None:
+    hostcall.configure(max_compilations=1)
+    calls: list[Any] = []
+    note = noting(calls, route="custom_call")
+    function = jitted(lambda n: note(numbers(n) + 1.0) + 1.0)
     for size in (2, 3, 4):
-        np.testing.assert_array_equal(
-            function(tf.constant(size)), 2 * np.arange(size, dtype=np.float32) + 3
-        )
-    assert calls == [2, 3, 4]
-    assert [(row.compilations, row.uncompiled_runs) for row in rows_of(function)] == [(3, 0)]
+        expected = 2 * np.arange(size, dtype=np.float32) + 3
+        np.testing.assert_array_equal(function(tf.constant(size)), expected)
+    assert [len(values) for values in calls] == [2, 3, 4]
+    assert counts(function) == (3, 0)
 
 
 def test_numbers_drawn_by_a_seed_stay_the_same() -> None:

@@ -61,8 +61,9 @@ def configure(
       max_compilations: for how many combinations of sizes XLA compiles one cluster of a partitioned
         function; 10 if nobody says so. The first is compiled at once, and each other one when it
         has come 9 times. Until then, and where the bound is reached, TensorFlow's own kernels run
-        the cluster. What is compiled already stays compiled. Clusters that call Python, draw
-        random numbers by a seed, or have ops that only XLA knows are always compiled.
+        the cluster. What is compiled already stays compiled. Clusters that draw random numbers by
+        a seed, that have ops which only XLA knows, or callbacks of route "custom_call", are always
+        compiled.
 
     Raises:
       ValueError: when an argument is none of these; nothing is set, then.

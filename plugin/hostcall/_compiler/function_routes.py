@@ -57,6 +57,25 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str) -> Partitioner
     return partitioner_for(library, entry, refusal=refusal)
 
 
+def uncompiling_partitioner(library: FunctionDefLibrary, on_device: bool) -> Partitioner:
+    """One that compiles nothing.
+
+    Args:
+      library: a FunctionDefLibrary.
+      on_device: whether all nodes run on one device.
+    """
+    suffix = "__uncompiled" if on_device else "__uncompiled_anywhere"
+    choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
+    return Partitioner(
+        library,
+        choose=lambda _: choice,
+        has_kernel=lambda _: False,
+        constant_operands=lambda _: (),
+        marked=lambda _: False,
+        suffix=suffix,
+    )
+
+
 def _gradient_partitioner(
     library: FunctionDefLibrary, forward: FunctionDefLibrary, suffix: str, refused: bool
 ) -> Partitioner:

@@ -115,6 +115,27 @@ def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenF
     return RewrittenFunction(new.SerializeToString(), name, False, regions)
 
 
+@nesting_depth.limited
+def plain_for_kernel(serialized: bytes, cluster: str, device: str = "") -> RewrittenFunction:
+    """Called when TensorFlow's kernels shall run a cluster that calls Python.
+
+    Args:
+      serialized: a FunctionDefLibrary with the cluster and all that it reaches.
+      cluster: the name of its function.
+      device: as above.
+
+    Returns:
+      A function that does the same, with nothing compiled in it.
+    """
+    library = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
+    on_device = bool(device) and sequential_execution.all_are_for(device, library.function)
+    partitioner = function_routes.uncompiling_partitioner(library, on_device)
+    name = _partition(partitioner, cluster, on_device)
+    new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
+    concrete_functions.own_functions(cluster, list(new.function))
+    return RewrittenFunction(new.SerializeToString(), name, partitioned=True)
+
+
 def _partition(partitioner: Partitioner, entry: str, on_device: bool) -> str:
     """Partitions a function; returns the name of what takes its place."""
     name = partitioner.partition(entry)

@@ -204,8 +204,10 @@ def own_functions(owner: str, functions: list[FunctionDef]) -> None:
       functions: FunctionDefs.
     """
     context = names.context()
-    if not context.has_function(owner) or owner in owned:
+    if not context.has_function(owner):
         return
-    owned[owner] = [function.signature.name for function in functions]
+    names_of_owner = owned.setdefault(owner, [])
     for function in functions:
-        context.add_function_def(function)
+        if function.signature.name not in names_of_owner:
+            names_of_owner.append(function.signature.name)
+            context.add_function_def(function)

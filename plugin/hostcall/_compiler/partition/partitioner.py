@@ -175,6 +175,7 @@ class Partitioner:
 
     def _add(self, host: FunctionDef, clusters: list[Any]) -> None:
         host.attr.pop(defs.MUST_COMPILE, None)
+        host.attr.pop(attributes.CLUSTER, None)
         defs.set_context(host, host)
         self.functions[host.signature.name] = host
         for cluster in clusters:
