@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/fork.h"
+
 namespace nb = nanobind;
 
 namespace hostcall {
@@ -34,6 +36,7 @@ Table& GlobalTable() {
   static Table* table = new Table();
   return *table;
 }
+std::mutex& TableMutex() { return GlobalTable().mutex; }
 
 }  // namespace
 
@@ -55,13 +58,13 @@ Compilations::Verdict Compilations::Count(const std::string& signature) {
   if (compiled_.count(signature) > 0) return Verdict::kCompile;
   if (compiled_.size() >= bound) {
     waiting_.clear();
-    ++counts_.uncompiled_runs;
+    ++uncompiled_runs_;
     return Verdict::kOutgrown;
   }
   if (!compiled_.empty()) {
     if (waiting_.size() >= kMaxWaiting) waiting_.clear();
     if (++waiting_[signature] <= kRunsBefore) {
-      ++counts_.uncompiled_runs;
+      ++uncompiled_runs_;
       return Verdict::kWait;
     }
     waiting_.erase(signature);
@@ -81,16 +84,17 @@ bool Compilations::TellOnce() {
 }
 
 Compilations::Counts Compilations::counts(bool reset) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return reset ? std::exchange(counts_, Counts()) : counts_;
+  if (!reset) return {compilations_, uncompiled_runs_};
+  return {compilations_.exchange(0), uncompiled_runs_.exchange(0)};
 }
 
 void Compilations::Compile(const std::string& signature) {
   compiled_.insert(signature);
-  ++counts_.compilations;
+  ++compilations_;
 }
 
 void DefineCompilations(nb::module_& m) {
+  HoldAcrossFork<TableMutex>();
   m.def(
       "set_max_compilations", [](size_t value) { max_compilations = value; }, nb::arg("value"),
       "Sets how many signatures of one cluster are compiled.");

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -53,7 +54,8 @@ class Compilations {
   std::mutex mutex_;
   std::unordered_set<std::string> compiled_;
   std::unordered_map<std::string, int> waiting_;  // how often each has come
-  Counts counts_;
+  std::atomic<int64_t> compilations_{0};          // no mutex: a forked child reads them, too
+  std::atomic<int64_t> uncompiled_runs_{0};
   bool told_ = false;
 };
 
