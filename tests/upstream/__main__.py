@@ -5,6 +5,7 @@
 DIR is a source tree of the version that is installed. hostcall is only imported: nothing is
 compiled that the tests do not compile. A test that comes out in another way with hostcall is a
 difference, whether it passes or not, unless one of three runs without hostcall ends that way, too.
+Those of `known_differences.py` have to differ.
 """
 # ruff: noqa: T201 - it prints its report
 
@@ -20,10 +21,12 @@ import textwrap
 from importlib import metadata
 from pathlib import Path
 
+from tests.upstream.known_differences import KNOWN_DIFFERENCES
 from tests.upstream.running import WHOLE_FILE, Outcome, run
 from tests.upstream.suites import Suite, suites
 
 _RUNS_OF_SUSPECTS = 2
+_COMES_OUT_THE_SAME = "  DIFFERS NO MORE: {}\n    take it out of known_differences.py"
 
 # Where a source tree tells its version, how, and which packages of that version may be installed.
 _VERSIONS = {
@@ -87,7 +90,8 @@ def compare(suite: Suite, source: str) -> tuple[str, list[str]]:
     """Runs a file in both ways.
 
     Returns:
-      A line on what the tests came to, and a text for each that comes out in another way.
+      A line on what the tests came to, and a text for each that comes out in another way and is
+      no known difference, or is one and comes out the same.
     """
     stock, ours = run(suite, source, hostcall=False), run(suite, source, hostcall=True)
     if WHOLE_FILE in stock:  # both ways may be the same, and say nothing
@@ -102,8 +106,10 @@ def compare(suite: Suite, source: str) -> tuple[str, list[str]]:
     differences = [
         _describe(test, seen_in_stock[test], ours.get(test))
         for test in suspects
-        if ours.get(test) not in seen_in_stock[test]
+        if ours.get(test) not in seen_in_stock[test] and test not in KNOWN_DIFFERENCES
     ]
+    listed = KNOWN_DIFFERENCES.keys() & ours.keys()
+    differences += [_COMES_OUT_THE_SAME.format(test) for test in listed.difference(suspects)]
     counts = collections.Counter(outcome.kind for outcome in ours.values())
     return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())), differences
 

@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import traceback
+import types
 import unittest
 from typing import Any
 
@@ -129,6 +130,7 @@ def prepare(order: dict[str, Any]) -> None:
         import tensorflow as tf
 
         sys.meta_path.append(SourceFinder(order["source"]))
+        stand_in_for_xla_tests()
         if order["mode"] == "v1":
             tf.compat.v1.disable_v2_behavior()
         if order["file"].endswith("np_interop_test.py"):
@@ -142,6 +144,23 @@ def prepare(order: dict[str, Any]) -> None:
     from absl.testing import absltest  # noqa: F401 - it defines flags
 
     flags.FLAGS([sys.argv[0], f"--test_tmpdir={os.environ['TEST_TMPDIR']}"], known_only=True)
+
+
+def stand_in_for_xla_tests() -> None:
+    """The base class of XLA's own tests, which neither the wheel nor tensorflow/python has.
+
+    The files that are run take no more of it than the device.
+    """
+    from tensorflow.python.platform import test
+
+    class XLATestCase(test.TestCase):
+        device = "CPU"
+
+    folder = types.ModuleType("tensorflow.compiler.tests")
+    module = types.ModuleType("tensorflow.compiler.tests.xla_test")
+    module.XLATestCase = XLATestCase  # type: ignore[attr-defined]
+    folder.xla_test = module  # type: ignore[attr-defined]
+    sys.modules.update({folder.__name__: folder, module.__name__: module})
 
 
 def behave_like_numpy() -> None:
@@ -162,11 +181,15 @@ def each(suite: Any) -> Any:
             yield test
 
 
-_CALLS_PYTHON = r"script_ops|py_func|numpy_function|from_generator"
+# What the text of a test has to hold, itself or in a function that it calls; see `suites.py`.
+PATTERNS = {
+    "calling Python": r"script_ops|py_func|numpy_function|from_generator",
+    "compiling": r"jit_compile|experimental_compile|run_with_xla|xla\.compile|enable_xla",
+}
 
 
-def functions_that_call_python(path: str) -> set[str]:
-    """The names of a file's functions in whose text a script op occurs, or another one of them."""
+def functions_with(pattern: str, path: str) -> set[str]:
+    """The names of a file's functions in whose text a pattern occurs, or another one of them."""
     with open(path) as file:
         text = file.read()
     functions: dict[str, str] = {}
@@ -175,16 +198,15 @@ def functions_that_call_python(path: str) -> set[str]:
             said = ast.get_source_segment(text, node) or ""
             functions[node.name] = functions.get(node.name, "") + said
     found: set[str] = set()
-    pattern = _CALLS_PYTHON
     while new := {n for n, said in functions.items() if re.search(pattern, said)} - found:
         found |= new
         pattern = rf"\b({'|'.join(map(re.escape, new))})\("
     return found
 
 
-def is_chosen(test: Any, order: dict[str, Any], names: set[str]) -> bool:
+def is_chosen(test: Any, order: dict[str, Any], names: set[str] | None) -> bool:
     """Whether a test is to be run; parameters follow the name of the function in that of a test."""
-    if order["in_part"] and not test._testMethodName.startswith(tuple(names)):
+    if names is not None and not test._testMethodName.startswith(tuple(names)):
         return False
     if name_of(test) in order["done"]:
         return False
@@ -194,7 +216,9 @@ def is_chosen(test: Any, order: dict[str, Any], names: set[str]) -> bool:
 def main(order: dict[str, Any]) -> None:
     faulthandler.enable()
     prepare(order)
-    names = functions_that_call_python(os.path.join(order["source"], order["file"]))
+    path = os.path.join(order["source"], order["file"])
+    pattern = PATTERNS.get(order["tests"])
+    names = functions_with(pattern, path) if pattern else None
     tests = [test for test in each(load(order)) if is_chosen(test, order, names)]
     with open(order["results"], "a") as file:
         results = Results(file, order["limit"])

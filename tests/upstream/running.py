@@ -40,7 +40,7 @@ class Order:
 
     Attributes:
       source: the source tree.
-      framework, file, mode, in_part: as in `Suite`.
+      framework, file, mode, tests: as in `Suite`.
       hostcall: whether it imports hostcall.
       chosen: the tests that are run, by id; None for all.
       done: those that are not run again.
@@ -52,7 +52,7 @@ class Order:
     framework: str
     file: str
     mode: str
-    in_part: bool
+    tests: str
     hostcall: bool
     chosen: list[str] | None
     done: list[str]

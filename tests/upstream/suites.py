@@ -54,6 +54,38 @@ _IN_PART: dict[str, tuple[str, ...]] = {
     "data/experimental/kernel_tests/parallel_interleave_test.py": MODES,
 }
 
+# About compiled functions, whole files and those of which only the tests are run that compile.
+_COMPILED: dict[str, tuple[str, ...]] = {
+    "compiler/xla/tests/jit_compile_test.py": MODES,
+    "compiler/xla/tests/pjrt_compile_test.py": ("v2",),
+    "compiler/xla/tests/xla_test.py": ("v1",),
+    "eager/polymorphic_function/compiler_ir_test.py": ("v2",),
+    "eager/polymorphic_function/polymorphic_function_xla_jit_test.py": ("v2",),
+    "ops/parallel_for/xla_control_flow_ops_test.py": MODES,
+}
+_COMPILED_IN_PART: dict[str, tuple[str, ...]] = {
+    "distribute/mirrored_variable_test.py": ("v2",),
+    "framework/constant_op_test.py": ("v2",),
+    "kernel_tests/array_ops/gather_op_test.py": MODES,
+    "kernel_tests/collective_ops_test.py": ("v2",),
+    "kernel_tests/control_flow/cond_v2_test.py": ("v2",),
+    "kernel_tests/data_structures/lookup_ops_test.py": ("v2",),
+    "kernel_tests/image_ops/extract_image_patches_grad_test.py": ("v2",),
+    "kernel_tests/math_ops/approx_topk_test.py": ("v2",),
+    "kernel_tests/variables/resource_variable_ops_test.py": MODES,
+    "ops/math_ops_test.py": ("v2",),
+    "ops/weak_tensor_constant_op_test.py": ("v2",),
+}
+
+# Which tests of its file a suite runs.
+EVERY, CALLING_PYTHON, COMPILING = "every", "calling Python", "compiling"
+_FILES = (
+    (EVERY, _WHOLE),
+    (CALLING_PYTHON, _IN_PART),
+    (EVERY, _COMPILED),
+    (COMPILING, _COMPILED_IN_PART),
+)
+
 # What is imported before JAX's tests.
 _JAX_MODES = ("hostcall.jax", "hostcall")
 
@@ -73,13 +105,13 @@ class Suite:
       file: its path in the source tree of the framework.
       mode: for TensorFlow "v1" or "v2": with the behaviour of that version; for JAX "hostcall" or
         "hostcall.jax": what is imported where the tests are run with hostcall.
-      in_part: whether only those tests are run that call Python.
+      tests: which of its tests are run: EVERY, CALLING_PYTHON or COMPILING.
     """
 
     framework: str
     file: str
     mode: str = ""
-    in_part: bool = False
+    tests: str = EVERY
 
     @property
     def title(self) -> str:
@@ -90,8 +122,8 @@ class Suite:
 def suites(frameworks: list[str], only: str) -> list[Suite]:
     """The suites of some frameworks whose titles hold the text `only`."""
     tensorflow = (
-        Suite("tensorflow", f"tensorflow/python/{file}", mode, files is _IN_PART)
-        for files in (_WHOLE, _IN_PART)
+        Suite("tensorflow", f"tensorflow/python/{file}", mode, tests)
+        for tests, files in _FILES
         for file, modes in files.items()
         for mode in modes
     )

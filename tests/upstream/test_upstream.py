@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.upstream.__main__ import compare, main
+from tests.upstream.known_differences import KNOWN_DIFFERENCES
 from tests.upstream.running import WHOLE_FILE, run
-from tests.upstream.suites import Suite, suites
+from tests.upstream.suites import CALLING_PYTHON, COMPILING, Suite, suites
 
 SUITE = Suite("jax", "tests/written_test.py")
 
@@ -85,6 +86,40 @@ def test_what_comes_out_in_another_way_with_hostcall_differs(source: Path) -> No
     assert "it is there" in difference
 
 
+def test_a_known_difference_is_none(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("test_differs", "test_comes_out_the_same")
+    known = {f"upstream_written_test.T.{name}": "a reason" for name in names}
+    monkeypatch.setattr("tests.upstream.__main__.KNOWN_DIFFERENCES", known)
+    write(
+        source,
+        """
+        def test_differs(self): assert "hostcall" not in sys.modules
+        def test_comes_out_the_same(self): pass
+        """,
+    )
+    _, (difference,) = compare(SUITE, str(source))
+    assert "DIFFERS NO MORE: upstream_written_test.T.test_comes_out_the_same" in difference
+
+
+def test_the_page_names_the_known_differences() -> None:
+    page = (Path(__file__).parents[2] / "docs/upstream-tests.md").read_text(encoding="utf-8")
+    for test, reason in KNOWN_DIFFERENCES.items():
+        assert f"`{test.rpartition('.')[2]}`" in page
+        assert reason.partition(";")[0].removeprefix("expects that ") in " ".join(page.split())
+
+
+def test_of_a_large_file_only_what_compiles_is_run(source: Path) -> None:
+    write(
+        source,
+        """
+        def test_compiles(self): "jit_compile=True"
+        def test_does_not(self): pass
+        """,
+    )
+    found = run(dataclasses.replace(SUITE, tests=COMPILING), str(source), hostcall=False)
+    assert [test.rpartition(".")[2] for test in found] == ["test_compiles"]
+
+
 def test_of_a_large_file_only_what_calls_python_is_run(source: Path) -> None:
     write(
         source,
@@ -95,7 +130,7 @@ def test_of_a_large_file_only_what_calls_python_is_run(source: Path) -> None:
         def test_neither(self): pass
         """,
     )
-    found = run(dataclasses.replace(SUITE, in_part=True), str(source), hostcall=False)
+    found = run(dataclasses.replace(SUITE, tests=CALLING_PYTHON), str(source), hostcall=False)
     names = [test.rpartition(".")[2] for test in found]
     assert names == ["test_by_a_helper", "test_itself"]
 
