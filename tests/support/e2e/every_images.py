@@ -1,0 +1,157 @@
+"""Cases of ops on images and sounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tests.support.e2e.every_op import case
+
+_BOXES = tf.constant(
+    [[0.0, 0.0, 0.6, 0.6], [0.1, 0.1, 0.7, 0.6], [0.5, 0.5, 1.0, 1.0], [0.0, 0.5, 0.4, 1.0]]
+)
+
+
+def image(x: tf.Tensor) -> tf.Tensor:
+    """A batch of one image of 4 by 4 floats."""
+    return tf.reshape(tf.range(16.0), [1, 4, 4, 1]) * x[0] + x[1]
+
+
+def _pixels(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.tile(image(x)[0], [1, 1, 3]) * 4.0, tf.uint8)
+
+
+case("ResizeArea", lambda x: tf.image.resize(image(x), [3, 2], "area") * 2.0)
+case(
+    "ResizeBicubic",
+    lambda x: tf.image.resize(image(x), [3, 2], "bicubic", antialias=False),
+    gradient=True,
+)
+case(
+    "ResizeBicubic", lambda x: tf.raw_ops.ResizeBicubic(images=image(x), size=[5, 6]), gradient=True
+)
+case("ScaleAndTranslate", lambda x: tf.image.resize(image(x), [3, 2], "lanczos3"), gradient=True)
+case(
+    "CropAndResize",
+    lambda x: tf.image.crop_and_resize(image(x), _BOXES, [0] * 4, [2, 2]),
+    gradient=True,
+)
+case(
+    "ExtractGlimpseV2",
+    lambda x: tf.image.extract_glimpse(image(x), [2, 2], x[None, :2] * 0.1) + 1.0,
+)
+case("DrawBoundingBoxesV2", lambda x: tf.image.draw_bounding_boxes(image(x), _BOXES[None], [[1.0]]))
+case(
+    "ImageProjectiveTransformV3",
+    lambda x: tf.raw_ops.ImageProjectiveTransformV3(
+        images=image(x),
+        transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
+        output_shape=[4, 4],
+        fill_value=0.0,
+        interpolation="BILINEAR",
+    ),
+    gradient=True,
+)
+case(
+    "ImageProjectiveTransformV2",
+    lambda x: tf.raw_ops.ImageProjectiveTransformV2(
+        images=image(x),
+        transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
+        output_shape=[4, 4],
+        interpolation="NEAREST",
+    ),
+    gradient=True,
+)
+case(
+    "NonMaxSuppressionV5",
+    lambda x: tf.image.non_max_suppression_with_scores(_BOXES, x, 3, soft_nms_sigma=0.5),
+)
+case(
+    "NonMaxSuppression",
+    lambda x: tf.raw_ops.NonMaxSuppression(boxes=_BOXES, scores=x, max_output_size=3),
+)
+case(
+    "NonMaxSuppressionV2",
+    lambda x: tf.raw_ops.NonMaxSuppressionV2(
+        boxes=_BOXES, scores=x, max_output_size=3, iou_threshold=0.4
+    ),
+)
+case(
+    "NonMaxSuppressionWithOverlaps",
+    lambda x: tf.image.non_max_suppression_overlaps(tf.eye(4), x, 3),
+)
+case(
+    "CombinedNonMaxSuppression",
+    lambda x: tf.image.combined_non_max_suppression(_BOXES[None, :, None], x[None, :, None], 2, 3),
+)
+case(
+    "SampleDistortedBoundingBoxV2",
+    lambda x: tf.image.sample_distorted_bounding_box([4, 4, 3], _BOXES[None] * x[0] * 0.2, seed=3),
+)
+case(
+    "StatelessSampleDistortedBoundingBox",
+    lambda x: tf.image.stateless_sample_distorted_bounding_box(
+        [4, 4, 3], _BOXES[None] * x[0] * 0.2, seed=[1, 2]
+    ),
+)
+case("EncodePng", lambda x: tf.io.encode_png(_pixels(x)))
+case("EncodeJpeg", lambda x: tf.io.encode_jpeg(_pixels(x)))
+case(
+    "EncodeJpegVariableQuality",
+    lambda x: tf.raw_ops.EncodeJpegVariableQuality(
+        images=_pixels(x), quality=tf.cast(x[0] * 20.0, tf.int32)
+    ),
+)
+case("DecodePng", lambda x: tf.cast(tf.io.decode_png(tf.io.encode_png(_pixels(x))), tf.int32) + 1)
+case(
+    "DecodeJpeg",
+    lambda x: tf.io.decode_jpeg(tf.io.encode_jpeg(_pixels(x)), dct_method="INTEGER_ACCURATE"),
+)
+case("DecodeImage", lambda x: tf.io.decode_image(tf.io.encode_png(_pixels(x)), dtype=tf.float32))
+case(
+    "DecodeAndCropJpeg",
+    lambda x: tf.io.decode_and_crop_jpeg(tf.io.encode_jpeg(_pixels(x)), [1, 1, 2, 3]),
+)
+case("ExtractJpegShape", lambda x: tf.io.extract_jpeg_shape(tf.io.encode_jpeg(_pixels(x))) * 2)
+
+
+def _bmp(x: tf.Tensor) -> tf.Tensor:
+    """A picture of 1 by 1 in 24 bits; the vector makes its colour."""
+    head = bytes.fromhex(
+        "424d3a0000000000000036000000280000000100000001000000010018000000000004000000"
+        "00000000000000000000000000000000"
+    )
+    return tf.strings.join([head, tf.strings.substr(tf.strings.as_string(x[0] + 100.0), 0, 4)])
+
+
+def _gif(x: tf.Tensor) -> tf.Tensor:
+    """A picture of 1 by 1, whose background the vector makes."""
+    head = bytes.fromhex("47494638396101000100800000")
+    rest = bytes.fromhex("ffffff2c00000000010001000002024401003b")
+    return tf.strings.join(
+        [head, tf.strings.substr(tf.strings.as_string(x[0] + 100.0), 0, 3), rest]
+    )
+
+
+case("DecodeBmp", lambda x: tf.io.decode_bmp(_bmp(x)))
+case("DecodeGif", lambda x: tf.io.decode_gif(_gif(x)))
+
+
+def _sound(x: tf.Tensor) -> tf.Tensor:
+    return tf.sin(tf.range(32.0) * x[1])[:, None]
+
+
+def _spectrogram(x: tf.Tensor) -> Any:
+    return tf.raw_ops.AudioSpectrogram(input=_sound(x), window_size=8, stride=4)
+
+
+case("AudioSpectrogram", lambda x: _spectrogram(x) * 2.0)
+case(
+    "Mfcc",
+    lambda x: tf.raw_ops.Mfcc(
+        spectrogram=_spectrogram(x), sample_rate=16000, dct_coefficient_count=4
+    ),
+)
+case("EncodeWav", lambda x: tf.audio.encode_wav(_sound(x), 16000))
+case("DecodeWav", lambda x: tf.audio.decode_wav(tf.audio.encode_wav(_sound(x), 16000)))

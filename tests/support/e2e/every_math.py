@@ -1,0 +1,289 @@
+"""Cases of ops on numbers: linear algebra, special functions, segments, layers, quantization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tests.support.e2e.every_op import case
+
+
+def matrix(x: tf.Tensor) -> tf.Tensor:
+    """A symmetric positive definite matrix of two rows."""
+    return tf.linalg.diag(x[:2] + 3.0) + 0.5
+
+
+def _general(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(x, [2, 2]) + tf.constant([[4.0, 1.0], [0.0, 5.0]])
+
+
+def _ids(x: tf.Tensor) -> tf.Tensor:
+    """Sorted segment ids: 0, 0, 1, 1."""
+    return tf.cast(x > 0.0, tf.int32) * tf.constant([0, 0, 1, 1])
+
+
+def _ints(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.int32)
+
+
+case("Eig", lambda x: tf.sort(tf.abs(tf.linalg.eigvals(_general(x)))))
+case("Eig", lambda x: tf.abs(tf.linalg.eig(_general(x))[0]), gradient=True)
+case("Lu", lambda x: tf.linalg.lu(_general(x)))
+case("MatrixLogarithm", lambda x: tf.abs(tf.linalg.logm(tf.cast(matrix(x), tf.complex64))))
+case("MatrixSquareRoot", lambda x: tf.linalg.sqrtm(matrix(x)), gradient=True)
+case("MatrixDeterminant", lambda x: tf.linalg.det(_general(x)) * 2.0, gradient=True)
+case("LogMatrixDeterminant", lambda x: tf.linalg.slogdet(_general(x)), gradient=True)
+case("MatrixSolveLs", lambda x: tf.linalg.lstsq(_general(x), x[:2, None], fast=False))
+case(
+    "CholeskyGrad",
+    lambda x: tf.raw_ops.CholeskyGrad(l=tf.linalg.cholesky(matrix(x)), grad=matrix(x)),
+)
+case(
+    "BandedTriangularSolve",
+    lambda x: tf.raw_ops.BandedTriangularSolve(matrix=tf.stack([x + 1.0, x]), rhs=x[:, None]),
+    gradient=True,
+)
+
+_SPECIAL = {
+    "BesselI0": tf.math.special.bessel_i0,
+    "BesselI1": tf.math.special.bessel_i1,
+    "BesselJ0": tf.math.special.bessel_j0,
+    "BesselJ1": tf.math.special.bessel_j1,
+    "BesselK0": tf.math.special.bessel_k0,
+    "BesselK0e": tf.math.special.bessel_k0e,
+    "BesselK1": tf.math.special.bessel_k1,
+    "BesselK1e": tf.math.special.bessel_k1e,
+    "BesselY0": tf.math.special.bessel_y0,
+    "BesselY1": tf.math.special.bessel_y1,
+    "Dawsn": tf.math.special.dawsn,
+    "Expint": tf.math.special.expint,
+    "FresnelCos": tf.math.special.fresnel_cos,
+    "FresnelSin": tf.math.special.fresnel_sin,
+    "Spence": tf.math.special.spence,
+}
+
+
+def _special(function: Any) -> Any:
+    return lambda x: function(x * 0.5) * 2.0
+
+
+for _name, _function in _SPECIAL.items():
+    case(_name, _special(_function), gradient=True)
+
+case("EuclideanNorm", lambda x: tf.math.reduce_euclidean_norm(x) * 2.0, gradient=True)
+case("NthElement", lambda x: tf.raw_ops.NthElement(input=x, n=2), gradient=True)
+case("InTopK", lambda x: tf.raw_ops.InTopK(predictions=matrix(x), targets=_ids(x)[1:3], k=1))
+case("HistogramFixedWidth", lambda x: tf.histogram_fixed_width(x, [0.0, 4.0], 5) * 2)
+case("UnravelIndex", lambda x: tf.unravel_index(_ints(x), [2, 2]) + 1)
+case("SegmentSum", lambda x: tf.math.segment_sum(x * 2.0, _ids(x)), gradient=True)
+case("SegmentMean", lambda x: tf.math.segment_mean(x * 2.0, _ids(x)), gradient=True)
+case("SegmentMax", lambda x: tf.math.segment_max(x * 2.0, _ids(x)), gradient=True)
+case("SegmentMin", lambda x: tf.math.segment_min(x * 2.0, _ids(x)), gradient=True)
+case("SegmentProd", lambda x: tf.math.segment_prod(x * 2.0, _ids(x)), gradient=True)
+_GATHERED = tf.constant([0, 2, 3, 1])
+case("SparseSegmentSum", lambda x: tf.sparse.segment_sum(x, _GATHERED, _ids(x)), gradient=True)
+case("SparseSegmentMean", lambda x: tf.sparse.segment_mean(x, _GATHERED, _ids(x)), gradient=True)
+case("SparseSegmentSqrtN", lambda x: tf.sparse.segment_sqrt_n(x, _GATHERED, _ids(x)), gradient=True)
+case(
+    "SparseSegmentSumWithNumSegments",
+    lambda x: tf.sparse.segment_sum(x, _GATHERED, _ids(x), 3) + 1.0,
+    gradient=True,
+)
+case(
+    "SparseSegmentMeanWithNumSegments",
+    lambda x: tf.sparse.segment_mean(x, _GATHERED, _ids(x), 3) + 1.0,
+    gradient=True,
+)
+case(
+    "SparseSegmentSqrtNWithNumSegments",
+    lambda x: tf.sparse.segment_sqrt_n(x, _GATHERED, _ids(x), 3) + 1.0,
+    gradient=True,
+)
+case("IsotonicRegression", lambda x: tf.nn.isotonic_regression(x[None])[0] * 2.0, gradient=True)
+case("SobolSample", lambda x: tf.math.sobol_sample(2, 3) * x[0], gradient=True)
+case(
+    "NearestNeighbors",
+    lambda x: tf.raw_ops.NearestNeighbors(points=matrix(x), centers=_general(x), k=1),
+)
+case(
+    "KmeansPlusPlusInitialization",
+    lambda x: tf.raw_ops.KmeansPlusPlusInitialization(
+        points=matrix(x), num_to_sample=2, seed=3, num_retries_per_sample=2
+    ),
+)
+
+
+def _adagrad(variables: Any, x: tf.Tensor) -> None:
+    tf.raw_ops.ResourceSparseApplyAdagradV2(
+        var=variables[0].handle,
+        accum=variables[1].handle,
+        lr=0.5,
+        epsilon=0.1,
+        grad=x,
+        indices=tf.constant([0, 1, 2, 3]),
+    )
+
+
+case(
+    "ResourceGatherNd",
+    lambda v, x: v.gather_nd(_ints(x)[:, None]) * 2.0,
+    setup=lambda _: tf.Variable([1.0, 2.0, 3.0, 4.0]),
+)
+case(
+    "ResourceScatterNdMax",
+    lambda v, x: v.scatter_nd_max(tf.constant([[0], [1], [2], [3]]), x * 2),
+    setup=lambda _: tf.Variable([1.0, 2.0, 9.0, 4.0]),
+    effects=lambda v: v.numpy(),
+)
+case(
+    "ResourceScatterNdMin",
+    lambda v, x: v.scatter_nd_min(tf.constant([[0], [1], [2], [3]]), x * 2),
+    setup=lambda _: tf.Variable([1.0, 2.0, 9.0, 4.0]),
+    effects=lambda v: v.numpy(),
+)
+case(
+    "ResourceSparseApplyAdagradV2",
+    _adagrad,
+    setup=lambda _: (tf.Variable([1.0] * 4), tf.Variable([2.0] * 4)),
+    effects=lambda s: [v.numpy() for v in s],
+)
+
+
+def _image(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tf.range(16.0), [1, 4, 4, 1]) * x[0] + x[1]
+
+
+def _pooled(op: Any, x: tf.Tensor) -> Any:
+    ratio = [1.0, 1.5, 1.5, 1.0]
+    return op(value=_image(x), pooling_ratio=ratio, deterministic=True, seed=3, seed2=4)
+
+
+case(
+    "Dilation2D",
+    lambda x: tf.raw_ops.Dilation2D(
+        input=_image(x),
+        filter=tf.reshape(x, [2, 2, 1]),
+        strides=[1] * 4,
+        rates=[1] * 4,
+        padding="SAME",
+    ),
+    gradient=True,
+)
+case(
+    "MaxPoolWithArgmax",
+    lambda x: tf.nn.max_pool_with_argmax(_image(x), 2, 2, "SAME"),
+    gradient=True,
+)
+case("FractionalMaxPool", lambda x: _pooled(tf.raw_ops.FractionalMaxPool, x), gradient=True)
+case("FractionalAvgPool", lambda x: _pooled(tf.raw_ops.FractionalAvgPool, x), gradient=True)
+case(
+    "ExtractVolumePatches",
+    lambda x: tf.extract_volume_patches(
+        _image(x)[..., None], [1, 2, 2, 1, 1], [1, 2, 2, 1, 1], "SAME"
+    ),
+    gradient=True,
+)
+case(
+    "LSTMBlockCell",
+    lambda x: tf.raw_ops.LSTMBlockCell(
+        x=x[:2, None],
+        cs_prev=x[:2, None],
+        h_prev=x[:2, None],
+        w=tf.stack([x, x]),
+        wci=x[:1],
+        wcf=x[:1],
+        wco=x[:1],
+        b=x,
+    ),
+)
+case(
+    "GRUBlockCell",
+    lambda x: tf.raw_ops.GRUBlockCell(
+        x=x[:2, None], h_prev=x[:2, None], w_ru=matrix(x), w_c=x[:2, None], b_ru=x[:2], b_c=x[:1]
+    ),
+)
+case(
+    "BlockLSTMV2",
+    lambda x: tf.raw_ops.BlockLSTMV2(
+        seq_len_max=tf.constant(2, tf.int64),
+        x=tf.reshape(x, [2, 2, 1]),
+        cs_prev=x[:2, None],
+        h_prev=x[:2, None],
+        w=tf.stack([x, x]),
+        wci=x[:1],
+        wcf=x[:1],
+        wco=x[:1],
+        b=x,
+    ),
+)
+
+
+def _quantized(x: tf.Tensor) -> Any:
+    return tf.quantization.quantize(x, 0.0, 4.0, tf.quint8)
+
+
+case("QuantizeV2", lambda x: tf.cast(_quantized(x)[0], tf.int32) * 2)
+case(
+    "QuantizedAdd",
+    lambda x: tf.raw_ops.QuantizedAdd(
+        x=_quantized(x)[0], y=_quantized(x)[0], min_x=0.0, max_x=4.0, min_y=0.0, max_y=4.0
+    )[1:],
+)
+case(
+    "QuantizedRelu",
+    lambda x: tf.cast(
+        tf.raw_ops.QuantizedRelu(features=_quantized(x)[0], min_features=0.0, max_features=4.0)[0],
+        tf.int32,
+    ),
+)
+case(
+    "QuantizedReshape",
+    lambda x: tf.raw_ops.QuantizedReshape(
+        tensor=_quantized(x)[0], shape=[2, 2], input_min=0.0, input_max=4.0
+    )[1:],
+)
+case(
+    "QuantizedMatMul",
+    lambda x: tf.raw_ops.QuantizedMatMul(
+        a=_quantized(x)[0][None],
+        b=_quantized(x)[0][:, None],
+        min_a=0.0,
+        max_a=4.0,
+        min_b=0.0,
+        max_b=4.0,
+    )[1:],
+)
+case(
+    "RequantizationRange",
+    lambda x: tf.raw_ops.RequantizationRange(
+        input=tf.cast(_ints(x), tf.qint32), input_min=0.0, input_max=4.0
+    ),
+)
+
+
+def _complex(x: tf.Tensor) -> tf.Tensor:
+    return tf.complex(_general(x), tf.zeros([2, 2]))
+
+
+def _band(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.stack([x[:3], x[:3] + 5.0, x[:3]]), tf.complex64)
+
+
+# Ops with kernels for some dtypes only.
+case("MatrixInverse", lambda x: tf.linalg.inv(_complex(x)) * 2.0, gradient=True)
+case("MatrixSolve", lambda x: tf.linalg.solve(_complex(x), _complex(x[::-1])), gradient=True)
+case("Svd", lambda x: tf.linalg.svd(_complex(x), compute_uv=False) * 2.0)
+case(
+    "TridiagonalSolve", lambda x: tf.linalg.tridiagonal_solve(_band(x), tf.ones([3], tf.complex64))
+)
+case("Cumsum", lambda x: tf.cumsum(tf.cast(x, tf.int8)) * 2)
+case("Cumprod", lambda x: tf.math.cumprod(tf.cast(x, tf.complex64)), gradient=True)
+case("TopKV2", lambda x: tf.math.top_k(tf.cast(x, tf.uint16), 2))
+case("ListDiff", lambda x: tf.raw_ops.ListDiff(x=x, y=x[:1]))
+case(
+    "ExtractImagePatches",
+    lambda x: tf.image.extract_patches(
+        tf.cast(_image(x), tf.int16), [1, 2, 2, 1], [1, 2, 2, 1], [1] * 4, "SAME"
+    ),
+)

@@ -1,0 +1,299 @@
+"""Cases of ops with effects: tables, queues, stages, files, prints and summaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tests.support.e2e.every_op import case
+
+
+def _longs(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.int64)
+
+
+def _static_table(_: Path) -> Any:
+    keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
+
+
+def _text_table(_: Path) -> Any:
+    keys, values = tf.constant(["1", "3"]), tf.constant([10, 30], tf.int64)
+    initializer = tf.lookup.KeyValueTensorInitializer(keys, values)
+    return tf.lookup.StaticVocabularyTable(initializer, 2)
+
+
+def _table(_: Path) -> Any:
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
+    table.insert(tf.constant([1, 7], tf.int64), tf.constant([10.0, 70.0]))
+    return table
+
+
+def _dense_table(_: Path) -> Any:
+    table = tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, -1.0, -1, -2)
+    table.insert(tf.constant([1, 7], tf.int64), tf.constant([10.0, 70.0]))
+    return table
+
+
+def _exported(table: Any) -> Any:
+    keys, values = (t.numpy() for t in table.export())
+    return sorted(zip(keys.tolist(), values.tolist(), strict=True))
+
+
+_on_table: dict[str, Any] = {"setup": _table, "effects": _exported}
+
+
+@case("LookupTableInsertV2", **_on_table)
+@case("LookupTableInsertV2", setup=_dense_table, effects=_exported)
+def _insert(table: Any, x: tf.Tensor) -> None:
+    table.insert(_longs(x), x * 2.0)
+
+
+@case("LookupTableFindV2", setup=_static_table)
+@case("LookupTableFindV2", **_on_table)
+def _find(table: Any, x: tf.Tensor) -> tf.Tensor:
+    return table.lookup(_longs(x)) * 2.0
+
+
+case(
+    "LookupTableFindV2",
+    lambda t, x: t.lookup(tf.strings.as_string(_longs(x))) * 2,
+    setup=_text_table,
+)
+
+
+@case("LookupTableSizeV2", **_on_table)
+def _size(table: Any, x: tf.Tensor) -> Any:
+    before = table.size()
+    table.insert(_longs(x), x)
+    return before, table.size() * 2
+
+
+@case("LookupTableRemoveV2", **_on_table)
+def _remove(table: Any, x: tf.Tensor) -> Any:
+    table.remove(_longs(x)[:1])
+    return table.size() * 2
+
+
+@case("LookupTableExportV2", setup=_static_table)
+def _export(table: Any, x: tf.Tensor) -> Any:
+    keys, values = table.export()
+    return tf.sort(keys) * 2, tf.reduce_sum(values) * x
+
+
+@case("LookupTableImportV2", **_on_table)
+def _import(table: Any, x: tf.Tensor) -> None:
+    tf.raw_ops.LookupTableImportV2(
+        table_handle=table.resource_handle, keys=_longs(x), values=x * 3.0
+    )
+
+
+def _queue(_: Path) -> Any:
+    queue = tf.queue.FIFOQueue(100, [tf.float32], [[]])
+    queue.enqueue_many([tf.range(40.0)])
+    return queue
+
+
+def _priorities(_: Path) -> Any:
+    queue = tf.queue.PriorityQueue(100, [tf.float32], [[]])
+    queue.enqueue_many([tf.range(40, 0, -1, dtype=tf.int64), tf.range(40.0)])
+    return queue
+
+
+def _left(queue: Any) -> Any:
+    return int(queue.size())
+
+
+_on_queue: dict[str, Any] = {"setup": _queue, "effects": _left}
+case("QueueEnqueueV2", lambda q, x: q.enqueue(x[1]), **_on_queue)
+case("QueueEnqueueManyV2", lambda q, x: q.enqueue_many([x * 2.0]), **_on_queue)
+case("QueueDequeueV2", lambda q, x: q.dequeue() * x, **_on_queue)
+case("QueueDequeueV2", lambda q, x: q.dequeue()[1] * x, setup=_priorities, effects=_left)
+case("QueueDequeueManyV2", lambda q, x: q.dequeue_many(3) + x[0], **_on_queue)
+case("QueueDequeueUpToV2", lambda q, x: q.dequeue_up_to(tf.cast(x[1], tf.int32)) * 2.0, **_on_queue)
+case("QueueSizeV2", lambda q, x: (q.enqueue(x[0]), q.size() * 2)[1], **_on_queue)
+case("QueueIsClosedV2", lambda q, x: tf.logical_or(q.is_closed(), x > 1.0), **_on_queue)
+
+
+def _file(folder: Path) -> str:
+    return str(folder / "file")
+
+
+def _written(file: str) -> Any:
+    return Path(file).read_text(encoding="utf-8") if Path(file).exists() else None
+
+
+case(
+    "WriteFile",
+    lambda file, x: tf.io.write_file(file, tf.strings.as_string(x[0])),
+    setup=_file,
+    effects=_written,
+)
+
+
+# In a loop, graph mode may write the file for an iteration while it reads that of the one before.
+@case("ReadFile", setup=_file, effects=_written, loop=False)
+def _read(file: str, x: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.io.write_file(file, tf.strings.as_string(x[1]))]):
+        return tf.io.read_file(file)
+
+
+@case("MatchingFiles", setup=_file, loop=False)
+def _match(file: str, x: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.io.write_file(file, tf.strings.as_string(x[1]))]):
+        return tf.strings.length(tf.io.matching_files(file + "*"))
+
+
+@case("SaveV2", setup=_file, loop=False)
+@case("RestoreV2", setup=_file, loop=False)
+def _saved(file: str, x: tf.Tensor) -> tf.Tensor:
+    names = {"tensor_names": ["a"], "shape_and_slices": [""]}
+    with tf.control_dependencies([tf.raw_ops.SaveV2(prefix=file, tensors=[x * 2.0], **names)]):
+        return tf.raw_ops.RestoreV2(prefix=file, dtypes=[tf.float32], **names)[0]
+
+
+@case("PrintV2", setup=_file, effects=_written)
+def _print(file: str, x: tf.Tensor) -> tf.Tensor:
+    tf.print("x is", x, "and", tf.reduce_sum(x), output_stream=f"file://{file}")
+    return x * 2.0
+
+
+case(
+    "Print",
+    lambda x: tf.raw_ops.Print(input=x * 2.0, data=[x], message="so: ") + 1.0,
+    gradient=True,
+)
+
+
+class Summaries:
+    """A writer of summaries, and what it has written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.writer = tf.summary.create_file_writer(str(folder))
+
+    @property
+    def handle(self) -> tf.Tensor:
+        """What the raw ops take."""
+        return self.writer._resource
+
+    def written(self) -> Any:
+        """Step, tag and value of each summary."""
+        self.writer.flush()
+        return [
+            (event.step, value.tag, value.WhichOneof("value"), _content(value))
+            for file in sorted(self.folder.iterdir())
+            for event in tf.compat.v1.train.summary_iterator(str(file))
+            for value in event.summary.value
+        ]
+
+
+def _content(value: Any) -> bytes:
+    value.ClearField("tag")
+    return bytes(value.SerializeToString(deterministic=True))
+
+
+_on_writer: dict[str, Any] = {"setup": Summaries, "effects": lambda s: s.written()}
+
+
+@case("WriteSummary", **_on_writer)
+def _write_summary(summaries: Summaries, x: tf.Tensor) -> tf.Tensor:
+    with summaries.writer.as_default():
+        tf.summary.write("total", tf.reduce_sum(x), step=_longs(x)[0])
+    return x * 2.0
+
+
+def _writes(op: Any, **arguments: Any) -> Any:
+    def program(summaries: Summaries, x: tf.Tensor) -> tf.Tensor:
+        given = {name: value(x) for name, value in arguments.items()}
+        op(writer=summaries.handle, step=_longs(x)[0], tag="tag", **given)
+        return x * 2.0
+
+    return program
+
+
+case(
+    "WriteScalarSummary", _writes(tf.raw_ops.WriteScalarSummary, value=lambda x: x[1]), **_on_writer
+)
+case(
+    "WriteHistogramSummary",
+    _writes(tf.raw_ops.WriteHistogramSummary, values=lambda x: x),
+    **_on_writer,
+)
+case(
+    "WriteImageSummary",
+    _writes(
+        tf.raw_ops.WriteImageSummary,
+        tensor=lambda x: tf.reshape(x, [1, 2, 2, 1]),
+        bad_color=lambda _: tf.constant([255, 0, 0, 255], tf.uint8),
+    ),
+    **_on_writer,
+)
+case(
+    "WriteAudioSummary",
+    _writes(
+        tf.raw_ops.WriteAudioSummary,
+        tensor=lambda x: tf.sin(x)[None],
+        sample_rate=lambda _: tf.constant(8000.0),
+    ),
+    **_on_writer,
+)
+
+
+@case("FlushSummaryWriter", **_on_writer)
+def _flush(summaries: Summaries, x: tf.Tensor) -> tf.Tensor:
+    tf.raw_ops.WriteScalarSummary(writer=summaries.handle, step=1, tag="tag", value=x[0])
+    summaries.writer.flush()
+    return x * 2.0
+
+
+case("ScalarSummary", lambda x: tf.raw_ops.ScalarSummary(tags="tag", values=x[0]))
+case("HistogramSummary", lambda x: tf.raw_ops.HistogramSummary(tag="tag", values=x))
+case(
+    "TensorSummaryV2",
+    lambda x: tf.raw_ops.TensorSummaryV2(tag="tag", tensor=x, serialized_summary_metadata=""),
+)
+case(
+    "ImageSummary", lambda x: tf.raw_ops.ImageSummary(tag="tag", tensor=tf.reshape(x, [1, 2, 2, 1]))
+)
+case(
+    "AudioSummaryV2",
+    lambda x: tf.raw_ops.AudioSummaryV2(tag="tag", tensor=tf.sin(x)[None], sample_rate=8000.0),
+)
+case(
+    "MergeSummary",
+    lambda x: tf.raw_ops.MergeSummary(
+        inputs=[
+            tf.raw_ops.ScalarSummary(tags="one", values=x[0]),
+            tf.raw_ops.ScalarSummary(tags="two", values=x[1]),
+        ]
+    ),
+)
+
+
+@case("Stage")
+def _stage(x: tf.Tensor) -> tf.Tensor:
+    staged = tf.raw_ops.Stage(values=[x * 2.0], shared_name="every")
+    with tf.control_dependencies([staged]):
+        return tf.raw_ops.Unstage(dtypes=[tf.float32], shared_name="every")[0] + 1.0
+
+
+@case("MapStage")
+def _map_stage(x: tf.Tensor) -> tf.Tensor:
+    staged = tf.raw_ops.MapStage(
+        key=_longs(x)[0], indices=[0], values=[x * 2.0], dtypes=[tf.float32], shared_name="every"
+    )
+    with tf.control_dependencies([staged]):
+        return tf.raw_ops.MapUnstage(
+            key=_longs(x)[0], indices=[0], dtypes=[tf.float32], shared_name="every"
+        )[0]
+
+
+case(
+    "ResourceCountUpTo",
+    lambda v, x: v.count_up_to(100) * tf.cast(x, tf.int32),
+    setup=lambda _: tf.Variable(3),
+    effects=lambda v: v.numpy(),
+)
