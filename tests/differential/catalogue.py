@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ class Op:
       build: makes the tensors, from the context, the parameter and the arguments.
       params: the parameters to choose from.
       dynamic: whether XLA gets it right for dynamic sizes.
+      on_host: whether XLA has no kernel for it.
     """
 
     takes: tuple[str, ...]
@@ -32,6 +34,7 @@ class Op:
     build: Callable[..., Any]
     params: tuple[Any, ...] = (None,)
     dynamic: bool = False
+    on_host: bool = False
 
     def results(
         self, args: Sequence[Type], param: Any, counter: itertools.count[int]
@@ -90,6 +93,22 @@ def op(*takes: str, gives: str | Callable[[Any], Sequence[str]], **options: Any)
         return build
 
     return register
+
+
+def host_op(*takes: str, gives: str | Callable[[Any], Sequence[str]], **options: Any) -> Any:
+    """Registers a function that builds an op which XLA has no kernel for."""
+    register = op(*takes, gives=gives, on_host=True, **options)
+
+    def flagged(build: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(build)
+        def building(context: Any, param: Any, *args: Any) -> Any:
+            context.flags.add("no_kernel")
+            return build(context, param, *args)
+
+        register(building)
+        return build
+
+    return flagged
 
 
 def tame(x: tf.Tensor) -> tf.Tensor:

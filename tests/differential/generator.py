@@ -19,6 +19,10 @@ DEEPEST = 2
 
 # Nothing differentiates these as it should be, be it in Python or in XLA.
 _NOT_DIFFERENTIATED = {"for_loop", "growing_loop", "unique", "where", "boolean_mask", "scatter"}
+# TensorFlow has no gradient of them, or one that is not exact.
+_NOT_DIFFERENTIATED |= {"dataset_total", "determinant", "nth_element", "serialized", "shuffled"}
+# Sessions of TensorFlow 1 have their own ways with tables.
+_NOT_IN_SESSIONS = {"table_insert", "table_find", "table_size"}
 
 _SCRIPT_OPS = {*BEHAVIOURS, "evens_of_any", "note", "entries", "python_variable", "fail_above"}
 
@@ -40,7 +44,7 @@ def needs_hostcall(name: str, param: Any) -> bool:
 
 
 # XLA has no kernel for these, or nothing tells it the sizes of their results.
-_ON_THE_HOST = {"joined_text", "texts", "join", "lengths", "length", "ragged", "evens_of_any"}
+_ON_THE_HOST = {"evens_of_any"} | {name for name, op in OPS.items() if op.on_host}
 _ON_THE_HOST |= {
     name for name in BEHAVIOURS if not any(is_whole(name, p) for p in OPS[name].params)
 }
@@ -96,6 +100,7 @@ class Drawing:
         among = {n for n in OPS if (n in _SCRIPT_OPS) == (kind == "script op")}
         among -= _NOT_DIFFERENTIATED if self.gradient else set()
         among -= _ON_THE_HOST if self.whole else set()
+        among -= _NOT_IN_SESSIONS if self.stock else set()
         options = {name: OPS[name].choices(types) for name in sorted(among)}
         name = self.one_of(name for name, choices in options.items() if choices)
         op = OPS[name]

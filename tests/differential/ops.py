@@ -40,7 +40,9 @@ def unary(context: Context, name: str, x: Any) -> Any:
 
 
 def _sorted(x: Any) -> Any:
-    return tf.gather(x, tf.argsort(x))  # the gradient of tf.sort fails where there is nothing
+    # The gradient of tf.sort fails where there is nothing. That of tf.gather has indices, which the
+    # multiplication takes away: with them, XLA ends the process in a tf.concat of nothing.
+    return tf.gather(x * 1.0, tf.argsort(x))
 
 
 @op("f a", gives="f a", params=("reverse", "sort", "cumsum"))

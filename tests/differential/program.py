@@ -123,6 +123,7 @@ class Context:
       jit: whether functions are compiled.
       journal: the side effects in Python, in the order in which they happened.
       vector, counter: variables that the graph reads and assigns.
+      table: one that the graph reads and fills.
       python_variable: one that only callbacks read and assign: nothing orders these and the graph.
       flags: "no_kernel" when XLA cannot compile an op of the program, "host" when it cannot compile
         a callback: nothing tells the shape of a result, or it is a string.
@@ -154,6 +155,13 @@ class Context:
     def python_variable(self) -> tf.Variable:
         return tf.Variable(0.0, dtype=tf.float64)
 
+    @functools.cached_property
+    def table(self) -> Any:
+        with tf.init_scope():
+            return tf.lookup.experimental.MutableHashTable(
+                tf.int64, tf.float64, tf.constant(-1.0, tf.float64)
+            )
+
     def name(self, function: Any) -> str:
         """Puts a function where programs find it by the name that is returned."""
         name = f"function_{next(_numbers)}"
@@ -171,6 +179,7 @@ class Context:
     def reset(self) -> None:
         """Starts anew; creates the variables, too, which tracing must not."""
         self.journal.clear()
+        self.__dict__.pop("table", None)
         self.vector.assign(np.arange(3.0))
         self.counter.assign(1)
         self.python_variable.assign(1.0)

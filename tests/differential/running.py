@@ -14,6 +14,9 @@ _REFUSALS = (
     "Detected unsupported operations when trying to compile graph",
     "must be a compile-time constant",
     "not compilable",
+    # Of a table, which XLA takes for a variable.
+    "variable.var() && variable.var()->is_initialized",
+    "Uninitialized arguments: table",
 )
 
 # What XLA says where a tape around a loop or branch wants a list or an optional from it.

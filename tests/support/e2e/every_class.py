@@ -134,7 +134,9 @@ def seen() -> dict[str, Seen]:
             function = tf.function(returning_tensors(program), **options)
             concrete = function.get_concrete_function(X)
             whole = hostcall.explain(concrete).functions[0].mode == "compiled"
-            for op in without_kernel(concrete):
+            ops = without_kernel(concrete)
+            assert case.op in ops, f"XLA has a kernel for {name}, or it is not there"
+            for op in ops:
                 noted = found.setdefault(op, Seen())
                 noted.kind = ONE_PROGRAM if whole else noted.kind
                 noted.known |= _has_known_shapes(concrete.graph, op)

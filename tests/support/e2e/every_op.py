@@ -127,7 +127,9 @@ def in_a_loop(program: Callable[..., Any]) -> Callable[..., Any]:
         def body(i: tf.Tensor, y: tf.Tensor, total: tf.Tensor) -> Any:
             return i + 1, y[::-1], total + digest(program(y))
 
-        return tf.while_loop(lambda i, *_: i < 2, body, [0, x, 0.0])[2]
+        # Graph mode would run an iteration before the one before has ended.
+        one_by_one = {"parallel_iterations": 1}
+        return tf.while_loop(lambda i, *_: i < 2, body, [0, x, 0.0], **one_by_one)[2]
 
     return looping
 

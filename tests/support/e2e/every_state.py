@@ -133,21 +133,20 @@ case(
 )
 
 
-# In a loop, graph mode may write the file for an iteration while it reads that of the one before.
-@case("ReadFile", setup=_file, effects=_written, loop=False)
+@case("ReadFile", setup=_file, effects=_written)
 def _read(file: str, x: tf.Tensor) -> tf.Tensor:
     with tf.control_dependencies([tf.io.write_file(file, tf.strings.as_string(x[1]))]):
         return tf.io.read_file(file)
 
 
-@case("MatchingFiles", setup=_file, loop=False)
+@case("MatchingFiles", setup=_file)
 def _match(file: str, x: tf.Tensor) -> tf.Tensor:
     with tf.control_dependencies([tf.io.write_file(file, tf.strings.as_string(x[1]))]):
         return tf.strings.length(tf.io.matching_files(file + "*"))
 
 
-@case("SaveV2", setup=_file, loop=False)
-@case("RestoreV2", setup=_file, loop=False)
+@case("SaveV2", setup=_file)
+@case("RestoreV2", setup=_file)
 def _saved(file: str, x: tf.Tensor) -> tf.Tensor:
     names = {"tensor_names": ["a"], "shape_and_slices": [""]}
     with tf.control_dependencies([tf.raw_ops.SaveV2(prefix=file, tensors=[x * 2.0], **names)]):
