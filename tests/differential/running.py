@@ -23,6 +23,7 @@ _REFUSALS = (
 _VARIANT_REFUSALS = (
     "Support for TensorList crossing the XLA/TF boundary is not implemented",
     "No registered 'OptionalFromValue' OpKernel",
+    "is of dtype variant, which XLA has no values for",
 )
 
 

@@ -111,7 +111,9 @@ def compare(suite: Suite, source: str) -> tuple[str, list[str]]:
     listed = KNOWN_DIFFERENCES.keys() & ours.keys()
     differences += [_COMES_OUT_THE_SAME.format(test) for test in listed.difference(suspects)]
     counts = collections.Counter(outcome.kind for outcome in ours.values())
-    return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())), differences
+    summary = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
+    known = len(listed.intersection(suspects))
+    return summary + (f", {known} of them known to differ" if known else ""), differences
 
 
 def _describe(test: str, stock: set[Outcome | None], ours: Outcome | None) -> str:

@@ -97,7 +97,8 @@ def test_a_known_difference_is_none(source: Path, monkeypatch: pytest.MonkeyPatc
         def test_comes_out_the_same(self): pass
         """,
     )
-    _, (difference,) = compare(SUITE, str(source))
+    summary, (difference,) = compare(SUITE, str(source))
+    assert summary.endswith("1 of them known to differ")
     assert "DIFFERS NO MORE: upstream_written_test.T.test_comes_out_the_same" in difference
 
 
