@@ -16,7 +16,14 @@ from hostcall import _control, _patches, _versions
 from hostcall._callbacks import requested_routes
 from hostcall_runtime import _library, _patching
 
-VARIABLES = ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS", "XLA_FLAGS")
+VARIABLES = (
+    "HOSTCALL_DISABLE",
+    "HOSTCALL_ROUTE",
+    "HOSTCALL_UNCOMPILABLE",
+    "HOSTCALL_MAX_COMPILATIONS",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+)
 
 # What registers them is csrc/tensorflow: module.cc, and script_op_kernel.cc.
 _TARGETS = {"hostcall": ["Host"], "hostcall_native": ["Host"]}
