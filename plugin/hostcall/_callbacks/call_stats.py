@@ -62,6 +62,17 @@ class ClusterStats:
         the values that XLA wants to know when it compiles.
       uncompiled_runs: how often TensorFlow's kernels have run it instead: see `max_compilations` of
         `hostcall.configure`.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def of_many_sizes(n):
+      ...     y = tf.numpy_function(lambda k: np.ones(k), [n], tf.float64)
+      ...     return tf.reduce_sum(y * 2.0)
+      >>> [float(of_many_sizes(tf.constant(n))) for n in (1, 2, 3)]
+      [2.0, 4.0, 6.0]
+      >>> [row] = [r for r in hostcall.stats().compilations if "of_many_sizes" in r.cluster]
+      >>> row.compilations, row.uncompiled_runs
+      (1, 2)
     """
 
     cluster: str
