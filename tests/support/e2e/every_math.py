@@ -69,7 +69,8 @@ def _special(function: Any) -> Any:
 
 
 for _name, _function in _SPECIAL.items():
-    case(_name, _special(_function), gradient=True)
+    _inside = _name in ("BesselI0", "Dawsn", "Expint")  # one is like the other
+    case(_name, _special(_function), gradient=True, loop=_inside, branch=_inside)
 
 case("EuclideanNorm", lambda x: tf.math.reduce_euclidean_norm(x) * 2.0, gradient=True)
 case("NthElement", lambda x: tf.raw_ops.NthElement(input=x, n=2), gradient=True)

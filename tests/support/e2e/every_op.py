@@ -136,7 +136,7 @@ def in_a_loop(program: Callable[..., Any]) -> Callable[..., Any]:
 
 def in_a_branch(program: Callable[..., Any]) -> Callable[..., Any]:
     """The program where the vector begins with a number that is large enough."""
-    return lambda x: tf.cond(x[0] > 2.0, lambda: digest(program(x)), lambda: digest(x))
+    return lambda x: tf.cond(x[0] > 2.0, lambda: digest(program(x)), lambda: -1.0)
 
 
 def differentiated(program: Callable[..., Any]) -> Callable[..., Any]:
