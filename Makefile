@@ -39,8 +39,8 @@ PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 # A process for each CPU shares the tests with the others, file by file; more than four need more
 # memory than most machines have.
 TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) --numprocesses=auto --maxprocesses=4 --dist=loadfile
-# What must hold whichever way script ops take; the other files are about parts of one way.
-CONTRACT := $(filter-out tests/e2e/test_partition%,$(wildcard tests/e2e/test_*.py)) tests/stress \
+# What must hold whichever way script ops take; the other files are about one way, or ask for it.
+CONTRACT := $(filter-out tests/e2e/test_partition% tests/e2e/test_every%,$(wildcard tests/e2e/test_*.py)) tests/stress \
   $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
