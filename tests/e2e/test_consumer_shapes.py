@@ -10,123 +10,23 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.e2e.consumer_programs import (
+    FLOAT,
+    PAIR,
+    PROMISES,
+    TRUE_TO_THEM,
+    VARIABLE,
+    Returns,
+    assigned,
+    assigned_behind_a_cast,
+)
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
 
-FLOAT = tf.float32
 each_op = pytest.mark.parametrize(
     "op", [tf.numpy_function, tf.py_function], ids=["numpy_function", "py_function"]
 )
 
 
-class Returns:
-    """Returns numbers in a shape that is told later."""
-
-    def __init__(self, *shape: int) -> None:
-        self.shape = shape
-
-    def __call__(self, *_: Any) -> np.ndarray:
-        return np.arange(np.prod(self.shape), dtype=np.float32).reshape(self.shape)
-
-
-VARIABLE = tf.Variable(tf.zeros([2, 3]))
-PAIR = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-
-
-def behind_a_cast(y: tf.Tensor) -> Any:
-    z = tf.cast(y, tf.float64)
-    z.set_shape([2, 3])
-    return 2.0 * z
-
-
-def behind_many_ops(y: tf.Tensor) -> Any:
-    return tf.ensure_shape(tf.abs(tf.identity(-tf.sqrt(y))), [2, 3])
-
-
-def assigned(y: tf.Tensor) -> Any:
-    return VARIABLE.assign(y) + 1.0
-
-
-def assigned_behind_a_cast(y: tf.Tensor) -> Any:
-    VARIABLE.assign(tf.cast(tf.cast(y, tf.float64), FLOAT))
-    return VARIABLE + 1.0
-
-
-def added_to_a_variable(y: tf.Tensor) -> Any:
-    VARIABLE.assign(PAIR)
-    return VARIABLE.assign_add(y), VARIABLE.assign_sub(2.0 * tf.ensure_shape(y, None))
-
-
-def applied_to_a_variable(y: tf.Tensor) -> Any:
-    VARIABLE.assign(PAIR)
-    tf.raw_ops.ResourceApplyGradientDescent(var=VARIABLE.handle, alpha=0.5, delta=y)
-    return VARIABLE.read_value()
-
-
-def stacked(y: tf.Tensor) -> Any:
-    return tf.stack([y, PAIR], axis=1)
-
-
-def stacked_and_told(y: tf.Tensor) -> Any:
-    z = tf.stack([y, y], axis=-1)
-    z.set_shape([2, 3, 2])
-    return z
-
-
-def unstacked(y: tf.Tensor) -> Any:
-    parts = tf.unstack(y, 2)
-    return tf.ensure_shape(parts[0], [3]) + parts[1]
-
-
-def unstacked_from_the_end(y: tf.Tensor) -> Any:
-    parts = tf.unstack(y, 3, axis=-1)
-    return tf.stack([parts[2], tf.constant([1.0, 2.0])])
-
-
-def joined(y: tf.Tensor) -> Any:
-    return tf.ensure_shape(tf.concat([PAIR, y], axis=0), [4, 3])
-
-
-def joined_at_the_last(y: tf.Tensor) -> Any:
-    return (
-        VARIABLE.assign(tf.concat([PAIR[:, :1], tf.concat([y, y], -1)[:, 4:]], axis=-1))
-        + (tf.ensure_shape(tf.concat([y, PAIR], axis=-1), [2, 6])[:, :3])
-    )
-
-
-def indices_of_a_gather(y: tf.Tensor) -> Any:
-    z = tf.gather(tf.range(30.0), tf.cast(y, tf.int32))
-    return tf.ensure_shape(z, [2, 3])
-
-
-def gathered_from(y: tf.Tensor) -> Any:
-    z = tf.gather(y, [1, 0, 1], axis=0)
-    return tf.ensure_shape(z, [3, 3]), tf.ensure_shape(tf.gather(y, 1, axis=1), [2])
-
-
-def added_up(y: tf.Tensor) -> Any:
-    return tf.add_n([PAIR, y])
-
-
-def reshaped_with_a_size_missing(y: tf.Tensor) -> Any:
-    y.set_shape([2, None])
-    return tf.reshape(y, [3, 2])
-
-
-def into_a_loop(y: tf.Tensor) -> Any:
-    return tf.while_loop(
-        lambda i, _: i < 3,
-        lambda i, z: (i + 1, z * 2.0),
-        (0, y),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([2, 3])),
-    )[1]
-
-
-TRUE_TO_THEM = [
-    *(behind_many_ops, assigned, assigned_behind_a_cast, added_to_a_variable),
-    *(applied_to_a_variable, stacked, unstacked, unstacked_from_the_end, joined),
-    *(joined_at_the_last, indices_of_a_gather, gathered_from, added_up),
-]
-PROMISES = [behind_a_cast, stacked_and_told, reshaped_with_a_size_missing, into_a_loop]
 each_program = pytest.mark.parametrize(
     "consumer", [*TRUE_TO_THEM, *PROMISES], ids=lambda program: program.__name__
 )
@@ -178,8 +78,8 @@ def test_the_error_names_the_op_that_takes_no_other_shape() -> None:
     text = str(caught.value)
     assert "has shape (2, 4), but its declared shape is (2, 3)" in text
     assert "nothing declares the shape of its result 0: op 'Cast' (Cast) at " in text
-    line = assigned_behind_a_cast.__code__.co_firstlineno + 1
-    assert f"{__file__}:{line} takes no other" in text
+    code = assigned_behind_a_cast.__code__
+    assert f"{code.co_filename}:{code.co_firstlineno + 1} takes no other" in text
 
 
 # What may not run tells nothing: these programs take any shape.
@@ -340,3 +240,35 @@ def test_what_set_shape_says_may_be_nonsense(shape: list[int]) -> None:
 
     for mode in (plain, jitted):
         mode(program).get_concrete_function(tf.TensorSpec([], FLOAT))
+
+
+def _loss(x: tf.Tensor) -> tf.Tensor:
+    def square(v: tf.Tensor) -> tf.Tensor:
+        return tf.py_function(lambda v: v * v, [v], FLOAT)
+
+    y = tf.cond(tf.reduce_sum(x) > 0.0, lambda: square(x * VARIABLE), lambda: x)
+    z = tf.reshape(square(x), [6]) * tf.reshape(VARIABLE, [6])
+    return tf.reduce_sum(tf.stack([y, PAIR])) + tf.reduce_sum(z)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("around", [False, True])
+def test_gradients_are_those_of_plain_graph_mode(loops: bool, around: bool) -> None:
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        if not loops:
+            return _loss(x)
+        body = lambda i, total: (i + 1, total + _loss(x))  # noqa: E731
+        return tf.while_loop(lambda i, _: i < 3, body, (0, 0.0), maximum_iterations=3)[1]
+
+    def step(x: tf.Tensor, mode: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = mode(loss)(x) if around else loss(x)
+        return value, tape.gradient(value, VARIABLE)
+
+    VARIABLE.assign(PAIR)
+    found, expected = (
+        step(PAIR, mode) if around else mode(lambda x: step(x, plain))(PAIR)
+        for mode in (jitted, plain)
+    )
+    for one, other in zip(to_numpy(found), to_numpy(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -9,22 +9,13 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.e2e.consumer_programs import Returns
 from tests.support.helpers import OPS, assert_same, jitted, plain, stateless_py_func, to_numpy
 
 FLOAT = tf.float32
 STATEFUL_OPS = [op for op in OPS if op is not stateless_py_func]
 each_stateful_op = pytest.mark.parametrize("op", STATEFUL_OPS, ids=lambda op: op.__name__)
 each_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
-
-
-class Returns:
-    """Returns numbers in a shape that is told later."""
-
-    def __init__(self, *shape: int) -> None:
-        self.shape = shape
-
-    def __call__(self, *_: Any) -> Any:
-        return np.arange(np.prod(self.shape), dtype=np.float32).reshape(self.shape)
 
 
 def reshaped(y: tf.Tensor) -> Any:
