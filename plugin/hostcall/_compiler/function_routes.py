@@ -33,8 +33,10 @@ def partitioner_for(
       refusal: what XLA has said of the function, if it has refused it.
     """
     function = next(f for f in library.function if f.signature.name == entry)
+    # In a cluster too: what it calls may be as TensorFlow has it, without the marks.
+    library = free_shape_search.marked(library, entry)
     if attributes.CLUSTER not in function.attr:
-        library = analysis.marked(free_shape_search.marked(library, entry), entry)
+        library = analysis.marked(library, entry)
     if refusal:
         library = refusals.marked(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"
