@@ -28,6 +28,11 @@ using tensorflow::Tensor;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
+// Ops whose shape functions tell other shapes than their kernels return.
+bool HasWrongShapes(const NodeDef& node) {
+  return node.op() == "FractionalMaxPool" || node.op() == "FractionalAvgPool";
+}
+
 // What is known of a value of the region.
 struct Value {
   PartialTensorShape shape;
@@ -99,7 +104,7 @@ class Inference {
                                                       std::vector<PartialTensorShape>(), handles);
     *status = context->construction_status();
     if (!status->ok()) return context;
-    *status = op.shape_inference_fn != nullptr
+    *status = op.shape_inference_fn != nullptr && !HasWrongShapes(node)
                   ? context->Run(op.shape_inference_fn)
                   : context->Run(tensorflow::shape_inference::UnknownShape);
     return context;

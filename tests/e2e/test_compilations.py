@@ -259,7 +259,8 @@ def test_a_cluster_that_calls_python() -> None:
 
         return run
 
-    calls, expected_calls = [], []
+    calls: list[Any] = []
+    expected_calls: list[Any] = []
     function, expected = jitted(program(calls)), plain(program(expected_calls))
     check(function, expected, 2, 3, 4, 2)
     assert calls == expected_calls

@@ -103,7 +103,6 @@ def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenF
         program = writing.write(partitioner.library, entry, partitioner.host_ops, suffix)
     except NotWholeError:
         return None
-    writing.call_python(program.functions)
     returned_sizes.keep_apart(program.library, program.name)
     new, name = ordering.order_side_effects(program.library, program.name)
     _mark_shared_memory(program.library, next(f for f in new.function if f.signature.name == name))

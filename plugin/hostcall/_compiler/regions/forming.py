@@ -13,6 +13,9 @@ from hostcall._tf.types import FunctionDef, NodeDef
 
 _EITHER_OPS = frozenset({"NoOp", "Identity", "IdentityN"})
 
+# They see what others have written, and TensorFlow does not call them stateful.
+_FILE_OPS = frozenset({"ReadFile", "MatchingFiles"})
+
 
 def regions_of(
     function: FunctionDef, host_ops: Iterable[str], functions: Mapping[str, Any]
@@ -110,9 +113,11 @@ def _connected(
 
 
 def is_stateful(nodes: Iterable[NodeDef], types: defs.Types, resource: int) -> bool:
-    """Whether a region of these nodes has effects, or sees those of others."""
+    """Whether a region of these nodes has effects, sees those of others, or waits for some."""
     return any(
         types.definition_of(node).is_stateful
+        or node.op in _FILE_OPS
+        or any(value.startswith("^") for value in node.input)
         or any(types.of(value) == resource for value in data_inputs(node))
         for node in nodes
     )

@@ -55,7 +55,7 @@ class FunctionBody:
         nodes = [protos.copy_of(node) for node in (*kept, *calls)]
         del function.node_def[:]
         function.node_def.extend(nodes)
-        for result, value in function.ret.items():
+        for result, value in list(function.ret.items()):
             function.ret[result] = self._moved.get(value, value)
         for key, node_name in list(function.control_ret.items()):
             function.control_ret[key] = self._calls.get(node_name, node_name)

@@ -8,19 +8,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes
-from hostcall._compiler.partition import host_calls
 from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.regions.references import NotWholeError, References, is_call
 from hostcall._compiler.regions.rewriting import Rewriter
-from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary, NodeDef
 
 _STRING, _VARIANT = tf.string.as_datatype_enum, tf.variant.as_datatype_enum
 _IDENTITIES = frozenset({"Identity", "IdentityN"})
-
-# Which of an op's kernels a node wants: for script ops, that of host_script_op.cc.
-_KERNEL = "_kernel"
 
 
 class Region(NamedTuple):
@@ -73,9 +69,14 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
     def is_host_op(node: NodeDef) -> bool:
         if is_call(node, functions) or node.op == "Const":
             return False
-        if node.op not in _IDENTITIES and defs.handles(node, _STRING, functions):
+        of_strings = node.op not in _IDENTITIES and defs.handles(node, _STRING, functions)
+        if of_strings and node.op not in op_kinds.SCRIPT_OPS:
             return True
-        return bool(host_ops.own_obstacle(node, inside_loop=True))
+        if not host_ops.own_obstacle(node, inside_loop=True):
+            return False
+        if node.op in op_kinds.SCRIPT_OPS:
+            raise NotWholeError("a callback is on the host")
+        return True
 
     references = References(functions, is_host_op)
     rewriter = Rewriter(functions, references, entry, suffix)
@@ -116,16 +117,3 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("route='partition' was asked for")
         if op_kinds.lets_list_grow(node):
             raise NotWholeError("it has a list that may grow")
-
-
-def call_python(regions: list[Any]) -> None:
-    """Lets the script ops of regions behave as those of partitioned functions.
-
-    Raises:
-      LoweringError: when the Python function of an op does not exist in this process.
-    """
-    host_calls.redirect(regions)
-    for node in (node for function in regions for node in function.node_def):
-        if node.op in op_kinds.SCRIPT_OPS:
-            node.attr[_KERNEL].s = b"hostcall"
-        node.attr.pop(attributes.REFUSED, None)
