@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
+
+import hostcall
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -142,3 +145,51 @@ def test_assertions_between_calls(same_order: Any) -> None:
         return journal.eager("second", y)
 
     assert same_order(program, tf.constant([1.0])) == ["first", "second"]
+
+
+@pytest.mark.parametrize("route", ["auto", "partition"])
+@pytest.mark.parametrize("first", [True, False])
+def test_branches_that_return_different_shapes(first: bool, route: str) -> None:
+    """XLA ends the process where one of them holds a call: the function is partitioned."""
+    calls: list[float] = []
+
+    def square(v: Any) -> Any:
+        calls.append(float(v[0]))
+        return v * v
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        def call() -> tf.Tensor:
+            y = tf.numpy_function(square, [x], tf.float32)
+            y.set_shape([4])
+            return y
+
+        branches = (call, lambda: x[:2]) if first else (lambda: x[:2], call)
+        return tf.cond(x[0] > 0.0, *branches) * 2.0
+
+    x = tf.constant([1.0, 2.0, 3.0, 4.0])
+    with hostcall.scope(route=route):
+        function = tf.function(program, jit_compile=True)
+        for value in (x, -x):
+            np.testing.assert_array_equal(function(value), tf.function(program)(value))
+    assert calls == ([1.0, 1.0] if first else [-1.0, -1.0])
+
+
+def test_branches_that_return_different_shapes_and_must_be_in_one_program(run_python: Any) -> None:
+    script = """
+import numpy as np, tensorflow as tf, hostcall
+
+def call(x):
+    y = tf.numpy_function(np.square, [x], tf.float32)
+    y.set_shape([4])
+    return y
+
+with hostcall.scope(route="custom_call"):
+    program = tf.function(
+        lambda x: tf.cond(x[0] > 0.0, lambda: call(x), lambda: x[:2]), jit_compile=True
+    )
+    try:
+        program(tf.ones([4]))
+    except tf.errors.InvalidArgumentError as error:
+        print(error.message.split(":")[0])
+"""
+    assert run_python(script) == "hostcall\n"

@@ -76,6 +76,8 @@ def rewrite_for_kernel(
         route_selection.check_forced(node)
     if said and whole and (program := _with_regions(partitioner, entry, said)) is not None:
         return program
+    if not refusals.may_partition(library):
+        partitioner.host_ops.check_branches()
     partitioned = partitioner.must_partition(entry)
     if partitioned:
         announcements.of_script_ops(library)

@@ -18,6 +18,7 @@ def finish(func_graph: FuncGraph) -> None:
     consumer_shapes.note(func_graph)
     requested_routes.mark_others(func_graph)
     if script_op_graphs.calls_functions(func_graph):
+        script_op_graphs.mark_differing_branches(func_graph)
         _order_jitted_calls(func_graph)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 # On any op.
 REFUSED = "_hostcall_refused"  # why XLA does not compile it, as it has said when it came to it
+BRANCHES_DIFFER = "_hostcall_branches_differ"  # the branches of a conditional return other shapes
 
 # On a script op.
 ROUTE = "_hostcall_route"  # the route that was asked for, where that is not "auto"

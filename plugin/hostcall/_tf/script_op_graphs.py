@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import features, names, op_kinds, protos
+from hostcall._tf import attributes, features, names, op_kinds, protos
 from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 
@@ -46,6 +47,29 @@ def table_lookups_of(graph: Any) -> list[Any]:
     return [op for op in graph.get_operations() if op.type == "LookupTableFindV2"]
 
 
+def mark_differing_branches(graph: Any) -> None:
+    """Marks the conditionals of a graph whose branches return different shapes."""
+    for op in graph.get_operations():
+        if op.type not in op_kinds.BRANCH_OPS:
+            continue
+        bodies = [_body_of(graph, name) for name in _called_by(op)]
+        shapes = [[tensor.shape for tensor in body.outputs] for body in bodies if body is not None]
+        if any(not _are_alike(one, other) for one, other in itertools.pairwise(shapes)):
+            protos.set_attr(op, attributes.BRANCHES_DIFFER, b=True)
+
+
+def _body_of(graph: Any, name: str) -> Any:
+    return getattr(graph._functions.get(name), "graph", None)
+
+
+def _are_alike(shapes: list[tf.TensorShape], others: list[tf.TensorShape]) -> bool:
+    """Whether shapes are equal, as far as is known, pair by pair."""
+    return all(
+        one.rank is None or other.rank is None or one.as_list() == other.as_list()
+        for one, other in zip(shapes, others, strict=False)
+    )
+
+
 def calls_functions(graph: Any) -> bool:
     """Whether a graph calls functions."""
     return bool(graph._functions)
@@ -63,8 +87,7 @@ def has_effect(op: Operation) -> bool:
 
 
 def _function_has_effect(graph: Graph, name: str) -> bool:
-    function = graph._functions.get(name)
-    body = getattr(function, "graph", None)
+    body = _body_of(graph, name)
     if body is None:
         return False
     if not hasattr(body, "_hostcall_effect"):

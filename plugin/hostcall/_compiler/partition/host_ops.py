@@ -13,6 +13,7 @@ from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
+from hostcall_runtime._errors import LoweringError
 
 _STRING = tf.string.as_datatype_enum
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
@@ -23,6 +24,13 @@ _CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
+
+
+_ENDS_PROCESS = (
+    "hostcall: the branches of op '{node}' return different shapes, and hold calls with side "
+    "effects. XLA ends the process for that. Let the branches return equal shapes, call with "
+    "stateful=False, or let the function be partitioned: with route='auto'."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +94,27 @@ class HostOps:
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self._choose(node).route == "partition"
-        return self._marked(node) or any(map(self.must_partition, self._called(node)))
+        if self._marked(node) or self._ends_process(node):
+            return True
+        return any(map(self.must_partition, self._called(node)))
+
+    def _ends_process(self, node: NodeDef) -> bool:
+        """Whether XLA ends the process when it compiles a node.
+
+        It looks for the largest shape among those that branches return, where these differ, and
+        among what they return is a token, which has none.
+        """
+        return attributes.BRANCHES_DIFFER in node.attr and self.has_effect(node)
+
+    def check_branches(self) -> None:
+        """Makes sure that a function which is compiled whole does not end the process.
+
+        Raises:
+          LoweringError: where it would.
+        """
+        for function in self._functions.values():
+            for node in filter(self._ends_process, function.node_def):
+                raise LoweringError(_ENDS_PROCESS.format(node=node.name))
 
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
@@ -184,6 +212,8 @@ class HostOps:
         if node.op in op_kinds.SCRIPT_OPS:
             choice = self._choose(node)
             return choice.reason if choice.route == "partition" else ""
+        if self._ends_process(node):
+            return "its branches return different shapes, and hold calls with side effects"
         if attributes.REFUSED in node.attr:
             return node.attr[attributes.REFUSED].s.decode()
         if self._marked(node):

@@ -11,8 +11,8 @@ from hostcall._callbacks import requested_routes
 from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.regions.references import NotWholeError, References, is_call
 from hostcall._compiler.regions.rewriting import Rewriter
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary, NodeDef
 
 _STRING, _VARIANT = tf.string.as_datatype_enum, tf.variant.as_datatype_enum
@@ -117,3 +117,5 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("route='partition' was asked for")
         if op_kinds.lets_list_grow(node):
             raise NotWholeError("it has a list that may grow")
+        if attributes.BRANCHES_DIFFER in node.attr:
+            raise NotWholeError("XLA ends the process where such branches hold calls")
