@@ -11,4 +11,5 @@ QUESTIONS = (
     "tracing",
     "partition",
     "compilations",
+    "host_ops",
 )

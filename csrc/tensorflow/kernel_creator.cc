@@ -98,14 +98,19 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   absl::Status CreateRewritten(FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const NodeProperties>& props,
                                std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const Refusal none{"", /*whole=*/true};
     absl::StatusOr<RewrittenFunction> rewritten =
-        Rewrite(runtime, *props, {}, OnlyDevice(*runtime));
+        Rewrite(runtime, *props, none, OnlyDevice(*runtime));
     if (!rewritten.ok()) return rewritten.status();
+    if (!rewritten->regions.empty()) {
+      return CreateWithRegions(runtime, props, *rewritten, none, kernel);
+    }
+    const std::string& function = CalledFunction(props->node_def);
     if (rewritten->partitioned) {
+      Announce(function);
       return CreatePartitioned(runtime, props, rewritten->name, Rewriter(runtime, props, {}),
                                kernel);
     }
-    const std::string& function = CalledFunction(props->node_def);
     const bool calls_host = rewritten->name != function;
     return CreateLaunch(runtime, props, {rewritten->name, function, {}, calls_host}, {}, kernel);
   }
@@ -126,12 +131,22 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       return created;
     }
     if (rewritten->regions.empty()) return absl::OkStatus();
-    const LaunchedFunction function{rewritten->name, entry, rewritten->regions,
-                                    /*calls_host=*/true};
+    return CreateWithRegions(runtime, props, *rewritten, refusal, kernel);
+  }
+
+  // The kernel of a program with regions; of a partitioned function where that cannot be made.
+  absl::Status CreateWithRegions(FunctionLibraryRuntime* runtime,
+                                 const std::shared_ptr<const NodeProperties>& props,
+                                 const RewrittenFunction& rewritten, const Refusal& refusal,
+                                 std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const LaunchedFunction function{rewritten.name, CalledFunction(props->node_def),
+                                    rewritten.regions, /*calls_host=*/true};
     const absl::Status launched = CreateLaunch(runtime, props, function, refusal.message, kernel);
     if (launched.ok()) return launched;
     VLOG(1) << "hostcall: no kernel for a program with regions: " << launched;
-    return CreateFallback(runtime, props, {refusal.message, /*whole=*/false}, kernel);
+    const std::string message =
+        refusal.message.empty() ? std::string(launched.message()) : refusal.message;
+    return CreateFallback(runtime, props, {message, /*whole=*/false}, kernel);
   }
 
   // What runs a cluster that calls the host where it is not compiled.

@@ -14,6 +14,7 @@
 #include "kernel_creator.h"
 #include "profiler.h"
 #include "python_hooks.h"
+#include "reachable.h"
 #include "region_handler.h"
 #include "region_shapes.h"
 #include "run_tracking.h"
@@ -109,6 +110,8 @@ NB_MODULE(_tensorflow, m) {
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
         "and "
         "TypeError, with the name, when the capsule has one that is not of handlers.");
+  m.def("set_checks_assertions", &hostcall::SetChecksAssertions, nb::arg("value"),
+        "Sets whether functions with assertions are rewritten, so that these are checked.");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,
         "Puts hostcall between TensorFlow and the kernels of must-compile functions.");
 }

@@ -1,6 +1,7 @@
 #include "reachable.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +51,14 @@ bool LetsListGrow(const NodeDef& node) {
   return resizes != node.attr().end() && resizes->second.b();
 }
 
+std::atomic<bool> checks_assertions{false};
+
+// XLA drops them, which the user may not want.
+bool IsCheckedAssertion(const NodeDef& node) {
+  return checks_assertions.load(std::memory_order_relaxed) &&
+         (node.op() == "Assert" || node.op() == "CheckNumerics");
+}
+
 template <typename Predicate>
 bool AnyNode(const Names& roots, const FunctionLibraryDefinition& library, Predicate&& is_one) {
   return !VisitReachable(roots, library, [&](const tensorflow::FunctionDef& function) {
@@ -58,6 +67,8 @@ bool AnyNode(const Names& roots, const FunctionLibraryDefinition& library, Predi
 }
 
 }  // namespace
+
+void SetChecksAssertions(bool value) { checks_assertions = value; }
 
 bool IsScriptOp(const std::string& op) {
   return op == "EagerPyFunc" || op == "PyFunc" || op == "PyFuncStateless";
@@ -85,7 +96,8 @@ bool ReachesScriptOp(const NodeDef& node, const FunctionLibraryDefinition& libra
 
 bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition& library) {
   const auto wants_rewriting = [](const NodeDef& node) {
-    return CallsPython(node) || IsMarkedForHost(node) || LetsListGrow(node);
+    return CallsPython(node) || IsMarkedForHost(node) || LetsListGrow(node) ||
+           IsCheckedAssertion(node);
   };
   Names seen;
   std::string name = function;

@@ -9,6 +9,9 @@
 
 namespace hostcall {
 
+// Whether functions with assertions are rewritten, so that these are checked.
+void SetChecksAssertions(bool value);
+
 bool IsScriptOp(const std::string& op);
 
 // True for script ops, and for ops that are marked since programs of JAX's in them call Python.

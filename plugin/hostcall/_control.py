@@ -114,6 +114,7 @@ def _install() -> None:
         _errors.with_interrupts(announcements.of_outgrown),
     )
     bindings.set_max_compilations(settings.max_compilations())
+    bindings.set_checks_assertions(settings.assertions())
     bindings.set_pool(runtime.pool())
     bindings.set_refusal(host_errors.refusal)
     bindings.set_recording(*gradient_tapes.recording_functions)

@@ -38,11 +38,13 @@ def configure(
     route: str | None = None,
     uncompilable: str | None = None,
     max_compilations: int | None = None,
+    assertions: bool | None = None,
 ) -> None:
     """Sets what hostcall does by default, in all threads. What is left out stays as it is.
 
-    The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE` and
-    `HOSTCALL_MAX_COMPILATIONS` set it for a process that does not call this.
+    The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE`,
+    `HOSTCALL_MAX_COMPILATIONS` and `HOSTCALL_ASSERTIONS` (1 or 0) set it for a process that does
+    not call this.
 
     Args:
       route: of the script ops that are traced from now on, one of
@@ -64,6 +66,9 @@ def configure(
         the cluster. What is compiled already stays compiled. Clusters that draw random numbers by
         a seed, that have ops which only XLA knows, or callbacks of route "custom_call", are always
         compiled.
+      assertions: whether functions that are compiled from now on check `tf.debugging.assert_*`,
+        `tf.debugging.Assert` and `tf.debugging.check_numerics`, which XLA drops. The program calls
+        TensorFlow's kernels for them. False if nobody says so.
 
     Raises:
       ValueError: when an argument is none of these; nothing is set, then.
@@ -80,6 +85,8 @@ def configure(
         settings.set_uncompilable(uncompilable)
     if max_compilations is not None:
         settings.set_max_compilations(max_compilations)
+    if assertions is not None:
+        settings.set_assertions(assertions)
     _configured = checked_route
 
 

@@ -10,6 +10,7 @@ PARTITION, ERROR = "partition", "error"
 _UNCOMPILABLE = (PARTITION, ERROR)
 _ENVIRONMENT = "HOSTCALL_UNCOMPILABLE"
 _BOUND_ENVIRONMENT = "HOSTCALL_MAX_COMPILATIONS"
+_ASSERTIONS_ENVIRONMENT = "HOSTCALL_ASSERTIONS"
 
 # TensorFlow's auto-clustering gives a cluster up after as many.
 _BOUND = 10
@@ -75,3 +76,18 @@ def set_max_compilations(value: int) -> None:
     global _max_compilations
     _max_compilations = checked_bound(value)
     _library.load("hostcall._tensorflow").set_max_compilations(_max_compilations)
+
+
+_assertions = os.environ.get(_ASSERTIONS_ENVIRONMENT, "0") not in ("", "0")
+
+
+def assertions() -> bool:
+    """Whether assertions are checked in compiled functions, where XLA would drop them."""
+    return _assertions
+
+
+def set_assertions(value: bool) -> None:
+    """Sets it, for functions that are compiled from now on."""
+    global _assertions
+    _assertions = bool(value)
+    _library.load("hostcall._tensorflow").set_checks_assertions(_assertions)

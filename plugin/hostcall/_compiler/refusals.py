@@ -34,6 +34,7 @@ _UNSUPPORTED_OP = re.compile(r"\(No registered '(\w+)' OpKernel")
 _MANY_OPS = 4
 
 _GROWING = "XLA would not let the list of a tf.TensorArray grow"
+_DROPPED = "XLA would drop its assertions"
 _LIST = (
     "hostcall: op '{node}' writes to a list that may grow, such as that of a tf.TensorArray with "
     "dynamic_size=True. XLA would not let the list grow, and what is written behind its end would "
@@ -58,10 +59,13 @@ def may_partition(library: FunctionDefLibrary) -> bool:
     )
 
 
-def of_lists(library: FunctionDefLibrary) -> str:
-    """What XLA does not say: that it would not let a list grow; "" where no list may."""
-    nodes = (node for function in library.function for node in function.node_def)
-    return _GROWING if any(map(op_kinds.lets_list_grow, nodes)) else ""
+def of_silence(library: FunctionDefLibrary) -> str:
+    """What XLA does not say: that it would not let a list grow, or drop an assertion; or ""."""
+    nodes = [node for function in library.function for node in function.node_def]
+    if any(map(op_kinds.lets_list_grow, nodes)):
+        return _GROWING
+    checks = settings.assertions() and any(node.op in op_kinds.CHECKS for node in nodes)
+    return _DROPPED if checks else ""
 
 
 def check_lists(library: FunctionDefLibrary) -> None:
@@ -149,7 +153,7 @@ def foreseen(library: FunctionDefLibrary, entry: str) -> str:
     for what, value in values:
         name = tf.as_dtype(value.type).name
         return f"{what} '{value.name}' is of dtype {name}, which XLA has no values for"
-    if said := of_lists(library):
+    if said := of_silence(library):
         return said
     bindings = _library.load("hostcall._tensorflow")
     for node in _live_nodes(functions, entry):

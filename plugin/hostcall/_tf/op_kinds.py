@@ -14,6 +14,8 @@ STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+# What XLA compiles to nothing.
+CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 EAGER_PY_FUNC = "EagerPyFunc"
 # Stands for host ops that a program calls, and have side effects.

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall._callbacks import settings
 from hostcall._compiler.partition.data_constants import DataConstants
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds
@@ -19,8 +20,6 @@ _STRING = tf.string.as_datatype_enum
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
 _BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _IDENTITIES = frozenset({"Identity", "IdentityN"})
-# What XLA compiles to nothing.
-_CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
@@ -218,9 +217,10 @@ class HostOps:
             return node.attr[attributes.REFUSED].s.decode()
         if self._marked(node):
             return "route='partition' was asked for, and it has no XLA kernel"
-        if node.op in _CHECKS:
+        if node.op in op_kinds.CHECKS:
             # A loop of compiled code is not taken apart for it.
-            return "" if inside_loop else f"XLA would drop the {_CHECKS[node.op]}"
+            dropped = inside_loop and not settings.assertions()
+            return "" if dropped else f"XLA would drop the {op_kinds.CHECKS[node.op]}"
         if op_kinds.lets_list_grow(node):
             return "XLA would not let the list grow"
         if node.op not in self._functions and not self._has_kernel(node):

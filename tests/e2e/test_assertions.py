@@ -1,0 +1,104 @@
+"""Assertions in compiled functions: dropped, as XLA does, or checked in one program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import assert_same, jitted, plain
+
+X = tf.constant([1.0, 2.0])
+
+
+@pytest.fixture(autouse=True)
+def _auto(auto_route: None) -> None:
+    pass
+
+
+@pytest.fixture
+def checked() -> Iterator[None]:
+    hostcall.configure(assertions=True)
+    yield
+    hostcall.configure(assertions=False)
+
+
+def straight(x: tf.Tensor) -> tf.Tensor:
+    tf.debugging.assert_positive(x, message="must be positive")
+    return x * 2.0
+
+
+def in_a_loop(x: tf.Tensor) -> tf.Tensor:
+    for _ in tf.range(3):
+        tf.debugging.Assert(tf.reduce_all(x > 0.0), [x, "must be positive"])
+        x = x * 2.0
+    return x
+
+
+def in_a_branch(x: tf.Tensor) -> tf.Tensor:
+    if tf.reduce_sum(x) < 10.0:
+        tf.debugging.Assert(x[0] > 0.0, ["must be positive"])
+    return x + 1.0
+
+
+def of_numbers(x: tf.Tensor) -> tf.Tensor:
+    return tf.debugging.check_numerics(tf.math.log(x), "must be positive") * 2.0
+
+
+PROGRAMS = [straight, in_a_loop, in_a_branch, of_numbers]
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+
+
+@pytest.mark.usefixtures("checked")
+@each_program
+def test_they_are_checked_in_one_program(program: Any) -> None:
+    function = jitted(program)
+    assert_same(function(X).numpy(), plain(program)(X).numpy())
+    assert hostcall.explain(function, X).functions[0].mode == "compiled"
+    for run in (function, plain(program)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be positive"):
+            run(-X)
+    assert_same(function(X).numpy(), plain(program)(X).numpy())
+
+
+@pytest.mark.usefixtures("checked")
+def test_beside_a_callback() -> None:
+    calls: list[float] = []
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.numpy_function(lambda v: calls.append(float(v[0])) or v, [x], tf.float32)
+        y.set_shape([2])
+        tf.debugging.assert_positive(y, message="must be positive")
+        tf.numpy_function(lambda v: calls.append(10.0 * float(v[0])), [y], [])
+        return y + 1.0
+
+    function = jitted(program)
+    function(X)
+    assert calls == [1.0, 10.0]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be positive"):
+        function(-X)
+    assert calls == [1.0, 10.0, -1.0]
+
+
+@each_program
+def test_xla_drops_them_by_default(program: Any) -> None:
+    jitted(program)(-X)
+
+
+def test_the_environment_variable(run_python: Any) -> None:
+    script = """
+import tensorflow as tf, hostcall
+
+def program(x):
+    tf.debugging.assert_positive(x, message="must be positive")
+    return x
+
+try:
+    tf.function(program, jit_compile=True)(tf.constant([-1.0]))
+except tf.errors.InvalidArgumentError as error:
+    print("must be positive" in error.message)
+"""
+    assert run_python(script, HOSTCALL_ASSERTIONS="1") == "True\n"
