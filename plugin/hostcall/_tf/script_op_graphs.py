@@ -12,6 +12,8 @@ import tensorflow as tf
 from hostcall._tf import attributes, features, names, op_kinds, protos
 from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
+_WITHOUT_SHAPES = (tf.resource, tf.variant, tf.string)
+
 
 @contextlib.contextmanager
 def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
@@ -53,8 +55,7 @@ def mark_differing_branches(graph: Any) -> None:
         if op.type not in op_kinds.BRANCH_OPS:
             continue
         bodies = [_body_of(graph, name) for name in _called_by(op)]
-        shapes = [[tensor.shape for tensor in body.outputs] for body in bodies if body is not None]
-        if any(not _are_alike(one, other) for one, other in itertools.pairwise(shapes)):
+        if None in bodies or any(itertools.starmap(_differ, itertools.pairwise(bodies))):
             protos.set_attr(op, attributes.BRANCHES_DIFFER, b=True)
 
 
@@ -62,11 +63,16 @@ def _body_of(graph: Any, name: str) -> Any:
     return getattr(graph._functions.get(name), "graph", None)
 
 
-def _are_alike(shapes: list[tf.TensorShape], others: list[tf.TensorShape]) -> bool:
-    """Whether shapes are equal, as far as is known, pair by pair."""
-    return all(
-        one.rank is None or other.rank is None or one.as_list() == other.as_list()
-        for one, other in zip(shapes, others, strict=False)
+def _differ(body: Any, other: Any) -> bool:
+    """Whether the results of two branches are not known to be of the same shapes.
+
+    Sizes that are unknown in both are taken for equal: most often it is that of a batch.
+    """
+    pairs = zip(body.outputs, other.outputs, strict=False)
+    shapes = [(one.shape, two.shape) for one, two in pairs if one.dtype not in _WITHOUT_SHAPES]
+    return any(
+        one.rank is None or two.rank is None or one.as_list() != two.as_list()
+        for one, two in shapes
     )
 
 
