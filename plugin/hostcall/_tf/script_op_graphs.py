@@ -64,16 +64,23 @@ def _body_of(graph: Any, name: str) -> Any:
 
 
 def _differ(body: Any, other: Any) -> bool:
-    """Whether the results of two branches are not known to be of the same shapes.
+    """Whether the results of two branches are known to be of different shapes, or may well be.
 
-    Sizes that are unknown in both are taken for equal: most often it is that of a batch.
+    What a tape makes up for a branch that lacks a value has any shape. Otherwise what is unknown is
+    taken for equal: most often it is the size of a batch.
     """
     pairs = zip(body.outputs, other.outputs, strict=False)
-    shapes = [(one.shape, two.shape) for one, two in pairs if one.dtype not in _WITHOUT_SHAPES]
-    return any(
-        one.rank is None or two.rank is None or one.as_list() != two.as_list()
-        for one, two in shapes
-    )
+    return any(_differ_in_shape(*pair) for pair in pairs if pair[0].dtype not in _WITHOUT_SHAPES)
+
+
+def _differ_in_shape(one: Any, other: Any) -> bool:
+    if one.shape.rank is None or other.shape.rank is None:
+        return _is_made_up(one) or _is_made_up(other)
+    return bool(one.shape.as_list() != other.shape.as_list())
+
+
+def _is_made_up(tensor: Any) -> bool:
+    return bool(tensor.op.type == "FakeParam")
 
 
 def calls_functions(graph: Any) -> bool:
