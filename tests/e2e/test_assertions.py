@@ -101,4 +101,4 @@ try:
 except tf.errors.InvalidArgumentError as error:
     print("must be positive" in error.message)
 """
-    assert run_python(script, HOSTCALL_ASSERTIONS="1") == "True\n"
+    assert run_python(script, HOSTCALL_ASSERTIONS="1", HOSTCALL_ROUTE="auto") == "True\n"
