@@ -34,8 +34,7 @@ def marked(library: FunctionDefLibrary, entry: str) -> Any:
     """
     if not any(True for _ in _found(library, entry)):
         return library
-    copy = protos.function_pb2.FunctionDefLibrary()
-    copy.CopyFrom(library)
+    copy = protos.copy_of(library)
     for node, free in _found(copy, entry):
         free_shapes.write(node, free)
     return copy

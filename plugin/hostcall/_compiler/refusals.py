@@ -89,8 +89,7 @@ def marked(library: FunctionDefLibrary, refusal: str) -> Any:
       library: a FunctionDefLibrary.
       refusal: XLA's message.
     """
-    copy = protos.function_pb2.FunctionDefLibrary()
-    copy.CopyFrom(library)
+    copy = protos.copy_of(library)
     if not refusal.startswith(_UNSUPPORTED):  # which `HostOps` finds by itself, all of them
         said = f"XLA refuses it: {summary(refusal)}"
         for node in _named(copy, refusal):
@@ -166,8 +165,7 @@ def _live_nodes(functions: dict[str, FunctionDef], entry: str) -> Iterator[NodeD
     """The nodes of a function and of all that it reaches which XLA gets to see."""
     pending, seen = [entry], {entry}
     while pending:
-        function = protos.function_pb2.FunctionDef()
-        function.CopyFrom(functions[pending.pop()])
+        function = protos.copy_of(functions[pending.pop()])
         defs.drop_dead_nodes(function, functions)
         yield from function.node_def
         called = (name for node in function.node_def

@@ -19,6 +19,7 @@ from hostcall._explain import callback_facts as ops
 from hostcall._explain.bodies import Bodies, Edges, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
 from hostcall._explain.partitions import PartitionWalk, Place, joined
+from hostcall._explain.words import is_plumbing
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDefLibrary, NodeDef
@@ -27,7 +28,6 @@ _NOT_COMPILED = "the function is not compiled"
 _LEADS_ON = "TensorFlow runs it on the host"
 _MODULE = "it is a program of its own, compiled along with the function"
 _CALLED = "the program calls TensorFlow's own kernel, since XLA has none for it"
-_PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
 _CALLS_COMPILED = "it calls a compiled function"
 
 
@@ -79,12 +79,10 @@ class Walk:
         name = place.function
         members = tuple(Op(node.name, node.op) for node in self.bodies[name].nodes)
         cluster = Cluster(name, name, name, place.path, members)
-        called = [
-            self._called_op(region.function, node)
-            for region in regions
-            for node in region.nodes
-            if self.bodies[region.function].node(node).op not in _PLUMBING
+        ops = [
+            self._called_op(region.function, node) for region in regions for node in region.nodes
         ]
+        called = [op for op in ops if not is_plumbing(op)]
         self.functions.append(Function(name, place.path, "compiled", (cluster, *called)))
         self._compiled(place, name)
 

@@ -16,6 +16,7 @@ CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 # What XLA compiles to nothing.
 CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
+LOOP_OPS = frozenset({"While", "StatelessWhile"})
 BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 EAGER_PY_FUNC = "EagerPyFunc"
 # Stands for host ops that a program calls, and have side effects.

@@ -17,8 +17,6 @@ from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime._errors import LoweringError
 
 _STRING = tf.string.as_datatype_enum
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
-_BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _IDENTITIES = frozenset({"Identity", "IdentityN"})
 _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
@@ -141,7 +139,7 @@ class HostOps:
         made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
         for node in defs.program_order(function):
             takes = any(defs.source(v) in made_up for v in node.input if not v.startswith("^"))
-            if takes and node.name not in reasons and self._reaches(node, _BRANCH_OPS):
+            if takes and node.name not in reasons and self._reaches(node, op_kinds.BRANCH_OPS):
                 reasons[node.name] = "its branches take values of branches that were not taken"
             makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
             if makes_up or node.op in _LIST_READS or (takes and node.op in _IDENTITIES):
@@ -162,7 +160,7 @@ class HostOps:
 
     def _data_constant(self, function: str, node: NodeDef) -> str:
         """Why a node, or one in what it calls, would have its cluster compiled for each value."""
-        if node.op in _LOOP_OPS:
+        if node.op in op_kinds.LOOP_OPS:
             return ""  # a loop of compiled code is not taken apart for it
         for name in self._called(node):
             if name not in self._data_reasons:
@@ -201,7 +199,7 @@ class HostOps:
         for name in self._called(node):
             if self.must_partition(name):
                 return f"it calls {name}, which is partitioned"
-            loop = inside_loop or node.op in _LOOP_OPS
+            loop = inside_loop or node.op in op_kinds.LOOP_OPS
             if reason := self.obstacle_in(name, inside_loop=loop):
                 return reason
         return ""

@@ -17,8 +17,6 @@ from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
 
 _VARIANT = tf.variant.as_datatype_enum
-_LOOPS = frozenset({"While", "StatelessWhile"})
-_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _FIXED = frozenset({"Const", "Shape", "ShapeN", "Rank", "Size"})
 
 
@@ -94,9 +92,9 @@ class VaryingValues:
 
     def _follow_call(self, name: str, node: NodeDef, called: Sequence[str]) -> None:
         inputs = [self.includes(name, value) for value in _data(node)]
-        if node.op in _LOOPS:
+        if node.op in op_kinds.LOOP_OPS:
             found = self._loop(node, inputs)
-        elif node.op in _BRANCHES:
+        elif node.op in op_kinds.BRANCH_OPS:
             found = self._branches(called, inputs)
         elif node.op in defs.CALL_OPS or node.op in self._functions:
             self._pass(called, _positions(inputs))

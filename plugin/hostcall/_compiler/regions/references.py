@@ -13,13 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _STRING, _RESOURCE, _VARIANT = (
     dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant)
 )
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
-_BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _IDENTITIES = frozenset({"Identity", "IdentityN"})
 
 # A value: the name of its function, and its own there.
@@ -32,7 +31,9 @@ class NotWholeError(Exception):
 
 def is_call(node: NodeDef, functions: Mapping[str, Any]) -> bool:
     """Whether XLA compiles the functions that a node calls along with it."""
-    return node.op in _LOOP_OPS | _BRANCH_OPS | defs.CALL_OPS or node.op in functions
+    return (
+        node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS | defs.CALL_OPS or node.op in functions
+    )
 
 
 def data_inputs(node: NodeDef) -> list[str]:
@@ -112,7 +113,7 @@ class References:
     def _passed(self, function: str, node: NodeDef) -> Iterator[tuple[Value, Value]]:
         """The values that a call passes to functions and gets back, in pairs."""
         given = [(function, value) for value in data_inputs(node)]
-        if node.op in _BRANCH_OPS:
+        if node.op in op_kinds.BRANCH_OPS:
             given = given[1:]  # the first says which branch
         got = [(function, value) for value in self._results(function, node)]
         for name in defs.called_functions(node, self._functions):
@@ -120,9 +121,9 @@ class References:
             args = [(name, arg.name) for arg in called.signature.input_arg]
             rets = [(name, called.ret[result.name]) for result in called.signature.output_arg]
             yield from zip(given, args, strict=True)
-            if node.op not in _LOOP_OPS or name == node.attr["body"].func.name:
+            if node.op not in op_kinds.LOOP_OPS or name == node.attr["body"].func.name:
                 yield from zip(rets, got, strict=True)
-            if node.op in _LOOP_OPS:
+            if node.op in op_kinds.LOOP_OPS:
                 yield from zip(args, got, strict=True)
 
     def _root(self, value: Value) -> Value:

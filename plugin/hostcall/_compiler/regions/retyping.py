@@ -16,8 +16,6 @@ from hostcall._tf.types import FunctionDef, NodeDef
 SCOPE = "hostcall_scope"
 
 _INT64 = tf.int64.as_datatype_enum
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
-_BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 
 
 class Program(Protocol):
@@ -71,7 +69,7 @@ class Retyping:
         for shape, value in zip(shapes, results, strict=False):
             if self._program.holds(self._name, value):
                 shape.CopyFrom(tf.TensorShape([]).as_proto())
-        if node.op in _LOOP_OPS and len(shapes):
+        if node.op in op_kinds.LOOP_OPS and len(shapes):
             shapes.add()
 
     def _call(self, node: NodeDef, taken: list[int]) -> None:
@@ -83,9 +81,9 @@ class Retyping:
         returned = [self.type_of(value) for value in results]
         if "output_shapes" in node.attr:
             self._reshape(node, results)
-        if node.op in _LOOP_OPS:
+        if node.op in op_kinds.LOOP_OPS:
             node.attr["T"].list.type[:] = [*taken, _INT64]
-        elif node.op in _BRANCH_OPS:
+        elif node.op in op_kinds.BRANCH_OPS:
             node.attr["Tin"].list.type[:] = [*taken[1:], _INT64]
             node.attr["Tout"].list.type[:] = returned
         elif node.op in op_kinds.CALL_OPS:
