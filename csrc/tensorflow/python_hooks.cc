@@ -31,6 +31,7 @@ struct Hooks {
   nb::object announce;
   nb::object plain;
   nb::object tell_outgrown;
+  nb::object shapes_in_region;
 };
 Hooks& GlobalHooks() {
   static Hooks* hooks = new Hooks();
@@ -180,6 +181,29 @@ absl::StatusOr<RewrittenFunction> PlainFunction(const tensorflow::FunctionDefLib
   return CallPython(GlobalHooks().plain, arguments, ToRewritten);
 }
 
+absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
+    const tensorflow::NodeDef& node, const std::vector<tensorflow::PartialTensorShape>& inputs) {
+  using Sizes = std::optional<std::vector<int64_t>>;
+  const auto arguments = [&]() -> nb::object {
+    std::vector<Sizes> shapes;
+    for (const auto& input : inputs) {
+      Sizes& sizes = shapes.emplace_back();
+      if (input.unknown_rank()) continue;
+      const auto known = input.dim_sizes();
+      sizes.emplace(known.begin(), known.end());
+    }
+    return nb::make_tuple(Serialize(node), shapes);
+  };
+  return CallPython(GlobalHooks().shapes_in_region, arguments, [](nb::handle answer) {
+    std::vector<tensorflow::PartialTensorShape> shapes;
+    for (const Sizes& sizes : nb::cast<std::vector<Sizes>>(answer)) {
+      shapes.push_back(sizes.has_value() ? tensorflow::PartialTensorShape(*sizes)
+                                         : tensorflow::PartialTensorShape());
+    }
+    return shapes;
+  });
+}
+
 void Announce(const std::string& function) {
   const auto arguments = [&]() -> nb::object { return nb::make_tuple(function); };
   // Nobody waits for the answer, and there is no call to fail.
@@ -215,6 +239,11 @@ void DefinePythonHooks(nb::module_& m) {
       nb::arg("plain"), nb::arg("tell_outgrown"),
       "Sets the functions that rewrite a cluster for TensorFlow's kernels, and that hear of each "
       "cluster that is compiled no more.");
+  m.def(
+      "set_region_hook",
+      [](nb::object shapes) { GlobalHooks().shapes_in_region = std::move(shapes); },
+      nb::arg("shapes"),
+      "Sets the function that tells the shapes of the results of a script op in a region.");
   m.def(
       "has_xla_kernel", [](const nb::bytes& node) { return HasXlaKernel(ParseNode(node)); },
       nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");

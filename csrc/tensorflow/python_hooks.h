@@ -57,6 +57,10 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
 absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::Tensor>& inputs);
 
+// Asks Python for the shapes of the results of a script op in a region, as far as they are known.
+absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
+    const tensorflow::NodeDef& node, const std::vector<tensorflow::PartialTensorShape>& inputs);
+
 // Asks Python for what takes the place of `function`, given with all that it calls. `device`
 // is the only one on which parts of it may run, or empty; `refusal` what XLA has said of the
 // function, or empty; `whole` whether it may become one program, with regions.

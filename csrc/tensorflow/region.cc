@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "reachable.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -99,6 +100,7 @@ class Region::Builder {
     region_->slots_ += step.kernel->num_outputs();
     step.output_attributes.resize(step.kernel->num_outputs());
     region_->waits_ |= step.kernel->AsAsync() != nullptr;
+    region_->keeps_inputs_ |= IsScriptOp(node.op());  // the function may keep its arguments
     for (const auto dtype : props->input_types) region_->keeps_inputs_ |= IsKept(dtype);
     for (const auto dtype : props->output_types) region_->keeps_inputs_ |= IsKept(dtype);
     region_->steps_.push_back(std::move(step));

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "hostcall_attributes.h"
+#include "python_hooks.h"
+#include "reachable.h"
 #include "region.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -65,6 +67,7 @@ class Inference {
  private:
   absl::Status Visit(const NodeDef& node) {
     if (node.op() == "Const") return VisitConstant(node);
+    if (IsScriptOp(node.op())) return VisitScriptOp(node);
     const tensorflow::OpRegistrationData* op = nullptr;
     absl::Status status = tensorflow::OpRegistry::Global()->LookUp(node.op(), &op);
     if (!status.ok()) return status;
@@ -86,6 +89,19 @@ class Inference {
     values_[absl::StrCat(node.name(), ":output:0")] = {
         PartialTensorShape(tensor.shape().dim_sizes()), tensor};
     return status;
+  }
+
+  absl::Status VisitScriptOp(const NodeDef& node) {
+    std::vector<PartialTensorShape> inputs;
+    for (const std::string& input : node.input()) {
+      if (input[0] != '^') inputs.push_back(values_[input].shape);
+    }
+    const auto shapes = ShapesOfScriptOp(node, inputs);
+    if (!shapes.ok()) return shapes.status();
+    for (size_t i = 0; i < shapes->size(); ++i) {
+      values_[absl::StrCat(node.name(), ":output:", i)] = {(*shapes)[i], std::nullopt};
+    }
+    return absl::OkStatus();
   }
 
   std::unique_ptr<InferenceContext> Infer(const NodeDef& node,

@@ -9,6 +9,7 @@ from hostcall import _patches
 from hostcall._callbacks import settings, tape_residuals
 from hostcall._compiler import announcements, kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
+from hostcall._compiler.regions import callback_shapes
 from hostcall._tf import features, gradient_tapes
 from hostcall_runtime import _errors, _library, _patching, prepared
 
@@ -109,6 +110,7 @@ def _install() -> None:
         _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
         announcements.tell,
     )
+    bindings.set_region_hook(_errors.with_interrupts(callback_shapes.of_results))
     bindings.set_uncompiled_hooks(
         _errors.with_interrupts(kernel_hook.plain_for_kernel),
         _errors.with_interrupts(announcements.of_outgrown),

@@ -23,4 +23,4 @@ from tests.support.stress.template import Template
     ],
 )
 def test_forks(template: Template, case: Callable[[], None]) -> None:
-    template.run(case, limit=90.0).assert_well()
+    template.run(case, limit=300.0).assert_well()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 # Seconds, which only a failing test waits for.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def in_threads(count: int, work: Callable[[int], object]) -> None:

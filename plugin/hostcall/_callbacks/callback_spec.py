@@ -107,7 +107,7 @@ class CallbackSpec:
         self.title = ""
         self.op: weakref.ref[Any] | None = None
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
-        self._host_op_entry: Any = None
+        self._host_op_entries: dict[Any, Any] = {}
 
     def locate(self) -> None:
         """Fills in the description; to be called while the user's code creates the op."""
@@ -192,10 +192,10 @@ class CallbackSpec:
           node: the op.
         """
         with _lock:
-            if self._host_op_entry is None:
-                self._host_op_entry = make(self, node)
-                token_registry.register_token(self._host_op_entry.title, self._host_op_entry)
-            return self._host_op_entry
+            if make not in self._host_op_entries:
+                entry = self._host_op_entries[make] = make(self, node)
+                token_registry.register_token(entry.title, entry)
+            return self._host_op_entries[make]
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, held to the timeout if there is one."""

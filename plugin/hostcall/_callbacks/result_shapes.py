@@ -152,9 +152,7 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
     Raises:
       LoweringError: when a size stays unknown, or what is declared contradicts itself.
     """
-    said_of = known(spec, node, operands)
-    demanded = [with_consumers(spec, index, said) for index, said in enumerate(said_of)]
-    resolved = free_shapes.completed(demanded, free_shapes.of_node(node))
+    resolved = free_shapes.completed(demanded(spec, node, operands), free_shapes.of_node(node))
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
@@ -189,6 +187,12 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
         said = [(who, specs[index]) for who, specs in sources if specs]
         resolved.append(_merge(spec, index, said))
     return resolved
+
+
+def demanded(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
+    """The same, with what the ops that take the results demand of their shapes."""
+    said_of = known(spec, node, operands)
+    return [with_consumers(spec, index, said) for index, said in enumerate(said_of)]
 
 
 def with_consumers(spec: CallbackSpec, index: int, said: Spec) -> Spec:

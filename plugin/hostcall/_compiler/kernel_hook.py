@@ -74,7 +74,8 @@ def rewrite_for_kernel(
     library = partitioner.library
     for node in _script_ops(library):
         route_selection.check_forced(node)
-    if said and whole and (program := _with_regions(partitioner, entry, said)) is not None:
+    holds_host_ops = said or partitioner.must_partition(entry)
+    if holds_host_ops and whole and (program := _with_regions(partitioner, entry, said)):
         return program
     if not refusals.may_partition(library):
         partitioner.host_ops.check_branches()
@@ -85,7 +86,7 @@ def rewrite_for_kernel(
         if said and partitioner.is_one_cluster(entry):
             return RewrittenFunction(b"", entry, partitioned=False)  # XLA would refuse it again
         new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
-        if said:
+        if refusals.is_of_xla(said):
             announcements.expect_clusters(entry, said, partitioner.plans)
     elif _calls_python(library):
         returned_sizes.keep_apart(library, entry)
@@ -109,9 +110,11 @@ def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenF
     new, name = ordering.order_side_effects(program.library, program.name)
     _mark_shared_memory(program.library, next(f for f in new.function if f.signature.name == name))
     new.function.extend(program.library.function)  # those without side effects have no copies
+    host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
     concrete_functions.own_functions(entry, list(new.function))
-    announcements.expect_regions(entry, said, program.functions)
+    if said:
+        announcements.expect_regions(entry, said, program.functions)
     regions = [region.name for region in program.regions]
     return RewrittenFunction(new.SerializeToString(), name, False, regions)
 

@@ -33,6 +33,9 @@ _UNSUPPORTED = "Detected unsupported operations"
 _UNSUPPORTED_OP = re.compile(r"\(No registered '(\w+)' OpKernel")
 _MANY_OPS = 4
 
+# How region_kernel.cc refuses.
+_OF_REGION = "hostcall: ops on the host cannot be called from one program"
+
 _GROWING = "XLA would not let the list of a tf.TensorArray grow"
 _DROPPED = "XLA would drop its assertions"
 _LIST = (
@@ -57,6 +60,11 @@ def may_partition(library: FunctionDefLibrary) -> bool:
         and requested_routes.asked(node) == requested_routes.CUSTOM_CALL
         for node in nodes
     )
+
+
+def is_of_xla(refusal: str) -> bool:
+    """Whether XLA refuses what the user wrote, and not a region that hostcall has made of it."""
+    return bool(refusal) and not refusal.startswith(_OF_REGION)
 
 
 def of_silence(library: FunctionDefLibrary) -> str:

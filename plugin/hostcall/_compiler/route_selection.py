@@ -28,12 +28,14 @@ class Choice:
       reason: why, in words for the user.
       wants_shape: whether it is partitioned because nothing tells the shape of a result.
       is_bounded: whether it is partitioned because of an op that a result of bounded size reaches.
+      fits_region: whether it is partitioned for its strings alone, so that a region can hold it.
     """
 
     route: str
     reason: str
     wants_shape: bool = False
     is_bounded: bool = False
+    fits_region: bool = False
 
 
 def choose(node: NodeDef) -> Choice:
@@ -47,7 +49,10 @@ def choose(node: NodeDef) -> Choice:
         return Choice(requested_routes.PARTITION, node.attr[attributes.REFUSED].s.decode())
     if obstacle := _obstacle(node):
         return Choice(
-            requested_routes.PARTITION, obstacle, is_bounded=attributes.HINDERED in node.attr
+            requested_routes.PARTITION,
+            obstacle,
+            is_bounded=attributes.HINDERED in node.attr,
+            fits_region=_fits_region(node),
         )
     spec = lookup.spec_of(node)
     free = free_shapes.of_node(node)
@@ -94,6 +99,15 @@ def check_forced(node: NodeDef) -> None:
             f"{obstacle}. With route='auto' or route='partition' the function is partitioned "
             "around it."
         )
+
+
+def _fits_region(node: NodeDef) -> bool:
+    """Whether XLA may know the shapes of all results of an op that it can hold."""
+    spec = lookup.spec_of(node)
+    if spec is None or attributes.HINDERED in node.attr:
+        return False
+    unknown = unknown_results(spec, known_results(spec, node)).values()
+    return all(said.dtype.as_datatype_enum in HOST_DTYPES for said in unknown)
 
 
 def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]:

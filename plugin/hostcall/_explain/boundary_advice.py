@@ -12,6 +12,7 @@ from hostcall._tf.types import NodeDef
 
 _ASKED_FOR = "take route='partition' away, where hostcall.configure, scope or declare says it"
 _BY_CALLER = "nothing here: it is on the host because of what calls it"
+_BY_OTHERS = "nothing here: one program calls it where nothing else is on the host"
 _NO_STRINGS = "nothing helps: XLA has no strings or variants. Pass numbers, such as indices"
 _GONE = "nothing can be said: this process does not have the Python function"
 _PRINT = "hostcall.callback(print, result=[])(x)    # in the place of tf.print(x)"
@@ -39,10 +40,10 @@ def of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
         return _BY_CALLER
     if choice.is_bounded:
         return "let the function return an array of a fixed size, padded, and declare that"
-    if not choice.wants_shape:
-        return _NO_STRINGS
     if not isinstance(spec, CallbackSpec):
         return _GONE
+    if choice.fits_region:
+        return _BY_OTHERS
     return advice.declaration(spec, route_selection.known_results(spec, node))
 
 

@@ -28,6 +28,7 @@ _NOT_COMPILED = "the function is not compiled"
 _LEADS_ON = "TensorFlow runs it on the host"
 _MODULE = "it is a program of its own, compiled along with the function"
 _CALLED = "the program calls TensorFlow's own kernel, since XLA has none for it"
+_CALLED_FOR_IT = "the program calls TensorFlow's own kernel, which takes it"
 _CALLS_COMPILED = "it calls a compiled function"
 
 
@@ -80,7 +81,10 @@ class Walk:
         members = tuple(Op(node.name, node.op) for node in self.bodies[name].nodes)
         cluster = Cluster(name, name, name, place.path, members)
         ops = [
-            self._called_op(region.function, node) for region in regions for node in region.nodes
+            self._called_op(region.function, node)
+            for region in regions
+            for node in region.nodes
+            if self.bodies[region.function].node(node).op not in op_kinds.SCRIPT_OPS
         ]
         called = [op for op in ops if not is_plumbing(op)]
         self.functions.append(Function(name, place.path, "compiled", (cluster, *called)))
@@ -104,7 +108,7 @@ class Walk:
         """The script ops that a node of a compiled function is, or leads to."""
         if op_kinds.calls_python(node):
             is_script_op = node.op in op_kinds.SCRIPT_OPS
-            reason = route_selection.choose(node).reason if is_script_op else _MODULE
+            reason = _reason_of_call(node) if is_script_op else _MODULE
             self.script_op(node, place, "custom_call", reason, cluster=cluster)
         elif self.bodies.matters(node):
             for role, callee in self.bodies.called(node):
@@ -220,3 +224,8 @@ class Walk:
         new = (mode, name) not in self._seen
         self._seen.add((mode, name))
         return new
+
+
+def _reason_of_call(node: NodeDef) -> str:
+    choice = route_selection.choose(node)
+    return f"{choice.reason}: {_CALLED_FOR_IT}" if choice.fits_region else choice.reason

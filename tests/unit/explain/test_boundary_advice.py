@@ -38,7 +38,12 @@ def declared(x: Any) -> Any:
 
 
 def of_strings(x: Any) -> Any:
-    return tf.numpy_function(len, [tf.strings.as_string(x)], tf.TensorSpec([], tf.int64))
+    return tf.numpy_function(unique, [tf.strings.as_string(x)], tf.float32)
+
+
+def beside_a_boundary(x: Any) -> Any:
+    length = tf.numpy_function(len, [tf.strings.as_string(x)], tf.TensorSpec([], tf.int64))
+    return called(x), length
 
 
 def printing(x: Any) -> Any:
@@ -57,7 +62,8 @@ def asserting(x: Any) -> Any:
         (called, "unique", "declare(unique, result=lambda x: tf.TensorSpec([...], tf.float32))"),
         (asked_for, "unique", "take route='partition' away"),
         (declared, "unique", "@hostcall.callback(result=lambda x: tf.TensorSpec([...], tf.float32"),
-        (of_strings, "len", "XLA has no strings"),
+        (of_strings, "unique", "declare(unique, result=lambda x: tf.TensorSpec([...]"),
+        (beside_a_boundary, "len", "nothing here: one program calls it"),
         (printing, "PrintV2", "hostcall.callback(print, result=[])(x)"),
         (asserting, "Assert", "leave it out where the program can do without"),
     ],

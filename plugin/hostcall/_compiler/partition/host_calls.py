@@ -41,16 +41,25 @@ _FEW_BYTES = 4096
 
 _STATELESS = "PyFuncStateless"
 
+# Which of an op's kernels a node wants.
+_KERNEL = "_kernel"
+
 # TensorFlow's casts to it leave bits open where NumPy has the sign.
 _INT4 = tf.as_dtype("int4")
 _INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
 
 
-def redirect(functions: Iterable[Any]) -> None:
+def take_own_kernel(node: NodeDef) -> None:
+    """Gives a script op the kernel of host_script_op.cc."""
+    node.attr[_KERNEL].s = b"hostcall"
+
+
+def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
     """Gives the script ops on the host the tokens of entries that keep the promises above.
 
     Args:
-      functions: the FunctionDefs that have come out of a partitioning.
+      functions: the FunctionDefs that have come out of a partitioning, or those of regions.
+      are_regions: whether XLA has compiled a program for the shapes of their results.
 
     Raises:
       LoweringError: when the Python function of an op does not exist in this process, or is
@@ -64,17 +73,20 @@ def redirect(functions: Iterable[Any]) -> None:
                 # TensorFlow would run it once and for all where its inputs are constants.
                 node.op = "PyFunc"
             if node.op in op_kinds.SCRIPT_OPS:
-                _redirect(node)
+                _redirect(node, are_regions)
 
 
-def _redirect(node: NodeDef) -> None:
+def _redirect(node: NodeDef, is_in_region: bool) -> None:
     entry = lookup.entry_of(node)
     if entry is None:
         raise lookup.missing(node)
+    make: Any = None
     if isinstance(entry, EagerSpec):
-        node.attr["token"].s = entry.host_op_entry(_EagerHostOp, node).title.encode()
+        make = _EagerRegionOp if is_in_region else _EagerHostOp
     elif isinstance(entry, NumpySpec):
-        node.attr["token"].s = entry.host_op_entry(_NumpyHostOp, node).title.encode()
+        make = _NumpyRegionOp if is_in_region else _NumpyHostOp
+    if make is not None:
+        node.attr["token"].s = entry.host_op_entry(make, node).title.encode()
 
 
 class _HostOp:
@@ -85,8 +97,11 @@ class _HostOp:
       node: the NodeDef of an op that calls it.
     """
 
+    _place = "host"
+    _expect = staticmethod(result_shapes.known)
+
     def __init__(self, spec: CallbackSpec, node: NodeDef) -> None:
-        self.title = f"{spec.title}/host"
+        self.title = f"{spec.title}/{self._place}"
         self.spec: Any = spec
         self.__hostcall_stands_for__ = spec
         self._node = node
@@ -98,7 +113,7 @@ class _HostOp:
         latest = self._latest
         if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
-            declared = result_shapes.known(self.spec, self._node, operands)
+            declared = self._expect(self.spec, self._node, operands)
             contract = result_contract.of(self.spec, declared)
             latest = self._latest = _Expected(shapes, declared, contract)
         return latest
@@ -178,6 +193,21 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         expected.contract.check_shapes([value.shape.as_list() for value in values])
         handle = 0 if residual is None else tape_residuals.keep_for_call(residual)
         return spec.for_kernel(values, handle, device)
+
+
+class _InRegion:
+    """The program around a region is compiled for the shapes that the consumers demand."""
+
+    _place = "region"
+    _expect = staticmethod(result_shapes.demanded)
+
+
+class _NumpyRegionOp(_InRegion, _NumpyHostOp):
+    pass
+
+
+class _EagerRegionOp(_InRegion, _EagerHostOp):
+    pass
 
 
 def _own(array: Any, unshared: bool) -> Any:

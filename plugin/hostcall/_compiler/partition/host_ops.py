@@ -60,6 +60,9 @@ class HostOps:
       constant_operands: the positions of the operands of an op that XLA wants to know when it
         compiles, by its NodeDef.
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
+
+    Attributes:
+      choose: as given.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class HostOps:
         marked: Callable[[Any], bool],
     ) -> None:
         self._functions = functions
-        self._choose = choose
+        self.choose = choose
         self._has_kernel = has_kernel
         self._data_constants = DataConstants(functions, constant_operands)
         self._marked = marked
@@ -90,7 +93,7 @@ class HostOps:
 
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
-            return self._choose(node).route == "partition"
+            return self.choose(node).route == "partition"
         if self._marked(node) or self._ends_process(node):
             return True
         return any(map(self.must_partition, self._called(node)))
@@ -207,7 +210,7 @@ class HostOps:
     def own_obstacle(self, node: NodeDef, inside_loop: bool = False) -> str:
         """Why a node is not compiled for what it is itself, if it is not."""
         if node.op in op_kinds.SCRIPT_OPS:
-            choice = self._choose(node)
+            choice = self.choose(node)
             return choice.reason if choice.route == "partition" else ""
         if self._ends_process(node):
             return "its branches return different shapes, and hold calls with side effects"

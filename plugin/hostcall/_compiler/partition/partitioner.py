@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from hostcall._compiler.partition import host_calls
 from hostcall._compiler.partition.boundary_values import (
     TRIVIAL_OPS,
     partition,
@@ -24,9 +25,6 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.sub_byte import widen
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
-
-# Which of an op's kernels a node wants: for script ops, that of host_script_op.cc.
-_KERNEL = "_kernel"
 
 # Of the names of new functions.
 SUFFIX = "__partitioned"
@@ -207,7 +205,7 @@ class Partitioner:
     def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:
         """Makes a host op run on the host, with clusters in what it calls."""
         if node.op in op_kinds.SCRIPT_OPS:
-            node.attr[_KERNEL].s = b"hostcall"
+            host_calls.take_own_kernel(node)
             return
         for callee in defs.callees(node):
             callee.attr.pop(defs.MUST_COMPILE, None)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from hostcall._compiler import refusals
 from hostcall._compiler.partition.partitioner import Partitioner
 from hostcall._compiler.regions import writing
 from hostcall._compiler.regions.references import NotWholeError
@@ -22,15 +21,13 @@ ShapeOf = Callable[[str, str], tf.TensorShape]
 def foreseen_program(
     partitioner: Partitioner, entry: str, shape_of: ShapeOf
 ) -> writing.Program | None:
-    """The program that a function becomes which XLA refuses; None where it will be partitioned.
+    """The program that a function becomes with its host ops; None where it will be partitioned.
 
     Args:
       partitioner: what would partition it.
       entry: the name of the function.
       shape_of: what tracing knows of shapes.
     """
-    if not refusals.foreseen(partitioner.library, entry):
-        return None
     try:
         program = writing.write(partitioner.library, entry, partitioner.host_ops, "__foreseen")
     except NotWholeError:

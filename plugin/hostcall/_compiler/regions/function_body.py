@@ -7,11 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall._compiler.partition import host_calls
 from hostcall._compiler.regions import forming
 from hostcall._compiler.regions.references import data_inputs
 from hostcall._compiler.regions.retyping import SCOPE, Program, Retyping
 from hostcall._tf import function_defs as defs
-from hostcall._tf import protos
+from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _RESOURCE = tf.resource.as_datatype_enum
@@ -113,6 +114,8 @@ class FunctionBody:
                     inputs.append(taken.setdefault(value, f"input_{len(taken)}"))
             node.input[:] = inputs
             node.attr.pop("_class", None)
+            if node.op in op_kinds.SCRIPT_OPS:
+                host_calls.take_own_kernel(node)
             nodes.append(node)
         function.node_def.extend(self._constants[name] for name in copied)
         function.node_def.extend(nodes)

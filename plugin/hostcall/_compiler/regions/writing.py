@@ -74,7 +74,7 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
             return True
         if not host_ops.own_obstacle(node, inside_loop=True):
             return False
-        if node.op in op_kinds.SCRIPT_OPS:
+        if node.op in op_kinds.SCRIPT_OPS and not host_ops.choose(node).fits_region:
             raise NotWholeError("a callback is on the host")
         return True
 

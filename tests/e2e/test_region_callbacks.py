@@ -1,0 +1,384 @@
+"""Callbacks that take or return strings, which one program calls in regions."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import (
+    OPS,
+    DetailedError,
+    assert_same,
+    failure,
+    jitted,
+    outcome,
+    plain,
+    to_numpy,
+)
+from tests.support.threads import in_threads
+
+X = tf.constant([1.0, 3.0, 2.0])
+
+
+@pytest.fixture(autouse=True)
+def _auto(auto_route: None) -> None:
+    pass
+
+
+def scaled(x: Any, how: Any) -> Any:
+    how = how if isinstance(how, bytes) else how.numpy()
+    return x * 2.0 if how == b"double" else x - 1.0
+
+
+def names(x: Any) -> np.ndarray:
+    return np.array([b"%d" % int(value) for value in np.asarray(x)], object)
+
+
+def like_the_first(x: Any, *_: Any) -> Any:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+hostcall.declare(scaled, result=like_the_first)
+hostcall.declare(names, result=lambda x: tf.TensorSpec(x.shape, tf.string))
+
+
+def is_one_program(function: Any, *args: Any) -> bool:
+    return bool(hostcall.explain(function, *args).functions[0].mode == "compiled")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What hostcall has logged."""
+    return [record.message for record in caplog.records if record.name == "hostcall"]
+
+
+def a_constant(op: Any, x: tf.Tensor) -> Any:
+    return op(scaled, [tf.sin(x), "double"], tf.float32) + 1.0
+
+
+def several(op: Any, x: tf.Tensor) -> Any:
+    y = op(scaled, [x, "double"], tf.float32)
+    z = op(lambda v: v + 1.0, [y * 2.0], tf.TensorSpec([3], tf.float32))
+    return op(scaled, [tf.cos(z), "less"], tf.float32), y
+
+
+def texts_within(op: Any, x: tf.Tensor) -> Any:
+    return tf.strings.to_number(op(names, [x], tf.string)) * 2.0
+
+
+def texts_out(op: Any, x: tf.Tensor) -> Any:
+    return op(names, [x * 2.0], tf.string), x + 1.0
+
+
+def in_a_loop(op: Any, x: tf.Tensor) -> Any:
+    for _ in tf.range(3):
+        x = op(scaled, [x, "double"], tf.float32)
+    return x
+
+
+def in_branches(op: Any, x: tf.Tensor) -> Any:
+    return tf.cond(
+        x[0] > 1.0,
+        lambda: op(scaled, [x, "double"], tf.float32),
+        lambda: op(scaled, [x, "less"], tf.float32) + 1.0,
+    )
+
+
+def in_a_function(op: Any, x: tf.Tensor) -> Any:
+    inner = tf.function(lambda y: op(scaled, [y, "less"], tf.float32))
+    return inner(x) * inner(x + 1.0)
+
+
+def a_chosen_text(op: Any, x: tf.Tensor) -> Any:
+    how = tf.cond(x[0] > 1.0, lambda: "double", lambda: "less")
+    return op(scaled, [x, how], tf.float32)
+
+
+PROGRAMS = [a_constant, several, texts_within, texts_out, in_a_loop, in_branches, in_a_function,
+            a_chosen_text]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_one_program(program: Any, op: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "hostcall"):
+        function = jitted(lambda x: program(op, x))
+        expected = plain(lambda x: program(op, x))
+        for x in (X, X + 1.0):
+            assert_same(to_numpy(function(x)), to_numpy(expected(x)))
+        assert_same(to_numpy(plain(lambda x: function(x))(X)), to_numpy(expected(X)))
+    assert is_one_program(function, X)
+    assert not logged(caplog)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_partitioned_where_that_is_asked_for(program: Any) -> None:
+    with hostcall.scope(route="partition"):
+        function = jitted(lambda x: program(tf.numpy_function, x))
+        results = to_numpy(function(X))
+    assert_same(results, to_numpy(plain(lambda x: program(tf.numpy_function, x))(X)))
+    assert not is_one_program(function, X)
+
+
+def test_sizes_that_only_xla_knows() -> None:
+    function = tf.function(
+        lambda x: a_constant(tf.numpy_function, x),
+        jit_compile=True,
+        input_signature=[tf.TensorSpec([None])],
+    )
+    for size in (3, 0, 2, 3):
+        x = X[:size]
+        expected = plain(lambda x: a_constant(tf.numpy_function, x))(x)
+        assert_same(function(x).numpy(), expected.numpy())
+
+
+def test_a_size_that_nobody_knows_is_partitioned() -> None:
+    def kept(x: np.ndarray, how: bytes) -> np.ndarray:
+        return x[x > 1.0] if how == b"large" else x
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.numpy_function(kept, [x, "large"], tf.float32)) * 2.0
+
+    function = jitted(program)
+    assert_same(function(X).numpy(), plain(program)(X).numpy())
+    assert not is_one_program(function, X)
+    advice = [one.advice for one in hostcall.explain(function, X).boundaries]
+    assert any("hostcall.declare(kept, result=" in line for line in advice), advice
+
+
+def test_texts_of_a_size_that_nobody_knows_are_partitioned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def program(x: tf.Tensor) -> Any:
+        texts = tf.numpy_function(lambda x: names(x), [x], tf.string)
+        return tf.strings.to_number(texts)[:1] + x
+
+    with caplog.at_level(logging.INFO, "hostcall"):
+        function = jitted(program)
+        assert_same(function(X).numpy(), plain(program)(X).numpy())
+    assert not is_one_program(function, X)
+    assert not logged(caplog)
+
+
+def test_gradients() -> None:
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        y = tf.py_function(scaled, [tf.sin(x), "double"], tf.float32)
+        return tf.reduce_sum(y * y)
+
+    def inside(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = loss(x)
+        return tape.gradient(y, x)
+
+    def outside(mode: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = mode(loss)(X)
+        return tape.gradient(y, X)
+
+    expected = np.sin(X) * np.cos(X) * 8.0
+    np.testing.assert_allclose(jitted(inside)(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(outside(jitted), expected, rtol=1e-6)
+    assert is_one_program(jitted(inside), X)
+
+
+def test_gradients_through_a_loop() -> None:
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for _ in tf.range(3):
+                y = tf.py_function(lambda v, how: v * v * 0.5, [y, "square"], tf.float32)
+                y = tf.ensure_shape(y, [3])
+        return tape.gradient(y, x)
+
+    np.testing.assert_allclose(jitted(program)(X), plain(program)(X), rtol=1e-6)
+
+
+def test_order_with_other_callbacks() -> None:
+    def build(journal: list[Any]) -> Callable[..., Any]:
+        def note(tag: Any) -> None:
+            journal.append(tag)
+
+        def program(x: tf.Tensor) -> Any:
+            tf.numpy_function(note, [x[0]], [])
+            tf.numpy_function(note, ["first"], [])
+            for i in tf.range(2):
+                tf.numpy_function(note, [i], [])
+                tf.numpy_function(note, ["turn"], [])
+            if x[0] > 1.0:
+                tf.numpy_function(note, ["large"], [])
+            tf.numpy_function(note, [x[1]], [])
+            return x * 2.0
+
+        return program
+
+    for x in (X, X + 1.0):
+        one: list[Any] = []
+        other: list[Any] = []
+        jitted(build(one))(x)
+        plain(build(other))(x)
+        assert one == other
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_errors_are_the_exceptions_themselves(op: Any) -> None:
+    raised = DetailedError("blah", 5)
+
+    def fail(x: Any, how: Any) -> Any:
+        raise raised
+
+    function = jitted(lambda x: op(fail, [x, "text"], tf.TensorSpec([3], tf.float32)))
+    error = failure(function, X)
+    assert type(error) is type(failure(plain(lambda x: op(fail, [x, "text"], tf.float32)), X))
+    assert hostcall.last_error(error) is raised
+    assert "test_region_callbacks.py" in error.message
+    assert "DetailedError: blah" in error.message
+
+
+def test_a_result_of_another_shape_than_declared() -> None:
+    def program(x: tf.Tensor) -> Any:
+        y = tf.numpy_function(lambda x, how: x[:2], [x, "text"], tf.float32)
+        y.set_shape([3])
+        return y * 2.0
+
+    error = failure(jitted(program), X)
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    for part in ("(2,)", "(3,)", "0-th value", "test_region_callbacks.py"):
+        assert part in error.message
+
+
+def test_a_result_of_another_shape_than_its_consumer_wants() -> None:
+    variable = tf.Variable(tf.zeros([3]))
+
+    def program(x: tf.Tensor) -> Any:
+        variable.assign(tf.numpy_function(lambda x, how: x[:2], [x, "text"], tf.float32))
+        return variable * 2.0
+
+    error = failure(jitted(program), X)
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    assert "(2,)" in error.message
+    assert "(3,)" in error.message
+    assert_same(variable.numpy(), np.zeros([3], np.float32))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_arguments_outlive_the_program(op: Any) -> None:
+    kept: list[Any] = []
+
+    def keep(x: Any, how: Any) -> Any:
+        kept.append(x)
+        return x + 0.0
+
+    function = jitted(lambda x: op(keep, [x * 3.0, "text"], tf.TensorSpec([100], tf.float32)))
+    for i in range(5):
+        function(tf.fill([100], float(i)))
+    gc.collect()
+    for i, array in enumerate(kept):
+        assert_same(np.asarray(array), np.full([100], 3.0 * i, np.float32))
+
+
+def test_functions_may_write_to_their_arrays() -> None:
+    def overwrite(x: np.ndarray, how: bytes) -> np.ndarray:
+        x[...] = 7.0
+        return x
+
+    def program(x: tf.Tensor) -> Any:
+        y = x * 2.0
+        return tf.numpy_function(overwrite, [y, "text"], tf.TensorSpec([3], tf.float32)), y
+
+    assert_same(to_numpy(jitted(program)(X)), (np.full(3, 7.0, np.float32), X.numpy() * 2))
+
+
+def test_threads() -> None:
+    function = jitted(lambda x: several(tf.py_function, x))
+    expected = [to_numpy(several(tf.py_function, X + float(i))) for i in range(4)]
+    function(X)
+
+    def call(i: int) -> None:
+        for _ in range(10):
+            results = to_numpy(function(X + float(i)))
+            for one, other in zip(results, expected[i], strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5)
+
+    in_threads(4, call)
+
+
+def test_a_call_within_a_call() -> None:
+    inner = jitted(lambda x: a_constant(tf.numpy_function, x))
+
+    def outer(x: Any, how: Any) -> Any:
+        return inner(tf.constant(x)).numpy()
+
+    program = jitted(
+        lambda x: tf.numpy_function(outer, [x, "text"], tf.TensorSpec([3], tf.float32))
+    )
+    assert_same(program(X).numpy(), inner(X).numpy())
+
+
+def test_a_time_limit() -> None:
+    released = threading.Event()
+
+    def wait(x: Any, how: Any) -> Any:
+        released.wait(20.0)
+        return x
+
+    hostcall.declare(wait, timeout=0.2, result=like_the_first)
+    function = jitted(lambda x: tf.numpy_function(wait, [x, "text"], tf.float32))
+    assert isinstance(failure(function, X), tf.errors.DeadlineExceededError)
+    released.set()
+
+
+def test_a_callback_of_hostcalls_own() -> None:
+    @hostcall.callback(result=lambda x, how: x)
+    def moved(x: np.ndarray, how: bytes) -> np.ndarray:
+        return x + (1.0 if how == b"up" else -1.0)
+
+    def program(x: tf.Tensor) -> Any:
+        return moved(x, tf.constant("up")) + moved(x * 2.0, tf.constant("down"))
+
+    assert_same(jitted(program)(X).numpy(), plain(program)(X).numpy())
+
+
+def test_calls_are_counted() -> None:
+    def counted(x: Any, how: Any) -> Any:
+        return x + 1.0
+
+    function = jitted(
+        lambda x: tf.numpy_function(counted, [x, "text"], tf.TensorSpec([3], tf.float32))
+    )
+    hostcall.collect_stats()
+    try:
+        for _ in range(3):
+            function(X)
+        [row] = [row for row in hostcall.stats(reset=True) if "counted" in row.callback]
+    finally:
+        hostcall.collect_stats(False)
+    assert row.calls == 3
+
+
+def test_the_stateless_is_called_for_each_set_of_arguments() -> None:
+    pure = hostcall.callback(
+        lambda x, how: x + 1.0, result=lambda x, how: x, stateful=False, name="pure"
+    )
+
+    def program(x: tf.Tensor) -> Any:
+        return pure(x, tf.constant("text")) + pure(x + 1.0, tf.constant("text"))
+
+    assert_same(outcome(jitted(program), X), outcome(plain(program), X))
+
+
+def test_explain_says_how_strings_reach_the_function() -> None:
+    explanation = hostcall.explain(jitted(lambda x: a_constant(tf.numpy_function, x)), X)
+    [op] = explanation.script_ops
+    assert op.route == "custom_call"
+    assert "TensorFlow's own kernel" in op.reason
+    assert not explanation.boundaries
