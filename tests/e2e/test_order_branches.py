@@ -174,6 +174,69 @@ def test_branches_that_return_different_shapes(first: bool, route: str) -> None:
     assert calls == ([1.0, 1.0] if first else [-1.0, -1.0])
 
 
+@pytest.mark.parametrize("kind", ["if", "switch"])
+@pytest.mark.parametrize("within", ["straight", "loop", "function"])
+def test_branches_whose_shapes_only_xla_knows(kind: str, within: str) -> None:
+    """The same: tracing sees a vector in both, and XLA would end the process."""
+    calls: list[float] = []
+
+    def square(v: Any) -> Any:
+        calls.append(float(v[0]))
+        return v * v
+
+    hostcall.declare(square, result=lambda v: v)
+
+    def call(x: tf.Tensor) -> tf.Tensor:
+        y = tf.numpy_function(square, [x], tf.float32)
+        y.set_shape([None])
+        return y
+
+    def choose(x: tf.Tensor) -> tf.Tensor:
+        branches = [lambda: call(x), lambda: x[1:]]
+        if kind == "if":
+            chosen = tf.cond(x[0] > 0.0, *branches)
+        else:
+            chosen = tf.switch_case(tf.cast(x[0] > 0.0, tf.int32), [*branches, *branches])
+        return tf.reduce_sum(chosen)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        if within == "straight":
+            return choose(x) * 2.0
+        if within == "function":
+            inner = tf.function(choose)
+            return inner(x) + inner(x[:3])
+        total = tf.constant(0.0)
+        for i in tf.range(2):
+            total += choose(x + tf.cast(i, tf.float32))
+        return total
+
+    signature = [tf.TensorSpec([None], tf.float32)]
+    function = tf.function(program, jit_compile=True, input_signature=signature)
+    expected = tf.function(program, input_signature=signature)
+    x = tf.constant([2.0, 3.0, 4.0, 5.0])
+    for value in (x, -x, x[:3]):
+        calls.clear()
+        assert float(function(value)) == float(expected(value))
+        assert calls[: len(calls) // 2] == calls[len(calls) // 2 :]
+
+
+def test_branches_whose_shapes_are_equal_after_all(caplog: pytest.LogCaptureFixture) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        def call() -> tf.Tensor:
+            return tf.numpy_function(np.square, [x], tf.TensorSpec([None], tf.float32))
+
+        return tf.cond(x[0] > 0.0, call, lambda: x[::-1]) * 2.0
+
+    hostcall.declare(np.square, result=lambda v: v)
+    signature = [tf.TensorSpec([None], tf.float32)]
+    function = tf.function(program, jit_compile=True, input_signature=signature)
+    expected = tf.function(program, input_signature=signature)
+    for size in (4, 2, 4):
+        x = tf.range(1.0, 1.0 + size)
+        np.testing.assert_array_equal(function(x), expected(x))
+    assert not [record.message for record in caplog.records if record.name == "hostcall"]
+
+
 def test_branches_that_return_different_shapes_and_must_be_in_one_program(run_python: Any) -> None:
     script = """
 import numpy as np, tensorflow as tf, hostcall
@@ -183,6 +246,10 @@ def call(x):
     y.set_shape([4])
     return y
 
+def some(x):
+    hostcall.declare(np.square, result=lambda v: v)
+    return tf.numpy_function(np.square, [x], tf.TensorSpec([None], tf.float32))
+
 with hostcall.scope(route="custom_call"):
     program = tf.function(
         lambda x: tf.cond(x[0] > 0.0, lambda: call(x), lambda: x[:2]), jit_compile=True
@@ -191,5 +258,13 @@ with hostcall.scope(route="custom_call"):
         program(tf.ones([4]))
     except tf.errors.InvalidArgumentError as error:
         print(error.message.split(":")[0])
+    program = tf.function(
+        lambda x: tf.cond(x[0] > 0.0, lambda: some(x), lambda: x[:2]), jit_compile=True,
+        input_signature=[tf.TensorSpec([None])],
+    )
+    try:
+        program(tf.ones([4]))
+    except tf.errors.OpError as error:
+        print("return different shapes (f32[4]" in error.message)
 """
-    assert run_python(script) == "hostcall\n"
+    assert run_python(script) == "hostcall\nTrue\n"

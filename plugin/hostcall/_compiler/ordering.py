@@ -14,9 +14,10 @@ function that is called twice needs a copy for each call.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hostcall._compiler import loop_conditions
+from hostcall._compiler.branch_results import compare_results
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.function_defs import (
     CALL_OPS,
@@ -65,10 +66,17 @@ def order_side_effects(library: FunctionDefLibrary, entry: str) -> tuple[Any, st
     return orderer.ordered, name
 
 
+class _Branches(NamedTuple):
+    """A conditional: the name of its node, and of the functions that are its branches."""
+
+    node: str
+    functions: tuple[str, ...]
+
+
 class _Orderer:
     def __init__(self, library: FunctionDefLibrary) -> None:
         self._functions = {function.signature.name: function for function in library.function}
-        self._units: dict[tuple[str, frozenset[str]], str] = {}
+        self._units: dict[tuple[str, frozenset[str], _Branches | None], str] = {}
         self._effects: dict[str, bool] = {}
         self._entry = ""
         self._keeps_residuals = False
@@ -90,9 +98,9 @@ class _Orderer:
         new_name: str = function.signature.name
         return new_name
 
-    def _unit(self, name: str, escaping: frozenset[str]) -> str:
+    def _unit(self, name: str, escaping: frozenset[str], compared: _Branches | None) -> str:
         """The name of the ordered copy of a loop's body or condition, or of a branch."""
-        key = (name, escaping)
+        key = (name, escaping, compared)
         if key not in self._units:
             # Two programs may reach the same function, and need different copies of it.
             self._units[key] = f"{self._entry}__{len(self._units)}_{name}"
@@ -100,6 +108,8 @@ class _Orderer:
             level, self._level = self._level, 0
             self._order(function, "", _UNIT_TOKEN, _returned(function, escaping))
             self._level = level
+            if compared is not None:
+                compare_results(function, *compared)
         return self._units[key]
 
     def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
@@ -119,8 +129,10 @@ class _Orderer:
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
             elif node.op in CONTROL_FLOW_OPS and self._node_has_effect(node):
+                compared = _branches_of(node)
                 for callee in callees(node):
-                    callee.name = self._unit(callee.name, self._escaping_of(node, callee, escaping))
+                    returned = self._escaping_of(node, callee, escaping)
+                    callee.name = self._unit(callee.name, returned, compared)
                 last = _chain(node, last, token)
             elif self._is_call(node) and self._node_has_effect(node):
                 copy = self._copy_callee(node, function.signature.name)
@@ -206,6 +218,12 @@ class _Orderer:
                 for node in function.node_def
             )
         return self._effects[name]
+
+
+def _branches_of(node: NodeDef) -> _Branches | None:
+    if node.op not in op_kinds.BRANCH_OPS:
+        return None
+    return _Branches(node.name, tuple(callee.name for callee in callees(node)))
 
 
 def _chain(node: NodeDef, last: str, token: str) -> str:
