@@ -137,6 +137,7 @@ def test_sizes_that_only_xla_knows() -> None:
         x = X[:size]
         expected = plain(lambda x: a_constant(tf.numpy_function, x))(x)
         assert_same(function(x).numpy(), expected.numpy())
+    assert is_one_program(function)
 
 
 def test_a_size_that_nobody_knows_is_partitioned() -> None:
