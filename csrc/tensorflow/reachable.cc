@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hostcall_attributes.h"
+#include "partitioned_function_kernel.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace hostcall {
@@ -113,6 +114,46 @@ bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition
   return false;
 }
 
+namespace {
+
+// Whether a node takes a resource of its function's arguments, and XLA has no kernel for it.
+bool TakesUnknownResource(const NodeDef& node, const tensorflow::FunctionDef& function,
+                          const FunctionLibraryDefinition& library) {
+  const auto& args = function.signature().input_arg();
+  const auto is_resource = [&](const std::string& input) {
+    return std::any_of(args.begin(), args.end(), [&](const auto& arg) {
+      return arg.type() == tensorflow::DT_RESOURCE && arg.name() == input;
+    });
+  };
+  return std::any_of(node.input().begin(), node.input().end(), is_resource) &&
+         Callees(node, library).empty() && !HasXlaKernel(node);
+}
+
+// Says of a loop that it carries a resource for an op that XLA has no kernel for. Where nothing
+// uses what the op returns, XLA does not get to see it, and ends the process for the resource.
+std::string RefusedLoop(const std::string& function, const FunctionLibraryDefinition& library) {
+  std::string refusal;
+  const auto visit_inside = [&](const tensorflow::FunctionDef& inside) {
+    for (const NodeDef& node : inside.node_def()) {
+      if (!TakesUnknownResource(node, inside, library)) continue;
+      refusal = absl::StrCat("a loop carries the resource of {{node ", node.name(), "}}, and ",
+                             node.op(), " has no XLA kernel");
+      return false;
+    }
+    return true;
+  };
+  VisitReachable({function}, library, [&](const tensorflow::FunctionDef& reached) {
+    for (const NodeDef& node : reached.node_def()) {
+      if (node.op() != "While" && node.op() != "StatelessWhile") continue;
+      if (!VisitReachable(Callees(node, library), library, visit_inside)) return false;
+    }
+    return true;
+  });
+  return refusal;
+}
+
+}  // namespace
+
 std::string RefusedValue(const std::string& function, const FunctionLibraryDefinition& library) {
   const auto record = library.FindRecord(function);
   if (record == nullptr) return "";
@@ -128,7 +169,7 @@ std::string RefusedValue(const std::string& function, const FunctionLibraryDefin
   for (const tensorflow::OpDef::ArgDef& result : record->fdef().signature().output_arg()) {
     if (result.type() == tensorflow::DT_VARIANT) return refusal("result", result);
   }
-  return "";
+  return RefusedLoop(function, library);
 }
 
 tensorflow::FunctionDefLibrary ReachableLibrary(const std::string& function,

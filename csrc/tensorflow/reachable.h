@@ -32,8 +32,9 @@ bool ReachesScriptOp(const tensorflow::NodeDef& node,
 bool MayBeRewritten(const std::string& function,
                     const tensorflow::FunctionLibraryDefinition& library);
 
-// Says of an argument or a result of the function that XLA has no values of its dtype, if there is
-// one. Launched, such a function ends the process, or fails when its program has run already.
+// Says of an argument or a result of the function, or of what a loop in it carries, that XLA has no
+// such values, if there is one. Launched, such a function ends the process, or fails when its
+// program has run already.
 std::string RefusedValue(const std::string& function,
                          const tensorflow::FunctionLibraryDefinition& library);
 

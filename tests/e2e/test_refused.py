@@ -72,6 +72,39 @@ def test_strings_among_the_arguments() -> None:
     assert_same(to_numpy(jitted(program)(texts, X)), to_numpy(plain(program)(texts, X)))
 
 
+@pytest.mark.parametrize("where", ["condition", "body", "branch of the body"])
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_loop_with_a_table_that_nothing_needs(where: str, calls: bool) -> None:
+    """Stock TensorFlow ends the process."""
+    keys, values = tf.constant([1, 2], tf.int64), tf.constant([10.0, 20.0])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
+
+    def look_up(i: tf.Tensor) -> tf.Tensor:
+        return table.lookup(tf.cast(i, tf.int64)[None])
+
+    def goes_on(i: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        if where == "condition":
+            look_up(i)
+        return i < 3
+
+    def step(i: tf.Tensor, x: tf.Tensor) -> Any:
+        if where == "body":
+            look_up(i)
+        if where == "branch of the body":
+            tf.cond(i > 1, lambda: look_up(i), lambda: x[:1])
+        if calls:
+            x = tf.numpy_function(np.square, [x], tf.TensorSpec([3], tf.float32))
+        return i + 1, x * 2.0
+
+    def program(x: tf.Tensor) -> Any:
+        return tf.while_loop(goes_on, step, [tf.constant(0), x])
+
+    function = tf.function(program, jit_compile=True, autograph=False)
+    expected = tf.function(program, autograph=False)
+    x = tf.constant([1.0, 2.0, 3.0])
+    assert_same(to_numpy(function(x)), to_numpy(expected(x)))
+
+
 def test_a_string_that_is_passed_through() -> None:
     text = tf.constant("text")
     assert jitted(lambda s: s)(text).numpy() == b"text"
