@@ -17,6 +17,7 @@ _REFUSALS = (
     # Of a table, which XLA takes for a variable.
     "variable.var() && variable.var()->is_initialized",
     "Uninitialized arguments: table",
+    "a loop carries the resource of",
 )
 
 # What XLA says where a tape around a loop or branch wants a list or an optional from it.
