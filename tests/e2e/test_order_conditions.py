@@ -61,6 +61,40 @@ def test_a_loop_in_a_condition(same_order: Any) -> None:
     assert same_order(program, tf.constant(1.0)) == ["inner", "inner"] * 3
 
 
+@pytest.mark.parametrize("loops", [1, 2])
+def test_calls_around_loops_with_variables(loops: int) -> None:
+    """TensorFlow makes no edge between such a loop and a call."""
+    variable = tf.Variable(1.0)
+
+    def program(journal: list[str], x: tf.Tensor) -> tf.Tensor:
+        def note(tag: str) -> None:
+            tf.numpy_function(lambda: journal.append(tag), [], [])
+
+        def condition(number: int, i: tf.Tensor) -> tf.Tensor:
+            note(f"condition {number}")
+            return tf.cast(i, tf.float32) < variable
+
+        note("before")
+        for number in range(loops):
+            tf.while_loop(
+                lambda i, number=number: condition(number, i), lambda i: [i + 1], [tf.constant(0)]
+            )
+            note(f"after {number}")
+        return x + 1.0
+
+    journals: list[list[str]] = []
+    for compiled in (False, True):
+        journals.append([])
+        with hostcall.scope(route="custom_call" if compiled else "auto"):
+            tf.config.run_functions_eagerly(not compiled)
+            try:
+                run = jitted(lambda x: program(journals[-1], x))
+                run(tf.constant(1.0))
+            finally:
+                tf.config.run_functions_eagerly(False)
+    assert journals[0] == journals[1]
+
+
 def test_a_condition_that_assigns_variables() -> None:
     seen: list[float] = []
     count = tf.Variable(0.0)

@@ -50,10 +50,9 @@ def carry(
         if found:
             carried[name] = protos.function_pb2.FunctionDef()
             carried[name].CopyFrom(function)
-        for index in found:
-            loop = carried[name].node_def[index]
-            stem = f"{prefix}__{name}__{loop.name}".replace("/", "__")
-            for new in _carry(loop, carried[name], carried, stem):
+        for index in reversed(found):  # each gets a node before it
+            stem = f"{prefix}__{name}__{function.node_def[index].name}".replace("/", "__")
+            for new in _carry(carried[name], index, carried, stem):
                 carried[new.signature.name] = new
                 pending.append(new.signature.name)  # there may be loops in it
     return carried
@@ -85,16 +84,14 @@ def _invariants(body: FunctionDef) -> set[int]:
     return found
 
 
-def _carry(
-    loop: NodeDef, function: FunctionDef, functions: Mapping[str, Any], stem: str
-) -> list[Any]:
-    """Changes a loop and the function that it is in; returns its new condition and body."""
+def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem: str) -> list[Any]:
+    """Changes the loop that is a node of a function; returns its new condition and body."""
+    loop = function.node_def[index]
     condition = functions[loop.attr["cond"].func.name]
     body = functions[loop.attr["body"].func.name]
     count = len(loop.attr["T"].list.type)
     values, order = list(loop.input[:count]), list(loop.input[count:])
     first = _call(f"{loop.name}/{_CARRIED}", condition, [*values, *order])
-    function.node_def.append(first)
     loop.input[:] = [*values, f"{first.name}:output:0", *order]
     loop.attr["T"].list.type.append(_BOOL)
     if loop.attr["output_shapes"].list.shape:
@@ -105,6 +102,8 @@ def _carry(
     around = _body(body, iteration, invariants, condition, f"{stem}__body")
     loop.attr["cond"].func.name = carried.signature.name
     loop.attr["body"].func.name = around.signature.name
+    # At the end, the call and the loop would come after all that no edge orders.
+    function.node_def.insert(index, first)
     return [carried, around, *([iteration] if iteration is not body else [])]
 
 
