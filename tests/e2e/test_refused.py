@@ -213,7 +213,7 @@ def test_what_a_callback_quotes_is_no_refusal() -> None:
 
 
 def test_arguments_that_no_kernel_takes_are_an_error_and_no_decision() -> None:
-    """XLA drops the assertion, so that one program goes on; a partitioned function would check it."""
+    """XLA drops the assertion: one program goes on, where a partitioned function would check it."""
 
     @tf.function(
         jit_compile=True, input_signature=[tf.TensorSpec([None]), tf.TensorSpec([], tf.int32)]
