@@ -96,8 +96,8 @@ def check_forced(node: NodeDef) -> None:
         described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
         raise LoweringError(
             f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
-            f"{obstacle}. With route='auto' or route='partition' the function is partitioned "
-            "around it."
+            f"{obstacle}. With route='auto' it is called all the same: by the program, if the "
+            "shapes of its numbers are known, or between compiled clusters."
         )
 
 
