@@ -152,6 +152,21 @@ def test_a_shape_that_nothing_tells() -> None:
     assert "hostcall.declare" in str(caught.value)
 
 
+@pytest.mark.parametrize("called_before", [False, True])
+def test_a_shape_that_nothing_needs(called_before: bool) -> None:
+    """Compiled here, the result may have any shape; what was compiled is nothing to export."""
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        tf.numpy_function(np.square, [x], tf.float32)
+        return x + 1.0
+
+    if called_before:
+        program(tf.ones([3]))
+    with pytest.raises(ValueError, match="shape of result 0"):
+        hostcall.export(program, tf.TensorSpec([3]))
+
+
 def test_a_ragged_argument() -> None:
     spec = tf.RaggedTensorSpec([2, None], tf.float32)
     with pytest.raises(

@@ -49,19 +49,26 @@ _TOKEN_INPUTS = "_xla_token_input_nodes"
 _TOKEN_NAME = "_xla_original_oc_node_name"
 _UNIT_TOKEN = "_xla_token_arg_node"
 
+# Of the names of new functions.
+_SUFFIX = "__hostcall"
 
-def order_side_effects(library: FunctionDefLibrary, entry: str) -> tuple[Any, str]:
+
+def order_side_effects(
+    library: FunctionDefLibrary, entry: str, suffix: str = _SUFFIX
+) -> tuple[Any, str]:
     """Writes the order of side effects into copies of a function and of all that it reaches.
 
     Args:
       library: a FunctionDefLibrary that holds them.
       entry: the name of the function.
+      suffix: of the names of the new functions. TensorFlow keeps them by their names, so that who
+        prepares a library in another way takes another one.
 
     Returns:
       A FunctionDefLibrary with the new functions, and the name of the one that takes the place of
       `entry`. The same input gives the same output, names included.
     """
-    orderer = _Orderer(library)
+    orderer = _Orderer(library, suffix)
     name = orderer.entry(entry)
     return orderer.ordered, name
 
@@ -74,7 +81,8 @@ class _Branches(NamedTuple):
 
 
 class _Orderer:
-    def __init__(self, library: FunctionDefLibrary) -> None:
+    def __init__(self, library: FunctionDefLibrary, suffix: str) -> None:
+        self._suffix = suffix
         self._functions = {function.signature.name: function for function in library.function}
         self._units: dict[tuple[str, frozenset[str], _Branches | None], str] = {}
         self._effects: dict[str, bool] = {}
@@ -86,7 +94,7 @@ class _Orderer:
 
     def entry(self, name: str) -> str:
         """The name of the ordered copy of the whole program."""
-        self._entry = f"{name}__hostcall"
+        self._entry = f"{name}{self._suffix}"
         known = self._functions
         self._functions = loop_conditions.carry(known, self._has_effect, self._entry)
         for new in self._functions:
@@ -153,7 +161,7 @@ class _Orderer:
 
     def _refuse(self, why: str, count: int, most: int) -> None:
         if count > most:
-            entry = self._entry.removesuffix("__hostcall")
+            entry = self._entry.removesuffix(self._suffix)
             raise LoweringError(why.format(entry=entry, most=most))
 
     def _mark_recording(self, node: NodeDef, consumed: set[str], escaping: set[str]) -> None:

@@ -90,7 +90,7 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     library = analysis.marked(library, name, whole=True)
     # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
-    ordered, name = ordering.order_side_effects(library, name)
+    ordered, name = ordering.order_side_effects(library, name, "__exported")
     try:
         with _lock:  # another thread may export the same function
             return concrete_functions.stablehlo_of(traced, list(ordered.function), name)
