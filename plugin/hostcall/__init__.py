@@ -28,6 +28,7 @@ from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._frontend.callback import Callback, callback  # noqa: E402
 from hostcall._frontend.native import Native, native  # noqa: E402
+from hostcall._saving.functions import allow, provide, register  # noqa: E402
 from hostcall_runtime._errors import (  # noqa: E402
     LoweringError,
     NotExportableError,
@@ -48,6 +49,7 @@ __all__ = [
     "Native",
     "NotExportableError",
     "ProgramError",
+    "allow",
     "bind",
     "callback",
     "collect_stats",
@@ -61,6 +63,8 @@ __all__ = [
     "load",
     "native",
     "partition_pass",
+    "provide",
+    "register",
     "rewrite",
     "scope",
     "stats",

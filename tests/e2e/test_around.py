@@ -85,6 +85,7 @@ def test_compiler_ir_runs_no_callback() -> None:
     assert entries == [1]
 
 
+@pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
 @each_op
 def test_a_saved_jitted_function_runs_in_the_same_process(
     op: Callable[..., Any], tmp_path: Path
@@ -102,6 +103,7 @@ def test_a_saved_jitted_function_runs_in_the_same_process(
     np.testing.assert_array_equal(program(X), [2.0, 3.0, 4.0])
 
 
+@pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
 def test_a_saved_jitted_function_has_its_gradient(tmp_path: Path) -> None:
     @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([3], tf.float32)])
     def program(x: tf.Tensor) -> tf.Tensor:

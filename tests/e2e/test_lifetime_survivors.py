@@ -208,6 +208,7 @@ def saved(path: Path, mode: Any) -> str:
     return str(path)
 
 
+@pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
 @each_mode
 def test_a_saved_model_is_loaded_when_all_else_is_gone(mode: Any, tmp_path: Path) -> None:
     path, expected = saved(tmp_path, mode), 2.0 * X + X**2

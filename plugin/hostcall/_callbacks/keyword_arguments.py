@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -122,6 +124,40 @@ def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Sig
         return None
     kept = [p for p in signature.parameters.values() if not (without_out and p.name == "out")]
     return signature.replace(parameters=kept)
+
+
+def of_saved(
+    function: Callable[..., Any], count: int, names: tuple[str, ...], fixed: Mapping[str, Any]
+) -> Arguments:
+    """The arguments of a call that was saved.
+
+    Args:
+      function: what is called.
+      count: how many arguments the call has.
+      names: by which the last of them are passed on.
+      fixed: what is passed by keyword and holds no tensor.
+    """
+    signature = signature_of(function, without_out=True)
+    parameters = {} if signature is None else signature.parameters
+    passed = {*_passed(parameters, count - len(names)), *names, *fixed}
+    return Arguments((None,) * count, names, fixed, _defaults(parameters, passed))
+
+
+def parts(function: Any) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
+    """The user's function, the keywords of its last arguments, and what else is passed to it."""
+    if not isinstance(function, KeywordCall):
+        return function, (), {}
+    names = tuple(name for name in function.names if name is not None)
+    return function.function, names, function.fixed
+
+
+def literal(value: Any) -> str | None:
+    """A value as Python writes it, None for one that cannot be read again."""
+    text = repr(value)
+    with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        if repr(ast.literal_eval(text)) == text:
+            return text
+    return None
 
 
 def _sorted(

@@ -57,7 +57,8 @@ def unchecked_entry_of(node: NodeDef) -> Any:
 
 def token_of(node: NodeDef) -> str:
     """The token of a script op, by its NodeDef."""
-    token: str = node.attr["token"].s.decode()
+    # Of a file that was damaged it may be any bytes.
+    token: str = node.attr["token"].s.decode(errors="replace")
     return token
 
 
@@ -100,16 +101,19 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
         signature = f", which {_listed(entry.inputs.size, entry.op_dtypes)}"
     if not fits:
         raise LoweringError(
-            f"hostcall: op {op} {_listed(takes, returns)}. The function with its key, {token}"
-            f"{known} was made for another op: {'EagerPyFunc' if of_tensors else 'PyFunc'}"
-            f"{signature}. The graph was altered, or it comes from another process, where the key "
-            "stands for another function. Build the function again in this process."
+            f"hostcall: op {op} {_listed(takes, returns)}. The function with its key, "
+            f"{token_registry.title_of(token)}{known} was made for another op: "
+            f"{'EagerPyFunc' if of_tensors else 'PyFunc'}{signature}. The graph was altered, "
+            "or it comes from another process, where the key stands for another function. Build "
+            "the function again in this process."
         )
     return entry
 
 
 def missing(node: NodeDef) -> LoweringError:
     """The error for an op whose function is not there."""
+    if (why := token_registry.why_missing(token_of(node))) is not None:
+        return why
     return LoweringError(
         f"hostcall: op '{node.name}' ({node.op}) calls a Python function that does not exist in "
         f"this process. Could not find callback with key={token_of(node)} in the registry. Either "

@@ -40,6 +40,11 @@ class Inputs:
         )
 
     @property
+    def structure(self) -> list[Any]:
+        """The arguments with None for each tensor, and the TypeSpecs of composite tensors."""
+        return list(self._structure)
+
+    @property
     def form(self) -> Hashable:
         """Equal for arguments of equal structure, as far as that is told without much ado."""
         return _form_of(self._structure) if self.nested else None
@@ -109,7 +114,8 @@ def _form_of(structure: object) -> Hashable:
 def _type_of(value: object) -> Any:
     if isinstance(value, tensor_structures.CompositeTensor):
         return tensor_structures.type_spec_of(value)
-    return None
+    # Of arguments that were saved, that is all there is.
+    return value if _is_composite(value) else None
 
 
 def read_inputs(inp: Iterable[Any], eager: bool, pack_lists: bool = True) -> Inputs:
@@ -178,6 +184,11 @@ class Outputs:
         self.composite = any(_is_composite(leaf) for leaf in self._leaves)
         self.dtypes: list[tf.DType] = [dtype for parts in components for dtype, _ in parts]
         self.specs: list[Spec | None] = [spec for parts in components for _, spec in parts]
+
+    @property
+    def structure(self) -> Any:
+        """The types in their structure, as the user wrote them."""
+        return self._structure
 
     @property
     def trivial(self) -> bool:

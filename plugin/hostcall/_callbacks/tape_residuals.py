@@ -135,8 +135,9 @@ def may_be_recorded(tokens: Iterable[str]) -> bool:
     """
     if not gradient_tapes.has_no_tapes():
         return True
-    entries = map(token_registry.find, tokens)
-    return any(getattr(entry, "gradient_wanted", False) for entry in entries)
+    entries = map(token_registry.find_present, tokens)
+    # That of a saved graph is looked up when it is first called.
+    return any(entry is None or getattr(entry, "gradient_wanted", False) for entry in entries)
 
 
 def attach(tensors: Iterable[Any]) -> None:

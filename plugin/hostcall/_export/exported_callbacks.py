@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from hostcall._callbacks import keyword_arguments
 from hostcall._callbacks.exportable import Source
 from hostcall._export.callback_sources import source_of
-from hostcall._export.qualified_names import qualified_name, reason
+from hostcall._saving.qualified_names import qualified_name, reason
 from hostcall._tf import source_location
 from hostcall_mlir import exporting
 from hostcall_mlir.exporting import Callback
 from hostcall_runtime._errors import NotExportableError
-from hostcall_runtime._keyword_call import KeywordCall
 
 _NO_NAME = """\
 {place}: another process could not find
@@ -143,31 +141,26 @@ def _entry(source: Source, function: str | None) -> Callback:
         out=source.out,
         timeout=source.timeout,
         keywords=names,
-        fixed={name: _literal(name, value, source) for name, value in fixed.items()},
+        fixed={name: _written(name, value, source) for name, value in fixed.items()},
     )
 
 
 def _parts(source: Source) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
     """The user's function, the keywords of its last arguments, and what else is passed to it."""
-    function = source.function
-    if not isinstance(function, KeywordCall):
-        return function, (), {}
-    names = tuple(name for name in function.names if name is not None)
-    return function.function, names, function.fixed
+    return keyword_arguments.parts(source.function)
 
 
-def _literal(name: str, value: Any, source: Source) -> str:
+def _written(name: str, value: Any, source: Source) -> str:
     """A value as Python writes it.
 
     Raises:
       NotExportableError: when it is none that can be read again.
     """
-    text = repr(value)
-    with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        if repr(ast.literal_eval(text)) == text:
-            return text
+    text = keyword_arguments.literal(value)
+    if text is not None:
+        return text
     raise NotExportableError(
-        f"{source.description}: {name}={text} is passed by keyword, and a program can only hold "
+        f"{source.description}: {name}={value!r} is passed by keyword, and a program can only hold "
         "None, bools, numbers, strings, and tuples, lists and dicts of these. Make it the default "
         f"of {name}, or choose it in the function by a string"
     )

@@ -13,7 +13,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import declared_results, frameworks, keyword_arguments, structures
+from hostcall._callbacks import (
+    declared_results,
+    frameworks,
+    keyword_arguments,
+    named_functions,
+    structures,
+)
 from hostcall._callbacks.declaration_checks import (
     check_callback,
     check_function,
@@ -76,9 +82,11 @@ class Callback:
         # By which exported programs know it, in processes that do not have hostcall's TensorFlow.
         self.__hostcall_function__ = function
         self._declaration = declaration
+        self.__hostcall_declaration__ = declaration
         self._grad = grad
         if name is not None:
             register(self, name)
+            named_functions.note_callback(name, self)
 
     # Ours, like TensorFlow's own functions, is not for autograph to convert.
     @autograph.do_not_convert

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,23 +27,33 @@ class GradientSpec(EagerSpec):
     results, and for the next derivative: their values are in the residual.
 
     Attributes:
+      parent: the spec of the calls that are differentiated.
+      targets: the outputs of such a call that have an upstream gradient.
+      sources: the inputs that have a gradient.
       order: 1 for the first derivative, 2 for the derivative of that, and so on.
     """
 
-    def __init__(self, parent: EagerSpec, op: Operation, upstream: dict[int, Any]) -> None:
-        self._targets_of_call = list(upstream)
-        self._sources = _trainable_inputs(op)
-        sources = [op.inputs[i] for i in self._sources]
-        first = 1 + len(upstream)
+    def __init__(
+        self,
+        parent: EagerSpec,
+        inputs: Sequence[Any],
+        targets: Sequence[int],
+        sources: Sequence[int],
+        specs: Sequence[tf.TensorSpec],
+    ) -> None:
+        self.parent = parent
+        self.targets = list(targets)
+        self.sources = list(sources)
+        first = 1 + len(self.targets)
         super().__init__(
             parent.function,
-            Inputs([op.outputs[-1], *upstream.values(), *sources], False),
-            Outputs([tensor.dtype for tensor in sources]),
+            Inputs(list(inputs), False),
+            Outputs([spec.dtype for spec in specs]),
             shape_function=lambda specs: _shapes_only(specs[first:]),
-            shape_only=range(first, first + len(sources)),
+            shape_only=range(first, first + len(self.sources)),
             differentiable=True,
         )
-        self.like = range(first, first + len(sources))
+        self.like = range(first, first + len(self.sources))
         self.root = parent.root
         self.order = parent.order + 1
         self.timeout = parent.timeout
@@ -52,7 +62,21 @@ class GradientSpec(EagerSpec):
         orders = max(self.order, 3) if gradient_tapes.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
         self.description = f"the gradient of {parent.description}"
-        self.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
+        self.static_specs = list(specs)
+
+    @classmethod
+    def of_call(cls, parent: EagerSpec, op: Operation, upstream: dict[int, Any]) -> GradientSpec:
+        """The one for the gradient of a call.
+
+        Args:
+          parent: the spec of the call.
+          op: its op.
+          upstream: the gradients of its outputs.
+        """
+        sources = _trainable_inputs(op)
+        tensors = [op.inputs[i] for i in sources]
+        inputs = [op.outputs[-1], *upstream.values(), *tensors]
+        return cls(parent, inputs, list(upstream), sources, list(map(_spec_of_tensor, tensors)))
 
     def _is_plain(self, recording: Recording) -> bool:
         return False  # what runs is below, and not the user's function
@@ -61,8 +85,8 @@ class GradientSpec(EagerSpec):
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
     ) -> tuple[list[Any], tape_residuals.TapeResidual | None]:
         residual = tape_residuals.take(int(tensors[0]))
-        upstream = list(tensors[1 : 1 + len(self._targets_of_call)])
-        sources = [residual.inputs[i] for i in self._sources]
+        upstream = list(tensors[1 : 1 + len(self.targets)])
+        sources = [residual.inputs[i] for i in self.sources]
         if not residual.tapes:
             raise RuntimeError(
                 f"The derivative of order {self.order} of a Python function was asked for, but its "
@@ -73,7 +97,7 @@ class GradientSpec(EagerSpec):
             for tape in reversed(residual.tapes[1:]) if record else ():
                 stack.enter_context(gradient_tapes.resumed(tape))
                 tape.watch(upstream)
-            results = [residual.outputs[i] for i in self._targets_of_call]
+            results = [residual.outputs[i] for i in self.targets]
             gradients = _gradients_of(residual.tapes[0], results, sources, upstream)
         if not record:
             return gradients, None
@@ -81,6 +105,42 @@ class GradientSpec(EagerSpec):
         return gradients, tape_residuals.TapeResidual(
             self, residual.tapes[1:], inputs, list(gradients)
         )
+
+
+class RecomputingSpec(EagerSpec):
+    """The gradient of a pure function: it runs the function once more, under a tape.
+
+    The inputs of its op: those of the call that is differentiated, then the upstream gradients.
+
+    Attributes:
+      parent: the spec of the function.
+      targets: the outputs that have an upstream gradient.
+      sources: the inputs that have a gradient.
+    """
+
+    def __init__(
+        self,
+        parent: EagerSpec,
+        inputs: Sequence[Any],
+        targets: Sequence[int],
+        sources: Sequence[int],
+        specs: Sequence[tf.TensorSpec],
+    ) -> None:
+        self.parent = parent
+        self.targets = list(targets)
+        self.sources = list(sources)
+        super().__init__(
+            _computing_once_more(parent, self.targets, self.sources),
+            Inputs(list(inputs), False),
+            Outputs([spec.dtype for spec in specs]),
+            shape_function=lambda specs: [specs[i] for i in sources],
+            differentiable=True,
+        )
+        self.like = self.sources
+        self.timeout = parent.timeout
+        self.route = parent.route
+        self.description = f"the gradient of {parent.description}"
+        self.static_specs = list(specs)
 
 
 def gradient(op: Operation, *dy: Any) -> Any:
@@ -102,7 +162,7 @@ def gradient(op: Operation, *dy: Any) -> Any:
     if not isinstance(spec, EagerSpec) or not spec.differentiable:
         return py_function_gradient.stock()(op, *dy)
     spec.gradient_wanted = True
-    return _emit(GradientSpec(spec, op, _upstream(op, dy)), op)
+    return _emit(GradientSpec.of_call(spec, op, _upstream(op, dy)), op)
 
 
 class _WithoutHandle:
@@ -129,30 +189,26 @@ def _emit(backward: EagerSpec, op: Operation) -> list[Any]:
 
 
 def _recomputed(spec: EagerSpec, op: Operation, upstream: dict[int, Any]) -> list[Any]:
-    """The gradient of a pure function: an op that runs it once more, under a tape."""
-    count, wanted, targets = len(op.inputs), _trainable_inputs(op), list(upstream)
+    """The gradient of a pure function."""
+    sources = _trainable_inputs(op)
+    specs = [_spec_of_tensor(op.inputs[i]) for i in sources]
+    inputs = [*op.inputs, *upstream.values()]
+    return _emit(RecomputingSpec(spec, inputs, list(upstream), sources, specs), op)
 
+
+def _computing_once_more(
+    parent: EagerSpec, targets: list[int], wanted: list[int]
+) -> Callable[..., list[Any]]:
+    # Not a method: a spec that refers to itself would die by garbage collection alone.
     def compute(*args: Any) -> list[Any]:
+        count = len(args) - len(targets)
         sources = [args[i] for i in wanted]
         with tf.GradientTape() as tape:
             tape.watch(sources)
-            results = spec.compute(args[:count])
+            results = parent.compute(args[:count])
         return _gradients_of(tape, [results[i] for i in targets], sources, list(args[count:]))
 
-    sources = [op.inputs[i] for i in wanted]
-    backward = EagerSpec(
-        compute,
-        Inputs([*op.inputs, *upstream.values()], False),
-        Outputs([tensor.dtype for tensor in sources]),
-        shape_function=lambda specs: [specs[i] for i in wanted],
-        differentiable=True,
-    )
-    backward.like = wanted
-    backward.timeout = spec.timeout
-    backward.route = spec.route
-    backward.description = f"the gradient of {spec.description}"
-    backward.static_specs = [tf.TensorSpec(t.shape, t.dtype) for t in sources]
-    return _emit(backward, op)
+    return compute
 
 
 def _gradients_of(
@@ -172,6 +228,10 @@ def _trainable_inputs(op: Operation) -> list[int]:
     return [i for i, tensor in enumerate(op.inputs) if gradient_tapes.is_trainable(tensor)]
 
 
+def _spec_of_tensor(tensor: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
 def _shapes_only(specs: Sequence[Spec]) -> list[Spec | None]:
     return list(specs)
 
@@ -183,7 +243,7 @@ def _spec_of(op: Operation) -> Any:
         spec = tape_residuals.spec_of(int(handle))
         if spec is not None:
             return spec
-    token = op.get_attr("token").decode()
+    token = op.get_attr("token").decode(errors="replace")
     if tf.executing_eagerly():
         return token_registry.find(token)
     dtypes = [output.dtype for output in op.outputs]

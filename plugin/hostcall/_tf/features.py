@@ -120,9 +120,9 @@ INTERRUPTS = Feature(
     "it raises an error of TensorFlow's instead of KeyboardInterrupt.",
 )
 SAVED_MODELS = Feature(
-    "SavedModels that keep their functions",
-    "the functions of a SavedModel that is written and read back in one process must be kept by "
-    "you.",
+    "SavedModels whose Python functions other processes find",
+    "a SavedModel names its Python functions by numbers of the process that wrote it. It works in "
+    "this process alone, as long as you keep the functions.",
 )
 COPIED_GRAPHS = Feature(
     "copied graphs that keep their functions",

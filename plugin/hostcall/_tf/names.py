@@ -54,6 +54,7 @@ py_funcs = _find(_E, _SCRIPT_OPS, "_py_funcs")
 functions_of_tokens = _find(_E, _SCRIPT_OPS, "_py_funcs._funcs")
 to_array = _find(_E, _SCRIPT_OPS, "_py_funcs._convert")
 next_unique_token = _find(_E, _SCRIPT_OPS, "FuncRegistry._next_unique_token")
+_find(_E, _SCRIPT_OPS, "FuncRegistry.get")
 copy_to_context_device = _find(_E, _SCRIPT_OPS, "_maybe_copy_to_context_device")
 gen_script_ops = _find(_E, _PYTHON + "ops.gen_script_ops")
 op_defs = _find(_E, _PYTHON + "framework.op_def_registry")
@@ -148,8 +149,17 @@ traceback_utils = _find(features.TRACEBACKS, _PYTHON + "util.traceback_utils")
 _find(features.TRACEBACKS, _PYTHON + "util.traceback_utils", "_EXCLUDED_PATHS")
 
 # Graphs and functions that go, and copies of them.
-save = _find(features.SAVED_MODELS, _PYTHON + "saved_model.save")
-_find(features.SAVED_MODELS, _PYTHON + "saved_model.save", "_build_meta_graph_impl")
+_F = features.SAVED_MODELS
+_SAVED = _PYTHON + "saved_model."
+save = _find(_F, _SAVED + "save")
+_find(_F, _SAVED + "save", "_build_meta_graph_impl")
+SavedModelBuilder = _find(_F, _SAVED + "builder_impl", "_SavedModelBuilder")
+_find(_F, _SAVED + "builder_impl", "_SavedModelBuilder._tag_and_add_meta_graph")
+loader = _find(_F, _SAVED + "loader_impl")
+_find(_F, _SAVED + "loader_impl", "parse_saved_model")
+encode_structure = _find(_F, _SAVED + "nested_structure_coder", "encode_structure")
+decode_structure = _find(_F, _SAVED + "nested_structure_coder", "decode_proto")
+struct_pb2 = _find(_F, "tensorflow.core.protobuf.struct_pb2")
 _F = features.COPIED_GRAPHS
 importer = _find(_F, _PYTHON + "framework.importer")
 _find(_F, _PYTHON + "framework.importer", "_import_graph_def_internal")

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import attributes, features, names, op_kinds, protos
+from hostcall._tf import attributes, features, names, op_kinds, protos, token_registry
 from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 _WITHOUT_SHAPES = (tf.resource, tf.variant, tf.string)
@@ -161,12 +161,12 @@ def must_run(func_graph: FuncGraph, ops: list[Any]) -> None:
 
 
 def tokens_of(graph: Graph) -> frozenset[str]:
-    """The tokens of the py_functions in a graph and in the functions that it calls."""
+    """The titles of the py_functions in a graph and in the functions that it calls."""
     known: frozenset[str] | None = getattr(graph, "_hostcall_tokens", None)
     if known is not None:
         return known
     ops = (op for op in script_ops_of(graph) if op.type == op_kinds.EAGER_PY_FUNC)
-    tokens = {op.get_attr("token").decode() for op in ops}
+    tokens = {token_registry.title_of(op.get_attr("token").decode(errors="replace")) for op in ops}
     for function in graph._functions.values():
         body = getattr(function, "graph", None)
         if body is not None:

@@ -19,6 +19,24 @@ def type_spec_of(value: object) -> Any:
     return names.type_spec_from_value(value)
 
 
+def encoded(spec: tf.TypeSpec) -> bytes:
+    """A TypeSpec as TensorFlow writes it into SavedModels."""
+    data: bytes = names.encode_structure(spec).SerializeToString(deterministic=True)
+    return data
+
+
+def decoded(data: bytes) -> Any:
+    """The TypeSpec that `encoded` has written.
+
+    Raises:
+      Exception: when it is none, whatever TensorFlow comes upon.
+    """
+    spec = names.decode_structure(names.struct_pb2.StructuredValue.FromString(data))
+    if not isinstance(spec, TypeSpec):
+        raise TypeError(f"{type(spec).__name__} is no TypeSpec")
+    return spec
+
+
 def is_within(spec: tf.TypeSpec, wanted: tf.TypeSpec) -> bool:
     """Whether all values that one TypeSpec stands for are among those of another; names apart."""
     if isinstance(spec, tf.TensorSpec) and isinstance(wanted, tf.TensorSpec):

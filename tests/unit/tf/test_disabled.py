@@ -117,6 +117,7 @@ def test_copies_of_graphs_made_before_have_their_gradients_while_disabled() -> N
     np.testing.assert_allclose(computed, 3.0 * X**2)
 
 
+@pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
 def test_a_saved_model_loaded_before_has_its_gradient_while_disabled(tmp_path: Any) -> None:
     module = tf.Module()
     module.call = tf.function(_cube, input_signature=[tf.TensorSpec([3], tf.float32)])

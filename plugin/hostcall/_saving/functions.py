@@ -1,0 +1,220 @@
+"""Which Python functions saved graphs may call: named ones, and those of allowed modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import os
+import re
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hostcall._callbacks import named_functions
+from hostcall._callbacks.declaration_checks import check_function
+from hostcall._saving.errors import SavedFunctionError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_ENVIRONMENT = "HOSTCALL_ALLOW"
+
+
+def allow(*modules: str) -> None:
+    """Allows graphs that are loaded to import Python functions from modules.
+
+    A saved graph names its Python functions, and names in a file may be anybody's. So nothing is
+    imported for them but from the modules that are allowed here, or in the environment variable
+    `HOSTCALL_ALLOW`, where commas stand between them. A function is imported when it is first
+    called.
+
+    Args:
+      *modules: names of modules and packages. With a package all that is in it is allowed.
+
+    Raises:
+      ValueError: when one is no name of a module.
+
+    Examples:
+      >>> hostcall.allow("mypackage.callbacks", "scipy")
+    """
+    for module in modules:
+        _allowed[_checked(module)] = None
+
+
+def provide(name: str, function: Callable[..., Any]) -> None:
+    """Gives graphs that are loaded a function for a name in them, instead of importing one.
+
+    Args:
+      name: the name in the graph: `"module:name"`, or one that was given to the function before
+        the graph was saved.
+      function: what is called; also a `hostcall.callback`.
+
+    Raises:
+      TypeError: when `function` is not callable.
+
+    Examples:
+      >>> hostcall.provide("train:normalize", lambda x: x / x.max())
+    """
+    check_function(function, "hostcall.provide")
+    named_functions.give(_checked_name(name), function)
+
+
+def register(function: F, name: str) -> F:
+    """Gives a function a name, by which graphs call it that are saved here and loaded elsewhere.
+
+    For functions that cannot be imported: lambdas, functions in functions, methods of objects. The
+    process that loads the graph registers its own function under the name. A name that is given
+    once more is the newer function's. The function is kept until the process ends.
+
+    Args:
+      function: the function that is passed to a script op, or to `hostcall.callback`.
+      name: any text, such as `"mypackage::normalize"`.
+
+    Returns:
+      `function`.
+
+    Raises:
+      TypeError: when `function` is not callable.
+      ValueError: when the name is empty.
+
+    Examples:
+      >>> halve = hostcall.register(lambda x: x / 2, "examples::halve")
+      >>> float(tf.numpy_function(halve, [tf.constant(3.0)], tf.float32))
+      1.5
+    """
+    check_function(function, "hostcall.register")
+    named_functions.give(_checked_name(name), function)
+    return function
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Why a function cannot be called, and what to write."""
+
+    reason: str
+    line: str
+
+
+def find(place: str | None, name: str | None, at: str) -> Any:
+    """The function or `hostcall.callback` that a saved graph names.
+
+    Args:
+      place: `module:qualname`, or None.
+      name: the name that was given to it, or None.
+      at: where it was called, for messages.
+
+    Raises:
+      SavedFunctionError: when it is not there, or must not be imported.
+    """
+    for known in filter(None, (name, place)):
+        if (found := named_functions.find(known)) is not None:
+            return found
+    problem = problem_of(place, name)
+    if problem is None:
+        assert place is not None
+        found = _imported(place)
+        if not isinstance(found, Problem):
+            return found
+        problem = found
+    raise SavedFunctionError(message(name or str(place), at, problem)) from _import_error(problem)
+
+
+def message(label: str, at: str, problem: Problem) -> str:
+    """The text of the error."""
+    called_at = f", called at {at}" if at else ""
+    return (
+        f"hostcall: the loaded graph calls the Python function {label}{called_at}, and "
+        f"{problem.reason}. If you trust the file, write before the call:\n\n    {problem.line}"
+    )
+
+
+def problem_of(place: str | None, name: str | None) -> Problem | None:
+    """What keeps a function from being found, as far as is told without an import; or None."""
+    if any(named_functions.find(known) is not None for known in filter(None, (name, place))):
+        return None
+    provide = f"hostcall.provide({json.dumps(name or place)}, function)"
+    if place is None:
+        return Problem("no function has this name here", provide)
+    module = place.partition(":")[0]
+    if not is_allowed(module):
+        line = f'hostcall.allow("{module}")'
+        line += f"    # or {_ENVIRONMENT}={module} in the environment"
+        return Problem(f"nobody has allowed to import {module}", line)
+    top = module.partition(".")[0]
+    if top not in sys.modules and importlib.util.find_spec(top) is None:
+        return Problem(f"there is no module {top} here: its directory is not in sys.path", provide)
+    return None
+
+
+def is_allowed(module: str) -> bool:
+    """Whether functions of a module may be imported for a graph."""
+    return any(module == one or module.startswith(one + ".") for one in _allowed)
+
+
+def _imported(place: str) -> Any:
+    """The function at a place in an allowed module, or the Problem with it."""
+    module, _, qualname = place.partition(":")
+    provide = f'hostcall.provide("{place}", function)'
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:  # it may raise anything
+        return _ImportProblem(
+            f"the import of {module} has failed: {type(error).__name__}: {error}", provide, error
+        )
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+        # Through classes, but not through a module into another one, which nobody has allowed.
+        if found is None or isinstance(found, types.ModuleType):
+            break
+    if found is None:
+        return Problem(f"{place} does not exist (any more)", provide)
+    if isinstance(found, type | types.ModuleType) or not callable(found):
+        return Problem(f"{place} is no function, but a {type(found).__name__}", provide)
+    home = _home(found)
+    # What a module has imported for itself is not its own: os.system where there is `import os`.
+    if home not in (None, module) and not is_allowed(str(home)):
+        reason = f"{place} comes from {home}, which nobody has allowed to import"
+        return Problem(reason, f'hostcall.allow("{home}")')
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _ImportProblem(Problem):
+    error: Exception
+
+
+def _import_error(problem: Problem) -> Exception | None:
+    return problem.error if isinstance(problem, _ImportProblem) else None
+
+
+def _home(found: Any) -> str | None:
+    """The module that a function says it is from, where it does."""
+    function = getattr(found, "__hostcall_function__", found)
+    home = getattr(function, "__module__", None)
+    # An object says where its class is from, and lies where it lies.
+    is_objects = home == type(function).__module__
+    return home if isinstance(home, str) and not is_objects else None
+
+
+def _checked(module: object) -> str:
+    if not isinstance(module, str) or _MODULE.fullmatch(module) is None:
+        raise ValueError(f"hostcall: {module!r} is no name of a module, such as 'package.losses'.")
+    return module
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"hostcall: {name!r} is no name for a function.")
+    return name
+
+
+def _of_environment() -> dict[str, None]:
+    given = os.environ.get(_ENVIRONMENT, "").split(",")
+    return {_checked(name.strip()): None for name in given if name.strip()}
+
+
+# The allowed modules; a dict, for their order.
+_allowed = _of_environment()

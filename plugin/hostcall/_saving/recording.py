@@ -1,0 +1,154 @@
+"""From a spec of this process to the record that a saved graph has of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hostcall._callbacks import keyword_arguments, named_functions
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.result_shapes import flatten_result
+from hostcall._callbacks.specs import is_leaf
+from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._saving import structures
+from hostcall._saving.qualified_names import qualified_name, reason
+from hostcall._saving.tokens import Declared, Function, Record, is_importable
+from hostcall._tf import source_location
+
+# By spec, the highest derivative that a graph asks for, and whether it asks for that of the spec.
+Asked = Mapping[CallbackSpec, tuple[int, bool]]
+
+
+class UnnamedError(ValueError):
+    """Another process could not find a function; the text says why."""
+
+
+def record_of(spec: Any, asked: Asked) -> Record:
+    """What another process has to know of a spec.
+
+    Args:
+      spec: an entry of TensorFlow's registry.
+      asked: what the saved graph asks for of derivatives.
+
+    Raises:
+      UnnamedError: when another process could not find the function.
+    """
+    orders, recorded = asked.get(spec, (0, False)) if isinstance(spec, CallbackSpec) else (0, False)
+    if getattr(spec, "saved", None) is not None:
+        known = spec.saved
+        return _replace(
+            known, orders=max(orders, known.orders), recorded=recorded or known.recorded
+        )
+    try:
+        if isinstance(spec, GradientSpec | RecomputingSpec):
+            return _of_gradient(spec, asked, recorded)
+        if isinstance(spec, NumpySpec):
+            return _of_call(spec)
+        if isinstance(spec, EagerSpec):
+            record = _of_call(spec)
+            return _replace(
+                record,
+                kind="eager",
+                differentiable=spec.differentiable,
+                orders=orders,
+                recorded=recorded,
+            )
+    except structures.UnwritableError as error:
+        raise UnnamedError(str(error)) from None
+    raise UnnamedError("it was called before hostcall was imported")
+
+
+def asked_of(specs: list[Any]) -> Asked:
+    """What the gradients among the specs of a graph ask for."""
+    asked: dict[CallbackSpec, tuple[int, bool]] = {}
+    for spec in specs:
+        if isinstance(spec, GradientSpec):
+            asked[spec.parent] = (asked.get(spec.parent, (0, False))[0], True)
+            root = spec.root
+            orders, recorded = asked.get(root, (0, False))
+            asked[root] = (max(orders, spec.order), recorded)
+    return asked
+
+
+def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> Record:
+    return Record(
+        id=spec.title,
+        kind="gradient" if isinstance(spec, GradientSpec) else "recomputed",
+        inputs=spec.inputs.size,
+        outputs=structures.write(list(spec.static_specs)),
+        of=record_of(spec.parent, asked),
+        targets=spec.targets,
+        sources=spec.sources,
+        differentiable=True,
+        recorded=recorded,
+    )
+
+
+def _of_call(spec: CallbackSpec) -> Record:
+    inputs = spec.inputs
+    return Record(
+        id=spec.title,
+        kind="numpy",
+        function=_function(spec),
+        inputs=structures.write(inputs.structure) if inputs.nested else inputs.size,
+        outputs=structures.write(spec.outputs.structure),
+        at=_short(source_location.split_description(spec.description)[3]),
+        declared=_declared(spec),
+        callback=spec.outputs.strict,
+        copies=spec.copies_inputs,
+        route=spec.route,  # type: ignore[arg-type] # checked when it was asked for
+        static=[structures.write(one) for one in spec.static_specs],
+        plain=[structures.write(one) for one in spec.plain_specs],
+        consumers=[structures.write_shape(shape) for shape in spec.consumer_shapes],
+        counts=list(spec.element_counts),
+        reasons=list(spec.shape_reasons),
+    )
+
+
+def _function(spec: CallbackSpec) -> Function:
+    function, keywords, fixed = keyword_arguments.parts(spec.function)
+    name = spec.given_name or named_functions.name_of(function)
+    place = qualified_name(function)
+    if place is not None and (isinstance(function, type) or not is_importable(place)):
+        place = None
+    if name is None and place is None:
+        raise UnnamedError(reason(function))
+    written = {key: keyword_arguments.literal(value) for key, value in fixed.items()}
+    wrong = [key for key, text in written.items() if text is None]
+    if wrong:
+        raise UnnamedError(f"{wrong[0]}={fixed[wrong[0]]!r}, which it is passed, cannot be written")
+    return Function(place, name, list(keywords), {k: str(text) for k, text in written.items()})
+
+
+def _declared(spec: CallbackSpec) -> Declared:
+    declaration = spec.declaration
+    result, dtypes = declaration.result, spec.outputs.dtypes
+    is_function = callable(result) and not is_leaf(result)
+    written: Any = None
+    if isinstance(result, str):
+        written = result
+    elif result is not None and not is_function:
+        with contextlib.suppress(ValueError):  # it contradicts `Tout`, as its calls will say
+            written = [structures.write(one) for one in flatten_result(result, dtypes)]
+    return Declared(
+        result=written,
+        shape_function=is_function,
+        pure=declaration.pure,
+        timeout=None if declaration.timeout is None else float(declaration.timeout),
+        borrow=declaration.borrow,
+        out=declaration.out,
+        memo=declaration.memo,
+    )
+
+
+def _short(place: str) -> str:
+    """`file:line` without the directories, which are of one machine."""
+    return place.rpartition("/")[2]
+
+
+def _replace(record: Record, **fields: Any) -> Record:
+    return msgspec.structs.replace(record, **fields)

@@ -1,0 +1,184 @@
+"""The tokens in saved graphs: JSON that says what function an op calls, and how.
+
+    hostcall:1:{"id":"pyfunc_0_1f2e3d4c","kind":"numpy","function":"mypackage.solvers:solve",...}
+
+Whoever reads one trusts nothing in it: it comes out of a file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from hostcall._saving.errors import SavedFunctionError
+from hostcall._tf import token_registry
+
+_PREFIX = token_registry.QUALIFIED + "1:"
+
+# A place in a module, as the file may ask to import it.
+_IMPORTABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+_Index = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+_Shape = list[int | None] | None
+
+
+class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which function is called.
+
+    Attributes:
+      place: `module:qualname`, where another process can import it; or None.
+      name: the name that the user has given it; or None.
+      keywords: by which its last arguments are passed.
+      fixed: what else is passed to it by keyword, as Python writes it.
+    """
+
+    place: str | None = None
+    name: str | None = None
+    keywords: list[str] = []
+    fixed: dict[str, str] = {}
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return str(self.name or self.place)
+
+
+class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What was declared of it, as far as it can be written.
+
+    Attributes:
+      result: a spec for each result, or "trace"; None where that is unknown or a function.
+      shape_function: whether that was a shape function.
+      pure, timeout, borrow, out, memo: as for `hostcall.declare`.
+    """
+
+    result: list[Any] | Literal["trace"] | None = None
+    shape_function: bool = False
+    pure: bool = False
+    timeout: float | None = None
+    borrow: bool = False
+    out: bool = False
+    memo: bool | int = False
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a token says.
+
+    Attributes:
+      id: the op's token in the process that traced it, which tells ops apart.
+      kind: of callback: functions of arrays, of tensors, or the gradients of one.
+      inputs: how many inputs the op has, or the structure of the arguments.
+      outputs: the structure of the results.
+      at: `file:line` of the call.
+      function: the user's; None for gradients.
+      declared: what was declared of it.
+      callback: whether it was called by `hostcall.callback`.
+      copies: whether it gets arrays of its own in plain graphs.
+      route: "auto", "custom_call" or "partition".
+      static, plain: the specs of the results, as tracing and plain graphs know them.
+      consumers, counts, reasons: what the ops that take the results tell of their shapes.
+      differentiable: whether the op has a hidden result, for its gradient.
+      orders: the highest derivative that the saved graph asks for.
+      recorded: whether the saved graph asks for the derivative of these very calls.
+      of: for a gradient, the record of what is differentiated.
+      targets, sources: for a gradient, the outputs that have upstream gradients, and the inputs
+        that have gradients.
+    """
+
+    id: str
+    kind: Literal["numpy", "eager", "gradient", "recomputed"]
+    inputs: Any
+    outputs: Any
+    at: str = ""
+    function: Function | None = None
+    declared: Declared = Declared()
+    callback: bool = False
+    copies: bool = False
+    route: Literal["auto", "custom_call", "partition"] = "auto"
+    static: list[Any] = []
+    plain: list[Any] = []
+    consumers: list[_Shape] = []
+    counts: list[int | None] = []
+    reasons: list[str] = []
+    differentiable: bool = False
+    orders: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    recorded: bool = False
+    of: Record | None = None
+    targets: list[_Index] = []
+    sources: list[_Index] = []
+
+    @property
+    def users(self) -> Function:
+        """The user's function, of whatever it may be the gradient."""
+        record = self
+        while record.of is not None:
+            record = record.of
+        assert record.function is not None
+        return record.function
+
+    @property
+    def place_of_call(self) -> str:
+        """Where it was called, or what it is the gradient of."""
+        record = self
+        while record.of is not None:
+            record = record.of
+        return record.at
+
+
+_decoder = msgspec.json.Decoder(Record)
+
+
+def encode(record: Record) -> str:
+    """The token that says this."""
+    return _PREFIX + msgspec.json.encode(record).decode()
+
+
+def decode(token: str) -> Record:
+    """What a token says.
+
+    Raises:
+      SavedFunctionError: when it says nothing that makes sense.
+    """
+    if not token.startswith(_PREFIX):
+        version = token.split(":")[1][:20]
+        raise _bad(token, f"its version {version!r} is not 1; a newer hostcall may have written it")
+    try:
+        record = _decoder.decode(token.removeprefix(_PREFIX).encode())
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise _bad(token, str(error) or type(error).__name__) from None
+    if (problem := _problem_of(record)) is not None:
+        raise _bad(token, problem)
+    return record
+
+
+def is_importable(place: str) -> bool:
+    """Whether it is `module:qualname`."""
+    return _IMPORTABLE.fullmatch(place) is not None
+
+
+def _problem_of(record: Record) -> str | None:
+    is_gradient = record.kind in ("gradient", "recomputed")
+    if is_gradient != (record.of is not None) or is_gradient != (record.function is None):
+        return f"a record of kind {record.kind!r} with the parts of another one"
+    if record.of is not None:
+        if record.of.kind == "numpy":
+            return "a function of arrays has no gradient"
+        return _problem_of(record.of)
+    assert record.function is not None
+    place, name = record.function.place, record.function.name
+    if place is None and name is None:
+        return "it names no function"
+    if place is not None and not is_importable(place):
+        return f"{place[:200]!r} is no module:name"
+    return None
+
+
+def _bad(token: str, problem: str) -> SavedFunctionError:
+    shown = token if len(token) <= 200 else token[:200] + "..."
+    return SavedFunctionError(
+        f"hostcall: the graph was damaged or altered: the token of a Python function in it cannot "
+        f"be read: {problem}. The token is {shown!r}. Nothing was imported for it. Save the model "
+        "again, or take the file from where you trust it."
+    )
