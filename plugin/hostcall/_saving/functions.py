@@ -164,20 +164,22 @@ def _imported(place: str) -> Any:
         return _ImportProblem(
             f"the import of {module} has failed: {type(error).__name__}: {error}", provide, error
         )
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-        # Through classes, but not through a module into another one, which nobody has allowed.
-        if found is None or isinstance(found, types.ModuleType):
-            break
+    homes: list[str | None] = []
+    for number, part in enumerate(qualname.split(".")):
+        # From the module through classes, and not through anything else into what is not its own.
+        if number and not isinstance(found, type):
+            return Problem(f"{place} is no function of a module or of a class in it", provide)
+        found = None if part.startswith("__") else getattr(found, part, None)
+        homes.append(_home(found))
     if found is None:
         return Problem(f"{place} does not exist (any more)", provide)
     if isinstance(found, type | types.ModuleType) or not callable(found):
         return Problem(f"{place} is no function, but a {type(found).__name__}", provide)
-    home = _home(found)
-    # What a module has imported for itself is not its own: os.system where there is `import os`.
-    if home not in (None, module) and not is_allowed(str(home)):
-        reason = f"{place} comes from {home}, which nobody has allowed to import"
-        return Problem(reason, f'hostcall.allow("{home}")')
+    for home in homes:
+        # What a module has imported is not its own: os.system where there is `import os`.
+        if home is not None and not is_allowed(home):
+            reason = f"{place} comes from {home}, which nobody has allowed to import"
+            return Problem(reason, f'hostcall.allow("{home}")')
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os  # noqa: F401 - what a file must not reach through this module
 from os import system  # noqa: F401
+from pathlib import Path  # noqa: F401
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 import hostcall
 
+Array = np.ndarray
 CONSTANT = 3
 Pair = collections.namedtuple("Pair", ["low", "high"])
 

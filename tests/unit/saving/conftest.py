@@ -1,0 +1,13 @@
+"""What the tests of saved graphs share."""
+
+import pytest
+
+from hostcall._callbacks import named_functions
+from hostcall._saving import functions
+
+
+@pytest.fixture(autouse=True)
+def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test allows or names anything for another one."""
+    monkeypatch.setattr(functions, "_allowed", {})
+    monkeypatch.setattr(named_functions, "_given", {})

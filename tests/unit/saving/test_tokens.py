@@ -1,0 +1,152 @@
+"""hostcall._saving.tokens: what is read of files that anybody may have written."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._saving import resolving, tokens
+from hostcall._saving.errors import SavedFunctionError
+from hostcall._saving.tokens import Declared, Function, Record
+from tests.support.saved import functions as users
+
+CALL = Record(
+    id="pyfunc_0_12345678",
+    kind="eager",
+    inputs=1,
+    outputs="float32",
+    at="model.py:7",
+    function=Function(place=f"{users.__name__}:cube"),
+    declared=Declared(timeout=5.0),
+    static=["float32"],
+    differentiable=True,
+)
+CALL = msgspec.structs.replace(
+    CALL, static=[{"spec": ["float32", [4]]}], plain=[{"spec": ["float32", None]}]
+)
+GRADIENT = Record(
+    id="pyfunc_1_12345678",
+    kind="gradient",
+    inputs=3,
+    outputs={"list": [{"spec": ["float32", None]}]},
+    of=CALL,
+    targets=[0],
+    sources=[0],
+    differentiable=True,
+)
+
+
+@pytest.mark.parametrize("record", [CALL, GRADIENT], ids=["call", "gradient"])
+def test_token_says_what_was_written(record: Record) -> None:
+    token = tokens.encode(record)
+    assert token.startswith('hostcall:1:{"id":"pyfunc_')
+    assert tokens.decode(token) == record
+
+
+def test_spec_is_made_of_a_token() -> None:
+    hostcall.allow(users.__name__)
+    spec = resolving.resolve(tokens.encode(CALL))
+    assert spec.function is users.cube
+    assert spec.timeout == 5.0
+    assert spec.op_dtypes == [tf.float32, tf.int64]
+    assert "cube" in spec.description
+    assert spec.description.endswith("called at model.py:7")
+    assert resolving.resolve(tokens.encode(CALL)) is spec
+    assert resolving.resolve(tokens.encode(GRADIENT)).parent is spec
+
+
+def changed(**fields: Any) -> str:
+    return tokens.encode(msgspec.structs.replace(CALL, **fields))
+
+
+BAD = {
+    "no JSON": "hostcall:1:no",
+    "nothing": "hostcall:",
+    "another version": "hostcall:2:{}",
+    "a list": "hostcall:1:[]",
+    "another field": tokens.encode(CALL).replace('"kind"', '"extra":1,"kind"'),
+    "deep": "hostcall:1:" + '{"id":"a","kind":"gradient","inputs":1,"outputs":1,"of":' * 50_000,
+    "deep structure": "hostcall:1:" + "[" * 100_000,
+    "no function": changed(function=None),
+    "no name": changed(function=Function()),
+    "a bad place": changed(function=Function(place="os.system('ls')")),
+    "a place with spaces": changed(function=Function(place="os: system")),
+    "gradient of arrays": tokens.encode(
+        msgspec.structs.replace(GRADIENT, of=msgspec.structs.replace(CALL, kind="numpy"))
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_token_is_an_error(what: str) -> None:
+    hostcall.allow(users.__name__, "os")
+    with pytest.raises(SavedFunctionError, match="damaged or altered"):
+        resolving.resolve(BAD[what])
+
+
+SENSELESS: dict[str, dict[str, Any]] = {
+    "no dtype": {"outputs": "no_dtype"},
+    "no structure": {"inputs": {"x": []}},
+    "a lone input": {"inputs": "float32"},
+    "other results": {"static": []},
+    "a timeout in the past": {"declared": Declared(timeout=-1.0)},
+    "no literal": {"function": Function(place=f"{users.__name__}:cube", fixed={"a": "f()"})},
+}
+
+
+@pytest.mark.parametrize("what", SENSELESS)
+def test_record_that_makes_no_sense_is_an_error(what: str) -> None:
+    hostcall.allow(users.__name__)
+    with pytest.raises(SavedFunctionError, match="makes no sense"):
+        resolving.resolve(changed(**SENSELESS[what]))
+
+
+def test_flipped_bits_are_an_error_or_another_name() -> None:
+    """Nothing but the module that is allowed is ever imported, and nothing else is raised."""
+    hostcall.allow(users.__name__)
+    data, loaded = tokens.encode(GRADIENT).encode(), {*sys.modules}
+    choice = random.Random(16)
+    outcomes = []
+    for _ in range(400):
+        flipped = bytearray(data)
+        place = choice.randrange(len(b"hostcall:"), len(data))
+        flipped[place] ^= 1 << choice.randrange(8)
+        try:
+            resolving.resolve(bytes(flipped).decode(errors="replace"))
+            outcomes.append("found")
+        except SavedFunctionError:
+            outcomes.append("refused")
+    assert outcomes.count("refused") > 200
+    assert {*sys.modules} == loaded
+
+
+def test_damaged_graph_is_an_error_when_it_is_called(tmp_path: Any) -> None:
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)], autograph=False)
+    def program(x: Any) -> Any:
+        return tf.numpy_function(users.halve, [x], tf.float32)
+
+    module = tf.Module()
+    module.program = program
+    tf.saved_model.save(module, str(tmp_path))
+    file = tmp_path / "saved_model.pb"
+    data = file.read_bytes()
+    assert data.count(b'"kind":"numpy"') >= 1
+    for old, new, match in [
+        (b'"kind":"numpy"', b'"kind":"\xff\xfempy"', "damaged or altered"),
+        (b":halve", b":hblve", "nobody has allowed"),
+    ]:
+        file.write_bytes(data.replace(old, new.ljust(len(old))[: len(old)]))
+        with pytest.warns(UserWarning, match="cannot be called here") as warned:
+            loaded = tf.saved_model.load(str(tmp_path))
+        assert len(warned) == 1
+        for jit in (False, True):
+            called = tf.function(loaded.program, jit_compile=jit)
+            # What is no text fails in TensorFlow's kernel, before hostcall is asked.
+            with pytest.raises(tf.errors.OpError, match=f"{match}|well-formed UTF-8"):
+                called(tf.zeros([4]))

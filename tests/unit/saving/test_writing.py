@@ -1,0 +1,102 @@
+"""hostcall._saving: what is said when models are saved and loaded in one process."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._saving import resolving, tokens
+from tests.support.saved import functions as users
+
+SPEC = tf.TensorSpec([4], tf.float32)
+X = tf.constant([4.0, 1.0, 1.0, 3.0])
+
+
+def saved(program: Any, path: Path) -> str:
+    module = tf.Module()
+    module.program = tf.function(program, input_signature=[SPEC], autograph=False)
+    tf.saved_model.save(module, str(path))
+    return str(path)
+
+
+def tokens_in(path: str) -> list[str]:
+    data = (Path(path) / "saved_model.pb").read_bytes()
+    return [m.decode() for m in re.findall(rb"hostcall:1:\{[^\x00-\x1f]*\}|pyfunc_\w+", data)]
+
+
+def test_functions_without_a_name_are_listed_in_one_warning(tmp_path: Path) -> None:
+    def local(v: Any) -> Any:
+        return v * 2
+
+    def program(x: Any) -> Any:
+        y = tf.numpy_function(local, [x], tf.float32)
+        z = tf.py_function(lambda v: v - 1, [y], tf.float32)
+        return tf.numpy_function(users.halve, [z], tf.float32)
+
+    with pytest.warns(UserWarning, match="a SavedModel is written") as warned:
+        path = saved(program, tmp_path)
+    (text,) = [str(one.message) for one in warned]
+    assert text.count("  - ") == 2
+    assert "local (" in text
+    assert "test_writing.py" in text
+    assert "defined inside of another function" in text
+    assert ": a lambda" in text
+    assert 'hostcall.register(local, "mymodel::local")' in text
+    assert 'hostcall.provide("mymodel::local", local)' in text
+    loaded = tf.saved_model.load(path)  # they live on in this process, without a warning
+    np.testing.assert_array_equal(loaded.program(X), (X * 2 - 1) / 2)
+
+
+def test_functions_with_a_name_are_saved_without_a_warning(tmp_path: Path) -> None:
+    minus = hostcall.register(lambda v: v - 1, "ns::minus")
+    path = saved(lambda x: tf.numpy_function(minus, [x], tf.float32), tmp_path)
+    (token,) = {token for token in tokens_in(path) if token.startswith("hostcall")}
+    function = tokens.decode(token).function
+    assert function is not None
+    assert (function.name, function.place) == ("ns::minus", None)
+    np.testing.assert_array_equal(tf.saved_model.load(path).program(X), X - 1)
+
+
+def test_graphs_of_the_process_keep_their_tokens(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.program = tf.function(
+        lambda x: tf.numpy_function(users.halve, [x], tf.float32), input_signature=[SPEC]
+    )
+    concrete = module.program.get_concrete_function()
+    before = concrete.graph.as_graph_def().SerializeToString()
+    tf.saved_model.save(module, str(tmp_path))
+    assert concrete.graph.as_graph_def().SerializeToString() == before
+
+
+def test_models_loaded_here_call_the_functions_that_were_saved(tmp_path: Path) -> None:
+    """Not what has come to lie in their places since, and not those of one another."""
+    hostcall.register(first := lambda v: v + 1, "ns::f")
+    one = saved(lambda x: tf.numpy_function(first, [x], tf.float32), tmp_path / "1")
+    hostcall.register(second := lambda v: v + 2, "ns::f")
+    two = saved(lambda x: tf.numpy_function(second, [x], tf.float32), tmp_path / "2")
+    models = [tf.saved_model.load(path) for path in (one, two, one)]
+    for model, added in zip(models, (1, 2, 1), strict=True):
+        np.testing.assert_array_equal(model.program(X), X + added)
+
+
+def test_what_is_declared_otherwise_here_is_a_warning_that_shows_both(tmp_path: Path) -> None:
+    record = tokens.Record(
+        id="pyfunc_0_00000000",
+        kind="numpy",
+        inputs=1,
+        outputs="float32",
+        function=tokens.Function(name="ns::declared"),
+        declared=tokens.Declared(timeout=5.0),
+        static=[{"spec": ["float32", None]}],
+        plain=[{"spec": ["float32", None]}],
+    )
+    hostcall.provide("ns::declared", hostcall.declare(lambda v: v, timeout=7.0))
+    with pytest.warns(UserWarning, match=r"ns::declared.*timeout=7.0 here, and 5.0 there"):
+        spec = resolving.resolve(tokens.encode(record))
+    assert spec.timeout == 7.0
