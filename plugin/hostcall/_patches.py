@@ -9,7 +9,14 @@ import hostcall_runtime
 from hostcall._callbacks import copied_graphs, tape_residuals
 from hostcall._frontend import gradients, script_ops, tracing
 from hostcall._saving import checking, resolving, writing
-from hostcall._tf import features, module_gradient, names, patches, replacements
+from hostcall._tf import (
+    features,
+    module_gradient,
+    names,
+    patches,
+    replacements,
+    saved_model_patches,
+)
 from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch, PatchTable
 
@@ -57,10 +64,10 @@ def _all() -> list[Patch]:
         patches.raised(names.execute, "execute", _interrupt),
         patches.raised(names.BaseSession, "run", _interrupt),
         patches.context_handle(lambda: _library.load("hostcall._tensorflow").context_handle),
-        patches.resolving(resolving.resolve),
-        patches.saving(writing.name_functions),
-        patches.saving_of_version_1(writing.name_functions),
-        patches.loading(checking.check),
+        saved_model_patches.resolving(resolving.resolve),
+        saved_model_patches.saving(writing.name_functions),
+        saved_model_patches.saving_of_version_1(writing.name_functions),
+        saved_model_patches.loading(checking.check),
         patches.importing(copied_graphs.own_callbacks),
         patches.lifting(copied_graphs.own_callbacks),
     ]

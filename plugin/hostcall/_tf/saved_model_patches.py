@@ -1,0 +1,87 @@
+"""What hostcall replaces in TensorFlow so that saved graphs find their Python functions again.
+
+One function a patch, as in `patches`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from hostcall._tf import features, names, token_registry
+from hostcall._tf.replacements import Replacement, attribute
+from hostcall._tf.types import MetaGraphDef
+from hostcall_runtime._patching import Patch
+
+_NAMES_FUNCTIONS = "A SavedModel names its Python functions so that other processes find them."
+
+
+def saving(hook: Callable[[Any], None]) -> Patch:
+    """Calls `hook` with the MetaGraphDef of every SavedModel that is written, before it is."""
+
+    def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(build)
+        def build_and_tell(*args: Any, **kwargs: Any) -> Any:
+            built = build(*args, **kwargs)
+            if patch.installed:
+                hook(built[0])
+            return built
+
+        return build_and_tell
+
+    name = "_build_meta_graph_impl"
+    return attribute(names.save, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
+
+
+def saving_of_version_1(hook: Callable[[Any], None]) -> Patch:
+    """The same for those that `tf.compat.v1.saved_model` writes."""
+
+    def wrap(add: Callable[..., None], patch: Replacement) -> Any:
+        @functools.wraps(add)
+        def tell_and_add(self: Any, meta_graph: MetaGraphDef, *args: Any, **kwargs: Any) -> None:
+            if patch.installed:
+                hook(meta_graph)
+            add(self, meta_graph, *args, **kwargs)
+
+        return tell_and_add
+
+    owner, name = names.SavedModelBuilder, "_tag_and_add_meta_graph"
+    return attribute(owner, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
+
+
+def loading(hook: Callable[[Any, str], None]) -> Patch:
+    """Calls `hook` with the SavedModel message that is read in order to load it, and its path."""
+
+    def wrap(parse: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(parse)
+        def parse_and_tell(export_dir: Any, *args: Any, **kwargs: Any) -> Any:
+            model = parse(export_dir, *args, **kwargs)
+            if patch.installed:
+                hook(model, os.fspath(export_dir))
+            return model
+
+        return parse_and_tell
+
+    why = "Whoever loads a SavedModel is told at once which Python functions cannot be called."
+    return attribute(names.loader, "parse_saved_model", wrap, features.SAVED_MODELS, why)
+
+
+def resolving(resolve: Callable[[str], Any]) -> Patch:
+    """Lets `resolve` find what a qualified token stands for, when it is first asked for."""
+
+    def wrap(get: Callable[..., Any], patch: Replacement) -> Any:
+        functions = token_registry.functions
+
+        @functools.wraps(get)
+        def get_or_resolve(token: str, default: Any = None) -> Any:
+            found = get(functions, token)
+            if found is None and patch.installed and token_registry.is_qualified(token):
+                found = resolve(token)
+            return default if found is None else found
+
+        return get_or_resolve
+
+    why = "TensorFlow's kernels look a function up here, and it may have to be found by its name."
+    return attribute(token_registry.functions, "get", wrap, features.SCRIPT_OPS, why)
