@@ -69,9 +69,9 @@ def test_graphs_of_the_process_keep_their_tokens(tmp_path: Path) -> None:
         lambda x: tf.numpy_function(users.halve, [x], tf.float32), input_signature=[SPEC]
     )
     concrete = module.program.get_concrete_function()
-    before = concrete.graph.as_graph_def().SerializeToString()
+    before = concrete.graph.as_graph_def()
     tf.saved_model.save(module, str(tmp_path))
-    assert concrete.graph.as_graph_def().SerializeToString() == before
+    assert concrete.graph.as_graph_def() == before
 
 
 def test_models_loaded_here_call_the_functions_that_were_saved(tmp_path: Path) -> None:
