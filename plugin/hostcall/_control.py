@@ -10,7 +10,7 @@ from hostcall._callbacks import settings, tape_residuals
 from hostcall._compiler import announcements, kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
 from hostcall._compiler.regions import callback_shapes
-from hostcall._tf import features, gradient_tapes
+from hostcall._tf import features, gradient_tapes, token_registry
 from hostcall_runtime import _errors, _library, _patching, prepared
 
 _patching.add(_patches.TABLE)
@@ -128,6 +128,8 @@ def _install() -> None:
     bindings.register_handler(runtime.native_handler(), "hostcall_native")
     bindings.register_region_handler()
     bindings.install_kernel_creator()
-    _patches.renew_nonce()
-    os.register_at_fork(after_in_child=_patches.renew_nonce)  # it counts on from the same number
+    token_registry.renew_nonce()
+    os.register_at_fork(
+        after_in_child=token_registry.renew_nonce
+    )  # it counts on from the same number
     _installed = True

@@ -8,7 +8,7 @@ from typing import Any
 import hostcall_runtime
 from hostcall._callbacks import copied_graphs, tape_residuals
 from hostcall._frontend import gradients, script_ops, tracing
-from hostcall._saving import checking, resolving, writing
+from hostcall._saving import checking, resolving, traced, writing
 from hostcall._tf import (
     features,
     module_gradient,
@@ -16,17 +16,10 @@ from hostcall._tf import (
     patches,
     replacements,
     saved_model_patches,
+    token_registry,
 )
 from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch, PatchTable
-
-_nonce = ""
-
-
-def renew_nonce() -> None:
-    """Gives tokens that are made from now on another nonce than those that there are."""
-    global _nonce
-    _nonce = os.urandom(4).hex()
 
 
 def _directory_of(file: str) -> str:
@@ -40,7 +33,7 @@ def _interrupt(error: Any) -> BaseException | None:
 def _all() -> list[Patch]:
     run, recorded = tape_residuals.owners.run, tape_residuals.may_be_recorded
     return [
-        patches.tokens(lambda: _nonce),
+        patches.tokens(token_registry.nonce),
         *replacements.functions(
             names.script_ops,
             {
@@ -65,6 +58,8 @@ def _all() -> list[Patch]:
         patches.raised(names.BaseSession, "run", _interrupt),
         patches.context_handle(lambda: _library.load("hostcall._tensorflow").context_handle),
         saved_model_patches.resolving(resolving.resolve),
+        saved_model_patches.making_functions(traced.name_functions),
+        saved_model_patches.extending_sessions(traced.name_new_functions),
         saved_model_patches.saving(writing.name_functions),
         saved_model_patches.saving_of_version_1(writing.name_functions),
         saved_model_patches.loading(checking.check),

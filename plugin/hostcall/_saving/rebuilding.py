@@ -139,9 +139,9 @@ def _declaration(record: Record, here: Declaration | None) -> Declaration:
     differing = _differences(saved, here, result)
     if differing:
         warnings.warn(
-            f"hostcall: {record.users.label}, which a loaded graph calls, is declared otherwise "
-            f"here than where the graph was saved: {'; '.join(differing)}. What is declared here "
-            "counts.",
+            f"hostcall: {record.users.label}, which a graph from another process calls, is "
+            f"declared otherwise here than where the graph was made: {'; '.join(differing)}. What "
+            "is declared here counts.",
             UserWarning,
             stacklevel=2,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,8 +19,8 @@ from hostcall._saving.qualified_names import qualified_name, reason
 from hostcall._saving.tokens import Declared, Function, Record, is_importable
 from hostcall._tf import source_location
 
-# By spec, the highest derivative that a graph asks for, and whether it asks for that of the spec.
-Asked = Mapping[CallbackSpec, tuple[int, bool]]
+# Of a spec, the highest derivative that a graph asks for, and whether it asks for that of the spec.
+Asked = Callable[[Any], tuple[int, bool]]
 
 
 class UnnamedError(ValueError):
@@ -37,7 +37,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
     Raises:
       UnnamedError: when another process could not find the function.
     """
-    orders, recorded = asked.get(spec, (0, False)) if isinstance(spec, CallbackSpec) else (0, False)
+    orders, recorded = asked(spec)
     if getattr(spec, "saved", None) is not None:
         known = spec.saved
         return _replace(
@@ -71,7 +71,14 @@ def asked_of(specs: list[Any]) -> Asked:
             root = spec.root
             orders, recorded = asked.get(root, (0, False))
             asked[root] = (max(orders, spec.order), recorded)
-    return asked
+    return lambda spec: (
+        asked.get(spec, (0, False)) if isinstance(spec, CallbackSpec) else (0, False)
+    )
+
+
+def asked_so_far(spec: Any) -> tuple[int, bool]:
+    """What has been asked for in this process; later graphs may ask for more."""
+    return getattr(spec, "orders_wanted", 0), getattr(spec, "gradient_wanted", False)
 
 
 def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from hostcall._saving import rebuilding, tokens
 from hostcall._saving.errors import SavedFunctionError
@@ -15,11 +15,15 @@ _lock = _locks.new_lock()
 
 
 def resolve(token: str) -> Any:
-    """The spec that a qualified token stands for.
+    """The spec that a token of another process stands for; None for a token of this one.
 
     Raises:
       SavedFunctionError: when there is none, with the reason and what to write.
     """
+    if token_registry.is_of_other_process(token):
+        _refuse(token)
+    if not token_registry.is_qualified(token):
+        return None
     # Without the lock: an import may wait for another one, in which somebody waits for the lock.
     spec = _rebuilt(token)
     with _lock:
@@ -34,7 +38,7 @@ def keep(token: str, spec: Any) -> None:
     """Lets a qualified token stand for a spec of this process, as long as that runs."""
     with _lock:
         _specs[token] = spec
-        token_registry.register_saved(token, spec.title, spec)
+        token_registry.register_token(token, spec)
 
 
 def _rebuilt(token: str) -> Any:
@@ -55,3 +59,14 @@ def _rebuilt(token: str) -> Any:
     spec.saved = record
     spec.title = token_registry.title_of(token)
     return spec
+
+
+def _refuse(token: str) -> NoReturn:
+    raise SavedFunctionError(
+        f"hostcall: Could not find callback with key={token} in the registry. The graph comes from "
+        "another process, which had no name for this Python function: it is a lambda, a function "
+        "in a function, a method of an object, or from the script that ran there. Define it at the "
+        "top level of a module that this process can import, too. Or give it a name there, and a "
+        'function for the name here:\n\n    hostcall.register(function, "mymodel::function")\n'
+        '    hostcall.provide("mymodel::function", function)'
+    )

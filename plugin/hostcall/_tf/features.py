@@ -124,6 +124,11 @@ SAVED_MODELS = Feature(
     "a SavedModel names its Python functions by numbers of the process that wrote it. It works in "
     "this process alone, as long as you keep the functions.",
 )
+OTHER_PROCESSES = Feature(
+    "functions whose Python functions other processes of the job find",
+    "compiled functions with script ops run in the process that has traced them, and not on "
+    "workers.",
+)
 COPIED_GRAPHS = Feature(
     "copied graphs that keep their functions",
     "the functions of a graph that is imported, pruned or frozen must be kept by you.",

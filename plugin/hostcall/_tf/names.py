@@ -160,6 +160,11 @@ _find(_F, _SAVED + "loader_impl", "parse_saved_model")
 encode_structure = _find(_F, _SAVED + "nested_structure_coder", "encode_structure")
 decode_structure = _find(_F, _SAVED + "nested_structure_coder", "decode_proto")
 struct_pb2 = _find(_F, "tensorflow.core.protobuf.struct_pb2")
+_F = features.OTHER_PROCESSES
+atomic_function = _find(_F, _ATOMIC)
+_find(_F, _ATOMIC, "from_func_graph")
+ExtendedSession = _find(_F, _PYTHON + "client.session", "BaseSession")
+_find(_F, _PYTHON + "client.session", "BaseSession._extend_graph")
 _F = features.COPIED_GRAPHS
 importer = _find(_F, _PYTHON + "framework.importer")
 _find(_F, _PYTHON + "framework.importer", "_import_graph_def_internal")

@@ -18,6 +18,39 @@ from hostcall_runtime._patching import Patch
 _NAMES_FUNCTIONS = "A SavedModel names its Python functions so that other processes find them."
 
 
+def making_functions(hook: Callable[[Any], None]) -> Patch:
+    """Calls `hook` with the graph of every function that is made, before it is."""
+
+    def wrap(make: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(make)
+        def tell_and_make(name: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+            if patch.installed:
+                hook(graph)
+            return make(name, graph, *args, **kwargs)
+
+        return tell_and_make
+
+    owner, name = names.atomic_function, "from_func_graph"
+    why = "A function may run in another process of the job, which has to find what it calls."
+    return attribute(owner, name, wrap, features.OTHER_PROCESSES, why)
+
+
+def extending_sessions(hook: Callable[[Any], None]) -> Patch:
+    """Calls `hook` with the graph of a session before its new ops are sent where they run."""
+
+    def wrap(extend: Callable[[Any], None], patch: Replacement) -> Any:
+        @functools.wraps(extend)
+        def tell_and_extend(self: Any) -> None:
+            if patch.installed:
+                hook(self.graph)
+            extend(self)
+
+        return tell_and_extend
+
+    why = "Ops of a session may run on other tasks, which have to find what they call."
+    return attribute(names.ExtendedSession, "_extend_graph", wrap, features.OTHER_PROCESSES, why)
+
+
 def saving(hook: Callable[[Any], None]) -> Patch:
     """Calls `hook` with the MetaGraphDef of every SavedModel that is written, before it is."""
 
@@ -69,7 +102,7 @@ def loading(hook: Callable[[Any, str], None]) -> Patch:
 
 
 def resolving(resolve: Callable[[str], Any]) -> Patch:
-    """Lets `resolve` find what a qualified token stands for, when it is first asked for."""
+    """Lets `resolve` find what tokens of other processes stand for, when first asked for."""
 
     def wrap(get: Callable[..., Any], patch: Replacement) -> Any:
         functions = token_registry.functions
@@ -77,7 +110,7 @@ def resolving(resolve: Callable[[str], Any]) -> Patch:
         @functools.wraps(get)
         def get_or_resolve(token: str, default: Any = None) -> Any:
             found = get(functions, token)
-            if found is None and patch.installed and token_registry.is_qualified(token):
+            if found is None and patch.installed:
                 found = resolve(token)
             return default if found is None else found
 

@@ -42,6 +42,15 @@ def script_ops_of(graph: Graph) -> list[Any]:
     return list(getattr(graph, "_hostcall_ops", ()))
 
 
+def new_script_ops_of(graph: Any) -> list[Any]:
+    """Those that there are since the last call of this function, which is made for each run."""
+    known = getattr(graph, "_hostcall_known_ops", 0)
+    new = getattr(graph, "_hostcall_ops", ())[known:]
+    if new:
+        graph._hostcall_known_ops = known + len(new)
+    return list(new)
+
+
 def table_lookups_of(graph: Any) -> list[Any]:
     """The ops of a function's graph that look something up in a table."""
     if not any(tensor.dtype == tf.resource for tensor in graph.external_captures):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from typing import Any
 
 from hostcall._tf import names
@@ -17,8 +19,28 @@ to_array = names.to_array
 # How the tokens in saved graphs begin, which say what function they mean in any process.
 QUALIFIED = "hostcall:"
 
-# The titles of this process's own specs that it has saved, by their qualified tokens.
-_own_titles: dict[str, str] = {}
+_nonce = ""
+_WITH_NONCE = re.compile(r"pyfunc_\d+_([0-9a-f]{8})")
+
+
+def renew_nonce() -> None:
+    """Gives tokens that are made from now on another random part than those that there are."""
+    global _nonce
+    _nonce = os.urandom(4).hex()
+
+
+def nonce() -> str:
+    """The random part of tokens that are made now."""
+    return _nonce
+
+
+def is_of_other_process(token: str) -> bool:
+    """Whether another process has made it, for a function that had no name.
+
+    Also the one from which this was forked, whose functions there are here, too.
+    """
+    match = _WITH_NONCE.fullmatch(token)
+    return match is not None and match[1] != _nonce
 
 
 def new_token() -> str:
@@ -61,8 +83,13 @@ def is_qualified(token: str) -> bool:
 
 
 def is_own(token: str) -> bool:
-    """Whether it stands for a spec of this process that was saved."""
-    return token in _own_titles
+    """Whether it stands for a spec that was made in this process, and not from a token."""
+    return _own(token) is not None
+
+
+def _own(token: str) -> Any:
+    entry = find_present(token)
+    return entry if getattr(entry, "saved", token) is None else None
 
 
 def title_of(token: str) -> str:
@@ -72,16 +99,12 @@ def title_of(token: str) -> str:
     """
     if not is_qualified(token):
         return token
-    own = _own_titles.get(token)
-    return own or f"saved_pyfunc_{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+    if (own := _own(token)) is not None:
+        title: str = own.title
+        return title
+    return f"saved_pyfunc_{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
 
 def register_token(token: str, function: object) -> None:
     """Makes the stock kernel call `function` for ops with this token; holds it weakly."""
     names.functions_of_tokens[token] = function
-
-
-def register_saved(token: str, title: str, spec: object) -> None:
-    """The same for a spec of this process and its token in a graph that is saved."""
-    _own_titles[token] = title
-    register_token(token, spec)

@@ -1,0 +1,66 @@
+"""Functions in other processes of one job: their Python functions run there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.stress.template import Template
+
+# The processes that it starts end with it.
+_SCRIPT = """
+import json, os, signal
+import hostcall
+from tests.support.saved import cluster
+
+os.setpgid(0, 0)
+print(json.dumps(cluster.run_all()), flush=True)
+os.killpg(0, signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def found(fresh_python: Template) -> Any:
+    """What the programs have returned, and in which processes."""
+    ended = fresh_python.run_program(_SCRIPT)
+    assert ended.printed, ended.said
+    return json.loads(ended.printed.splitlines()[-1])
+
+
+def test_compiled_steps_under_a_parameter_server_strategy(found: Any) -> None:
+    steps = found["parameter_server"]
+    assert [step[1:] for step in steps] == [[8.0, 12.0]] * 4
+    assert {step[0] for step in steps} <= set(found["workers"])
+
+
+def test_a_compiled_function_on_a_remote_device(found: Any) -> None:
+    assert found["remote_device"] == [found["workers"][1], 27.0]
+
+
+def test_a_session_with_a_remote_task(found: Any) -> None:
+    worker = found["workers"][0]
+    assert found["version_1"]["there"] == [[worker, worker, 8.0], [worker, worker]]
+
+
+def test_the_same_in_a_session_of_this_process(found: Any) -> None:
+    here = found["here"]
+    assert found["version_1"]["here"] == [[here, here, 8.0], [here, here]]
+
+
+def test_a_service_of_tf_data(found: Any) -> None:
+    server = found["server"]
+    elements = [[server, value] for value in (0.0, 1.0, 8.0, 0.0, 1.0, 2.0)]
+    assert found["data_service"] == elements
+
+
+def test_a_module_that_the_worker_may_not_import(found: Any) -> None:
+    assert "Python function numpy:sin, called at job.py:" in found["not_allowed"]
+    assert 'hostcall.allow("numpy")' in found["not_allowed"]
+
+
+@pytest.mark.parametrize("case", ["not_named", "not_named_in_version_1"])
+def test_a_function_that_the_worker_cannot_find(found: Any, case: str) -> None:
+    assert "another process, which had no name for this Python function" in found[case]
+    assert 'hostcall.provide("mymodel::function", function)' in found[case]

@@ -1,0 +1,97 @@
+"""A job of several processes, and programs whose Python functions run in those of its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+import hostcall
+
+_HOST = "localhost"
+
+
+def _in_other_process(serve: Callable[[], str]) -> str:
+    """What a new process says when it serves; it lives until this one ends."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        os.write(writer, serve().encode())
+        os.close(writer)
+        signal.pause()
+    os.close(writer)
+    with open(reader) as said:
+        return said.read()
+
+
+def _free_ports(count: int) -> list[str]:
+    sockets = [socket.create_server((_HOST, 0)) for _ in range(count)]
+    try:
+        return [f"{_HOST}:{one.getsockname()[1]}" for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def start(workers: int) -> tuple[tf.train.ClusterSpec, list[int]]:
+    """Starts the tasks of a cluster: its spec, and the ids of the processes of its workers.
+
+    Before anything of TensorFlow runs here.
+    """
+    *addresses, server, chief = _free_ports(workers + 2)
+    cluster = tf.train.ClusterSpec({"worker": addresses, "ps": [server], "chief": [chief]})
+    servers = []
+
+    def task(job: str, index: int) -> str:
+        hostcall.allow("tests.support.saved.functions")
+        servers.append(tf.distribute.Server(cluster, job, index, protocol="grpc"))
+        return str(os.getpid())
+
+    ids = [_in_other_process(lambda index=i: task("worker", index)) for i in range(workers)]  # type: ignore[misc]
+    _in_other_process(lambda: task("ps", 0))
+    return cluster, [int(one) for one in ids]
+
+
+def start_data_service() -> tuple[str, int]:
+    """Starts a service of tf.data: its address, and the id of its process."""
+    servers: list[Any] = []
+    service = tf.data.experimental.service
+
+    def serve() -> str:
+        hostcall.allow("tests.support.saved.functions")
+        dispatcher = service.DispatchServer()
+        address = dispatcher.target.partition("://")[2]
+        config = service.WorkerConfig(dispatcher_address=address)
+        servers.extend([dispatcher, service.WorkerServer(config)])
+        return f"{dispatcher.target} {os.getpid()}"
+
+    target, process = _in_other_process(serve).split()
+    return target, int(process)
+
+
+def run_all() -> dict[str, Any]:
+    """What the programs below return, by their names, and the ids of the processes."""
+    cluster, workers = start(2)
+    service, server = start_data_service()
+    from tests.support.saved import job  # TensorFlow may run from here on
+
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster, task_type="chief", task_id=0, rpc_layer="grpc"
+    )
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    return {
+        "here": os.getpid(),
+        "workers": workers,
+        "server": server,
+        "parameter_server": job.parameter_server(strategy),
+        "remote_device": job.remote_device(),
+        "version_1": job.version_1(cluster),
+        "data_service": job.data_service(service),
+        "not_allowed": job.error_of(job.not_allowed),
+        "not_named": job.error_of(job.not_named),
+        "not_named_in_version_1": job.error_of(lambda: job.not_named_in_version_1(cluster)),
+    }
