@@ -129,7 +129,6 @@ def _install() -> None:
     bindings.register_region_handler()
     bindings.install_kernel_creator()
     token_registry.renew_nonce()
-    os.register_at_fork(
-        after_in_child=token_registry.renew_nonce
-    )  # it counts on from the same number
+    # It counts on from the same number.
+    os.register_at_fork(after_in_child=token_registry.renew_nonce)
     _installed = True

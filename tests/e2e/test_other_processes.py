@@ -41,12 +41,12 @@ def test_a_compiled_function_on_a_remote_device(found: Any) -> None:
 
 def test_a_session_with_a_remote_task(found: Any) -> None:
     worker = found["workers"][0]
-    assert found["version_1"]["there"] == [[worker, worker, 8.0], [worker, worker]]
+    assert found["version_1"]["there"] == [[worker, worker, 8.0, 12.0], [worker, worker]]
 
 
 def test_the_same_in_a_session_of_this_process(found: Any) -> None:
     here = found["here"]
-    assert found["version_1"]["here"] == [[here, here, 8.0], [here, here]]
+    assert found["version_1"]["here"] == [[here, here, 8.0, 12.0], [here, here]]
 
 
 def test_a_service_of_tf_data(found: Any) -> None:

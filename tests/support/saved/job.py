@@ -58,8 +58,10 @@ def version_1(cluster: Any) -> dict[str, list[list[float]]]:
 
 def _run(target: str, graph: Any, processes: Callable[[], Any]) -> list[list[float]]:
     plain, compiled = processes(), process_and_cube(tf.constant(2.0))
+    x = tf.constant(2.0)
+    gradient = tf.gradients(tf.py_function(functions.cube, [x], tf.float32), x)
     with tf.compat.v1.Session(target, graph=graph) as session:
-        found = [session.run([plain, *compiled])]
+        found = [session.run([plain, *compiled, *gradient])]
         found.append(session.run([plain, processes()]))
     return [[float(value) for value in values] for values in found]
 
