@@ -11,6 +11,10 @@ from typing import Any
 from hostcall._tf import autograph
 
 
+# What public modules hold, by its id, with its place: looking at all modules takes milliseconds.
+_public: dict[int, tuple[object, str]] = {}
+
+
 def qualified_name(function: Callable[..., Any]) -> str | None:
     """Where another process finds a function, None where it has no such place.
 
@@ -75,18 +79,28 @@ def _is_private(module: object) -> bool:
 
 
 def _in_public_modules(function: object) -> str | None:
+    """The place of a function in a public module: its own package, if that has it, or any."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
         return None
-    modules = [
+    known, place = _public.get(id(function), (None, ""))
+    if known is function:
+        return place
+    parts = str(getattr(function, "__module__", "")).split(".")
+    packages = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    found = _public_ones(packages, name, function) or _public_ones([*sys.modules], name, function)
+    if not found:
+        return None
+    place = f"{min(found, key=lambda module: (module.count('.'), module))}:{name}"
+    _public[id(function)] = function, place
+    return place
+
+
+def _public_ones(modules: list[str], name: str, function: object) -> list[str]:
+    return [
         module
-        for module, loaded in [*sys.modules.items()]
-        if module != "__main__"
+        for module in modules
+        if getattr(sys.modules.get(module), "__dict__", {}).get(name) is function
+        and module != "__main__"
         and not _is_private(module)
-        and getattr(loaded, "__dict__", {}).get(name) is function
     ]
-    return (
-        f"{min(modules, key=lambda module: (module.count('.'), module))}:{name}"
-        if modules
-        else None
-    )
