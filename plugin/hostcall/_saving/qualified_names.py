@@ -10,7 +10,6 @@ from typing import Any
 
 from hostcall._tf import autograph
 
-
 # What public modules hold, by its id, with its place: looking at all modules takes milliseconds.
 _public: dict[int, tuple[object, str]] = {}
 
