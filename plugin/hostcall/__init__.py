@@ -29,6 +29,7 @@ from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._frontend.callback import Callback, callback  # noqa: E402
 from hostcall._frontend.native import Native, native  # noqa: E402
 from hostcall._saving.functions import allow, provide, register  # noqa: E402
+from hostcall._saving.options import load_options, save_options  # noqa: E402
 from hostcall_runtime._errors import (  # noqa: E402
     LoweringError,
     NotExportableError,
@@ -61,11 +62,13 @@ __all__ = [
     "export",
     "last_error",
     "load",
+    "load_options",
     "native",
     "partition_pass",
     "provide",
     "register",
     "rewrite",
+    "save_options",
     "scope",
     "stats",
 ]

@@ -60,6 +60,7 @@ def _all() -> list[Patch]:
         saved_model_patches.resolving(resolving.resolve),
         saved_model_patches.making_functions(traced.name_functions),
         saved_model_patches.extending_sessions(traced.name_new_functions),
+        saved_model_patches.directories(),
         saved_model_patches.saving(writing.name_functions),
         saved_model_patches.saving_of_version_1(writing.name_functions),
         saved_model_patches.loading(checking.check),

@@ -213,17 +213,28 @@ class CallbackSpec:
         """What makes arrays of what that function returns, where it takes and returns tensors."""
         raise AssertionError("a subclass defines it")
 
-    def check_count(self, arguments: Sequence[Any]) -> None:
+    def check_arguments(self, arguments: Sequence[Any]) -> None:
         """Plain graph mode: what an op passes that was not made for this, in an altered graph.
 
         Raises:
-          ValueError: when there are more or fewer of them than the function was traced with.
+          ValueError: when there are more or fewer of them than the function was traced with, or
+            tensors in the place of arrays, with which it might compute something else.
         """
         if len(arguments) != self.inputs.size:
             raise ValueError(
                 f"{self.title} was made for an op with {counted(self.inputs.size, 'input')}, and "
                 f"is called by one with {len(arguments)}. The graph was altered, or it comes "
                 f"from another process. This is {self.description}."
+            )
+        if (
+            arguments
+            and isinstance(arguments[0], eager_execution.EagerTensor) != self.takes_tensors
+        ):
+            takes, given = ("tensors", "arrays") if self.takes_tensors else ("arrays", "tensors")
+            raise ValueError(
+                f"{self.title} takes {takes}, and is called by an op that passes {given}. The "
+                "graph was altered, or it comes from another process. This is "
+                f"{self.description}."
             )
 
     def check_static(self, shapes: Sequence[Any]) -> None:
@@ -280,7 +291,7 @@ class NumpySpec(CallbackSpec):
         return self.host_function(Recording.NO)(*self.own(arrays))
 
     def _run_op(self, arrays: Sequence[Any]) -> Any:
-        self.check_count(arrays)
+        self.check_arguments(arrays)
         returned = self._returned(arrays)
         if self.declaration.table is not None:
             # The stock kernel may share the memory of an array.

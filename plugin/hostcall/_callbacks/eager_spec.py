@@ -75,7 +75,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     @_errors.raises_for_stock_kernel
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """What the stock kernel calls, through TensorFlow's registry."""
-        self.check_count(args)
+        self.check_arguments(args)
         values, residual = self.timed(self._run)(args, self.gradient_wanted)
         self.check_static([value.shape for value in values])
         return self.for_kernel(

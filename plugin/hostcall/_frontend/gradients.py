@@ -247,7 +247,10 @@ def _spec_of(op: Operation) -> Any:
     if tf.executing_eagerly():
         return token_registry.find(token)
     dtypes = [output.dtype for output in op.outputs]
-    return lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
+    entry = lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
+    if entry is None and (why := token_registry.why_missing(token)) is not None:
+        raise why  # of a saved graph; TensorFlow's gradient would say nothing of it
+    return entry
 
 
 def _may_be_handle(tensor: tf.Tensor) -> bool:

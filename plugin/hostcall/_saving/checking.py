@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 from hostcall._callbacks import lookup
-from hostcall._saving import functions, tokens
-from hostcall._saving.errors import SavedFunctionError
-from hostcall._saving.functions import Problem
+from hostcall._saving import carried, fitting, functions, options, tokens
+from hostcall._saving.errors import Problem, SavedFunctionError
 from hostcall._tf import op_kinds, script_op_graphs, token_registry
 
 _WARNING = """\
@@ -30,17 +29,23 @@ def check(model: Any, path: str) -> None:
 
     It is no error: variables, other signatures and parts of the model may be all that is wanted,
     and a function can still be allowed or provided before its first call, which is an error then.
-    Nothing is imported.
+    Nothing is imported or unpickled.
 
     Args:
-      model: the message.
+      model: the message. Where the user allows the model's pickles, its tokens are made to say so.
       path: of the directory that it was read from.
+
+    Raises:
+      SavedFunctionError: when the user allows pickles, and one is missing or was altered.
     """
     problems: dict[str, Problem] = {}
-    for token in _tokens(model):
-        label, problem = _problem_of(token)
-        if problem is not None:
-            problems.setdefault(label, problem)
+    for token, nodes in _nodes_by_token(model).items():
+        checked = _checked(token, nodes, path)
+        if checked.problem is not None:
+            problems.setdefault(checked.label, checked.problem)
+        if checked.token != token:
+            for node in nodes:
+                node.attr["token"].s = checked.token.encode()
     if not problems:
         return
     listed = "\n".join(f"  - {label}: {problem.reason}" for label, problem in problems.items())
@@ -48,24 +53,55 @@ def check(model: Any, path: str) -> None:
     warnings.warn(_WARNING.format(path=path, listed=listed, lines=lines), UserWarning, stacklevel=2)
 
 
-def _tokens(model: Any) -> Iterator[str]:
-    """The tokens of the script ops in a SavedModel, each once."""
-    nodes = (
-        node for graph in model.meta_graphs for node in script_op_graphs.nodes_of(graph.graph_def)
-    )
-    yield from dict.fromkeys(lookup.token_of(n) for n in nodes if n.op in op_kinds.SCRIPT_OPS)
+def _nodes_by_token(model: Any) -> dict[str, list[Any]]:
+    """The script ops in a SavedModel, by their tokens."""
+    found: dict[str, list[Any]] = {}
+    for graph in model.meta_graphs:
+        for node in script_op_graphs.nodes_of(graph.graph_def):
+            if node.op in op_kinds.SCRIPT_OPS:
+                found.setdefault(lookup.token_of(node), []).append(node)
+    return found
 
 
-def _problem_of(token: str) -> tuple[str, Problem | None]:
-    """What messages call a function, and what is wrong with it."""
+@dataclasses.dataclass(frozen=True)
+class _Checked:
+    """What messages call a function, what is wrong with it, and its token in this process."""
+
+    label: str
+    problem: Problem | None
+    token: str
+
+
+def _checked(token: str, nodes: list[Any], path: str) -> _Checked:
     if token_registry.find_present(token) is not None:
-        return token, None
+        return _Checked(token, None, token)
     if not token_registry.is_qualified(token):
-        return token, _UNNAMED
+        return _Checked(token, _UNNAMED, token)
     try:
         record = tokens.decode(token)
+        for node in nodes:
+            fitting.check(record, node)
     except SavedFunctionError as error:
-        return f"{token[:40]}...", Problem(str(error), _DAMAGED)
-    function = record.users
+        return _Checked(f"{token[:40]}...", Problem(str(error), _DAMAGED), token)
+    problem = None
+    if (pickled := record.users.pickled) is not None:
+        record, problem = _with_leave(record, pickled, path)
+        token = tokens.encode(record)
     at = f", called at {record.place_of_call}" if record.place_of_call else ""
-    return f"{function.label}{at}", functions.problem_of(function.place, function.name)
+    problem = problem or functions.problem_of(record.users)
+    return _Checked(f"{record.users.label}{at}", problem, token)
+
+
+def _with_leave(
+    record: tokens.Record, pickled: tokens.Pickled, path: str
+) -> tuple[tokens.Record, Problem | None]:
+    """The record with leave to call its pickle where the user gives it; and what is wrong."""
+    problem = carried.read(pickled.sha256, path)
+    if not options.allows_pickles():
+        return record.with_leave(""), problem
+    if problem is not None:
+        raise SavedFunctionError(
+            f"hostcall: {path} cannot be loaded with allow_pickle=True. Of the Python function "
+            f"{pickled.title}, {problem.reason}. Nothing was run."
+        )
+    return record.with_leave(carried.leave_for(pickled.sha256)), None

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 from hostcall._callbacks import named_functions
 from hostcall._callbacks.declaration_checks import check_function
-from hostcall._saving.errors import SavedFunctionError
+from hostcall._saving import carried
+from hostcall._saving.errors import Problem, SavedFunctionError
+from hostcall._saving.tokens import Function
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,36 +92,31 @@ def register(function: F, name: str) -> F:
     return function
 
 
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """Why a function cannot be called, and what to write."""
-
-    reason: str
-    line: str
-
-
-def find(place: str | None, name: str | None, at: str) -> Any:
+def find(function: Function, at: str) -> tuple[Any, Any]:
     """The function or `hostcall.callback` that a saved graph names.
 
     Args:
-      place: `module:qualname`, or None.
-      name: the name that was given to it, or None.
+      function: what the graph says of it.
       at: where it was called, for messages.
 
+    Returns:
+      The function, and the shape function that it was carried with, or None.
+
     Raises:
-      SavedFunctionError: when it is not there, or must not be imported.
+      SavedFunctionError: when it is not there, or must not be imported or read.
     """
-    for known in filter(None, (name, place)):
-        if (found := named_functions.find(known)) is not None:
-            return found
-    problem = problem_of(place, name)
+    if (found := _named(function)) is not None:
+        return found, None
+    problem = problem_of(function)
+    if problem is None and function.pickled is not None:
+        return carried.find(function.pickled)
     if problem is None:
-        assert place is not None
-        found = _imported(place)
+        assert function.place is not None
+        found = _imported(function.place)
         if not isinstance(found, Problem):
-            return found
+            return found, None
         problem = found
-    raise SavedFunctionError(message(name or str(place), at, problem)) from _import_error(problem)
+    raise SavedFunctionError(message(function.label, at, problem)) from _import_error(problem)
 
 
 def message(label: str, at: str, problem: Problem) -> str:
@@ -132,11 +129,14 @@ def message(label: str, at: str, problem: Problem) -> str:
     )
 
 
-def problem_of(place: str | None, name: str | None) -> Problem | None:
+def problem_of(function: Function) -> Problem | None:
     """What keeps a function from being found, as far as is told without an import; or None."""
-    if any(named_functions.find(known) is not None for known in filter(None, (name, place))):
+    if _named(function) is not None:
         return None
-    provide = f"hostcall.provide({json.dumps(name or place)}, function)"
+    if function.pickled is not None:
+        return carried.problem_of(function.pickled)
+    place = function.place
+    provide = f"hostcall.provide({json.dumps(function.label)}, function)"
     if place is None:
         return Problem("no function has this name here", provide)
     module = place.partition(":")[0]
@@ -153,6 +153,12 @@ def problem_of(place: str | None, name: str | None) -> Problem | None:
 def is_allowed(module: str) -> bool:
     """Whether functions of a module may be imported for a graph."""
     return any(module == one or module.startswith(one + ".") for one in _allowed)
+
+
+def _named(function: Function) -> Any:
+    """What was given here to one of the names of a function, or None."""
+    names = filter(None, (function.name, function.place, function.label))
+    return next((one for one in map(named_functions.find, names) if one is not None), None)
 
 
 def _imported(place: str) -> Any:

@@ -30,11 +30,11 @@ def spec_of_call(record: Record) -> CallbackSpec:
       ValueError: when the record makes no sense.
     """
     assert record.function is not None
-    found = functions.find(record.function.place, record.function.name, record.at)
+    found, carried = functions.find(record.function, record.at)
     function = getattr(found, "__hostcall_function__", found)
     here = getattr(found, "__hostcall_declaration__", None) or declaration_of(function)
     inputs, outputs = _inputs(record), Outputs(structures.read(record.outputs), record.callback)
-    declaration = _declaration(record, here)
+    declaration = _declaration(record, here, carried)
     called, declaration = _with_keywords(record.function, function, declaration, inputs.count)
     shape_function = None
     if declaration.result is not None:
@@ -127,12 +127,14 @@ def _specs(written: list[Any], spec: CallbackSpec) -> list[Any]:
     return specs
 
 
-def _declaration(record: Record, here: Declaration | None) -> Declaration:
+def _declaration(record: Record, here: Declaration | None, carried: Any) -> Declaration:
     """What is declared in this process, or where that is nothing, what was declared then."""
     saved = record.declared
     result = saved.result
     if isinstance(result, list):
         result = [structures.read(one) for one in result]
+    if result is None:
+        result = carried
     then = Declaration(result, saved.pure, saved.timeout, None, saved.borrow, saved.out, saved.memo)
     if here is None:
         return then

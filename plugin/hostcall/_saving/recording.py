@@ -14,9 +14,9 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.result_shapes import flatten_result
 from hostcall._callbacks.specs import is_leaf
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
-from hostcall._saving import structures
+from hostcall._saving import carried, options, structures
 from hostcall._saving.qualified_names import qualified_name, reason
-from hostcall._saving.tokens import Declared, Function, Record, is_importable
+from hostcall._saving.tokens import Declared, Function, Pickled, Record, is_importable
 from hostcall._tf import source_location
 
 # Of a spec, the highest derivative that a graph asks for, and whether it asks for that of the spec.
@@ -36,6 +36,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
 
     Raises:
       UnnamedError: when another process could not find the function.
+      UnpicklableError, ImportError: when it has to be pickled, and cannot be.
     """
     orders, recorded = asked(spec)
     if getattr(spec, "saved", None) is not None:
@@ -122,13 +123,27 @@ def _function(spec: CallbackSpec) -> Function:
     place = qualified_name(function)
     if place is not None and (isinstance(function, type) or not is_importable(place)):
         place = None
+    pickled = None
     if name is None and place is None:
-        raise UnnamedError(reason(function))
+        if not options.pickles_functions():
+            raise UnnamedError(reason(function))
+        pickled = _pickled(spec, function, bool(keywords or fixed))
     written = {key: keyword_arguments.literal(value) for key, value in fixed.items()}
     wrong = [key for key, text in written.items() if text is None]
     if wrong:
         raise UnnamedError(f"{wrong[0]}={fixed[wrong[0]]!r}, which it is passed, cannot be written")
-    return Function(place, name, list(keywords), {k: str(text) for k, text in written.items()})
+    fixed_written = {key: str(text) for key, text in written.items()}
+    return Function(place, name, pickled, list(keywords), fixed_written)
+
+
+def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
+    result = spec.declaration.result
+    shape_function = result if callable(result) and not is_leaf(result) else None
+    if by_keyword:  # as the user has declared it: it is bound to keywords anew
+        shape_function = keyword_arguments.parts(shape_function)[0]
+    _, name, defined_at, _ = source_location.split_description(spec.description)
+    title = f"{name} ({_short(defined_at)})" if defined_at else name
+    return carried.pickled(function, shape_function, title)
 
 
 def _declared(spec: CallbackSpec) -> Declared:

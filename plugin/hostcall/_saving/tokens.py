@@ -24,25 +24,44 @@ _Index = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 _Shape = list[int | None] | None
 
 
+class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A function that the SavedModel carries as a pickle.
+
+    Attributes:
+      sha256: of the pickle, which is the name of its file, too.
+      python: the version of Python that the pickle is for.
+      title: what messages call the function.
+      leave: in a graph of this process, what says that it was loaded with leave to call the
+        function; what a file says here has no meaning.
+    """
+
+    sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    python: str
+    title: str
+    leave: str = ""
+
+
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which function is called.
 
     Attributes:
       place: `module:qualname`, where another process can import it; or None.
       name: the name that the user has given it; or None.
+      pickled: the function itself; or None.
       keywords: by which its last arguments are passed.
       fixed: what else is passed to it by keyword, as Python writes it.
     """
 
     place: str | None = None
     name: str | None = None
+    pickled: Pickled | None = None
     keywords: list[str] = []
     fixed: dict[str, str] = {}
 
     @property
     def label(self) -> str:
         """What messages call it."""
-        return str(self.name or self.place)
+        return self.name or self.place or (self.pickled.title if self.pickled else "")
 
 
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -126,6 +145,18 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             record = record.of
         return record.at
 
+    def with_leave(self, leave: str) -> Record:
+        """The same with another leave to call the pickled function."""
+        if self.of is not None:
+            return msgspec.structs.replace(self, of=self.of.with_leave(leave))
+        function = self.function
+        if function is None or function.pickled is None:
+            return self
+        pickled = msgspec.structs.replace(function.pickled, leave=leave)
+        return msgspec.structs.replace(
+            self, function=msgspec.structs.replace(function, pickled=pickled)
+        )
+
 
 _decoder = msgspec.json.Decoder(Record)
 
@@ -167,8 +198,8 @@ def _problem_of(record: Record) -> str | None:
             return "a function of arrays has no gradient"
         return _problem_of(record.of)
     assert record.function is not None
-    place, name = record.function.place, record.function.name
-    if place is None and name is None:
+    place = record.function.place
+    if not record.function.label:
         return "it names no function"
     if place is not None and not is_importable(place):
         return f"{place[:200]!r} is no module:name"

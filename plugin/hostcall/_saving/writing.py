@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._saving import recording, resolving, tokens
+from hostcall._saving import carried, pickling, recording, resolving, tokens
+from hostcall._saving.errors import SavedFunctionError
 from hostcall._tf import attributes, op_kinds, script_op_graphs, source_location, token_registry
 from hostcall._tf.types import MetaGraphDef
 
@@ -19,20 +22,35 @@ hostcall: a SavedModel is written, and another process could not find these Pyth
 Here the model works. For other processes, define each at the top level of a module that they can
 import, or give it a name before the model is saved, and a function for the name where it is loaded:
 
-{lines}"""
+{lines}
+
+Or have the model carry them as pickles: hostcall.save_options(pickle=True)."""
+
+_UNPICKLABLE = """\
+hostcall: a SavedModel is to carry Python functions as pickles, and these cannot be pickled:
+
+{listed}
+
+Take out what cannot be pickled, or give the function a name by hostcall.register instead."""
 
 # The functions that SavedModels name by tokens of this process: they have to live as long as it.
 _pinned: dict[str, Any] = {}
 
 
-def name_functions(meta_graph: MetaGraphDef) -> None:
+def name_functions(meta_graph: MetaGraphDef, directory: str | None) -> None:
     """Gives the script ops of a MetaGraphDef tokens by which any process finds their functions.
 
     Those of functions that have no name stay what they are, and a warning lists them.
 
+    Args:
+      meta_graph: what is changed.
+      directory: of the SavedModel, which carries pickles; None where it goes elsewhere.
+
     Raises:
       ValueError: when the graph holds a program of StableHLO that calls Python. That names its
-        functions by numbers, which are other functions' in another process.
+        functions by numbers, which are other functions' in another process. Or when functions are
+        to be carried as pickles, and some cannot be.
+      ImportError: when functions are to be pickled, and cloudpickle is not installed.
     """
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))
     _refuse_modules(nodes)
@@ -40,15 +58,18 @@ def name_functions(meta_graph: MetaGraphDef) -> None:
     entries = {token: token_registry.find_present(token) for token in map(lookup.token_of, nodes)}
     asked = recording.asked_of(list(entries.values()))
     unnamed: dict[str, str] = {}
+    unpicklable: dict[tuple[str, str], None] = {}
     written: dict[str, str] = {}
     for token, entry in entries.items():
-        if entry is None and token_registry.is_qualified(token):
-            continue  # nobody has called it since it was loaded
         try:
-            written[token] = _qualified(entry, asked)
+            written[token] = _qualified(token, entry, asked, directory)
         except recording.UnnamedError as error:
             _pinned[token] = entry
             unnamed[_described(token, entry)] = str(error)
+        except pickling.UnpicklableError as error:
+            unpicklable[_described(token, entry), str(error)] = None
+    if unpicklable:
+        raise ValueError(_UNPICKLABLE.format(listed=_indented(unpicklable)))
     for node in nodes:
         token = lookup.token_of(node)
         node.attr["token"].s = written.get(token, token).encode()
@@ -56,12 +77,38 @@ def name_functions(meta_graph: MetaGraphDef) -> None:
         _warn(unnamed)
 
 
-def _qualified(entry: Any, asked: recording.Asked) -> str:
+def _qualified(token: str, entry: Any, asked: recording.Asked, directory: str | None) -> str:
     if entry is None:
-        raise recording.UnnamedError("it does not exist any more, here either")
-    token = tokens.encode(recording.record_of(entry, asked))
-    resolving.keep(token, entry)
-    return token
+        if not token_registry.is_qualified(token):
+            raise recording.UnnamedError("it does not exist any more, here either")
+        return _qualified_before(token, directory)
+    record = recording.record_of(entry, asked).with_leave("")
+    _carry(record, directory)
+    written = tokens.encode(record)
+    resolving.keep(written, entry)
+    return written
+
+
+def _qualified_before(token: str, directory: str | None) -> str:
+    """The token of a graph that was loaded, and of a function that nobody has called since."""
+    try:
+        record = tokens.decode(token).with_leave("")
+    except SavedFunctionError:
+        return token
+    if record.users.pickled is None:
+        return token
+    _carry(record, directory)
+    return tokens.encode(record)
+
+
+def _carry(record: tokens.Record, directory: str | None) -> None:
+    pickled = record.users.pickled
+    if pickled is None:
+        return
+    if directory is None:
+        raise recording.UnnamedError("only a SavedModel can carry its pickle")
+    if not carried.write(pickled.sha256, directory):
+        raise recording.UnnamedError("its pickle is not here: only a SavedModel carries it")
 
 
 def _described(token: str, entry: Any) -> str:
@@ -81,6 +128,10 @@ def _warn(unnamed: dict[str, str]) -> None:
         for name in names
     )
     warnings.warn(_UNNAMED.format(listed=listed, lines=lines), UserWarning, stacklevel=2)
+
+
+def _indented(problems: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"  - {which}:\n" + textwrap.indent(why, "      ") for which, why in problems)
 
 
 def _name_of(description: str) -> str:

@@ -153,8 +153,10 @@ _F = features.SAVED_MODELS
 _SAVED = _PYTHON + "saved_model."
 save = _find(_F, _SAVED + "save")
 _find(_F, _SAVED + "save", "_build_meta_graph_impl")
+_find(_F, _SAVED + "save", "save_and_return_nodes")
 SavedModelBuilder = _find(_F, _SAVED + "builder_impl", "_SavedModelBuilder")
 _find(_F, _SAVED + "builder_impl", "_SavedModelBuilder._tag_and_add_meta_graph")
+_stored(_F, _SAVED + "builder_impl", "_SavedModelBuilder.__init__._export_dir")
 loader = _find(_F, _SAVED + "loader_impl")
 _find(_F, _SAVED + "loader_impl", "parse_saved_model")
 encode_structure = _find(_F, _SAVED + "nested_structure_coder", "encode_structure")

@@ -5,6 +5,7 @@ One function a patch, as in `patches`.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import os
 from collections.abc import Callable
@@ -51,15 +52,42 @@ def extending_sessions(hook: Callable[[Any], None]) -> Patch:
     return attribute(names.ExtendedSession, "_extend_graph", wrap, features.OTHER_PROCESSES, why)
 
 
-def saving(hook: Callable[[Any], None]) -> Patch:
-    """Calls `hook` with the MetaGraphDef of every SavedModel that is written, before it is."""
+# Of the SavedModel that this thread writes.
+_directory: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+    "hostcall_saved_model", default=None
+)
+
+
+def directories() -> Patch:
+    """Notes the directory of the SavedModel that is written, for the next one."""
+
+    def wrap(save: Callable[..., Any], _: Replacement) -> Any:
+        @functools.wraps(save)
+        def note_and_save(obj: Any, export_dir: Any, *args: Any, **kwargs: Any) -> Any:
+            before = _directory.set(os.fspath(export_dir))
+            try:
+                return save(obj, export_dir, *args, **kwargs)
+            finally:
+                _directory.reset(before)
+
+        return note_and_save
+
+    name, why = "save_and_return_nodes", "Functions that a SavedModel carries lie in its directory."
+    return attribute(names.save, name, wrap, features.SAVED_MODELS, why)
+
+
+def saving(hook: Callable[[Any, str | None], None]) -> Patch:
+    """Calls `hook` with the MetaGraphDef of every SavedModel that is written, before it is.
+
+    And with its directory, or None where nothing but the MetaGraphDef is written.
+    """
 
     def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(build)
         def build_and_tell(*args: Any, **kwargs: Any) -> Any:
             built = build(*args, **kwargs)
             if patch.installed:
-                hook(built[0])
+                hook(built[0], _directory.get())
             return built
 
         return build_and_tell
@@ -68,14 +96,14 @@ def saving(hook: Callable[[Any], None]) -> Patch:
     return attribute(names.save, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
 
 
-def saving_of_version_1(hook: Callable[[Any], None]) -> Patch:
+def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
     """The same for those that `tf.compat.v1.saved_model` writes."""
 
     def wrap(add: Callable[..., None], patch: Replacement) -> Any:
         @functools.wraps(add)
         def tell_and_add(self: Any, meta_graph: MetaGraphDef, *args: Any, **kwargs: Any) -> None:
             if patch.installed:
-                hook(meta_graph)
+                hook(meta_graph, os.fspath(self._export_dir))
             add(self, meta_graph, *args, **kwargs)
 
         return tell_and_add

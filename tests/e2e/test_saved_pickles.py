@@ -1,0 +1,93 @@
+"""SavedModels that carry functions without names as pickles, in other processes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.support.saved import pickled
+from tests.support.stress.template import Template
+
+
+def run(template: Template, call: str) -> Any:
+    script = "import hostcall; from tests.support.saved import pickled; "
+    ended = template.run_program(f"{script}print(pickled.{call})")
+    assert ended.status == 0, ended.said
+    return json.loads(ended.printed.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("pickled"))
+
+
+@pytest.fixture(scope="module")
+def saved(fresh_python: Template, folder: str) -> Any:
+    """What two versions, and a graph of TensorFlow 1, compute where they were saved."""
+    return run(fresh_python, f"save({folder!r})")
+
+
+@pytest.fixture(scope="module")
+def there(fresh_python: Template, folder: str, saved: Any) -> Any:
+    """What another process finds, without leave and with it."""
+    return run(fresh_python, f"refused({folder!r})")
+
+
+def test_what_another_process_computes_is_equal_to_the_bit(saved: Any, there: Any) -> None:
+    assert [case for case, got in saved[0].items() if "Error" in got] == []
+    assert there["with"] == saved[0]
+    assert there["said_with"] == []
+    assert there["version_1"] == saved[2]
+
+
+def test_two_versions_in_one_process_do_not_meet(saved: Any, there: Any) -> None:
+    assert there["other"] == saved[1]
+    assert saved[0]["lambda/plain"] != saved[1]["lambda/plain"]
+
+
+def test_nothing_is_unpickled_without_leave(there: Any) -> None:
+    assert there["unpickled"] == 0
+    assert there["read_by_loading"] == 0  # but at the first call
+
+
+@pytest.mark.parametrize("when", ["without", "again"])
+def test_each_load_without_leave_is_refused(saved: Any, there: Any, when: str) -> None:
+    for case in pickled.CASES:
+        if case.startswith("named"):
+            assert there[when][case] == saved[0][case]
+            continue
+        assert "Error" in there[when][case]
+        assert "the file holds it as a pickle" in there[when][case]
+        assert "with hostcall.load_options(allow_pickle=True):" in there[when][case]
+        assert re.search(r"\((pickled|functions)\.py:\d+\)", there[when][case])
+
+
+def test_loading_without_leave_lists_the_functions_in_one_warning(there: Any) -> None:
+    (text,) = there["said"]
+    assert text.count("  - ") == 6, text
+    assert "Scale.scale (pickled.py:" in text
+    assert text.count("with hostcall.load_options(allow_pickle=True):") == 1
+
+
+def test_model_is_saved_again_with_its_pickles(
+    fresh_python: Template, folder: str, saved: Any, there: Any
+) -> None:
+    again = run(fresh_python, f"saved_again({folder!r})")
+    assert again == [saved[0], saved[0]]
+
+
+def test_altered_pickles_are_refused(
+    fresh_python: Template, folder: str, saved: Any, there: Any
+) -> None:
+    said, unpickled = run(fresh_python, f"tampered({folder!r})")
+    assert unpickled == 0
+    assert len(said) == 8
+    for text in said[:6]:
+        assert "its pickle was altered: the SHA-256 of" in text
+    for text in said[6:]:
+        assert "its pickle is missing" in text
+    for text in said[::2]:
+        assert "cannot be loaded with allow_pickle=True" in text
