@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
 from typing import Any
 
 import msgspec
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
 from hostcall._saving import resolving, tokens
@@ -151,3 +153,67 @@ def test_damaged_graph_is_an_error_when_it_is_called(tmp_path: Any) -> None:
             # What is no text fails in TensorFlow's kernel, before hostcall is asked.
             with pytest.raises(tf.errors.OpError, match=f"{match}|well-formed UTF-8"):
                 called(tf.zeros([4]))
+
+
+def altered_kind(node: Any) -> None:
+    kinds = [b'"kind":"numpy"', b'"kind":"eager"']
+    old, new = kinds if node.op == "PyFunc" else reversed(kinds)
+    node.attr["token"].s = node.attr["token"].s.replace(old, new)
+
+
+def altered_op(node: Any) -> None:
+    node.op = "PyFunc" if node.op == "EagerPyFunc" else "EagerPyFunc"
+    for name in ("is_async", "_hostcall_shapes"):
+        node.attr.pop(name, None)
+
+
+def exchanged(node: Any) -> None:
+    """The token of the function of the other kind, of which this process knows what it is."""
+    node.attr["token"].s = known_tokens[node.op == "PyFunc"]
+
+
+known_tokens: dict[bool, bytes] = {}
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+@pytest.mark.parametrize("alter", [altered_kind, altered_op, exchanged])
+def test_function_of_arrays_is_called_by_no_op_of_tensors(
+    tmp_path: Any, alter: Any, kind: str
+) -> None:
+    """A function that takes either would compute something, and it may be something else."""
+    hostcall.allow(users.__name__)
+    call = tf.numpy_function if kind == "array" else tf.py_function
+
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)], autograph=False)
+    def program(x: Any) -> Any:
+        for one in (tf.numpy_function, tf.py_function):
+            one(users.halve, [x], tf.float32)
+        return call(users.cube, [x], tf.float32)
+
+    module = tf.Module()
+    module.program = program
+    tf.saved_model.save(module, str(tmp_path))
+    file = tmp_path / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    nodes = [
+        node
+        for function in model.meta_graphs[0].graph_def.library.function
+        for node in function.node_def
+        if node.op in ("PyFunc", "EagerPyFunc")
+    ]
+    known_tokens.update(
+        {
+            node.op == "EagerPyFunc": node.attr["token"].s
+            for node in nodes
+            if b":halve" in node.attr["token"].s
+        }
+    )
+    (cube,) = [node for node in nodes if b":cube" in node.attr["token"].s]
+    alter(cube)
+    file.write_bytes(model.SerializeToString())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is not known here already is told of at once
+        loaded = tf.saved_model.load(str(tmp_path))
+    for jit in (False, True):
+        with pytest.raises(tf.errors.OpError, match=r"graph was .*altered"):
+            tf.function(loaded.program, jit_compile=jit)(tf.zeros([4]))
