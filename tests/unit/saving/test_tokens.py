@@ -214,6 +214,7 @@ def test_function_of_arrays_is_called_by_no_op_of_tensors(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is not known here already is told of at once
         loaded = tf.saved_model.load(str(tmp_path))
-    for jit in (False, True):
+    jitted = tf.function(loaded.program, jit_compile=True)
+    for called in (loaded.program, jitted):
         with pytest.raises(tf.errors.OpError, match=r"graph was .*altered"):
-            tf.function(loaded.program, jit_compile=jit)(tf.zeros([4]))
+            called(tf.zeros([4]))
