@@ -123,9 +123,9 @@ def message(label: str, at: str, problem: Problem) -> str:
     """The text of the error."""
     called_at = f", called at {at}" if at else ""
     return (
-        f"hostcall: a graph from another process calls the Python function {label}{called_at}, "
-        f"and {problem.reason}. If you trust the graph, write in this process, before the call:"
-        f"\n\n    {problem.line}"
+        f"hostcall: a graph calls the Python function {label}{called_at}, which this process does "
+        f"not have, and {problem.reason}. If you trust the graph, write in this process, before the "
+        f"call:\n\n    {problem.line}"
     )
 
 

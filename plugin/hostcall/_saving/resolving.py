@@ -24,14 +24,8 @@ def resolve(token: str) -> Any:
         _refuse(token)
     if not token_registry.is_qualified(token):
         return None
-    record = tokens.decode(token)
-    try:
-        # Without the lock: an import may wait for another one, in which somebody waits for it.
-        spec = _rebuilt(token, record)
-    except SavedFunctionError:
-        if token_registry.is_of_this_process(record.id):
-            return None  # the function has died, and this is nothing to allow
-        raise
+    # Without the lock: an import may wait for another one, in which somebody waits for the lock.
+    spec = _rebuilt(token)
     with _lock:
         kept = _specs.setdefault(token, spec)
         token_registry.register_token(token, kept)
@@ -47,7 +41,8 @@ def keep(token: str, spec: Any) -> None:
         token_registry.register_token(token, spec)
 
 
-def _rebuilt(token: str, record: tokens.Record) -> Any:
+def _rebuilt(token: str) -> Any:
+    record = tokens.decode(token)
     try:
         if record.of is None:
             spec: Any = rebuilding.spec_of_call(record)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostcall._saving import recording, tokens
+from hostcall._saving import options, recording, tokens
 from hostcall._tf import protos, script_op_graphs, token_registry
 from hostcall._tf.types import Graph
 from hostcall_runtime import _locks
@@ -44,7 +44,8 @@ def _token_of(spec: Any) -> str | None:
     if spec is None:
         return None
     try:
-        token = tokens.encode(recording.record_of(spec, recording.asked_so_far))
+        with options.save_options(pickle=False):  # other processes have no files of ours
+            token = tokens.encode(recording.record_of(spec, recording.asked_so_far))
     except recording.UnnamedError:
         return None
     token_registry.register_token(token, spec)

@@ -43,12 +43,6 @@ def is_of_other_process(token: str) -> bool:
     return match is not None and match[1] != _nonce
 
 
-def is_of_this_process(title: str) -> bool:
-    """Whether a spec with this title was made here."""
-    match = _WITH_NONCE.fullmatch(title)
-    return match is not None and match[1] == _nonce
-
-
 def new_token() -> str:
     """A token that no op has yet."""
     token: str = functions._next_unique_token()
