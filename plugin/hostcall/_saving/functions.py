@@ -124,8 +124,8 @@ def message(label: str, at: str, problem: Problem) -> str:
     called_at = f", called at {at}" if at else ""
     return (
         f"hostcall: a graph calls the Python function {label}{called_at}, which this process does "
-        f"not have, and {problem.reason}. If you trust the graph, write in this process, before the "
-        f"call:\n\n    {problem.line}"
+        f"not have, and {problem.reason}. If you trust the graph, write in this process, before "
+        f"the call:\n\n    {problem.line}"
     )
 
 
