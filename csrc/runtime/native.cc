@@ -1,12 +1,12 @@
 #include "native.h"
 
 #include <map>
-#include <optional>
 #include <string>
 
 #include "failure.h"
 #include "fork.h"
 #include "gil.h"
+#include "native_frame.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -15,81 +15,20 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-struct Surroundings {
-  const XLA_FFI_Api* api;
-  XLA_FFI_ExecutionContext* context;
-};
-
-// A buffer as it lies in the frame.
-struct RawBuffer {
-  XLA_FFI_Buffer* buffer;
-};
-
-}  // namespace
-}  // namespace hostcall
-
-// How the FFI's binding hands out what it otherwise wraps.
-template <>
-struct ffi::CtxDecoding<hostcall::Surroundings> {
-  using Type = hostcall::Surroundings;
-  static std::optional<Type> Decode(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context,
-                                    DiagnosticEngine&) {
-    return Type{api, context};
-  }
-};
-
-template <>
-struct ffi::ArgDecoding<hostcall::RawBuffer> {
-  static std::optional<hostcall::RawBuffer> Decode(XLA_FFI_ArgType type, void* arg,
-                                                   DiagnosticEngine& diagnostic) {
-    if (type != XLA_FFI_ArgType_BUFFER) return diagnostic.Emit("hostcall wants buffers.");
-    return hostcall::RawBuffer{static_cast<XLA_FFI_Buffer*>(arg)};
-  }
-};
-
-template <>
-struct ffi::RetDecoding<hostcall::RawBuffer> {
-  static std::optional<ffi::Result<hostcall::RawBuffer>> Decode(XLA_FFI_RetType type, void* ret,
-                                                                DiagnosticEngine& diagnostic) {
-    if (type != XLA_FFI_RetType_BUFFER) return diagnostic.Emit("hostcall wants buffers.");
-    return ffi::Result<hostcall::RawBuffer>(hostcall::RawBuffer{static_cast<XLA_FFI_Buffer*>(ret)});
-  }
-};
-
-template <ffi::ExecutionStage stage>
-struct ffi::ResultEncoding<stage, hostcall::NativeOutcome> {
-  static hostcall::NativeOutcome Encode(const XLA_FFI_Api*, XLA_FFI_ExecutionContext*,
-                                        hostcall::NativeOutcome outcome) {
-    return outcome;
-  }
-};
-
-namespace hostcall {
-namespace {
+// Takes the GIL to drop it.
+std::shared_ptr<void> OwnerOf(nb::object owner) {
+  return std::shared_ptr<void>(owner.release().ptr(), [](void* object) {
+    if (object == nullptr || !PythonIsRunning()) return;
+    GilHold gil;
+    UntilExit([object] { Py_DECREF(static_cast<PyObject*>(object)); });
+  });
+}
 
 Failure Gone(int64_t id) {
   return Failure(ffi::ErrorCode::kFailedPrecondition,
                  "The native function of the host callback with the id " + std::to_string(id) +
                      " is gone: the graph that this program was compiled from has been deleted. "
                      "Keep the tf.function (or the model) for as long as its program runs.");
-}
-
-void AddBuffer(std::vector<XLA_FFI_Buffer*>& buffers, RawBuffer raw) {
-  if (raw.buffer->dtype != XLA_FFI_DataType_TOKEN) buffers.push_back(raw.buffer);
-}
-
-NativeFrame MakeFrame(const Surroundings& around, const ffi::RemainingArgs& args,
-                      const ffi::RemainingRets& rets) {
-  NativeFrame frame{around.api, around.context, {}, {}};
-  frame.operands.reserve(args.size());
-  frame.results.reserve(rets.size());
-  for (size_t i = 0; i < args.size(); ++i) {
-    AddBuffer(frame.operands, args.get<RawBuffer>(i).value());
-  }
-  for (size_t i = 0; i < rets.size(); ++i) {
-    AddBuffer(frame.results, *rets.get<RawBuffer>(i).value());
-  }
-  return frame;
 }
 
 int64_t BytesOf(const std::vector<XLA_FFI_Buffer*>& buffers) {
@@ -141,12 +80,6 @@ NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::Remainin
 
 }  // namespace
 
-NativeFunction::~NativeFunction() {
-  if (owner_ == nullptr || !PythonIsRunning()) return;
-  GilHold gil;
-  UntilExit([this] { Py_DECREF(owner_); });
-}
-
 NativeTable& NativeTable::Global() {
   // Leaked on purpose: XLA's threads may still look up while the process exits.
   static NativeTable* table = [] {
@@ -171,7 +104,7 @@ void NativeTable::Remove(int64_t id, nb::object owner) {
   if (found == functions_.end()) return;
   removed = std::move(found->second);
   functions_.erase(found);
-  removed->SetOwner(std::move(owner));
+  removed->SetOwner(OwnerOf(std::move(owner)));
 }
 
 std::shared_ptr<NativeFunction> NativeTable::Find(int64_t id) {

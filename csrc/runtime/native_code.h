@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "native.h"
+#include "native_function.h"
 
 namespace hostcall {
 
@@ -66,8 +66,5 @@ class FfiHandler : public NativeFunction {
   mutable std::vector<XLA_FFI_ByteSpan*> names_;
   mutable std::vector<void*> values_;
 };
-
-// Defines the Python side of native code.
-void DefineNative(nanobind::module_& m);
 
 }  // namespace hostcall
