@@ -7,17 +7,17 @@
 
 #include "absl/strings/match.h"
 #include "compilations.h"
+#include "functions/reachable.h"
+#include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
-#include "reachable.h"
 #include "tensorflow/compiler/jit/compilability_check_util.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
-#include "wrapped_kernel.h"
 
 namespace hostcall {
 namespace {

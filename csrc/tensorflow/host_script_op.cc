@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "functions/wrapped_kernel.h"
 #include "run_tracking.h"
 #include "runtime/gil.h"
 #include "runtime/nesting.h"
@@ -19,7 +20,6 @@
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "wrapped_kernel.h"
 
 namespace hostcall {
 namespace {

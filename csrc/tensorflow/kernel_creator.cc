@@ -6,12 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "bounded_launch.h"
-#include "fallback_kernel.h"
 #include "flags.h"
+#include "functions/call_kernel.h"
+#include "functions/fallback_kernel.h"
+#include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
-#include "reachable.h"
 #include "region_launch.h"
 #include "run_tracking.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
@@ -225,7 +226,9 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       const std::string said = earlier.empty() ? refusal : absl::StrCat(earlier, kNext, refusal);
       return CreateFallback(runtime, props, {said, whole}, other);
     };
-    created = FallBackOnRefusal(runtime, props, function, fallback, kernel);
+    std::function<void()> announce;
+    if (!whole) announce = [entry = function.entry] { Announce(entry); };
+    created = FallBackOnRefusal(runtime, props, function, fallback, announce, kernel);
     return created.ok() ? Bound(runtime, props, function.calls_host, kernel) : created;
   }
 

@@ -23,25 +23,7 @@ absl::Status CreatePartitionedFunctionKernel(
     const tensorflow::FunctionDef& function, MakeKernel on_several_devices,
     std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// The kernel of a call of a function that has no effects in Python, and no clusters.
-absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                                   const std::string& function,
-                                   std::unique_ptr<tensorflow::OpKernel>* kernel);
-
 // Whether a node in such a function calls another one, that has come out of the same partitioning.
 bool IsInnerCall(const tensorflow::NodeDef& node);
-
-// The kernel of such a node.
-absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                                   std::unique_ptr<tensorflow::OpKernel>* kernel);
-
-// Whether XLA can compile an op, by its name and attributes. For an op that calls functions it says
-// nothing of those.
-bool HasXlaKernel(tensorflow::NodeDef node);
-
-// The operands of an op, by their positions, that XLA wants to know when it compiles.
-std::vector<int> ConstantOperands(const tensorflow::NodeDef& node);
 
 }  // namespace hostcall

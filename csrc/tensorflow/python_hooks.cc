@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "fallback_kernel.h"
-#include "partitioned_function_kernel.h"
+#include "functions/call_kernel.h"
+#include "functions/fallback_kernel.h"
 #include "runtime/deferred_decref.h"
 #include "runtime/gil.h"
 #include "runtime/text.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "fallback_kernel.h"
+#include "functions/fallback_kernel.h"
 #include "node_tokens.h"
 #include "region.h"
 #include "region_shapes.h"

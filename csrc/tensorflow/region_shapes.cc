@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "python_hooks.h"
-#include "reachable.h"
 #include "region.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"

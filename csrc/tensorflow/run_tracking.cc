@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "buffer_provider.h"
 #include "current_launch.h"
+#include "functions/wrapped_kernel.h"
 #include "runtime/capsules.h"
 #include "runtime/fork.h"
 #include "runtime/gil.h"
-#include "wrapped_kernel.h"
 
 namespace nb = nanobind;
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "functions/wrapped_kernel.h"
 #include "tensorflow/compiler/jit/variable_info.h"
 #include "tensorflow/compiler/jit/variable_info_util.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -16,7 +17,6 @@
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/framework/tensor_util.h"
 #include "tensorflow/core/util/managed_stack_trace.h"
-#include "wrapped_kernel.h"
 
 namespace hostcall {
 namespace {

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "python_hooks.h"
 #include "wrapped_kernel.h"
 
 namespace hostcall {
@@ -27,10 +26,12 @@ constexpr char kTakenTwice[] = "Duplicate variable passed to XLA cluster";
 class FallbackKernel : public AsyncOpKernel {
  public:
   FallbackKernel(tensorflow::OpKernelConstruction* construction, LaunchedFunction function,
-                 MakeFallback make, std::unique_ptr<OpKernel> launch)
+                 MakeFallback make, std::function<void()> on_success,
+                 std::unique_ptr<OpKernel> launch)
       : AsyncOpKernel(construction),
         function_(std::move(function)),
         make_(std::move(make)),
+        on_success_(std::move(on_success)),
         launch_(std::move(launch)) {}
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
@@ -68,7 +69,7 @@ class FallbackKernel : public AsyncOpKernel {
   };
 
   void AnnounceOnce() {
-    if (!function_.regions.empty() && !is_announced_.exchange(true)) Announce(function_.entry);
+    if (on_success_ != nullptr && !is_announced_.exchange(true)) on_success_();
   }
 
   void RunFallback(OpKernelContext* ctx, AsyncOpKernel* fallback, const DoneCallback& done) {
@@ -112,6 +113,7 @@ class FallbackKernel : public AsyncOpKernel {
 
   const LaunchedFunction function_;
   const MakeFallback make_;
+  const std::function<void()> on_success_;
   const std::unique_ptr<OpKernel> launch_;
   std::mutex mutex_;
   std::unique_ptr<OpKernel> fallback_;  // set once
@@ -124,8 +126,10 @@ class FallbackKernel : public AsyncOpKernel {
 absl::Status FallBackOnRefusal(tensorflow::FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                LaunchedFunction function, MakeFallback make,
+                               std::function<void()> on_success,
                                std::unique_ptr<OpKernel>* launch) {
-  return WrapKernel<FallbackKernel>(runtime, props, launch, std::move(function), std::move(make));
+  return WrapKernel<FallbackKernel>(runtime, props, launch, std::move(function), std::move(make),
+                                    std::move(on_success));
 }
 
 }  // namespace hostcall

@@ -35,10 +35,12 @@ inline absl::Status RefusalOfOurs(std::string_view message) {
 }
 
 // Wraps the kernel that launches a function. Where XLA refuses the function, it runs the fallback.
-// Nothing of the program has run by then, so that side effects happen once.
+// Nothing of the program has run by then, so that side effects happen once. `on_success`, if there
+// is one, is called once, when the program has run.
 absl::Status FallBackOnRefusal(tensorflow::FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                LaunchedFunction function, MakeFallback make,
+                               std::function<void()> on_success,
                                std::unique_ptr<tensorflow::OpKernel>* launch);
 
 }  // namespace hostcall

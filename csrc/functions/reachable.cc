@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "call_kernel.h"
 #include "hostcall_attributes.h"
-#include "partitioned_function_kernel.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace hostcall {

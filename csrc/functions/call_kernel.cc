@@ -1,0 +1,154 @@
+#include "call_kernel.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/common_runtime/device.h"
+#include "tensorflow/core/common_runtime/rendezvous_mgr.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/protobuf/config.pb.h"
+#include "wrapped_kernel.h"
+
+namespace hostcall {
+
+using tensorflow::DeviceType;
+using tensorflow::NodeDef;
+using tensorflow::NodeProperties;
+
+namespace {
+
+// The executor of functions that are marked as sequential.
+constexpr char kOneThread[] = "SINGLE_THREADED_EXECUTOR";
+
+// By which a function's parts on several devices of this process meet.
+class OwnRendezvous : public tensorflow::PrivateIntraProcessRendezvous {
+  using PrivateIntraProcessRendezvous::PrivateIntraProcessRendezvous;
+};
+
+// A call that brings a rendezvous where its caller has none, as in functions of an iterator that
+// sessions share. TensorFlow's call would have the function runtime make one, and that of such an
+// iterator cannot.
+class MeetingCall : public tensorflow::AsyncOpKernel {
+ public:
+  MeetingCall(tensorflow::OpKernelConstruction* construction,
+              std::unique_ptr<tensorflow::OpKernel> call)
+      : AsyncOpKernel(construction), call_(std::move(call)) {}
+
+  void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
+    tensorflow::RendezvousInterface* const callers = ctx->rendezvous();
+    const std::shared_ptr<OwnRendezvous> own = MakeRendezvous(*ctx);
+    ctx->params()->rendezvous = own.get();
+    call_->AsAsync()->ComputeAsync(ctx, [ctx, callers, own, done = std::move(done)] {
+      ctx->params()->rendezvous = callers;
+      done();
+    });
+  }
+
+ private:
+  // Null where TensorFlow shall make it; that one may reach other processes, too.
+  static std::shared_ptr<OwnRendezvous> MakeRendezvous(const tensorflow::OpKernelContext& ctx) {
+    tensorflow::RendezvousInterface* const callers = ctx.rendezvous();
+    const bool runtime_makes_them =
+        callers != nullptr && dynamic_cast<OwnRendezvous*>(callers) == nullptr;
+    if (runtime_makes_them || ctx.function_library() == nullptr) return nullptr;
+    return std::make_shared<OwnRendezvous>(ctx.function_library()->device_mgr());
+  }
+
+  const std::unique_ptr<tensorflow::OpKernel> call_;
+};
+
+// How to run the call. One from a graph says it; one from eager code leaves it to the defaults.
+absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential, NodeDef* to) {
+  std::string options;
+  tensorflow::TryGetNodeAttr(from, "config_proto", &options);
+  tensorflow::ConfigProto config;
+  if (!config.ParseFromString(options)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hostcall: the attribute config_proto of ", from.name(), " is malformed."));
+  }
+  if (has_effects) {
+    // Grappler inlines calls without regard to the order of what they do, and folds what is to run
+    // in each call. What is worth optimizing is in the clusters, which are XLA's.
+    config.mutable_graph_options()->mutable_rewrite_options()->set_disable_meta_optimizer(true);
+  }
+  tensorflow::AddNodeAttr("config_proto", config.SerializeAsString(), to);
+  std::string executor;
+  tensorflow::TryGetNodeAttr(from, "executor_type", &executor);
+  tensorflow::AddNodeAttr("executor_type", sequential ? kOneThread : executor, to);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const NodeProperties>> CallOf(const std::string& function,
+                                                             const NodeProperties& props,
+                                                             bool has_effects, bool sequential) {
+  const tensorflow::OpDef* op = nullptr;
+  absl::Status status =
+      tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op);
+  if (!status.ok()) return status;
+  NodeDef node;
+  node.set_name(props.node_def.name());
+  node.set_op(op->name());
+  node.set_device(props.node_def.device());
+  *node.mutable_input() = props.node_def.input();
+  status = CopyOptions(props.node_def, has_effects, sequential, &node);
+  if (!status.ok()) return status;
+  tensorflow::NameAttrList callee;
+  callee.set_name(function);
+  tensorflow::AddNodeAttr("f", callee, &node);
+  tensorflow::AddNodeAttr("Tin", props.input_types, &node);
+  tensorflow::AddNodeAttr("Tout", props.output_types, &node);
+  tensorflow::AddDefaultsToNodeDef(*op, &node);
+  return std::make_shared<NodeProperties>(op, std::move(node), props.input_types,
+                                          props.output_types);
+}
+
+absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                                   const std::shared_ptr<const NodeProperties>& props,
+                                   const std::string& function,
+                                   std::unique_ptr<tensorflow::OpKernel>* kernel) {
+  const auto call = CallOf(function, *props, /*has_effects=*/false, /*sequential=*/false);
+  if (!call.ok()) return call.status();
+  return CreateInnerCallKernel(runtime, *call, kernel);
+}
+
+absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                                   const std::shared_ptr<const NodeProperties>& props,
+                                   std::unique_ptr<tensorflow::OpKernel>* kernel) {
+  tensorflow::Device* device = runtime->device();
+  tensorflow::OpKernel* created = nullptr;
+  // The runtime of a function within a graph makes no kernels itself.
+  absl::Status status = tensorflow::CreateOpKernel(
+      DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
+      device->resource_manager(), props, runtime->graph_def_version(), &created);
+  if (!status.ok()) return status;
+  kernel->reset(created);
+  return WrapKernel<MeetingCall>(runtime, props, kernel);
+}
+
+bool HasXlaKernel(NodeDef node) {
+  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+  const tensorflow::OpDef* op = nullptr;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
+  tensorflow::AddDefaultsToNodeDef(*op, &node);  // SavedModels leave them out
+  return tensorflow::FindKernelDef(DeviceType(tensorflow::DEVICE_CPU_XLA_JIT), node, nullptr,
+                                   nullptr)
+      .ok();
+}
+
+std::vector<int> ConstantOperands(const NodeDef& node) {
+  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+  const tensorflow::OpDef* op = nullptr;
+  std::vector<int> operands;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return operands;
+  NodeDef complete = node;
+  tensorflow::AddDefaultsToNodeDef(*op, &complete);
+  const absl::Status found =
+      tensorflow::XlaOpRegistry::CompileTimeConstantInputs(complete, *op, &operands);
+  return found.ok() ? operands : std::vector<int>();
+}
+
+}  // namespace hostcall
