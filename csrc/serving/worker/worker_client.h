@@ -57,9 +57,8 @@ struct Outcome {
 // it ends: with DEADLINE_EXCEEDED where the worker takes too long.
 Outcome CallWorker(const WorkerCall& call, ResultSink& sink);
 
-// Asks the worker for the shapes of the results of a call whose arguments have shapes and no bytes.
-// -1 stands for a size that is known when the function has returned, and no sooner; a shape of one
-// element that is -2 for one whose rank is not.
+// Asks a worker for the shapes of the results of a call, whose arguments have shapes and neither
+// bytes nor strings: for a compiler. All sizes are known, or it is an error that says what to do.
 Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes);
 
 // What messages call the function of a token: the name in it, or its first bytes.

@@ -1,0 +1,46 @@
+// Workers, and the connections with them that many threads share.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "settings.h"
+#include "worker.h"
+#include "worker_client.h"
+
+namespace hostcall::serving {
+
+class Pool {
+ public:
+  explicit Pool(Settings settings);
+
+  // As `CallWorker` and `AskShapes`, but with exceptions for errors of this process's own memory.
+  Outcome Call(const WorkerCall& call, ResultSink& sink);
+  Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes);
+
+ private:
+  struct Member {
+    std::unique_ptr<Worker> worker;
+    std::vector<std::unique_ptr<Connection>> idle;
+    size_t busy = 0;
+  };
+  class Place;  // of one call among those that run
+  using Use = std::function<Outcome(Connection&, Clock::time_point end)>;
+
+  Outcome With(const WorkerCall& call, const Use& use);
+  // A connection with the member, or with another one where nobody answers there.
+  std::unique_ptr<Connection> Connect(Place& place);
+
+  const Settings settings_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<Member> members_;
+  size_t running_ = 0;
+  size_t waiting_ = 0;
+};
+
+}  // namespace hostcall::serving
