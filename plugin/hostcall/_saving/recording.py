@@ -14,7 +14,7 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.result_shapes import flatten_result
 from hostcall._callbacks.specs import is_leaf
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
-from hostcall._saving import carried, options, structures
+from hostcall._saving import carried, native_functions, options, structures
 from hostcall._saving.qualified_names import qualified_name, reason
 from hostcall._saving.tokens import Declared, Function, Pickled, Record, is_importable
 from hostcall._tf import source_location
@@ -123,17 +123,20 @@ def _function(spec: CallbackSpec) -> Function:
     place = qualified_name(function)
     if place is not None and (isinstance(function, type) or not is_importable(place)):
         place = None
-    pickled = None
+    pickled, native = None, native_functions.record_of(spec)
     if name is None and place is None:
-        if not options.pickles_functions():
+        if native is not None:
+            name = native_functions.name_of(native)
+        elif options.pickles_functions():
+            pickled = _pickled(spec, function, bool(keywords or fixed))
+        else:
             raise UnnamedError(reason(function))
-        pickled = _pickled(spec, function, bool(keywords or fixed))
     written = {key: keyword_arguments.literal(value) for key, value in fixed.items()}
     wrong = [key for key, text in written.items() if text is None]
     if wrong:
         raise UnnamedError(f"{wrong[0]}={fixed[wrong[0]]!r}, which it is passed, cannot be written")
-    fixed_written = {key: str(text) for key, text in written.items()}
-    return Function(place, name, pickled, list(keywords), fixed_written)
+    texts = {key: str(text) for key, text in written.items()}
+    return Function(place, name, pickled, list(keywords), texts, native)
 
 
 def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:

@@ -41,6 +41,46 @@ class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     leave: str = ""
 
 
+class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A size of a result of native code: a number, or that of an input's dimension."""
+
+    size: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    input: _Index = 0
+    dimension: _Index = 0
+
+
+class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An attribute of a handler of XLA's FFI: its element type, or 0 for a text, and its bytes."""
+
+    name: str
+    dtype: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    base64: str
+
+
+class Native(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Native code, for processes that have no Python.
+
+    Attributes:
+      library: the file that it was loaded from.
+      symbol: its name there.
+      kind: a C function, or a handler of XLA's FFI.
+      results: the shape of each result; None where only Python can tell.
+      arguments: of a C function, how many it takes.
+      sizes: whether the last of these are sizes.
+      status: whether it returns a status.
+      attributes: of a handler.
+    """
+
+    library: str
+    symbol: str
+    kind: Literal["c", "ffi"]
+    results: list[list[Size]] | None = None
+    arguments: _Index = 0
+    sizes: bool = False
+    status: bool = False
+    attributes: list[Attribute] = []
+
+
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which function is called.
 
@@ -50,6 +90,7 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
       pickled: the function itself; or None.
       keywords: by which its last arguments are passed.
       fixed: what else is passed to it by keyword, as Python writes it.
+      native: the native code that it is; None for what only Python can call.
     """
 
     place: str | None = None
@@ -57,6 +98,7 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     pickled: Pickled | None = None
     keywords: list[str] = []
     fixed: dict[str, str] = {}
+    native: Native | None = None
 
     @property
     def label(self) -> str:

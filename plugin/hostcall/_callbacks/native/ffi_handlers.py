@@ -51,12 +51,14 @@ class FfiHandler:
 
     Attributes:
       name: what messages call it.
+      address: where its code is.
+      attributes: what it is called with beside buffers: name, element type, bytes.
     """
 
     def __init__(self, name: str, address: int, attributes: list[_Attribute]) -> None:
         self.name = name
-        self._address = address
-        self._attributes = attributes
+        self.address = address
+        self.attributes = attributes
         self._programs: dict[Any, Any] = {}
 
     def complaint(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> str:
@@ -65,7 +67,7 @@ class FfiHandler:
 
     def register(self, label: str) -> int:
         """The runtime's callback id of it, until that is given back."""
-        callback_id: int = _runtime.register_ffi_handler(label, self._address, self._attributes)
+        callback_id: int = _runtime.register_ffi_handler(label, self.address, self.attributes)
         return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:

@@ -1,0 +1,117 @@
+"""What a server without Python has to know of native code: where it is, and what it takes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._callbacks.native.c_functions import CFunction
+from hostcall._callbacks.native.native_code import NativeCode
+from hostcall._saving.tokens import Attribute, Native, Size
+
+# In the place of sizes that nobody knows: a shape function says of them all whether a size of a
+# result is one of them, or always the same.
+_TRIED = ((3, 2), (5, 7), (64, 1), (1031, 4099), (100_003, 7919))
+
+
+def record_of(spec: CallbackSpec) -> Native | None:
+    """What a token says of the native code of a spec; None where it is no code of a library."""
+    function = spec.function
+    if not isinstance(function, NativeCode):
+        return None
+    place = _library_and_symbol(function.code.address)
+    if place is None:
+        return None
+    code, sizes = function.code, _sizes(spec)
+    if isinstance(code, CFunction):
+        count = len(code.pointers) + code.sizes
+        return Native(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
+    attributes = [
+        Attribute(name, dtype, base64.b64encode(value).decode())
+        for name, dtype, value in code.attributes
+    ]
+    return Native(*place, "ffi", sizes, attributes=attributes)
+
+
+def name_of(native: Native) -> str:
+    """The name of native code that the user has given none: `libsignal.so::smooth`."""
+    return f"{native.library.rpartition('/')[2]}::{native.symbol}"
+
+
+class _Symbol(ctypes.Structure):
+    """What `dladdr` says."""
+
+    _fields_ = (
+        ("library", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _library_and_symbol(address: int) -> tuple[str, str] | None:
+    """The file that the code at an address was loaded from, and its name there."""
+    found = _Symbol()
+    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(found)):
+        return None  # made in memory, as Numba's
+    if not found.library or not found.name or found.address != address:
+        return None
+    return found.library.decode(errors="replace"), found.name.decode(errors="replace")
+
+
+def _sizes(spec: CallbackSpec) -> list[list[Size]] | None:
+    """The shape of each result, as far as it follows from the inputs' sizes by equality."""
+    if all(one.shape.is_fully_defined() for one in spec.static_specs):
+        return [[Size(size) for size in one.shape] for one in spec.static_specs]
+    op = None if spec.op is None else spec.op()
+    if op is None or spec.shape_function is None:
+        return None
+    inputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in op.inputs]
+    if any(one.shape.rank is None for one in inputs):
+        return None
+    # A shape function may raise what it likes.
+    with contextlib.suppress(Exception):
+        tries = [_try(spec, inputs, *numbers) for numbers in _TRIED]
+        return _common([results for _, results in tries], [known for known, _ in tries])
+    return None
+
+
+_Shapes = list[list[int]]
+
+
+def _try(
+    spec: CallbackSpec, inputs: Sequence[tf.TensorSpec], first: int, step: int
+) -> tuple[_Shapes, _Shapes]:
+    """Shapes of inputs in which no two sizes are the same by chance, and those of the results."""
+    unknown = iter(range(first, 1 << 60, step))
+    shapes = [[next(unknown) if n is None else n for n in one.shape.as_list()] for one in inputs]
+    specs = [tf.TensorSpec(shape, one.dtype) for shape, one in zip(shapes, inputs, strict=True)]
+    assert spec.shape_function is not None
+    return shapes, [said.shape.as_list() for said in spec.shape_function(specs) if said is not None]
+
+
+def _common(results: Sequence[_Shapes], inputs: Sequence[_Shapes]) -> list[list[Size]] | None:
+    """What is true of the results in all tries; None where that does not tell them all."""
+    found: list[list[Size]] = []
+    for index, shape in enumerate(results[0]):
+        sizes = [_source([one[index][at] for one in results], inputs) for at in range(len(shape))]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes) or any(len(one[index]) != len(shape) for one in results):
+            return None
+        found.append(known)
+    return found
+
+
+def _source(values: Sequence[int], inputs: Sequence[_Shapes]) -> Size | None:
+    if len(set(values)) == 1:
+        return Size(values[0])
+    for number, shape in enumerate(inputs[0]):
+        for at in range(len(shape)):
+            if [one[number][at] for one in inputs] == list(values):
+                return Size(input=number, dimension=at)
+    return None
