@@ -1,4 +1,4 @@
-"""The command line: `hostcall explain`, `hostcall rewrite` and `hostcall doctor`.
+"""The command line: `hostcall explain`, `hostcall rewrite`, `hostcall doctor` and others.
 
 This is what click has to know to show help, which is to come at once: what a command does is
 imported when it runs, and TensorFlow with it.
@@ -73,6 +73,12 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
 def doctor(names: bool, as_json: bool) -> None:
     """Show versions, what hostcall was built against, and what is switched on."""
     _run("doctor", names, as_json)
+
+
+@main.command("serving-library")
+def serving_library() -> None:
+    """Print the path of the library that servers without Python load: libhostcall_serving.so."""
+    _run("serving_library")
 
 
 def _run(command: str, *arguments: Any) -> None:

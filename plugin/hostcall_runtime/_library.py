@@ -21,6 +21,15 @@ Build it with one of
 
 {rebuild}"""
 
+_NO_FILE = """\
+hostcall's library {name} was not found. Tried:
+
+{paths}
+
+Build it with one of
+
+{rebuild}"""
+
 _NOT_LOADED = """\
 hostcall's extension module {name} could not be loaded, although its file is there:
 
@@ -69,6 +78,27 @@ def candidates(name: str) -> list[Path]:
     package, _, module = name.rpartition(".")
     directories = map(Path, sys.modules[package].__path__)
     return [path / f"{module}{suffix}" for path in directories for suffix in EXTENSION_SUFFIXES]
+
+
+def file_beside(package: str, name: str) -> Path:
+    """Find a library that is no module, beside the modules of a package.
+
+    Args:
+        package: `hostcall`.
+        name: Of the file.
+
+    Returns:
+        Its path.
+
+    Raises:
+        FileNotFoundError: There is none, and the message lists the paths tried.
+    """
+    tried = [Path(path, name) for path in sys.modules[package].__path__]
+    found = next((path for path in tried if path.is_file()), None)
+    if found is None:
+        paths = "\n".join(f"    {path}" for path in tried)
+        raise FileNotFoundError(_NO_FILE.format(name=name, paths=paths, rebuild=REBUILD))
+    return found
 
 
 def _explained(name: str, error: ImportError) -> ImportError:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hostcall._cli import diagnosis, diagnosis_text, saved_models
 from hostcall._explain import page
+from hostcall._saving import serving_library as _serving_library
 
 
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> str:
@@ -57,3 +58,12 @@ def doctor(names: bool, as_json: bool) -> str:
     """
     report = diagnosis.report()
     return json.dumps(report, indent=2) if as_json else diagnosis_text.text(report, names)
+
+
+def serving_library() -> str:
+    """The path of the library for servers without Python.
+
+    Raises:
+      FileNotFoundError: when it is not there.
+    """
+    return _serving_library.serving_library()

@@ -1,0 +1,82 @@
+#include "call_order.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "functions/reachable.h"
+#include "token.h"
+
+namespace hostcall::serving {
+namespace {
+
+using tensorflow::FunctionDef;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::NodeDef;
+
+bool HasEffects(const NodeDef& node) {
+  if (!IsScriptOp(node.op()) || node.op() == "PyFuncStateless") return false;
+  const auto attribute = node.attr().find("token");
+  if (attribute == node.attr().end()) return true;
+  const absl::StatusOr<Token> token = ParseToken(attribute->second.s());
+  return !token.ok() || !token->pure;
+}
+
+// Counts calls with side effects; no further than to two.
+class Calls {
+ public:
+  explicit Calls(const FunctionLibraryDefinition& library) : library_(library) {}
+
+  int In(const std::string& function) {
+    const auto [known, is_new] = counts_.emplace(function, 0);  // 0 where it calls itself
+    if (!is_new) return known->second;
+    const auto record = library_.FindRecord(function);
+    if (record == nullptr) return 0;
+    int count = 0;
+    for (const NodeDef& node : record->fdef().node_def()) count = std::min(2, count + Of(node));
+    return counts_[function] = count;
+  }
+
+  int Of(const NodeDef& node) { return HasEffects(node) ? 1 : Below(node); }
+
+  // Those of the functions that a node calls.
+  int Below(const NodeDef& node) {
+    int count = 0;
+    for (const std::string& callee : Callees(node, library_)) count += In(callee);
+    return std::min(2, count);
+  }
+
+ private:
+  const FunctionLibraryDefinition& library_;
+  std::unordered_map<std::string, int> counts_;
+};
+
+bool ConditionCalls(const FunctionDef& function, Calls& calls) {
+  return std::any_of(function.node_def().begin(), function.node_def().end(), [&](const auto& node) {
+    const auto condition = node.attr().find("cond");
+    return condition != node.attr().end() && condition->second.has_func() &&
+           calls.In(condition->second.func().name()) > 0;
+  });
+}
+
+}  // namespace
+
+std::string DisorderIn(const std::string& function, const FunctionLibraryDefinition& library) {
+  Calls calls(library);
+  const auto record = library.FindRecord(function);
+  if (record == nullptr || calls.In(function) == 0) return "";
+  const auto reachable = ReachableLibrary(function, library);
+  if (std::any_of(reachable.function().begin(), reachable.function().end(),
+                  [&](const FunctionDef& one) { return ConditionCalls(one, calls); })) {
+    return "the condition of a loop calls a host function with side effects";
+  }
+  if (calls.In(function) < 2) return "";
+  for (const NodeDef& node : record->fdef().node_def()) {
+    if (calls.Below(node) == 0) continue;
+    return "it calls host functions with side effects more than once, and some of them in a "
+           "function, a loop or a branch; XLA would not keep their order. Declare what has no side "
+           "effects: tf.numpy_function(..., stateful=False), or hostcall.declare(..., pure=True)";
+  }
+  return "";
+}
+
+}  // namespace hostcall::serving

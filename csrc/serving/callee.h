@@ -1,0 +1,31 @@
+// What the script ops of a saved graph call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/native_function.h"
+#include "token.h"
+
+namespace hostcall::serving {
+
+using Shapes = std::vector<std::vector<int64_t>>;
+
+// A function: native code, or where `native` is null one that workers call.
+struct Callee {
+  std::string text;  // the token
+  Token token;
+  std::shared_ptr<const NativeFunction> native;
+
+  // The shapes of the results of native code.
+  absl::StatusOr<Shapes> NativeShapes(const Shapes& inputs) const;
+};
+
+// What a token stands for. It lives as long as the process, as libraries do; so that a program may
+// call it at any time. An error is looked into again when it is asked for next.
+absl::StatusOr<const Callee*> FindCallee(const std::string& token);
+
+}  // namespace hostcall::serving

@@ -1,0 +1,134 @@
+#include "handler.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "callee.h"
+#include "runtime/failure.h"
+#include "runtime/native_frame.h"
+#include "worker/worker_client.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace hostcall::serving {
+namespace {
+
+using Types = ffi::Span<const int32_t>;
+
+std::vector<int64_t> ShapeOf(const XLA_FFI_Buffer& buffer) {
+  return {buffer.dims, buffer.dims + buffer.rank};
+}
+
+size_t BytesOf(const XLA_FFI_Buffer& buffer) {
+  size_t bytes = ffi::ByteWidth(static_cast<ffi::DataType>(buffer.dtype));
+  for (int64_t i = 0; i < buffer.rank; ++i) bytes *= static_cast<size_t>(buffer.dims[i]);
+  return bytes;
+}
+
+// The results of a program, whose shapes were settled when it was compiled.
+class ResultBuffers : public ResultSink {
+ public:
+  explicit ResultBuffers(const std::vector<XLA_FFI_Buffer*>& buffers) : buffers_(buffers) {}
+
+  char* Allocate(size_t index, const std::vector<int64_t>& shape, size_t bytes) override {
+    static char nothing = 0;
+    const std::vector<int64_t> compiled = ShapeOf(*buffers_[index]);
+    if (shape != compiled || bytes != BytesOf(*buffers_[index])) {
+      complaint_ =
+          absl::StrCat("result ", index, " is of shape [", absl::StrJoin(shape, ", "),
+                       "], and the program was compiled for [", absl::StrJoin(compiled, ", "), "]");
+      return nullptr;
+    }
+    return bytes == 0 ? &nothing : static_cast<char*>(buffers_[index]->data);
+  }
+
+  bool AllocateStrings(size_t, const std::vector<int64_t>&) override { return false; }
+  void SetString(size_t, size_t, std::string_view) override {}
+
+  // What was wrong with a shape, or "".
+  const std::string& complaint() const { return complaint_; }
+
+ private:
+  const std::vector<XLA_FFI_Buffer*>& buffers_;
+  std::string complaint_;
+};
+
+Argument ToArgument(const XLA_FFI_Buffer& buffer, int32_t dtype) {
+  const std::string_view bytes(static_cast<const char*>(buffer.data), BytesOf(buffer));
+  return {dtype, ShapeOf(buffer), bytes, {}};
+}
+
+// A message that begins with our name and has this code would be taken for a refusal to compile.
+std::string AsError(int code, std::string message) {
+  const bool is_like_refusal = code == static_cast<int>(ffi::ErrorCode::kUnimplemented) &&
+                               absl::StartsWith(message, "hostcall");
+  return is_like_refusal ? absl::StrCat("A call failed: ", message) : message;
+}
+
+// Throws Failure.
+void CallPython(const Callee& callee, const NativeFrame& frame, std::string_view op,
+                Types argument_types, Types result_types) {
+  if (frame.operands.size() != argument_types.size() ||
+      frame.results.size() != result_types.size()) {
+    throw Failure::InvalidArgument("hostcall: malformed custom call.");
+  }
+  WorkerCall call{op, callee.text, {}, {result_types.begin(), result_types.end()}};
+  for (size_t i = 0; i < frame.operands.size(); ++i) {
+    call.arguments.push_back(ToArgument(*frame.operands[i], argument_types[i]));
+  }
+  ResultBuffers results(frame.results);
+  const Outcome outcome = CallWorker(call, results);
+  if (!results.complaint().empty()) {
+    throw Failure::InvalidArgument(
+        absl::StrCat("hostcall: ", results.complaint(), ". This is ", callee.token.label, "."));
+  }
+  if (!outcome.ok()) {
+    throw Failure(static_cast<ffi::ErrorCode>(outcome.code),
+                  AsError(outcome.code, outcome.message));
+  }
+}
+
+NativeOutcome CallIn(const Surroundings& around, const ffi::RemainingArgs& args,
+                     const ffi::RemainingRets& rets, std::string_view op, std::string_view token,
+                     Types argument_types, Types result_types) {
+  const absl::StatusOr<const Callee*> callee = FindCallee(std::string(token));
+  if (!callee.ok()) {
+    const auto code = static_cast<ffi::ErrorCode>(callee.status().code());
+    throw Failure(code, std::string(callee.status().message()));
+  }
+  const NativeFrame frame = MakeFrame(around, args, rets);
+  if ((*callee)->native != nullptr) return (*callee)->native->Call(frame);
+  CallPython(**callee, frame, op, argument_types, result_types);
+  return static_cast<XLA_FFI_Error*>(nullptr);
+}
+
+NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::RemainingRets rets,
+                     std::string_view op, std::string_view token, Types argument_types,
+                     Types result_types) {
+  try {
+    return CallIn(around, args, rets, op, token, argument_types, result_types);
+  } catch (const Failure& failure) {
+    return ffi::internal::CreateError(around.api, failure.ToError());
+  } catch (const std::exception& error) {
+    return ffi::internal::CreateError(around.api,
+                                      ffi::Error(ffi::ErrorCode::kInternal, error.what()));
+  }
+}
+
+}  // namespace
+}  // namespace hostcall::serving
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallServingHandler, hostcall::serving::Handle,
+                              ffi::Ffi::Bind()
+                                  .Ctx<hostcall::Surroundings>()
+                                  .RemainingArgs()
+                                  .RemainingRets()
+                                  .Attr<std::string_view>("op")
+                                  .Attr<std::string_view>("token")
+                                  .Attr<hostcall::serving::Types>("argument_types")
+                                  .Attr<hostcall::serving::Types>("result_types"));

@@ -1,0 +1,118 @@
+// Including what XLA's contexts are makes this file slow to compile: keep what does not need it
+// out.
+#include "native_call.h"
+
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/failure.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "xla/ffi/ffi_structs.h"
+#include "xla/tsl/concurrency/async_value_ref.h"
+
+namespace xla::ffi {
+const XLA_FFI_Api* GetXlaFfiApi();  // of xla/ffi/ffi.h, which brings another FFI of the same names
+}  // namespace xla::ffi
+
+namespace hostcall::serving {
+namespace {
+
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+// Tensors as XLA's FFI sees buffers.
+class Buffers {
+ public:
+  absl::Status Add(const Tensor& tensor) {
+    xla::PrimitiveType type;
+    absl::Status known = tensorflow::DataTypeToPrimitiveType(tensor.dtype(), &type);
+    if (!known.ok() || type == xla::S4 || type == xla::U4) {
+      return absl::InvalidArgumentError(absl::StrCat("hostcall: native code cannot have a ",
+                                                     tensorflow::DataTypeString(tensor.dtype())));
+    }
+    const auto sizes = tensor.shape().dim_sizes();
+    shapes_.push_back(std::make_unique<std::vector<int64_t>>(sizes.begin(), sizes.end()));
+    XLA_FFI_Buffer buffer{};
+    buffer.struct_size = XLA_FFI_Buffer_STRUCT_SIZE;
+    buffer.dtype = static_cast<XLA_FFI_DataType>(type);
+    buffer.data = tensor.NumElements() == 0 ? nullptr : tensor.data();
+    buffer.rank = static_cast<int64_t>(shapes_.back()->size());
+    buffer.dims = shapes_.back()->data();
+    buffers_.push_back(std::make_unique<XLA_FFI_Buffer>(buffer));
+    return absl::OkStatus();
+  }
+
+  std::vector<XLA_FFI_Buffer*> pointers() const {
+    std::vector<XLA_FFI_Buffer*> pointers;
+    for (const auto& buffer : buffers_) pointers.push_back(buffer.get());
+    return pointers;
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::vector<int64_t>>> shapes_;
+  std::vector<std::unique_ptr<XLA_FFI_Buffer>> buffers_;
+};
+
+absl::Status AddInputs(OpKernelContext* ctx, Buffers& buffers, Shapes& shapes) {
+  for (int i = 0; i < ctx->num_inputs(); ++i) {
+    if (absl::Status added = buffers.Add(ctx->input(i)); !added.ok()) return added;
+    const auto sizes = ctx->input(i).shape().dim_sizes();
+    shapes.emplace_back(sizes.begin(), sizes.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AllocateOutputs(OpKernelContext* ctx, const Shapes& shapes, Buffers& buffers) {
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    tensorflow::TensorShape shape;
+    absl::Status status = tensorflow::TensorShape::BuildTensorShape(shapes[i], &shape);
+    if (!status.ok()) return status;
+    Tensor* output = nullptr;
+    status = ctx->allocate_output(static_cast<int>(i), shape, &output);
+    if (status.ok()) status = buffers.Add(*output);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Waits for what has not ended yet.
+absl::Status StatusOf(NativeOutcome outcome) {
+  if (auto* error = std::get_if<XLA_FFI_Error*>(&outcome)) {
+    const std::unique_ptr<XLA_FFI_Error> owned(*error);
+    return owned == nullptr ? absl::OkStatus() : owned->status;
+  }
+  const std::unique_ptr<XLA_FFI_Future> future(std::get<XLA_FFI_Future*>(outcome));
+  if (future == nullptr) return absl::OkStatus();
+  tsl::BlockUntilReady(future->async_value);
+  return future->async_value.IsError() ? future->async_value.GetError() : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CallNative(const Callee& callee, OpKernelContext* ctx) {
+  Buffers operands, results;
+  Shapes inputs;
+  if (absl::Status added = AddInputs(ctx, operands, inputs); !added.ok()) return added;
+  absl::StatusOr<Shapes> shapes = callee.NativeShapes(inputs);
+  if (!shapes.ok()) return shapes.status();
+  if (shapes->size() != static_cast<size_t>(ctx->num_outputs())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "hostcall: the native function ", callee.token.label, " has ", shapes->size(),
+        " results, and is called by an op with ", ctx->num_outputs(), ". The graph was altered."));
+  }
+  if (absl::Status made = AllocateOutputs(ctx, *shapes, results); !made.ok()) return made;
+  XLA_FFI_ExecutionContext context{};
+  context.backend_context = XLA_FFI_ExecutionContext::CpuContext{&ctx->eigen_cpu_device()};
+  try {
+    return StatusOf(callee.native->Call(
+        {xla::ffi::GetXlaFfiApi(), &context, operands.pointers(), results.pointers()}));
+  } catch (const Failure& failure) {
+    return absl::Status(static_cast<absl::StatusCode>(failure.code()), failure.what());
+  }
+}
+
+}  // namespace hostcall::serving

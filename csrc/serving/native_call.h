@@ -1,0 +1,12 @@
+// Native code that TensorFlow's kernels call: outside of compiled programs.
+#pragma once
+
+#include "callee.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace hostcall::serving {
+
+// Calls native code with the inputs of a kernel, and sets its outputs.
+absl::Status CallNative(const Callee& callee, tensorflow::OpKernelContext* ctx);
+
+}  // namespace hostcall::serving

@@ -1,0 +1,279 @@
+#include "token.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/json/json.h"
+#include "google/protobuf/struct.pb.h"
+
+namespace hostcall::serving {
+namespace {
+
+using google::protobuf::ListValue;
+using google::protobuf::Struct;
+using google::protobuf::Value;
+
+constexpr char kQualified[] = "hostcall:";
+constexpr char kVersion[] = "1:";
+
+// Thrown in this file alone: what is wrong with the JSON.
+struct Wrong {
+  std::string what;
+};
+
+// The fields of an object, which has none but the ones that are asked for.
+class Object {
+ public:
+  Object(const Struct& object, std::string name, std::initializer_list<std::string_view> known)
+      : fields_(object.fields()), name_(std::move(name)) {
+    for (const auto& [key, value] : fields_) {
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        throw Wrong{absl::StrCat("'", absl::CHexEscape(key), "' is no field of ", name_)};
+      }
+    }
+  }
+
+  // Null where there is no such field.
+  const Value* Find(const std::string& key) const {
+    const auto found = fields_.find(key);
+    const bool is_there = found != fields_.end() && !found->second.has_null_value();
+    return is_there ? &found->second : nullptr;
+  }
+
+  std::string Text(const std::string& key) const {
+    const Value* value = Find(key);
+    if (value == nullptr) return "";
+    if (!value->has_string_value()) throw Unfit(key, "text");
+    return value->string_value();
+  }
+
+  bool Flag(const std::string& key) const {
+    const Value* value = Find(key);
+    if (value == nullptr) return false;
+    if (!value->has_bool_value()) throw Unfit(key, "truth value");
+    return value->bool_value();
+  }
+
+  int64_t Number(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const {
+    const Value* value = Find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->has_number_value()) throw Unfit(key, "number");
+    const double number = value->number_value();
+    if (!(number >= static_cast<double>(least) && number <= static_cast<double>(most)) ||
+        std::floor(number) != number) {
+      throw Unfit(key, "number of the right size");
+    }
+    return static_cast<int64_t>(number);
+  }
+
+  const Struct* Inner(const std::string& key) const {
+    const Value* value = Find(key);
+    if (value == nullptr) return nullptr;
+    if (!value->has_struct_value()) throw Unfit(key, "object");
+    return &value->struct_value();
+  }
+
+  const ListValue& List(const std::string& key) const {
+    const Value* value = Find(key);
+    if (value == nullptr) return ListValue::default_instance();
+    if (!value->has_list_value()) throw Unfit(key, "list");
+    return value->list_value();
+  }
+
+ private:
+  Wrong Unfit(const std::string& key, const char* wanted) const {
+    return {absl::StrCat("'", key, "' of ", name_, " is no ", wanted)};
+  }
+
+  const google::protobuf::Map<std::string, Value>& fields_;
+  const std::string name_;
+};
+
+const Struct& AsObject(const Value& value, const char* what) {
+  if (!value.has_struct_value()) throw Wrong{absl::StrCat(what, " is no object")};
+  return value.struct_value();
+}
+
+// The most that a double counts to without gaps.
+constexpr int64_t kMaxSize = int64_t{1} << 53;
+
+std::vector<Size> ReadSizes(const Value& value) {
+  if (!value.has_list_value()) throw Wrong{"the shape of a result is no list"};
+  std::vector<Size> sizes;
+  for (const Value& one : value.list_value().values()) {
+    const Object object(AsObject(one, "a size"), "a size", {"size", "input", "dimension"});
+    sizes.push_back({object.Number("size", -1, -1, kMaxSize),
+                     static_cast<int>(object.Number("input", 0, 0, 10'000)),
+                     static_cast<int>(object.Number("dimension", 0, 0, 10'000))});
+  }
+  return sizes;
+}
+
+NativeAttribute ReadAttribute(const Value& value) {
+  const Object object(AsObject(value, "an attribute"), "an attribute", {"name", "dtype", "base64"});
+  NativeAttribute attribute{object.Text("name"),
+                            static_cast<int>(object.Number("dtype", 0, 0, 255)), ""};
+  if (!absl::Base64Unescape(object.Text("base64"), &attribute.bytes) ||
+      (attribute.dtype != 0 && attribute.bytes.size() > 16)) {
+    throw Wrong{"an attribute has no value"};
+  }
+  return attribute;
+}
+
+// A text that C can read as well.
+std::string ReadName(const Object& object, const char* key) {
+  std::string text = object.Text(key);
+  if (text.empty() || text.find('\0') != std::string::npos) {
+    throw Wrong{absl::StrCat("the ", key, " of native code is no name")};
+  }
+  return text;
+}
+
+NativeTarget ReadNative(const Struct& fields) {
+  const Object object(
+      fields, "native code",
+      {"library", "symbol", "kind", "results", "arguments", "sizes", "status", "attributes"});
+  NativeTarget native;
+  native.library = ReadName(object, "library");
+  native.symbol = ReadName(object, "symbol");
+  const std::string kind = object.Text("kind");
+  if (kind != "c" && kind != "ffi") throw Wrong{"the kind of native code is unknown"};
+  native.is_handler = kind == "ffi";
+  native.arguments = static_cast<size_t>(object.Number("arguments", 0, 0, kMaxNativeArguments));
+  native.takes_sizes = object.Flag("sizes");
+  native.returns_status = object.Flag("status");
+  for (const Value& one : object.List("attributes").values()) {
+    native.attributes.push_back(ReadAttribute(one));
+  }
+  if (object.Find("results") != nullptr) {
+    native.results.emplace();
+    for (const Value& one : object.List("results").values()) {
+      native.results->push_back(ReadSizes(one));
+    }
+  }
+  return native;
+}
+
+// The shape of `{"spec": [dtype, sizes]}`; none of a spec that does not say all of it.
+std::optional<std::vector<int64_t>> ReadShape(const Value& value) {
+  const auto& fields = AsObject(value, "a spec").fields();
+  const auto spec = fields.find("spec");
+  if (spec == fields.end()) return std::nullopt;
+  if (spec->second.list_value().values_size() != 2) throw Wrong{"a spec is no dtype with a shape"};
+  const Value& shape = spec->second.list_value().values(1);
+  if (shape.has_null_value()) return std::nullopt;
+  std::vector<int64_t> sizes;
+  for (const Value& size : shape.list_value().values()) {
+    if (size.has_null_value()) return std::nullopt;
+    const double number = size.has_number_value() ? size.number_value() : -1;
+    if (!(number >= 0 && number <= static_cast<double>(kMaxSize))) {
+      throw Wrong{"a size in a spec is no number"};
+    }
+    sizes.push_back(static_cast<int64_t>(number));
+  }
+  return sizes;
+}
+
+Object ReadRecord(const Struct& fields) {
+  return Object(
+      fields, "a call",
+      {"id",       "kind",           "inputs", "outputs",  "at",    "function",  "declared",
+       "callback", "copies",         "route",  "static",   "plain", "consumers", "counts",
+       "reasons",  "differentiable", "orders", "recorded", "of",    "targets",   "sources"});
+}
+
+// How often a gradient may be that of a gradient.
+constexpr int kMaxOrders = 100;
+
+Token ReadToken(const Struct& fields) {
+  const Struct* innermost = &fields;
+  int orders = 0;
+  while (const Struct* of = ReadRecord(*innermost).Inner("of")) {
+    innermost = of;
+    if (++orders > kMaxOrders) throw Wrong{"too many gradients of gradients"};
+  }
+  const Object call = ReadRecord(*innermost);
+  const Struct* named = call.Inner("function");
+  if (named == nullptr) throw Wrong{"it names no function"};
+  const Object function(*named, "a function",
+                        {"place", "name", "keywords", "fixed", "native", "pickle"});
+  std::string label = function.Text("name");
+  if (label.empty()) label = function.Text("place");
+  if (label.empty()) throw Wrong{"it names no function"};
+  Token token;
+  token.label = orders == 0 ? label : absl::StrCat("the gradient of ", label);
+  if (const std::string at = call.Text("at"); !at.empty()) {
+    absl::StrAppend(&token.label, ", called at ", at);
+  }
+  const Struct* native = function.Inner("native");
+  if (native != nullptr && orders == 0) {
+    if (call.Text("kind") != "numpy") throw Wrong{"native code takes arrays, and no tensors"};
+    token.native = ReadNative(*native);
+  }
+  if (orders > 0) return token;
+  if (const Struct* declared = call.Inner("declared")) {
+    token.pure = Object(*declared, "a declaration",
+                        {"result", "shape_function", "pure", "timeout", "borrow", "out", "memo"})
+                     .Flag("pure");
+  }
+  for (const Value& spec : call.List("static").values()) {
+    token.static_shapes.push_back(ReadShape(spec));
+  }
+  return token;
+}
+
+std::string Shown(std::string_view text) {
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, 200)), text.size() > 200 ? "..." : "",
+                      "'");
+}
+
+absl::Status Damaged(const std::string& text, std::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "hostcall: the graph was damaged or altered: the token of a host function in it cannot be "
+      "read: ",
+      problem, ". The token is ", Shown(text),
+      ". Nothing was called for it. Save the model again, or take the file from where you trust "
+      "it."));
+}
+
+absl::Status OfAnotherProcess(const std::string& text) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "hostcall: the graph calls a Python function by a key of the process that traced it, ",
+      Shown(text),
+      ", and nothing can find the function by that. Save the model with hostcall imported before "
+      "it is traced:\n\n    import hostcall\n\nWhere that was done, a warning has told which "
+      "functions had no name, and how to give them one."));
+}
+
+}  // namespace
+
+absl::StatusOr<Token> ParseToken(const std::string& text) {
+  std::string_view rest = text;
+  if (!absl::ConsumePrefix(&rest, kQualified)) return OfAnotherProcess(text);
+  if (!absl::ConsumePrefix(&rest, kVersion)) {
+    const std::string_view version = rest.substr(0, std::min<size_t>(rest.find(':'), 20));
+    return Damaged(text, absl::StrCat("its version ", Shown(version),
+                                      " is not 1; a newer hostcall may have written it"));
+  }
+  Struct fields;
+  // It limits the depth, and checks that the text is UTF-8.
+  const absl::Status parsed = google::protobuf::json::JsonStringToMessage(rest, &fields);
+  if (!parsed.ok()) {
+    return Damaged(text, absl::StrCat("it is no JSON: ", parsed.message().substr(0, 200)));
+  }
+  try {
+    return ReadToken(fields);
+  } catch (const Wrong& wrong) {
+    return Damaged(text, wrong.what);
+  }
+}
+
+}  // namespace hostcall::serving

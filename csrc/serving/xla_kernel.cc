@@ -1,0 +1,198 @@
+// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+#include "xla_kernel.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "functions/fallback_kernel.h"
+#include "handler.h"
+#include "result_shapes.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/compiler/tf2xla/xla_compiler.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "xla/hlo/builder/xla_builder.h"
+#include "xla/shape_util.h"
+
+namespace hostcall::serving {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::XlaOpKernelContext;
+
+// By their numbers: the calls of a computation that have side effects.
+std::string CallName(int number) { return absl::StrCat("hostcall_serving_", number); }
+
+// XLA runs calls that do not depend on each other in any order. These take the tokens of one
+// another, in the order in which XLA gets to see the nodes, which is that of their control edges.
+class CallOrder {
+ public:
+  explicit CallOrder(XlaOpKernelContext* ctx) : ctx_(ctx) {
+    token_ = xla::CreateToken(ctx->builder());
+    while (true) {
+      absl::StatusOr<xla::XlaOp> token = ctx->compiler()->GetNodeToken(CallName(number_));
+      if (!token.ok()) return;
+      token_ = *token;
+      ++number_;
+    }
+  }
+
+  xla::XlaOp before() const { return token_; }
+  absl::Status SetAfter(xla::XlaOp token) {
+    return ctx_->compiler()->SetNodeToken(CallName(number_), token);
+  }
+
+ private:
+  XlaOpKernelContext* const ctx_;
+  int number_ = 0;
+  xla::XlaOp token_;
+};
+
+// A text as MLIR writes it.
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const unsigned char c : text) {
+    const bool is_plain = c >= ' ' && c < 0x7f && c != '"' && c != '\\';
+    if (is_plain) {
+      quoted.push_back(static_cast<char>(c));
+    } else {
+      absl::StrAppendFormat(&quoted, "\\%02X", c);
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string ArrayOf(const std::vector<DataType>& types) {
+  const auto number = [](std::string* out, DataType type) {
+    absl::StrAppend(out, static_cast<int>(type));
+  };
+  const char* colon = types.empty() ? "" : ": ";
+  return absl::StrCat("array<i32", colon, absl::StrJoin(types, ", ", number), ">");
+}
+
+// The type in a program; none that it packs, or has no values of.
+absl::StatusOr<xla::PrimitiveType> TypeOf(DataType dtype, std::string_view what) {
+  xla::PrimitiveType type;
+  const bool is_known = tensorflow::DataTypeToPrimitiveType(dtype, &type).ok();
+  if (is_known && type != xla::S4 && type != xla::U4) return type;
+  return absl::UnimplementedError(absl::StrCat("hostcall: ", what, " of a host function is a ",
+                                               tensorflow::DataTypeString(dtype),
+                                               ", which programs cannot hand over"));
+}
+
+// XLA keeps an error for ever, and a worker or a library may be there at the next call.
+// TensorFlow's kernels call the function instead, or say why they cannot.
+absl::Status AsRefusal(const absl::Status& status) {
+  return status.ok() ? status : RefusalOfOurs(status.message());
+}
+
+class ScriptOpKernel : public tensorflow::XlaOpKernel {
+ public:
+  explicit ScriptOpKernel(tensorflow::OpKernelConstruction* ctx) : XlaOpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("token", &token_));
+  }
+
+  void Compile(XlaOpKernelContext* ctx) override {
+    OP_REQUIRES(ctx, IsForCpu(ctx),
+                absl::UnimplementedError(absl::StrCat(
+                    "hostcall: op '", name(), "' (", type_string(),
+                    ") is compiled for a GPU, and host functions run in programs for the CPU only. "
+                    "Place the function on the CPU: with tf.device('/CPU:0').")));
+    const absl::StatusOr<const Callee*> callee = FindCallee(token_);
+    OP_REQUIRES_OK(ctx, AsRefusal(callee.status()));
+    Shapes inputs;
+    OP_REQUIRES_OK(ctx, ReadInputs(ctx, inputs));
+    const CompiledOp op{def(),
+                        {input_types().begin(), input_types().end()},
+                        {output_types().begin(), output_types().end()}};
+    absl::StatusOr<Shapes> results = ResultShapes(**callee, op, inputs);
+    OP_REQUIRES_OK(ctx, AsRefusal(results.status()));
+    OP_REQUIRES(ctx, results->size() == static_cast<size_t>(num_outputs()),
+                absl::InvalidArgumentError(
+                    absl::StrCat("hostcall: ", (*callee)->token.label, " has ", results->size(),
+                                 " results, and is called by an op with ", num_outputs())));
+    OP_REQUIRES_OK(ctx, Emit(ctx, **callee, op, *results));
+  }
+
+ private:
+  static bool IsForCpu(XlaOpKernelContext* ctx) {
+    return ctx->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
+  }
+
+  absl::Status ReadInputs(XlaOpKernelContext* ctx, Shapes& shapes) const {
+    for (int i = 0; i < ctx->num_inputs(); ++i) {
+      const auto type = TypeOf(ctx->input_type(i), absl::StrCat("argument ", i));
+      if (!type.ok()) return type.status();
+      const absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
+      if (!shape.ok()) return shape.status();
+      if (shape->is_dynamic()) {
+        return absl::UnimplementedError(absl::StrCat(
+            "hostcall: argument ", i, " of a host function has a size that is only bounded"));
+      }
+      shapes.emplace_back(shape->dimensions().begin(), shape->dimensions().end());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<xla::Shape>> ResultTypes(const Shapes& results) const {
+    std::vector<xla::Shape> shapes;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const auto type = TypeOf(output_type(static_cast<int>(i)), absl::StrCat("result ", i));
+      if (!type.ok()) return type.status();
+      shapes.push_back(xla::ShapeUtil::MakeShapeWithDescendingLayout(*type, results[i]));
+    }
+    return shapes;
+  }
+
+  absl::Status Emit(XlaOpKernelContext* ctx, const Callee& callee, const CompiledOp& op,
+                    const Shapes& results) {
+    absl::StatusOr<std::vector<xla::Shape>> shapes = ResultTypes(results);
+    if (!shapes.ok()) return shapes.status();
+    std::vector<xla::XlaOp> operands;
+    for (int i = 0; i < ctx->num_inputs(); ++i) operands.push_back(ctx->Input(i));
+    const bool has_effects = type_string_view() != "PyFuncStateless" && !callee.token.pure;
+    CallOrder order(ctx);
+    if (has_effects) {
+      operands.push_back(order.before());
+      shapes->push_back(xla::ShapeUtil::MakeTokenShape());
+    }
+    const xla::XlaOp call = xla::CustomCall(
+        ctx->builder(), kTarget, operands, xla::ShapeUtil::MakeTupleShape(*shapes), Attributes(op),
+        has_effects, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
+        xla::CustomCallSchedule::SCHEDULE_NONE, xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    for (int i = 0; i < num_outputs(); ++i) ctx->SetOutput(i, xla::GetTupleElement(call, i));
+    return has_effects ? order.SetAfter(xla::GetTupleElement(call, num_outputs()))
+                       : absl::OkStatus();
+  }
+
+  std::string Attributes(const CompiledOp& op) const {
+    return absl::StrCat("{op = ", Quoted(type_string()), ", token = ", Quoted(token_),
+                        ", argument_types = ", ArrayOf(op.input_types),
+                        ", result_types = ", ArrayOf(op.output_types), "}");
+  }
+
+  std::string token_;
+};
+
+}  // namespace
+
+// Not REGISTER_XLA_OP: its registrations are carried out once, when the first function of the
+// process is compiled.
+#define HOSTCALL_REGISTER(op)                                                               \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU_XLA_JIT), ScriptOpKernel); \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU_XLA_JIT), ScriptOpKernel)
+
+void RegisterXlaKernels() {
+  HOSTCALL_REGISTER("PyFunc");
+  HOSTCALL_REGISTER("PyFuncStateless");
+  HOSTCALL_REGISTER("EagerPyFunc");
+}
+
+#undef HOSTCALL_REGISTER
+
+}  // namespace hostcall::serving

@@ -1,0 +1,8 @@
+// The XLA kernels of script ops: an op becomes one custom call.
+#pragma once
+
+namespace hostcall::serving {
+
+void RegisterXlaKernels();
+
+}  // namespace hostcall::serving

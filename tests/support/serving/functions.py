@@ -1,0 +1,64 @@
+"""The functions of the models that are served: what workers import."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+
+_library = ctypes.CDLL(os.environ["SERVING_TEST_LIBRARY"])
+_floats = ctypes.POINTER(ctypes.c_float)
+
+
+def _native(name: str, sizes: int, result: Any, status: bool = False) -> Any:
+    function = _library[name]
+    function.argtypes = [_floats, _floats] + [ctypes.c_int64] * sizes
+    function.restype = ctypes.c_int32 if status else None
+    return hostcall.native(function, result=result, name=name)
+
+
+def _same(x: tf.TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+plus_one = _native("plus_one", 1, _same)
+sums = _native("sums", 2, lambda x: tf.TensorSpec(x.shape[:1], x.dtype))
+root = _native("root", 0, _same, status=True)
+append = _native("append", 0, _same)
+odd = _native("plus_one", 1, lambda x: tf.TensorSpec([x.shape[0] // 2], x.dtype))
+
+
+def double(x: Any) -> Any:
+    return x * np.float32(2)
+
+
+@hostcall.declare(result=_same)
+def thrice(x: Any) -> Any:
+    return x * np.float32(3)
+
+
+def shout(x: Any) -> Any:
+    return np.asarray(f"{float(x[0]):.1f}!".encode(), object)
+
+
+def refuse(x: Any) -> Any:
+    raise ValueError("no such sensor")
+
+
+def die_once(x: Any) -> Any:
+    """Ends the worker, the first time in the life of a folder."""
+    marker = Path(os.environ["SERVING_TEST_MARKER"])
+    if not marker.exists():
+        marker.touch()
+        os._exit(3)
+    return x * np.float32(2)
+
+
+def unique(x: Any) -> Any:
+    return np.unique(x)

@@ -1,0 +1,193 @@
+"""The models that are served; run with folders to write them to, and for what they compute."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from tests.support.serving import functions
+
+VECTOR = tf.TensorSpec([4], tf.float32)
+BATCH = tf.TensorSpec([None, 3], tf.float32)
+ANY = tf.TensorSpec([None], tf.float32)
+SCALAR = tf.TensorSpec([], tf.float32)
+
+Body = Callable[[tf.Tensor], Any]
+
+
+def call(function: Any, x: tf.Tensor, result: Any = None, stateful: bool = True) -> Any:
+    return tf.numpy_function(function, [x], x.dtype if result is None else result, stateful)
+
+
+def _native(x: tf.Tensor) -> Any:
+    return 2.0 * call(functions.plus_one, x)
+
+
+def _sums(x: tf.Tensor) -> Any:
+    return 1.0 + call(functions.sums, x)
+
+
+def _loop(x: tf.Tensor) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        y = call(functions.plus_one, y)
+        y.set_shape([4])
+        return i + 1, y
+
+    return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+
+def _in_order(x: tf.Tensor) -> Any:
+    """What is returned tells the order, as nothing else connects the calls."""
+    call(functions.append, 0.0 * x)
+    for digit in (1.0, 2.0):
+        call(functions.append, digit + 0.0 * x)
+    return call(functions.append, 3.0 + 0.0 * x)
+
+
+def _in_order_nested(x: tf.Tensor) -> Any:
+    inner = tf.function(lambda y: call(functions.append, y))
+    call(functions.append, 0.0 * x)
+    inner(1.0 + 0.0 * x)
+    inner(2.0 + 0.0 * x)
+    return call(functions.append, 3.0 + 0.0 * x)
+
+
+def _in_order_loop(x: tf.Tensor) -> Any:
+    def body(i: Any) -> Any:
+        call(functions.append, tf.cast(i, tf.float32) + 0.0 * x)
+        return (i + 1,)
+
+    call(functions.append, 0.0 * x)
+    tf.while_loop(lambda i: i < 3, body, [1])
+    return call(functions.append, 3.0 + 0.0 * x)
+
+
+def _printed(x: tf.Tensor) -> Any:
+    tf.print("served", output_stream=sys.stderr)
+    return call(functions.plus_one, x)
+
+
+def _eager(x: tf.Tensor) -> Any:
+    return tf.py_function(functions.double, [x], tf.TensorSpec(x.shape, x.dtype))
+
+
+def _both(x: tf.Tensor) -> Any:
+    """2 x + 1."""
+    return call(functions.plus_one, call(functions.double, x, VECTOR))
+
+
+# By name: the body, what it takes, and the values that it is called with.
+NATIVE: dict[str, tuple[Body, tf.TensorSpec, Any]] = {
+    "native": (_native, VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "sums": (_sums, BATCH, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]),
+    "empty": (_sums, BATCH, np.zeros([0, 3])),
+    "loop": (_loop, VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "in_order": (_in_order, SCALAR, 5.0),
+    "in_order_nested": (_in_order_nested, SCALAR, 5.0),
+    "in_order_loop": (_in_order_loop, SCALAR, 5.0),
+    "printed": (_printed, VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "root": (lambda x: call(functions.root, x), SCALAR, 4.0),
+    "stateless": (lambda x: call(functions.plus_one, x, stateful=False), ANY, [1.0, 2.0]),
+}
+PYTHON: dict[str, tuple[Body, tf.TensorSpec, Any]] = {
+    "double": (lambda x: call(functions.double, x, VECTOR), VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "thrice": (lambda x: 1.0 + call(functions.thrice, x), BATCH, [[1.0, 2.0, 3.0]]),
+    "eager": (_eager, VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "shout": (lambda x: call(functions.shout, x, tf.string), VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "unique": (lambda x: 1.0 + call(functions.unique, x), VECTOR, [2.0, 1.0, 2.0, 1.0]),
+    "both": (_both, VECTOR, [1.0, 2.0, 3.0, 4.0]),
+}
+# These are not called where they are saved.
+BAD: dict[str, tuple[Body, tf.TensorSpec, Any]] = {
+    "odd": (lambda x: call(functions.odd, x), ANY, []),
+    "refuse": (lambda x: call(functions.refuse, x), VECTOR, []),
+    "die_once": (lambda x: call(functions.die_once, x), VECTOR, []),
+}
+
+
+class Model(tf.Module):
+    """Every body as a signature, plain and compiled."""
+
+    def __init__(self, bodies: dict[str, tuple[Body, tf.TensorSpec, Any]]) -> None:
+        super().__init__()
+        self.served: dict[str, Any] = {}
+        for name, (body, spec, _) in bodies.items():
+            for compiled in (False, True):
+                self.served[f"{name}_{'compiled' if compiled else 'plain'}"] = _signature(
+                    body, spec, compiled
+                )
+
+
+class WithVariable(tf.Module):
+    """A model whose variable its program assigns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = tf.Variable(tf.zeros([4]))
+        self.served = {"add": self.add}
+
+    @tf.function(input_signature=[VECTOR])
+    def add(self, x: tf.Tensor) -> Any:
+        return {"result": self._added(x)}
+
+    @tf.function(jit_compile=True)
+    def _added(self, x: tf.Tensor) -> Any:
+        return self.total.assign_add(call(functions.plus_one, x, VECTOR))
+
+
+def _signature(body: Body, spec: tf.TensorSpec, compiled: bool) -> Any:
+    inner = tf.function(body, jit_compile=True) if compiled else body
+    return tf.function(lambda x: {"result": inner(x)}, input_signature=[spec])
+
+
+def save(model: tf.Module, folder: str) -> None:
+    tf.saved_model.save(model, folder, signatures=model.served)
+
+
+def endpoints(folder: str) -> dict[str, tuple[str, str]]:
+    """The names of the tensors of each signature: what goes in, and what comes out."""
+    from tensorflow.python.saved_model import loader_impl
+
+    (meta,) = loader_impl.parse_saved_model(folder).meta_graphs
+    return {
+        key: (
+            next((value.name for value in signature.inputs.values()), "none"),
+            next(value.name for value in signature.outputs.values()),
+        )
+        for key, signature in meta.signature_def.items()
+        if signature.outputs
+    }
+
+
+def main(root: str) -> None:
+    """Writes the models, and prints their endpoints and what they compute."""
+    said: dict[str, Any] = {}
+    models = {"native": NATIVE, "python": PYTHON, "bad": BAD}
+    for name, bodies in models.items():
+        save(Model(bodies), f"{root}/{name}")
+        said[name] = endpoints(f"{root}/{name}")
+    save(WithVariable(), f"{root}/variable")
+    said["variable"] = endpoints(f"{root}/variable")
+    said["values"] = {
+        name: np.asarray(tf.function(body, input_signature=[spec])(tf.constant(x, tf.float32)))
+        .astype(object)
+        .tolist()
+        for name, (body, spec, x) in {**NATIVE, **PYTHON}.items()
+        if name != "shout"
+    }
+    hostcall.disable()
+    stock = tf.Module()
+    stock.served = {"stock": _signature(lambda x: call(functions.double, x), VECTOR, False)}
+    save(stock, f"{root}/stock")
+    said["stock"] = endpoints(f"{root}/stock")
+    sys.stdout.write(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
