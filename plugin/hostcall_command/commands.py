@@ -1,4 +1,4 @@
-"""The command line: `hostcall explain`, `hostcall rewrite`, `hostcall doctor` and others.
+"""The command line: `hostcall explain`, `rewrite`, `doctor`, `worker` and `serving-library`.
 
 This is what click has to know to show help, which is to come at once: what a command does is
 imported when it runs, and TensorFlow with it.
@@ -79,6 +79,68 @@ def doctor(names: bool, as_json: bool) -> None:
 def serving_library() -> None:
     """Print the path of the library that servers without Python load: libhostcall_serving.so."""
     _run("serving_library")
+
+
+@main.command()
+@click.option("--socket", type=click.Path(), help="The path to listen at, or to --check.")
+@click.option("--control-fd", type=click.IntRange(min=0), hidden=True)
+@click.option("--allow", multiple=True, help="A module whose functions may be called; or several.")
+@click.option(
+    "--import", "imports", multiple=True, envvar="HOSTCALL_WORKER_IMPORT", help="Import it first."
+)
+@click.option(
+    "--bytes",
+    "max_bytes",
+    type=click.IntRange(min=4096),
+    default=1 << 32,
+    show_default=True,
+    help="The most that the arguments, or the results, of one call may have.",
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(min=1),
+    default=1024,
+    show_default=True,
+    help="The most clients at a time.",
+)
+@click.option("--check", is_flag=True, help="Say whether a worker listens there, and end.")
+def worker(
+    socket: str | None,
+    control_fd: int | None,
+    allow: tuple[str, ...],
+    imports: tuple[str, ...],
+    max_bytes: int,
+    connections: int,
+    check: bool,
+) -> None:
+    """Call Python functions for a process without Python, such as a server.
+
+    It calls functions of the modules that --allow and HOSTCALL_ALLOW name, and no others.
+    """
+    if (socket is None) == (control_fd is None):
+        raise click.UsageError("Say --socket PATH.")
+    if check:
+        _check_worker(str(socket))
+    else:
+        options = _names(allow), _names(imports), max_bytes, connections
+        _run("worker", socket, control_fd, *options, click.echo)
+
+
+def _names(given: tuple[str, ...]) -> list[str]:
+    return [name for names in given for name in names.split(",") if name]
+
+
+def _check_worker(path: str) -> None:
+    channel = importlib.import_module("hostcall_runtime._worker_channel")
+    try:
+        health = channel.health_of(path)
+    except (OSError, channel.ProtocolError, channel.ClosedError) as error:
+        reason = str(error) or "it has closed the connection"
+        raise click.ClickException(f"no worker answers at {path}: {reason}") from error
+    click.echo(
+        f"process {health.pid} listens at {path}: {health.connections} connections, "
+        f"{health.calls} calls, {health.errors} errors"
+    )
 
 
 def _run(command: str, *arguments: Any) -> None:

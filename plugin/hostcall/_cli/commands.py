@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hostcall._cli import diagnosis, diagnosis_text, saved_models
 from hostcall._explain import page
 from hostcall._saving import serving_library as _serving_library
+from hostcall._serving import running
+from hostcall._serving.worker import Worker
 
 
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> str:
@@ -67,3 +70,30 @@ def serving_library() -> str:
       FileNotFoundError: when it is not there.
     """
     return _serving_library.serving_library()
+
+
+def worker(
+    socket: str | None,
+    control_fd: int | None,
+    allow: Sequence[str],
+    imports: Sequence[str],
+    max_bytes: int,
+    connections: int,
+    say: Callable[[str], None],
+) -> str:
+    """Calls Python functions for other processes, until it is told to end.
+
+    Args:
+      socket: the path to listen at; or None.
+      control_fd: where clients are handed over; or None.
+      allow: the modules whose functions may be called.
+      imports: the modules to import first.
+      max_bytes: the most that the arguments, or the results, of a call may have.
+      connections: the most clients at a time.
+      say: what tells the user that it listens.
+
+    Raises:
+      ValueError: when it cannot begin.
+    """
+    running.run(socket, control_fd, allow, imports, Worker(max_bytes, connections), say)
+    return ""

@@ -155,6 +155,11 @@ def is_allowed(module: str) -> bool:
     return any(module == one or module.startswith(one + ".") for one in _allowed)
 
 
+def allowed() -> list[str]:
+    """The modules that are allowed, in their order."""
+    return list(_allowed)
+
+
 def _named(function: Function) -> Any:
     """What was given here to one of the names of a function, or None."""
     names = filter(None, (function.name, function.place, function.label))

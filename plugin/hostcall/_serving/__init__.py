@@ -1,0 +1,1 @@
+"""Workers: processes that call Python functions for programs that hold no Python."""
