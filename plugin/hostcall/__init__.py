@@ -30,7 +30,7 @@ from hostcall._frontend.callback import Callback, callback  # noqa: E402
 from hostcall._frontend.native import Native, native  # noqa: E402
 from hostcall._saving.functions import allow, provide, register  # noqa: E402
 from hostcall._saving.options import load_options, save_options  # noqa: E402
-from hostcall._saving.serving_library import serving_library  # noqa: E402
+from hostcall._serving.serving_library import serving_library  # noqa: E402
 from hostcall_runtime._errors import (  # noqa: E402
     LoweringError,
     NotExportableError,

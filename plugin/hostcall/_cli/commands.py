@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hostcall._cli import diagnosis, diagnosis_text, saved_models
 from hostcall._explain import page
-from hostcall._saving import serving_library as _serving_library
 from hostcall._serving import running
+from hostcall._serving import serving_library as _serving_library
 from hostcall._serving.worker import Worker
 
 
