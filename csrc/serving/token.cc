@@ -204,7 +204,7 @@ Token ReadToken(const Struct& fields) {
   const Struct* named = call.Inner("function");
   if (named == nullptr) throw Wrong{"it names no function"};
   const Object function(*named, "a function",
-                        {"place", "name", "keywords", "fixed", "native", "pickle"});
+                        {"place", "name", "keywords", "fixed", "native", "pickled"});
   std::string label = function.Text("name");
   if (label.empty()) label = function.Text("place");
   if (label.empty()) throw Wrong{"it names no function"};

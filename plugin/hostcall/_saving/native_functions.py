@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -14,9 +15,14 @@ from hostcall._callbacks.native.c_functions import CFunction
 from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._saving.tokens import Attribute, Native, Size
 
-# In the place of sizes that nobody knows: a shape function says of them all whether a size of a
-# result is one of them, or always the same.
-_TRIED = ((3, 2), (5, 7), (64, 1), (1031, 4099), (100_003, 7919))
+# In the place of sizes that nobody knows, the first one and the step to the next: a shape function
+# says of them all whether a size of a result is one of them, or always the same. Growing and
+# falling ones part a size from the largest and the smallest; equal and tiny ones part it from sizes
+# that have a least value.
+_TRIED = (
+    *((3, 2), (5, 7), (64, 1), (1031, 4099), (100_003, 7919)),
+    *((1_000_003, -7919), (4096, -1), (0, 0), (1, 0), (2, 0), (0, 1), (1, -1)),
+)
 
 
 def record_of(spec: CallbackSpec) -> Native | None:
@@ -72,11 +78,21 @@ def _sizes(spec: CallbackSpec) -> list[list[Size]] | None:
     if op is None or spec.shape_function is None:
         return None
     inputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in op.inputs]
+    return sizes_of(spec.shape_function, inputs)
+
+
+_ShapeFunction = Callable[[Sequence[tf.TensorSpec]], Sequence[tf.TensorSpec | None]]
+
+
+def sizes_of(
+    shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec]
+) -> list[list[Size]] | None:
+    """The same, by a shape function, and what tracing knows of the inputs."""
     if any(one.shape.rank is None for one in inputs):
         return None
     # A shape function may raise what it likes.
     with contextlib.suppress(Exception):
-        tries = [_try(spec, inputs, *numbers) for numbers in _TRIED]
+        tries = [_try(shape_function, inputs, *numbers) for numbers in _TRIED]
         return _common([results for _, results in tries], [known for known, _ in tries])
     return None
 
@@ -85,14 +101,22 @@ _Shapes = list[list[int]]
 
 
 def _try(
-    spec: CallbackSpec, inputs: Sequence[tf.TensorSpec], first: int, step: int
+    shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec], first: int, step: int
 ) -> tuple[_Shapes, _Shapes]:
-    """Shapes of inputs in which no two sizes are the same by chance, and those of the results."""
-    unknown = iter(range(first, 1 << 60, step))
+    """Shapes of inputs with such sizes, and those of the results.
+
+    Raises:
+      ValueError: when a shape of a result is not known.
+    """
+    unknown = (max(size, 0) for size in itertools.count(first, step))
     shapes = [[next(unknown) if n is None else n for n in one.shape.as_list()] for one in inputs]
     specs = [tf.TensorSpec(shape, one.dtype) for shape, one in zip(shapes, inputs, strict=True)]
-    assert spec.shape_function is not None
-    return shapes, [said.shape.as_list() for said in spec.shape_function(specs) if said is not None]
+    results: _Shapes = []
+    for said in shape_function(specs):
+        if said is None or not said.shape.is_fully_defined():
+            raise ValueError("a shape is not known")
+        results.append(said.shape.as_list())
+    return shapes, results
 
 
 def _common(results: Sequence[_Shapes], inputs: Sequence[_Shapes]) -> list[list[Size]] | None:
