@@ -28,6 +28,8 @@ from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._frontend.callback import Callback, callback  # noqa: E402
 from hostcall._frontend.native import Native, native  # noqa: E402
+from hostcall._inspect.inspecting import inspect  # noqa: E402
+from hostcall._inspect.inspection import Inspection  # noqa: E402
 from hostcall._saving.functions import allow, provide, register  # noqa: E402
 from hostcall._saving.options import load_options, save_options  # noqa: E402
 from hostcall._serving.serving_library import serving_library  # noqa: E402
@@ -47,6 +49,7 @@ __all__ = [
     "CallbackStats",
     "ClusterStats",
     "Explanation",
+    "Inspection",
     "LoweringError",
     "Native",
     "NotExportableError",
@@ -61,6 +64,7 @@ __all__ = [
     "enable",
     "explain",
     "export",
+    "inspect",
     "last_error",
     "load",
     "load_options",

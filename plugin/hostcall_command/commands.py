@@ -1,4 +1,4 @@
-"""The command line: `hostcall explain`, `rewrite`, `doctor`, `worker` and `serving-library`.
+"""The command line: `hostcall explain`, `inspect`, `rewrite`, `doctor`, `worker` and more.
 
 This is what click has to know to show help, which is to come at once: what a command does is
 imported when it runs, and TensorFlow with it.
@@ -49,6 +49,14 @@ def main() -> None:
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> None:
     """Show what becomes of the functions of SAVED_MODEL: what is compiled, and what is not."""
     _run("explain", saved_model, signature, html, as_json)
+
+
+@main.command(name="inspect")
+@click.argument("path", type=click.Path(path_type=Path))
+@_JSON
+def inspect_file(path: Path, as_json: bool) -> None:
+    """List the Python functions that PATH names, without importing any: a SavedModel, say."""
+    _run("inspect", path, as_json)
 
 
 @main.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hostcall._cli import diagnosis, diagnosis_text, saved_models
 from hostcall._explain import page
+from hostcall._inspect import inspecting
 from hostcall._serving import running
 from hostcall._serving import serving_library as _serving_library
 from hostcall._serving.worker import Worker
@@ -31,6 +32,20 @@ def explain(saved_model: Path, signature: str | None, html: Path | None, as_json
     if as_json:
         return json.dumps([explanation.to_dict() for explanation in found], indent=2)
     return "\n\n".join(map(str, found))
+
+
+def inspect(path: Path, as_json: bool) -> str:
+    """Lists the Python functions that a file names.
+
+    Args:
+      path: as for `hostcall.inspect`.
+      as_json: whether to answer in JSON.
+
+    Raises:
+      OSError, ValueError: when it cannot be read.
+    """
+    found = inspecting.inspect(path)
+    return json.dumps(found.to_dict(), indent=2) if as_json else str(found)
 
 
 def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> str:

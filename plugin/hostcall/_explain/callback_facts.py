@@ -16,14 +16,15 @@ from hostcall._callbacks.specs import BoundedSpec, Spec, merge
 from hostcall._explain.bodies import SHAPES, Body
 from hostcall._explain.boundary_advice import of_script_op
 from hostcall._explain.facts import ScriptOp, Value
+from hostcall._saving import checking
 from hostcall._tf import attributes, autograph, op_kinds, source_location, token_registry
 from hostcall._tf.types import NodeDef
 
 # Finds `file:line` of a node, by the names of its function and its own.
 Locate = Callable[[str, str], str]
 
-
-_KINDS = {
+# What the user has called to make an op, as far as the op tells.
+KINDS = {
     "EagerPyFunc": "tf.py_function",
     "PyFunc": "tf.numpy_function",
     "PyFuncStateless": "tf.compat.v1.py_func",
@@ -61,6 +62,7 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
         bytes_copied=_bytes_copied(spec, placed["route"], operands, results),
         advice=of_script_op(node, spec) if placed["route"] == "partition" else "",
         memo=isinstance(spec, CallbackSpec) and spec.declaration.table is not None,
+        problem=_problem(node) if spec is None else "",
         **placed,
     )
 
@@ -103,13 +105,20 @@ def parse_location(location: str) -> tuple[str, int | None]:
 def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str]:
     if isinstance(spec, CallbackSpec):
         return source_location.split_description(spec.description)
-    kind = _KINDS[node.op]
+    kind = KINDS[node.op]
     if spec is None:
-        return kind, "", "", ""
+        label, record, _ = checking.judged(lookup.token_of(node), node, None)
+        return kind, *(("", "", "") if record is None else (label, "", record.place_of_call))
     # Registered before hostcall was imported.
     users = spec._func if isinstance(spec, token_registry.EagerFunc) else spec
     described = source_location.of_function(autograph.unwrapped(users))
     return (kind, *source_location.split_description(f"{kind} of {described}")[1:])
+
+
+def _problem(node: NodeDef) -> str:
+    """Why a function is not here that a saved graph names."""
+    _, record, problem = checking.judged(lookup.token_of(node), node, None)
+    return "" if record is None or problem is None else problem.reason
 
 
 def _operands(node: NodeDef, body: Body) -> list[Value]:

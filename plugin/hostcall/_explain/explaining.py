@@ -27,6 +27,12 @@ _ABSENT = (
     "shapes and routes is what the graph alone tells."
 )
 
+_REFUSED = (
+    "These Python functions, which the file names, cannot be called here as yet: {listed}. What is "
+    "said of shapes and routes is what the graph alone tells. `hostcall inspect` says what to "
+    "write."
+)
+
 
 def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     """Finds out how a function and all that it calls will run; the function itself does not.
@@ -87,6 +93,10 @@ def explain_library(
     absent = [op.node for op in walk.script_ops if not op.callback]
     if absent:
         notes.append(_ABSENT.format(ops=", ".join(map(repr, absent))))
+    refused = {op.callback: op.problem for op in walk.script_ops if op.problem}
+    if refused:
+        listed = "; ".join(f"{name}: {problem}" for name, problem in refused.items())
+        notes.append(_REFUSED.format(listed=listed))
     return Explanation(title or entry, tuple(walk.functions), tuple(walk.script_ops), tuple(notes))
 
 

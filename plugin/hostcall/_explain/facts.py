@@ -53,6 +53,7 @@ class ScriptOp:
         for inputs that XLA knows, when it compiles.
       advice: for an op between compiled clusters, the line to write so that it becomes part of one
         program, or why nothing helps.
+      problem: for a function that a saved graph names, why this process cannot call it.
     """
 
     node: str
@@ -75,6 +76,7 @@ class ScriptOp:
     waits_for: tuple[str, ...] = ()
     memo: bool = False
     advice: str = ""
+    problem: str = ""
 
     @property
     def location(self) -> str:

@@ -82,10 +82,7 @@ def problem_of(function: Pickled) -> Problem | None:
             "# save the model again, or load it, with the same version of Python",
         )
     if function.sha256 not in _contents:
-        return Problem(
-            "it is a pickle, which is not beside the graph: only a SavedModel carries it",
-            f"hostcall.provide({json.dumps(function.title)}, function)",
-        )
+        return missing(function)
     if not function.leave or function.leave != _leaves.get(function.sha256):
         return Problem(
             "the file holds it as a pickle, which can run anything when it is read, and nobody "
@@ -94,6 +91,14 @@ def problem_of(function: Pickled) -> Problem | None:
             "        model = tf.saved_model.load(path)",
         )
     return None
+
+
+def missing(function: Pickled) -> Problem:
+    """What keeps the function of a graph of its own from being called."""
+    return Problem(
+        "it is a pickle, which is not beside the graph: only a SavedModel carries it",
+        f"hostcall.provide({json.dumps(function.title)}, function)",
+    )
 
 
 def find(function: Pickled) -> tuple[Any, Any]:

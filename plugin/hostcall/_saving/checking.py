@@ -75,14 +75,12 @@ class _Checked:
 def _checked(token: str, nodes: list[Any], path: str) -> _Checked:
     if token_registry.find_present(token) is not None:
         return _Checked(token, None, token)
-    if not token_registry.is_qualified(token):
-        return _Checked(token, _UNNAMED, token)
     try:
-        record = tokens.decode(token)
-        for node in nodes:
-            fitting.check(record, node)
+        record = _read(token, nodes)
     except SavedFunctionError as error:
-        return _Checked(f"{token[:40]}...", Problem(str(error), _DAMAGED), token)
+        return _Checked(_shown(token), Problem(str(error), _DAMAGED), token)
+    if record is None:
+        return _Checked(token, _UNNAMED, token)
     problem = None
     if (pickled := record.users.pickled) is not None:
         record, problem = _with_leave(record, pickled, path)
@@ -90,6 +88,50 @@ def _checked(token: str, nodes: list[Any], path: str) -> _Checked:
     at = f", called at {record.place_of_call}" if record.place_of_call else ""
     problem = problem or functions.problem_of(record.users)
     return _Checked(f"{record.users.label}{at}", problem, token)
+
+
+def judged(
+    token: str, node: Any, directory: str | None
+) -> tuple[str, tokens.Record | None, Problem | None]:
+    """What a token in a file says, whatever the user allows now of pickles.
+
+    Args:
+      token: the token.
+      node: the op.
+      directory: of the SavedModel, where pickles lie; or None.
+
+    Returns:
+      What messages call the function, the record if there is one, and what keeps the function
+      from being called, or None.
+    """
+    try:
+        record = _read(token, [node])
+    except SavedFunctionError as error:
+        return _shown(token), None, Problem(str(error), _DAMAGED)
+    if record is None:
+        return token, None, _UNNAMED
+    record, problem = record.with_leave(""), None
+    if (pickled := record.users.pickled) is not None and directory is not None:
+        problem = carried.read(pickled.sha256, directory)
+    return record.users.label, record, problem or functions.problem_of(record.users)
+
+
+def _read(token: str, nodes: list[Any]) -> tokens.Record | None:
+    """The record in a token that ops have; None for a mere number.
+
+    Raises:
+      SavedFunctionError: when it makes no sense, or is not for these ops.
+    """
+    if not token_registry.is_qualified(token):
+        return None
+    record = tokens.decode(token)
+    for node in nodes:
+        fitting.check(record, node)
+    return record
+
+
+def _shown(token: str) -> str:
+    return token if len(token) <= 40 else f"{token[:40]}..."
 
 
 def _with_leave(

@@ -144,10 +144,19 @@ def problem_of(function: Function) -> Problem | None:
         line = f'hostcall.allow("{module}")'
         line += f"    # or {_ENVIRONMENT}={module} in the environment"
         return Problem(f"nobody has allowed to import {module}", line)
-    top = module.partition(".")[0]
-    if top not in sys.modules and importlib.util.find_spec(top) is None:
+    if not has_module(module):
+        top = module.partition(".")[0]
         return Problem(f"there is no module {top} here: its directory is not in sys.path", provide)
     return None
+
+
+def has_module(module: str) -> bool:
+    """Whether a module may be there, as far as is told without an import: its package is."""
+    top = module.partition(".")[0]
+    try:
+        return top in sys.modules or importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):  # whatever a file has for a name
+        return False
 
 
 def is_allowed(module: str) -> bool:

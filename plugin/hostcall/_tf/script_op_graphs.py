@@ -198,6 +198,11 @@ def py_functions_in(concrete: Any) -> frozenset[str]:
 
 def nodes_of(graph_def: GraphDef) -> Iterator[Any]:
     """The nodes of a GraphDef, those in its functions included."""
-    yield from graph_def.node
+    return (node for _, node in nodes_by_function(graph_def))
+
+
+def nodes_by_function(graph_def: GraphDef) -> Iterator[tuple[str, Any]]:
+    """The same, each with the name of its function; "" for the graph itself."""
+    yield from (("", node) for node in graph_def.node)
     for function in graph_def.library.function:
-        yield from function.node_def
+        yield from ((function.signature.name, node) for node in function.node_def)

@@ -149,6 +149,7 @@ class MetaGraphDef(Message, Protocol):
     """A graph of a SavedModel."""
 
     graph_def: GraphDef
+    object_graph_def: Any
     signature_def: Mapping[str, Any]
 
 

@@ -22,6 +22,14 @@ class Halving(keras.layers.Layer):
         return shape
 
 
+@keras.saving.register_keras_serializable("tests")
+class Registered(keras.layers.Layer):
+    """A layer that files know by the name that it was registered under."""
+
+    def call(self, x: Any) -> Any:
+        return x
+
+
 def export(path: str) -> str:
     """Exports it, and tells what it computes."""
     inputs = keras.Input([4], name="x")

@@ -109,15 +109,15 @@ def test_explain_writes_a_page(saved: Path, tmp_path: Path) -> None:
     assert "cluster 0" in text
 
 
-def test_another_process_has_no_python_functions_and_says_so(saved: Path, run_python: Any) -> None:
+def test_another_process_tells_functions_that_it_may_not_call(saved: Path, run_python: Any) -> None:
     script = (
         f"from hostcall_command.commands import main; main(['explain', {str(saved)!r}, '--json'])"
     )
     first, second = json.loads(run_python(script, HOSTCALL_ROUTE="auto"))
-    for explanation in (first, second):
+    for explanation, name in ((first, "numpy:unique"), (second, "numpy:sort")):
         (op,) = explanation["script_ops"]
-        assert (op["callback"], op["file"], op["line"]) == ("", "", None)
-        assert "A SavedModel holds none" in explanation["notes"][0]
+        assert (op["callback"], op["file"]) == (name, "test_cli.py")
+        assert "nobody has allowed to import numpy" in explanation["notes"][0]
     assert second["script_ops"][0]["results"][0]["shape"] == "(3,)"
 
 

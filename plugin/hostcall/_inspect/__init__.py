@@ -1,0 +1,1 @@
+"""What files hold of Python functions: `hostcall.inspect`."""

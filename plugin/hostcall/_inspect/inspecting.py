@@ -1,0 +1,66 @@
+"""`hostcall.inspect`: which Python functions a file names, without importing or running any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from hostcall._inspect import exported_programs, graph_files, keras_files
+from hostcall._inspect.facts import InspectionError
+from hostcall._inspect.inspection import Inspection
+
+_GRAPHS: dict[str, Callable[[Path], Inspection]] = {
+    ".pb": graph_files.of_graph,
+    ".pbtxt": graph_files.of_graph,
+    ".meta": graph_files.of_meta_graph,
+    ".keras": keras_files.of_model,
+}
+_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
+
+
+def inspect(path: str | os.PathLike[str]) -> Inspection:
+    """Lists the Python functions that a file names. Nothing is imported for it, and nothing run.
+
+    `print` shows the answer as a table.
+
+    Args:
+      path: of a SavedModel, or of a program of `hostcall.export`, both directories; of a Keras
+        model (`.keras`), a graph (`.pb`, `.pbtxt`) or a meta graph of TensorFlow 1 (`.meta`).
+
+    Returns:
+      An `Inspection`: for each function its name, where it is called and with what, what was
+      declared of it, whether it can be found here and is allowed, and otherwise what to write.
+
+    Raises:
+      ValueError: when there is none of these, or it cannot be read.
+
+    Examples:
+      >>> @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])
+      ... def program(x):
+      ...     return tf.numpy_function(np.sort, [x], tf.float32)
+      >>> module = tf.Module()
+      >>> module.program = program
+      >>> tf.saved_model.save(module, directory)
+      >>> (function,) = hostcall.inspect(directory).functions
+      >>> function.place, function.uses[0].arguments
+      ('numpy:sort', ('float32(3,)',))
+    """
+    found = Path(os.fspath(path))
+    if found.name in _SAVED_MODEL:
+        found = found.parent
+    if found.is_dir():
+        if any((found / name).is_file() for name in _SAVED_MODEL):
+            return graph_files.of_saved_model(found)
+        if exported_programs.lies_in(found):
+            return exported_programs.of_program(found)
+        raise InspectionError(
+            f"{found} holds no SavedModel (saved_model.pb), and no program of hostcall.export "
+            "(manifest.json)."
+        )
+    if not found.is_file():
+        raise InspectionError(f"{found} {'is no file' if found.exists() else 'does not exist'}.")
+    if found.suffix not in _GRAPHS:
+        kinds = ", ".join(_GRAPHS)
+        raise InspectionError(f"{found} is no directory, and its name ends in none of {kinds}.")
+    return _GRAPHS[found.suffix](found)

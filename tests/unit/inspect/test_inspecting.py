@@ -1,0 +1,221 @@
+"""hostcall.inspect: the Python functions that files of another process name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+from tensorflow.core.protobuf import saved_model_pb2
+
+import hostcall
+from hostcall._saving import functions
+from hostcall_command.commands import main
+from tests.support.stress.template import Template
+
+USERS = "tests.support.saved.functions"
+_RUN = "import hostcall; from tests.support.saved import files; print(files.{}({!r}))"
+
+
+@pytest.fixture(scope="module")
+def folder(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a file of each kind, which another process has written."""
+    path = tmp_path_factory.mktemp("files")
+    ended = fresh_python.run_program(_RUN.format("write", str(path)))
+    assert ended.status == 0, ended.said
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "_allowed", {})
+
+
+def inspected(path: Path) -> dict[str, Any]:
+    """What is found, by the last part of the names."""
+    found = hostcall.inspect(path).functions
+    return {one.name.partition(" (")[0].rpartition(":")[2]: one for one in found}
+
+
+def test_saved_model_names_functions_with_their_uses(folder: Path) -> None:
+    found = inspected(folder / "model")
+    assert [name for name in found if "lambda" not in name] == ["cube", "inspected_double", "halve"]
+    cube = found["cube"]
+    assert (cube.place, cube.given_name, cube.pickle) == (f"{USERS}:cube", None, None)
+    by_kind: dict[str, list[Any]] = {}
+    for use in cube.uses:
+        assert use.line.startswith("files.py:")
+        by_kind.setdefault(use.kind, []).append(use)
+    calls = {use.of: use for use in by_kind["tf.py_function"]}
+    assert calls.keys() == {("encoder.encode",), ("signature train", "step")}
+    assert calls[("encoder.encode",)].arguments == ("float32(4,)",)
+    (gradient,) = by_kind["the gradient of tf.py_function"]
+    assert gradient.of == ("signature train", "step")
+
+
+def test_saved_model_tells_what_was_declared(folder: Path) -> None:
+    double = inspected(folder / "model")["inspected_double"]
+    assert double.given_name == "tests::inspected_double"
+    assert double.declared == {"shape_function": True, "timeout": 5.0}
+    (use,) = double.uses
+    assert (use.kind, use.arguments, use.results) == (
+        "hostcall.callback",
+        ("float32(4,)",),
+        ("float32(4,)",),
+    )
+
+
+def test_inspection_says_what_is_missing_and_what_to_write(folder: Path) -> None:
+    found = inspected(folder / "model")
+    assert found["halve"].problem == f"nobody has allowed to import {USERS}"
+    assert f'hostcall.allow("{USERS}")' in found["halve"].write
+    assert "hostcall.provide" in found["inspected_double"].write
+    (carried,) = [function for name, function in found.items() if "lambda" in name]
+    assert len(carried.pickle) == 64
+    assert "with hostcall.load_options(allow_pickle=True):" in carried.write
+    hostcall.allow(USERS)
+    assert inspected(folder / "model")["halve"].problem == ""
+
+
+@pytest.mark.parametrize("name", ["frozen.pb", "frozen.pbtxt"])
+def test_graphs_of_their_own_have_no_pickles(folder: Path, name: str) -> None:
+    found = hostcall.inspect(folder / name)
+    assert (found.format, len(found.functions)) == ("GraphDef", 2)
+    assert len(found.notes) == 1
+    (carried,) = [function for function in found.functions if function.pickle]
+    assert "only a SavedModel carries it" in carried.problem
+    (halve,) = [function for function in found.functions if not function.pickle]
+    assert halve.uses[0].of == ("the graph",)
+
+
+def test_meta_graph(folder: Path) -> None:
+    found = hostcall.inspect(folder / "graph.meta")
+    assert (found.format, len(found.functions)) == ("MetaGraphDef", 1)
+    assert found.functions[0].uses[0].arguments == ("float32(4,)",)
+
+
+def test_exported_program(folder: Path) -> None:
+    found = inspected(folder / "program")
+    assert found["halve"].place == f"{USERS}:halve"
+    assert found["halve"].problem == ""
+    assert found["halve"].uses[0].arguments == ("float32(4,)",)
+    double = found["inspected_double"]
+    assert (double.problem, double.declared) == ("it can only be given", {"timeout": 5.0})
+    assert "callbacks={" in double.write
+
+
+def test_keras_model_names_classes_and_holds_lambdas(folder: Path) -> None:
+    inspection = hostcall.inspect(folder / "model.keras")
+    assert "Model.export" in inspection.notes[0]
+    halving, registered, of_lambda = inspection.functions
+    assert halving.place == "tests.support.saved.keras_models:Halving"
+    assert (halving.problem, halving.uses[0].node) == ("", "halving")
+    assert registered.given_name == "tests>Registered"
+    assert "bytecode" in of_lambda.problem
+    assert "safe_mode=False" in of_lambda.write
+
+
+def test_keras_model_of_a_module_that_is_not_here(folder: Path, tmp_path: Path) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(folder / "model.keras") as archive:
+        config = archive.read("config.json")
+    path = tmp_path / "other.keras"
+    with zipfile.ZipFile(path, "w") as archive:
+        named = config.replace(b"tests.support", b"no_such.place")
+        archive.writestr("config.json", named.replace(b'"registered_name": "tests>', b'"a": "'))
+    halving = hostcall.inspect(path).functions[0]
+    assert halving.problem == "there is no module no_such here"
+    assert 'custom_objects={"Halving": Halving}' in halving.write
+
+
+def test_nothing_is_imported(fresh_python: Template, folder: Path, tmp_path: Path) -> None:
+    """Not even from modules that are allowed, and here."""
+    (tmp_path / "hostcall_tests_not_imported.py").write_text("raise SystemExit('imported')")
+    shutil.copytree(folder, tmp_path / "copy")
+    for name in ("model/saved_model.pb", "frozen.pb"):
+        file = tmp_path / "copy" / name
+        data, other = file.read_bytes(), b"hostcall_tests_not_imported:f"
+        place = f"{USERS}:halve".encode()
+        assert place in data
+        file.write_bytes(data.replace(place, other.ljust(len(place), b"f")))
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+    script += _RUN.format("inspect_all", str(tmp_path / "copy"))
+    allowed = {"HOSTCALL_ALLOW": "hostcall_tests_not_imported"}
+    ended = fresh_python.run_program(script, **allowed)
+    assert ended.status == 0, ended.said
+    headlines, imported = json.loads(ended.printed.splitlines()[-1])
+    assert imported is False
+    assert len(headlines) == 6
+
+
+def test_damaged_token_and_altered_pickle_are_told(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    shutil.copytree(folder / "model", path)
+    (pickle,) = (path / "assets.extra" / "hostcall").iterdir()
+    pickle.write_bytes(b"something else")
+    model = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    for function in model.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if b":halve" in node.attr["token"].s:
+                node.attr["token"].s = b"hostcall:1:{}"
+    (path / "saved_model.pb").write_bytes(model.SerializeToString())
+    problems = [function.problem for function in hostcall.inspect(path).functions]
+    assert any("damaged or altered" in problem for problem in problems)
+    assert any("its pickle was altered" in problem for problem in problems)
+
+
+def test_functions_of_this_process_are_found(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.program = tf.function(
+        lambda x: tf.numpy_function(lambda v: v, [x], tf.float32),
+        [tf.TensorSpec([2], tf.float32)],
+        autograph=False,
+    )
+    with pytest.warns(UserWarning, match="a SavedModel is written"):
+        tf.saved_model.save(module, str(tmp_path))
+    (function,) = hostcall.inspect(tmp_path / "saved_model.pb").functions
+    assert function.problem == ""
+    assert "lambda" in function.name
+
+
+def test_what_is_no_such_file_is_an_error_of_one_line(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("no graph")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "manifest.json").write_text("{}")
+    (tmp_path / "nothing").mkdir()
+    for path, words in [
+        (tmp_path / "missing.pb", "does not exist"),
+        (tmp_path / "nothing", "holds no SavedModel"),
+        (tmp_path / "note.txt", "ends in none of"),
+        (tmp_path / "damaged", "does not say of which format it is"),
+        (folder / "broken.pb", "holds no GraphDef that can be read"),
+        (folder / "broken.keras", "holds no Keras model that can be read"),
+    ]:
+        result = CliRunner().invoke(main, ["inspect", str(path)])
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_command_prints_a_table_or_json(folder: Path) -> None:
+    table = CliRunner().invoke(main, ["inspect", str(folder / "model")]).stdout
+    for part in ("SavedModel with 4 Python functions", "signature train", "allow_pickle=True"):
+        assert part in table
+    printed = CliRunner().invoke(main, ["inspect", str(folder / "model"), "--json"]).stdout
+    as_dict = hostcall.inspect(folder / "model").to_dict()
+    assert json.loads(printed) == json.loads(json.dumps(as_dict))
+
+
+def test_explain_tells_of_functions_that_cannot_be_called(folder: Path) -> None:
+    arguments = ["explain", str(folder / "model"), "--json"]
+    (explained,) = json.loads(CliRunner().invoke(main, arguments).stdout)
+    by_name = {op["callback"]: op for op in explained["script_ops"]}
+    assert by_name.keys() == {f"{USERS}:cube", "tests::inspected_double"}
+    assert by_name[f"{USERS}:cube"]["problem"] == f"nobody has allowed to import {USERS}"
+    assert by_name["tests::inspected_double"]["file"] == "files.py"
+    assert any("`hostcall inspect` says what to write" in note for note in explained["notes"])
