@@ -1,0 +1,68 @@
+"""What people do with SavedModels in other processes: signatures, rewriting, freezing, pruning."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.stress.template import Template
+
+
+def run(template: Template, call: str) -> Any:
+    script = "import hostcall; from tests.support.saved import uses; "
+    ended = template.run_program(f"{script}print(uses.{call})")
+    assert ended.status == 0, ended.said
+    return json.loads(ended.printed.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("uses"))
+
+
+@pytest.fixture(scope="module")
+def here(fresh_python: Template, folder: str) -> Any:
+    """What the models compute where they were saved."""
+    return run(fresh_python, f"write({folder!r})")
+
+
+@pytest.fixture(scope="module")
+def there(fresh_python: Template, folder: str, here: Any) -> Any:
+    """What they and their copies compute in another process."""
+    return run(fresh_python, f"use({folder!r})")
+
+
+@pytest.mark.parametrize("model", ["accumulator", "rewritten_too"])
+def test_three_signatures_and_the_variable_that_they_assign(
+    here: Any, there: Any, model: str
+) -> None:
+    assert there[f"signatures of {model}"] == here["signatures"]
+
+
+def test_a_model_is_rewritten_without_its_functions(there: Any) -> None:
+    assert there["rewritten_without"] is True
+
+
+@pytest.mark.parametrize("model", ["model", "rewritten"])
+def test_models_that_are_loaded_together_train_on_their_own(
+    here: Any, there: Any, model: str
+) -> None:
+    assert there[f"{model}, loaded twice"] == [here["trained"], here["trained"]]
+
+
+@pytest.mark.parametrize("model", ["model", "rewritten"])
+def test_models_are_frozen(here: Any, there: Any, model: str) -> None:
+    assert there[f"{model}, frozen"] == here["loss"]
+
+
+@pytest.mark.parametrize("model", ["model", "rewritten"])
+def test_training_goes_on_from_a_checkpoint_beside_the_model(
+    here: Any, there: Any, model: str
+) -> None:
+    assert there[f"{model}, restored"] == here["after_checkpoint"]
+
+
+def test_graph_of_tensorflow_1_is_pruned(there: Any) -> None:
+    assert there["pruned"] == [2.0, 0.5, 0.5, 1.5, 2.0, 0.5, 0.5, 1.5]
