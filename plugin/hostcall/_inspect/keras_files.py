@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import zipfile
 from collections.abc import Iterator
@@ -10,9 +12,13 @@ from typing import Any
 
 from hostcall._inspect.facts import InspectionError, PythonFunction, Use, merged
 from hostcall._inspect.inspection import Inspection
-from hostcall._saving import functions
+from hostcall._saving.functions import has_module
 
 _CONFIG = "config.json"
+
+# What Keras imports by itself, and where it looks for the functions that it names by strings.
+_KERAS = ("keras", "keras_hub", "keras_cv", "keras_nlp")
+_PARTS = ("activations", "losses", "metrics", "initializers", "regularizers", "constraints")
 _NOTE = (
     "A .keras file holds no graph: Keras builds the model anew from its classes, and calls the "
     "Python functions that they call. hostcall.allow has no say in it. Model.export writes a "
@@ -64,31 +70,56 @@ def _named_by(config: dict[str, Any], layer: str) -> Iterator[PythonFunction]:
             write="keras.saving.load_model(path, safe_mode=False)",
         )
         return
-    if name.startswith("__") or _is_of_keras(module, config.get("registered_name"), name):
-        return
     is_function = name == "function" and isinstance(config.get("config"), str)
-    called = config["config"] if is_function else name
-    registered = config.get("registered_name")
-    kind = "a function" if is_function else "a class"
-    uses = (Use(kind, (), layer),)
-    place = f"{module}:{called}" if isinstance(module, str) and module != "builtins" else None
-    given = registered if isinstance(registered, str) and registered != name else None
-    problem, write = _problem(given or called, module if place else None, called)
-    label = given or place or called
-    yield PythonFunction(label, place, given, uses=uses, problem=problem, write=write)
+    if is_function:
+        name, registered = config["config"], config["config"]
+    else:
+        registered = config.get("registered_name")
+    if not isinstance(registered, str) or _is_of_keras(name, module, is_function):
+        return
+    short = name.rpartition(">")[2]
+    place = f"{module}:{short}" if isinstance(module, str) and module != "builtins" else None
+    problem, write = _problem(registered, place, short)
+    yield PythonFunction(
+        place or registered,
+        place,
+        registered,
+        uses=(Use("a function" if is_function else "a class", (), layer),),
+        problem=problem,
+        write=write,
+    )
 
 
-def _is_of_keras(module: Any, registered: Any, name: str) -> bool:
-    if isinstance(module, str):
-        return module.partition(".")[0] == "keras"
-    return registered in (None, name)  # a dict that merely looks like it
+def _is_of_keras(name: str, module: Any, is_function: bool) -> bool:
+    if isinstance(module, str) and module.partition(".")[0] in _KERAS:
+        return True
+    keras = _keras()
+    return is_function and any(hasattr(getattr(keras, part, None), name) for part in _PARTS)
 
 
-def _problem(name: str, module: str | None, called: str) -> tuple[str, str]:
-    """What keeps Keras from finding it, as far as is told without an import; and what to write."""
-    write = f"keras.saving.load_model(path, custom_objects={{{json.dumps(name)}: {called}}})"
-    if module is None:
-        return "it is in no module: it has to be registered before the model is loaded", write
-    if not functions.has_module(module):
-        return f"there is no module {module.partition('.')[0]} here", write
-    return "", ""
+def _problem(registered: str, place: str | None, name: str) -> tuple[str, str]:
+    """What keeps Keras from finding it, and what to write."""
+    keras = _keras()
+    if keras is not None and keras.saving.get_registered_object(registered) is not None:
+        return "", ""
+    problem = "Keras takes it only where it is registered, or passed in custom_objects"
+    if place is None:
+        return problem, f"keras.saving.load_model(path, custom_objects={{{registered!r}: {name}}})"
+    module = place.partition(":")[0]
+    if not has_module(module):
+        problem = f"there is no module {module} here: its directory is not in sys.path"
+    if ">" in registered:
+        return problem, f"import {module}  # which registers {registered}"
+    return problem, (
+        f"from {module} import {name}\n"
+        f"    keras.saving.load_model(path, custom_objects={{{registered!r}: {name}}})"
+    )
+
+
+@functools.cache
+def _keras() -> Any:
+    """Keras, or None where it is not installed."""
+    try:
+        return importlib.import_module("keras")
+    except ImportError:
+        return None

@@ -80,7 +80,9 @@ def _write_keras(path: str) -> None:
     y = keras_models.Halving()(inputs)
     y = keras_models.Registered()(y)
     outputs = keras.layers.Lambda(lambda t: t + 1, output_shape=(4,))(y)
-    keras.Model(inputs, outputs).save(path)
+    model = keras.Model(inputs, outputs)
+    model.compile("adam", keras_models.cubic_loss, metrics=[keras.metrics.mean_absolute_error])
+    model.save(path)
 
 
 def inspect_all(folder: str) -> str:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
@@ -33,6 +34,8 @@ def folder(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "_allowed", {})
+    for name in ("tests>Registered", "tests>cubic_loss"):
+        monkeypatch.delitem(keras.saving.get_custom_objects(), name, raising=False)
 
 
 def inspected(path: Path) -> dict[str, Any]:
@@ -109,28 +112,37 @@ def test_exported_program(folder: Path) -> None:
 
 
 def test_keras_model_names_classes_and_holds_lambdas(folder: Path) -> None:
+    module = "tests.support.saved.keras_models"
     inspection = hostcall.inspect(folder / "model.keras")
     assert "Model.export" in inspection.notes[0]
-    halving, registered, of_lambda = inspection.functions
-    assert halving.place == "tests.support.saved.keras_models:Halving"
-    assert (halving.problem, halving.uses[0].node) == ("", "halving")
+    halving, registered, of_lambda, loss = inspection.functions
+    assert (halving.place, halving.uses[0].node) == (f"{module}:Halving", "halving")
+    assert "where it is registered" in halving.problem
+    assert f"from {module} import Halving" in halving.write
+    assert "custom_objects={'Halving': Halving}" in halving.write
     assert registered.given_name == "tests>Registered"
+    assert registered.write == f"import {module}  # which registers tests>Registered"
     assert "bytecode" in of_lambda.problem
     assert "safe_mode=False" in of_lambda.write
+    assert (loss.given_name, loss.uses[0].kind) == ("tests>cubic_loss", "a function")
 
 
-def test_keras_model_of_a_module_that_is_not_here(folder: Path, tmp_path: Path) -> None:
+def test_keras_class_that_is_registered_here_can_be_called(folder: Path) -> None:
+    with keras.saving.custom_object_scope({"Halving": object}):
+        halving = hostcall.inspect(folder / "model.keras").functions[0]
+    assert (halving.problem, halving.write) == ("", "")
+
+
+def test_keras_class_of_a_module_that_is_not_here(folder: Path, tmp_path: Path) -> None:
     import zipfile
 
     with zipfile.ZipFile(folder / "model.keras") as archive:
         config = archive.read("config.json")
     path = tmp_path / "other.keras"
     with zipfile.ZipFile(path, "w") as archive:
-        named = config.replace(b"tests.support", b"no_such.place")
-        archive.writestr("config.json", named.replace(b'"registered_name": "tests>', b'"a": "'))
+        archive.writestr("config.json", config.replace(b"tests.support", b"no_such.place"))
     halving = hostcall.inspect(path).functions[0]
-    assert halving.problem == "there is no module no_such here"
-    assert 'custom_objects={"Halving": Halving}' in halving.write
+    assert "there is no module no_such.place" in halving.problem
 
 
 def test_nothing_is_imported(fresh_python: Template, folder: Path, tmp_path: Path) -> None:
