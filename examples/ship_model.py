@@ -1,8 +1,8 @@
 """Trains a model with a loss of SciPy's, saves it, and serves it with Python and without.
 
 The SavedModel names the functions that it calls, `scipy.special:erf` here. Whoever runs it allows
-the module: `saved_model_cli` in its own process, and the C program of serve_saved_model.c in the worker
-that it starts.
+the module: `saved_model_cli` in its own process, and the C program of serve_saved_model.c in the
+worker that it starts.
 """
 
 import os
