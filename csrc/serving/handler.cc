@@ -11,6 +11,7 @@
 #include "runtime/failure.h"
 #include "runtime/native_frame.h"
 #include "worker/worker_client.h"
+#include "worker_status.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -64,10 +65,11 @@ Argument ToArgument(const XLA_FFI_Buffer& buffer, int32_t dtype) {
 }
 
 // A message that begins with our name and has this code would be taken for a refusal to compile.
-std::string AsError(int code, std::string message) {
-  const bool is_like_refusal = code == static_cast<int>(ffi::ErrorCode::kUnimplemented) &&
-                               absl::StartsWith(message, "hostcall");
-  return is_like_refusal ? absl::StrCat("A call failed: ", message) : message;
+Failure FailureOf(const Outcome& outcome) {
+  const auto code = static_cast<ffi::ErrorCode>(CodeOf(outcome));
+  const bool is_like_refusal =
+      code == ffi::ErrorCode::kUnimplemented && absl::StartsWith(outcome.message, "hostcall");
+  return {code, absl::StrCat(is_like_refusal ? "A call failed: " : "", outcome.message)};
 }
 
 // Throws Failure.
@@ -87,10 +89,7 @@ void CallPython(const Callee& callee, const NativeFrame& frame, std::string_view
     throw Failure::InvalidArgument(
         absl::StrCat("hostcall: ", results.complaint(), ". This is ", callee.token.label, "."));
   }
-  if (!outcome.ok()) {
-    throw Failure(static_cast<ffi::ErrorCode>(outcome.code),
-                  AsError(outcome.code, outcome.message));
-  }
+  if (!outcome.ok()) throw FailureOf(outcome);
 }
 
 NativeOutcome CallIn(const Surroundings& around, const ffi::RemainingArgs& args,

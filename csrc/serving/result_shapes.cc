@@ -9,6 +9,7 @@
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "worker/worker_client.h"
+#include "worker_status.h"
 
 namespace hostcall::serving {
 namespace {
@@ -49,10 +50,8 @@ absl::StatusOr<Shapes> AskedShapes(const Callee& callee, const CompiledOp& op,
   }
   call.result_dtypes.assign(op.output_types.begin(), op.output_types.end());
   Shapes shapes;
-  const Outcome outcome = AskShapes(call, shapes);
-  if (!outcome.ok()) {
-    return absl::Status(static_cast<absl::StatusCode>(outcome.code), outcome.message);
-  }
+  const absl::Status asked = StatusOf(AskShapes(call, shapes));
+  if (!asked.ok()) return asked;
   const bool is_known = std::all_of(shapes.begin(), shapes.end(), [](const auto& shape) {
     return std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size >= 0; });
   });

@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/json/json.h"
 #include "google/protobuf/struct.pb.h"
@@ -137,7 +138,31 @@ std::string ReadName(const Object& object, const char* key) {
   return text;
 }
 
-NativeTarget ReadNative(const Struct& fields) {
+// As zlib computes it.
+uint32_t Crc32(std::string_view bytes) {
+  uint32_t crc = 0xffffffff;
+  for (const unsigned char byte : bytes) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? (crc >> 1) ^ 0xedb88320 : crc >> 1;
+  }
+  return ~crc;
+}
+
+// JSON, whose depth is limited and which is UTF-8.
+Struct ParseJson(std::string_view text) {
+  Struct fields;
+  const absl::Status parsed = google::protobuf::json::JsonStringToMessage(text, &fields);
+  if (parsed.ok()) return fields;
+  throw Wrong{absl::StrCat("it is no JSON: ", parsed.message().substr(0, 200))};
+}
+
+// JSON behind its CRC-32: a wrong size in it could end the process.
+NativeTarget ReadNative(std::string_view text) {
+  const std::string_view json = text.substr(std::min<size_t>(text.size(), 8));
+  if (text.substr(0, 8) != absl::StrFormat("%08x", Crc32(json))) {
+    throw Wrong{"what it says of native code was altered"};
+  }
+  const Struct fields = ParseJson(json);
   const Object object(
       fields, "native code",
       {"library", "symbol", "kind", "results", "arguments", "sizes", "status", "attributes"});
@@ -213,10 +238,9 @@ Token ReadToken(const Struct& fields) {
   if (const std::string at = call.Text("at"); !at.empty()) {
     absl::StrAppend(&token.label, ", called at ", at);
   }
-  const Struct* native = function.Inner("native");
-  if (native != nullptr && orders == 0) {
+  if (function.Find("native") != nullptr && orders == 0) {
     if (call.Text("kind") != "numpy") throw Wrong{"native code takes arrays, and no tensors"};
-    token.native = ReadNative(*native);
+    token.native = ReadNative(function.Text("native"));
   }
   if (orders > 0) return token;
   if (const Struct* declared = call.Inner("declared")) {
@@ -263,14 +287,8 @@ absl::StatusOr<Token> ParseToken(const std::string& text) {
     return Damaged(text, absl::StrCat("its version ", Shown(version),
                                       " is not 1; a newer hostcall may have written it"));
   }
-  Struct fields;
-  // It limits the depth, and checks that the text is UTF-8.
-  const absl::Status parsed = google::protobuf::json::JsonStringToMessage(rest, &fields);
-  if (!parsed.ok()) {
-    return Damaged(text, absl::StrCat("it is no JSON: ", parsed.message().substr(0, 200)));
-  }
   try {
-    return ReadToken(fields);
+    return ReadToken(ParseJson(rest));
   } catch (const Wrong& wrong) {
     return Damaged(text, wrong.what);
   }

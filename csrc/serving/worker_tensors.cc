@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "worker/worker_client.h"
+#include "worker_status.h"
 
 namespace hostcall::serving {
 namespace {
@@ -92,8 +93,7 @@ absl::Status CallWorkerWith(const Callee& callee, OpKernelContext* ctx) {
     call.result_dtypes.push_back(ctx->expected_output_dtype(i));
   }
   Outputs outputs(ctx);
-  const Outcome outcome = CallWorker(call, outputs);
-  return absl::Status(static_cast<absl::StatusCode>(outcome.code), outcome.message);
+  return StatusOf(CallWorker(call, outputs));
 }
 
 }  // namespace hostcall::serving

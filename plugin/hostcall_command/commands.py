@@ -85,7 +85,7 @@ def doctor(names: bool, as_json: bool) -> None:
 
 @main.command("serving-library")
 def serving_library() -> None:
-    """Print the path of the library that servers without Python load."""
+    """Print the path of the library for servers without Python."""
     _run("serving_library")
 
 

@@ -14,7 +14,7 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.result_shapes import flatten_result
 from hostcall._callbacks.specs import is_leaf
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
-from hostcall._saving import carried, native_functions, options, structures
+from hostcall._saving import carried, native_functions, options, structures, tokens
 from hostcall._saving.qualified_names import qualified_name, reason
 from hostcall._saving.tokens import Declared, Function, Pickled, Record, is_importable
 from hostcall._tf import source_location
@@ -136,7 +136,8 @@ def _function(spec: CallbackSpec) -> Function:
     if wrong:
         raise UnnamedError(f"{wrong[0]}={fixed[wrong[0]]!r}, which it is passed, cannot be written")
     texts = {key: str(text) for key, text in written.items()}
-    return Function(place, name, pickled, list(keywords), texts, native)
+    code = None if native is None else tokens.encode_native(native)
+    return Function(place, name, pickled, list(keywords), texts, code)
 
 
 def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:

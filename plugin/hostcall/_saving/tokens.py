@@ -8,6 +8,7 @@ Whoever reads one trusts nothing in it: it comes out of a file.
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -90,7 +91,8 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
       pickled: the function itself; or None.
       keywords: by which its last arguments are passed.
       fixed: what else is passed to it by keyword, as Python writes it.
-      native: the native code that it is; None for what only Python can call.
+      native: what `encode_native` makes of the native code that it is; None for what only Python
+        can call.
     """
 
     place: str | None = None
@@ -98,7 +100,7 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     pickled: Pickled | None = None
     keywords: list[str] = []
     fixed: dict[str, str] = {}
-    native: Native | None = None
+    native: str | None = None
 
     @property
     def label(self) -> str:
@@ -201,6 +203,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 _decoder = msgspec.json.Decoder(Record)
+_native_decoder = msgspec.json.Decoder(Native)
 
 
 def encode(record: Record) -> str:
@@ -226,6 +229,27 @@ def decode(token: str) -> Record:
     return record
 
 
+def encode_native(native: Native) -> str:
+    """The text for native code: JSON behind its CRC-32.
+
+    What is wrong in it can end a process, so that damage has to be noticed.
+    """
+    text = msgspec.json.encode(native)
+    return f"{zlib.crc32(text):08x}{text.decode()}"
+
+
+def decode_native(text: str) -> Native:
+    """The native code that such a text is about.
+
+    Raises:
+      ValueError: when it is damaged.
+    """
+    found = text[8:].encode()
+    if text[:8] != f"{zlib.crc32(found):08x}":
+        raise ValueError("what it says of native code was altered")
+    return _native_decoder.decode(found)
+
+
 def is_importable(place: str) -> bool:
     """Whether it is `module:qualname`."""
     return _IMPORTABLE.fullmatch(place) is not None
@@ -245,6 +269,16 @@ def _problem_of(record: Record) -> str | None:
         return "it names no function"
     if place is not None and not is_importable(place):
         return f"{place[:200]!r} is no module:name"
+    return _problem_of_native(record.function.native)
+
+
+def _problem_of_native(native: str | None) -> str | None:
+    if native is None:
+        return None
+    try:
+        decode_native(native)
+    except ValueError as error:
+        return str(error)
     return None
 
 

@@ -331,7 +331,7 @@ finally:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--help"], "what is compiled, and what is not."),
+        (["--help"], "Show what becomes of the functions of SAVED_MODEL"),
         (["explain", "--help"], "The signature to explain"),
         (["rewrite", "-h"], "[auto|custom_call|partition]"),
         (["doctor", "--help"], "what hostcall was built against, and what is switched on."),

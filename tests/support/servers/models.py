@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from tests.support.serving import functions
+from tests.support.servers import functions
 
 VECTOR = tf.TensorSpec([4], tf.float32)
 BATCH = tf.TensorSpec([None, 3], tf.float32)
@@ -73,6 +73,10 @@ def _printed(x: tf.Tensor) -> Any:
     return call(functions.plus_one, x)
 
 
+def _threads(x: tf.Tensor) -> Any:
+    return tf.minimum(tf.numpy_function(functions.on_pool, [], tf.int64), 1)
+
+
 def _eager(x: tf.Tensor) -> Any:
     return tf.py_function(functions.double, [x], tf.TensorSpec(x.shape, x.dtype))
 
@@ -92,6 +96,9 @@ NATIVE: dict[str, tuple[Body, tf.TensorSpec, Any]] = {
     "in_order_nested": (_in_order_nested, SCALAR, 5.0),
     "in_order_loop": (_in_order_loop, SCALAR, 5.0),
     "printed": (_printed, VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "scale": (lambda x: call(functions.scale, x), ANY, [1.0, 2.0]),
+    "later": (lambda x: call(functions.later, x), VECTOR, [1.0, 2.0, 3.0, 4.0]),
+    "on_pool": (_threads, ANY, [1.0]),
     "root": (lambda x: call(functions.root, x), SCALAR, 4.0),
     "stateless": (lambda x: call(functions.plus_one, x, stateful=False), ANY, [1.0, 2.0]),
 }
@@ -168,7 +175,8 @@ def endpoints(folder: str) -> dict[str, tuple[str, str]]:
 def main(root: str) -> None:
     """Writes the models, and prints their endpoints and what they compute."""
     said: dict[str, Any] = {}
-    models = {"native": NATIVE, "python": PYTHON, "bad": BAD}
+    one = {name: NATIVE[name] for name in ("native", "sums")}
+    models = {"native": NATIVE, "python": PYTHON, "bad": BAD, "one": one}
     for name, bodies in models.items():
         save(Model(bodies), f"{root}/{name}")
         said[name] = endpoints(f"{root}/{name}")

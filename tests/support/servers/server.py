@@ -17,20 +17,30 @@ HERE = Path(__file__).parent
 _LIMIT = 120
 
 
-def build(source: str, target: Path, options: Sequence[str]) -> Path:
-    compiler = shutil.which("cc")
-    assert compiler is not None, "the tests want a C compiler: cc"
-    command = [compiler, "-std=gnu11", "-O1", "-Wall", str(HERE / source), "-o", str(target)]
-    subprocess.run([*command, *options], check=True)
+def build(compiler: str, source: Path, target: Path, *options: str) -> Path:
+    """A program or library of a file."""
+    found = shutil.which(compiler)
+    assert found is not None, f"the tests want a C and a C++ compiler: {compiler}"
+    subprocess.run([found, "-O1", "-Wall", str(source), "-o", str(target), *options], check=True)
     return target
+
+
+def build_libraries(folder: Path) -> None:
+    """The libraries of the native code in functions.py."""
+    shared = ("-shared", "-fPIC")
+    build("cc", HERE / "native.c", folder / "libserving_test.so", *shared, "-lm")
+    handlers = HERE.parent / "native_code" / "handlers.cc"
+    headers = ("-std=c++17", f"-isystem{tf.sysconfig.get_include()}")
+    build("c++", handlers, folder / "libhandlers_test.so", *shared, *headers)
 
 
 def build_server(target: Path) -> Path:
     """The program of server.c, linked to the TensorFlow that is installed."""
     libraries = tf.sysconfig.get_lib()
     names = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
-    options = [f"-I{tf.sysconfig.get_include()}", f"-L{libraries}", f"-Wl,-rpath,{libraries}"]
-    return build("server.c", target, [*options, *(f"-l:{name}" for name in names), "-lpthread"])
+    found = (f"-isystem{tf.sysconfig.get_include()}", f"-L{libraries}", f"-Wl,-rpath,{libraries}")
+    linked = [f"-l:{name}" for name in names]
+    return build("cc", HERE / "server.c", target, "-std=gnu11", *found, *linked, "-lpthread")
 
 
 @dataclasses.dataclass
@@ -104,7 +114,10 @@ class Server:
         """Ends it; returns its exit status."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return self._process.wait(_LIMIT)
+        status = self._process.wait(_LIMIT)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return status
 
     def _session(self, model: str) -> str:
         if model not in self._sessions:

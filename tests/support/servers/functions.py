@@ -12,7 +12,9 @@ import tensorflow as tf
 
 import hostcall
 
-_library = ctypes.CDLL(os.environ["SERVING_TEST_LIBRARY"])
+_folder = os.environ["SERVING_TEST_LIBRARIES"]
+_library = ctypes.CDLL(f"{_folder}/libserving_test.so")
+_handlers = ctypes.CDLL(f"{_folder}/libhandlers_test.so")
 _floats = ctypes.POINTER(ctypes.c_float)
 
 
@@ -21,6 +23,14 @@ def _native(name: str, sizes: int, result: Any, status: bool = False) -> Any:
     function.argtypes = [_floats, _floats] + [ctypes.c_int64] * sizes
     function.restype = ctypes.c_int32 if status else None
     return hostcall.native(function, result=result, name=name)
+
+
+def _handler(name: str, result: Any, **attributes: Any) -> Any:
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = make(ctypes.cast(_handlers[name], ctypes.c_void_p), None, None)
+    return hostcall.native(capsule, result=result, name=name, attributes=attributes)
 
 
 def _same(x: tf.TensorSpec) -> tf.TensorSpec:
@@ -32,6 +42,12 @@ sums = _native("sums", 2, lambda x: tf.TensorSpec(x.shape[:1], x.dtype))
 root = _native("root", 0, _same, status=True)
 append = _native("append", 0, _same)
 odd = _native("plus_one", 1, lambda x: tf.TensorSpec([x.shape[0] // 2], x.dtype))
+
+scale = _handler(
+    "scale", _same, word="grüße", factor=2.0, offset=3, negative=True, half=np.float64(0.5)
+)
+later = _handler("later", _same)
+on_pool = _handler("on_pool", tf.TensorSpec([], tf.int64))
 
 
 def double(x: Any) -> Any:
@@ -51,6 +67,7 @@ def refuse(x: Any) -> Any:
     raise ValueError("no such sensor")
 
 
+@hostcall.declare(result=_same)
 def die_once(x: Any) -> Any:
     """Ends the worker, the first time in the life of a folder."""
     marker = Path(os.environ["SERVING_TEST_MARKER"])

@@ -1,0 +1,289 @@
+"""libhostcall_serving.so: a C program computes what Python computes, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hostcall
+from tests.support.servers.altered import FOUR, Altered
+from tests.support.servers.server import ServingError
+from tests.support.servers.site import ROOT, Running, Site, build
+
+MODES = ("plain", "compiled")
+
+DYING = ("bad", "die_once_compiled")
+
+# As in models.py, which only processes with the libraries can import.
+INPUTS: dict[str, Any] = {
+    "native": FOUR,
+    "sums": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
+    "empty": np.zeros([0, 3]),
+    "loop": FOUR,
+    "in_order": 5.0,
+    "in_order_nested": 5.0,
+    "in_order_loop": 5.0,
+    "printed": FOUR,
+    "scale": [1.0, 2.0],
+    "later": FOUR,
+    "on_pool": [1.0],
+    "root": 4.0,
+    "stateless": [1.0, 2.0],
+}
+PYTHON_INPUTS: dict[str, Any] = {
+    "double": FOUR,
+    "thrice": [[1.0, 2.0, 3.0]],
+    "eager": FOUR,
+    "unique": [2.0, 1.0, 2.0, 1.0],
+    "both": FOUR,
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return build(tmp_path_factory.mktemp("serving"))
+
+
+@pytest.fixture(scope="module")
+def native_server(site: Site) -> Iterator[Running]:
+    """One with the native code, and without workers."""
+    server = site.start("native", HOSTCALL_NATIVE_PATH=site.libraries)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def worker_server(site: Site) -> Iterator[Running]:
+    """One that starts a worker, too."""
+    server = site.start(
+        "worker",
+        HOSTCALL_NATIVE_PATH=site.libraries,
+        HOSTCALL_WORKER_PYTHON=sys.executable,
+        HOSTCALL_ALLOW="tests.support.servers",
+        PYTHONPATH=f"{ROOT}:{ROOT / 'mlir'}",
+        SERVING_TEST_LIBRARIES=site.libraries,
+        SERVING_TEST_MARKER=str(site.folder / "died"),
+    )
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def bare_server(site: Site) -> Iterator[Running]:
+    """One to which nothing is allowed."""
+    server = site.start("bare")
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", INPUTS)
+def test_native_code(site: Site, native_server: Running, name: str, mode: str) -> None:
+    got = native_server.computed("native", f"{name}_{mode}", INPUTS[name])
+    np.testing.assert_array_equal(got, np.asarray(site.said["values"][name], np.float64))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", PYTHON_INPUTS)
+def test_python_functions(site: Site, worker_server: Running, name: str, mode: str) -> None:
+    got = worker_server.computed("python", f"{name}_{mode}", PYTHON_INPUTS[name])
+    np.testing.assert_array_equal(got, np.asarray(site.said["values"][name], np.float64))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_strings(worker_server: Running, mode: str) -> None:
+    assert worker_server.text("python", f"shout_{mode}", FOUR) == ([], ["1.0!"])
+
+
+def test_what_xla_cannot_have_runs_by_tensorflows_kernels(worker_server: Running) -> None:
+    """All other functions are one program: a line in the log tells of each that is not."""
+    for name, value in INPUTS.items():
+        worker_server.computed("native", f"{name}_compiled", value)
+    said = re.findall(
+        r"kernels run the function (\w+), and XLA does not: (.*)", worker_server.server.log()
+    )
+    reasons = {re.sub(r"^__inference_|_\d+$", "", name): why for name, why in said}
+    assert "side effects more than once" in reasons.pop("_in_order_loop")
+    assert "PrintV2" in reasons.pop("_printed")
+    assert not any(name.startswith("_") for name in reasons), reasons
+
+
+def test_a_program_assigns_variables(native_server: Running) -> None:
+    for count in (1, 2, 3):
+        got = native_server.computed("variable", "add", FOUR)
+        np.testing.assert_array_equal(got, count * (np.asarray(FOUR) + 1))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_requests_from_many_threads(site: Site, worker_server: Running, mode: str) -> None:
+    """Each calls native code and Python."""
+    assert worker_server.serve("python", f"both_{mode}", 5000, 2.0, 1.0) == (5000, 0, 0, "")
+
+
+def test_the_death_of_a_worker_is_an_error_of_the_calls_under_way(worker_server: Running) -> None:
+    succeeded, failed, wrong, message = worker_server.serve(*DYING, 1000, 2.0, 0.0)
+    assert (succeeded + failed, wrong) == (1000, 0)
+    assert 1 <= failed <= 8, message  # of each thread one
+    assert "the Python worker was lost" in message
+    assert "functions:die_once" in message
+    assert worker_server.serve(*DYING, 100, 2.0, 0.0) == (100, 0, 0, "")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_library_has_to_be_allowed(site: Site, bare_server: Running, mode: str) -> None:
+    message = bare_server.failure("native", f"native_{mode}", FOUR).message
+    assert "functions:plus_one, called at models.py:" in message
+    assert f"{site.libraries}/libserving_test.so" in message
+    assert f"export HOSTCALL_NATIVE_PATH={site.libraries}\n" in message
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_python_function_needs_a_worker(native_server: Running, mode: str) -> None:
+    message = native_server.failure("python", f"double_{mode}", FOUR).message
+    assert "functions:double" in message
+    assert "HOSTCALL_WORKER_SOCKET=" in message
+    assert "HOSTCALL_WORKER_PYTHON=" in message
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_python_function_raises(worker_server: Running, mode: str) -> None:
+    error = worker_server.failure("bad", f"refuse_{mode}", FOUR)
+    assert error.code == 3
+    assert "ValueError: no such sensor" in error.message
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_native_code_returns(native_server: Running, mode: str) -> None:
+    error = native_server.failure("native", f"root_{mode}", -1.0)
+    assert "returned status 7" in error.message
+    assert "functions:root" in error.message
+    late = native_server.failure("native", f"later_{mode}", [-1.0, 2.0, 3.0, 4.0])
+    assert "negative, and late" in late.message
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_size_that_only_python_knows(native_server: Running, mode: str) -> None:
+    message = native_server.failure("bad", f"odd_{mode}", FOUR).message
+    assert "not known without Python" in message
+    assert "hostcall.native(function, result=lambda x: tf.TensorSpec(x.shape, x.dtype))" in message
+
+
+def test_a_model_that_was_saved_without_hostcall(native_server: Running) -> None:
+    message = native_server.failure("stock", "stock", FOUR).message
+    assert "by a key of the process that traced it, 'pyfunc_" in message
+    assert "    import hostcall\n" in message
+
+
+def test_a_library_is_found_in_another_folder(site: Site, tmp_path: Path) -> None:
+    """Models move between machines."""
+    library = shutil.copy(f"{site.libraries}/libserving_test.so", tmp_path)
+    server = site.start("moved", HOSTCALL_NATIVE_PATH=f"/nowhere::{tmp_path}")
+    assert server.text("native", "native_plain", FOUR)[1] == ["4", "6", "8", "10"]
+    Path(library).unlink()
+    (tmp_path / "libhandlers_test.so").symlink_to(f"{site.libraries}/libhandlers_test.so")
+    message = server.failure("native", "scale_plain", [1.0, 2.0]).message
+    assert f"none of the allowed folders, {tmp_path}" in message
+    server.close()
+
+
+def test_pythons_tensorflow_keeps_its_kernels(run_python: Callable[..., str]) -> None:
+    script = """
+import ctypes, sys
+import tensorflow as tf
+if {!r}:
+    import hostcall
+tf.load_op_library({!r})
+ctypes.CDLL({!r})
+result = tf.function(
+    lambda x: tf.numpy_function(lambda v: v + 1, [x], tf.TensorSpec([2], tf.float32)),
+    jit_compile={!r},
+)
+print(result(tf.constant([1.0, 2.0])).numpy())
+"""
+    path = hostcall.serving_library()
+    assert run_python(script.format("hostcall", path, path, True)) == "[2. 3.]\n"
+    stock = script.replace("tf.TensorSpec([2], tf.float32)", "tf.float32")
+    assert run_python(stock.format("", path, path, False)) == "[2. 3.]\n"
+
+
+@pytest.fixture
+def altered(site: Site, tmp_path: Path) -> Altered:
+    return Altered(site, tmp_path)
+
+
+SIGNATURES = ("native_plain", "native_compiled", "sums_plain", "sums_compiled")
+
+
+def test_bits_that_were_flipped(altered: Altered, native_server: Running) -> None:
+    rng = random.Random(16)
+    unharmed = {"native": ["4", "6", "8", "10"], "sums": ["7"]}
+    for count in range(200):
+        bit = rng.getrandbits(32)
+
+        def flip(token: bytes, bit: int = bit) -> bytes:
+            at = bit % (len(token) * 8)
+            return token[: at // 8] + bytes([token[at // 8] ^ 1 << at % 8]) + token[at // 8 + 1 :]
+
+        signature = SIGNATURES[count % len(SIGNATURES)]
+        got = altered.outcome(native_server.server, flip, signature)
+        if isinstance(got, ServingError):
+            assert "hostcall" in got.message
+        else:  # a file and a line are of no account
+            assert got == unharmed[signature.partition("_")[0]]
+
+
+HOSTILE = {
+    "version": (b'hostcall:2:{"id":"a"}', "its version '2' is not 1"),
+    "no JSON": (b"hostcall:1:{", "it is no JSON"),
+    "no UTF-8": (b'hostcall:1:{"id":"\xff\xfe"}', "cannot be read"),
+    "depth": (b"hostcall:1:" + b'{"of":' * 50_000 + b"1" + b"}" * 50_000, "it is no JSON"),
+    "a number": (b'hostcall:1:{"id":1e999}', "cannot be read"),
+    "a list": (b"hostcall:1:[]", "cannot be read"),
+    "no function": (b'hostcall:1:{"id":"a","kind":"numpy"}', "it names no function"),
+    "unknown fields": (b'hostcall:1:{"id":"a","function":{"x":1}}', "'x' is no field of"),
+    "empty": (b"", "by a key of the process"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_tokens(altered: Altered, native_server: Running, kind: str) -> None:
+    token, says = HOSTILE[kind]
+    for signature in SIGNATURES[:2]:
+        got = altered.outcome(native_server.server, lambda _: token, signature)
+        assert says in got.message
+
+
+# Of a Native: what is changed in it, and what is said of it.
+NATIVE = {
+    "library": ("/etc/../etc/passwd", "lies in none of the allowed folders"),
+    "symbol": ("memcpy", "there is no such function in"),
+    "arguments": (2, "a native function of 2 arguments was to be called with 3"),
+    "kind": ("python", "the kind of native code is unknown"),
+    "results": ([], "has 0 results, and is called by an op with 1"),
+}
+
+
+@pytest.mark.parametrize("field", NATIVE)
+def test_native_code_that_was_altered_with_care(
+    altered: Altered, native_server: Running, field: str
+) -> None:
+    def change(token: bytes) -> bytes:
+        record = json.loads(token.removeprefix(b"hostcall:1:"))
+        native = json.loads(record["function"]["native"][8:])
+        native[field] = NATIVE[field][0]
+        text = json.dumps(native)
+        record["function"]["native"] = f"{zlib.crc32(text.encode()):08x}{text}"
+        return b"hostcall:1:" + json.dumps(record).encode()
+
+    for signature in SIGNATURES[:2]:
+        assert NATIVE[field][1] in altered.outcome(native_server.server, change, signature).message
