@@ -145,5 +145,5 @@ build/asan/built build/tsan/built: $(INSTALLED) $(NATIVE)
 	@$(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
 	  -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_BUILD_TYPE=Debug -DHOSTCALL_SANITIZE=$(SANITIZE) \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python --log-level=WARNING
-	@$(BIN)/cmake --build $(@D) --target _runtime _frames -- --quiet
+	@$(BIN)/cmake --build $(@D) --target _runtime _frames _worker_client -- --quiet
 	@touch $@

@@ -98,6 +98,7 @@ void Arena::Read(const std::vector<ArrayPlace>& results, uint64_t limit, ResultS
   struct stat file{};
   if (fstat(file_.get(), &file) != 0) throw Broken("read");
   const uint64_t total = std::min<uint64_t>(file.st_size, limit);
+  uint64_t left = total;  // places that overlap would ask for more than there is
   for (size_t i = 0; i < results.size(); ++i) {
     const ArrayPlace& place = results[i];
     const int64_t count = CountElements(place.shape);
@@ -105,6 +106,8 @@ void Arena::Read(const std::vector<ArrayPlace>& results, uint64_t limit, ResultS
     if (place.offset > total || place.size > total - place.offset) {
       throw BadFrame("a result lies outside of the shared memory");
     }
+    if (place.size > left) throw BadFrame("the results are larger than the shared memory");
+    left -= place.size;
     if (place.dtype == kString) {
       ReadStrings(i, place, count, sink);
       continue;

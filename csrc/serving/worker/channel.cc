@@ -15,16 +15,14 @@ namespace {
 // A frame that has begun has to end within so many seconds.
 constexpr double kFrameSeconds = 10;
 
-// Waits until the socket is ready; throws DEADLINE_EXCEEDED.
-void Await(int socket, short events, Clock::time_point end) {
+// Whether the socket is ready before `end`; also for an error, which the next call tells.
+bool Await(int socket, short events, Clock::time_point end) {
   for (;;) {
     pollfd waiting{socket, events, 0};
     const int ready = poll(&waiting, 1, PollMilliseconds(end));
-    if (ready > 0) return;  // also for an error, which the next call tells
+    if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) throw Closed();
-    if (ready == 0 && Clock::now() >= end) {
-      throw Failure(kDeadlineExceeded, "the worker did not answer in time");
-    }
+    if (ready == 0 && Clock::now() >= end) return false;
   }
 }
 
@@ -68,7 +66,7 @@ void Channel::Send(Kind kind, uint32_t number, std::string_view body, int fd) {
       rest.remove_prefix(sent);
       fd = -1;  // it has gone with the first byte
     } else if (errno == EAGAIN) {
-      Await(socket_.get(), POLLOUT, end);
+      if (!Await(socket_.get(), POLLOUT, end)) throw BadFrame("it takes no frames");
     } else if (errno != EINTR) {
       throw Closed();
     }
@@ -76,7 +74,9 @@ void Channel::Send(Kind kind, uint32_t number, std::string_view body, int fd) {
 }
 
 Frame Channel::Receive(Clock::time_point end) {
-  Await(socket_.get(), POLLIN, end);
+  if (!Await(socket_.get(), POLLIN, end)) {
+    throw Failure(kDeadlineExceeded, "the worker does not answer in time");
+  }
   const Clock::time_point frame_end = After(kFrameSeconds);
   Frame frame;
   frame.header = DecodeHeader(ReceiveBytes(kHeaderSize, frame_end));
@@ -97,7 +97,7 @@ std::string Channel::ReceiveBytes(size_t count, Clock::time_point end) {
     if (got > 0) {
       done += got;
     } else if (got < 0 && errno == EAGAIN) {
-      Await(socket_.get(), POLLIN, end);
+      if (!Await(socket_.get(), POLLIN, end)) throw BadFrame("a frame does not end");
     } else if (got == 0 || errno != EINTR) {
       throw Closed();
     }

@@ -19,7 +19,7 @@ class Channel {
  public:
   explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
 
-  // Sends a frame, and with it a file descriptor if `fd` is one. Throws Closed, or a Failure where
+  // Sends a frame, and with it a file descriptor if `fd` is one. Throws Closed, or BadFrame where
   // the other side does not take it for long.
   void Send(Kind kind, uint32_t number, std::string_view body, int fd = -1);
 

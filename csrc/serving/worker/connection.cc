@@ -22,7 +22,11 @@ void CheckResults(const std::vector<ArrayPlace>& results, const WorkerCall& call
 
 Connection::Connection(Descriptor socket, uint64_t max_bytes, Clock::time_point end)
     : channel_(std::move(socket)), max_bytes_(max_bytes) {
-  channel_.Send(Kind::kHello, number_, EncodeHello(max_bytes), arena_.fd());
+  try {
+    channel_.Send(Kind::kHello, number_, EncodeHello(max_bytes), arena_.fd());
+  } catch (const Closed&) {
+    // It may have said why.
+  }
   const Frame reply = channel_.Receive(end);
   if (reply.header.kind == Kind::kError) {
     const Outcome refused = DecodeError(reply.body);

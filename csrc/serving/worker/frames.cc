@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 
 #include "failure.h"
 
@@ -175,7 +174,7 @@ size_t ElementSize(int32_t dtype) {
 }
 
 int64_t CountElements(const std::vector<int64_t>& shape) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMost = int64_t{1} << 62;
   // Of the sizes that are not 0, so that no reader's product overflows, in whatever order.
   int64_t product = 1;
   bool empty = false;

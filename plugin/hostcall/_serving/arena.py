@@ -96,9 +96,12 @@ class Arena:
             raise ProtocolError(f"arrays of dtype {array.dtype} cannot be sent")
         if array.elements * element != array.size:
             raise ProtocolError(f"an array of shape {array.shape} has {array.size} bytes")
-        flat = np.empty(array.elements, tf.as_dtype(array.dtype).as_numpy_dtype)
-        self._read(array.offset, _bytes_of(flat))
-        return flat.reshape(array.shape)
+        # TensorFlow takes over what is aligned as its own tensors are.
+        memory = np.empty(array.size + _ALIGNMENT, np.uint8)
+        begin = -memory.ctypes.data % _ALIGNMENT
+        flat = memory[begin : begin + array.size]
+        self._read(array.offset, flat.data)
+        return flat.view(tf.as_dtype(array.dtype).as_numpy_dtype).reshape(array.shape)
 
     def _strings(self, array: Array) -> Any:
         count = array.elements

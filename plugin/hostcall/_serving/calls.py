@@ -11,6 +11,7 @@ import tensorflow as tf
 from hostcall._callbacks import lookup, result_shapes
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import BoundedSpec
+from hostcall._saving import tokens
 from hostcall._saving.errors import SavedFunctionError
 from hostcall._tf import eager_execution, protos, token_registry
 from hostcall_runtime._errors import INVALID_ARGUMENT, UNKNOWN, LoweringError
@@ -61,7 +62,7 @@ def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
         op = getattr(tf.raw_ops, call.op)
         with tf.device("/CPU:0"):
             inputs = [
-                eager_execution.to_eager_tensor(array, tf.as_dtype(place.dtype))
+                eager_execution.over_array(array, tf.as_dtype(place.dtype))
                 for array, place in zip(arguments, call.arguments, strict=True)
             ]
             results = op(input=inputs, token=call.token, Tout=dtypes)
@@ -70,7 +71,7 @@ def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
     except CallError:
         raise
     except tf.errors.OpError as error:
-        raise CallError(error.error_code, _ADDED.sub("", str(error.message))) from error
+        raise CallError(error.error_code, _text_of(error, call)) from error
     except BaseException as error:
         raise CallError(UNKNOWN, f"{type(error).__name__}: {error}") from error
 
@@ -104,6 +105,11 @@ def shapes(call: Call) -> list[Array]:
         Array(dtype.as_datatype_enum, tuple(one.shape))
         for one, dtype in zip(specs, dtypes, strict=True)
     ]
+
+
+def _text_of(error: tf.errors.OpError, call: Call) -> str:
+    label = tokens.decode(call.token).users.label
+    return _ADDED.sub("", str(error.message)).replace(call.token, label)
 
 
 def _checked(call: Call) -> list[tf.DType]:

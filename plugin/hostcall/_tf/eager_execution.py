@@ -29,6 +29,16 @@ def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
     return names.convert_to_eager_tensor(value, ctx, dtype)
 
 
+def over_array(array: Any, dtype: tf.DType) -> Any:
+    """An EagerTensor that takes over an array; its memory too, where that is aligned to 64 bytes.
+
+    It is on the device of the innermost `tf.device`.
+    """
+    ctx = names.context()
+    ctx.ensure_initialized()
+    return names.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
+
+
 def convert_to_tensor(value: object, dtype: tf.DType | None) -> Any:
     """`tf.convert_to_tensor`, without the cost of the public one's dispatch."""
     return names.convert_to_tensor(value, dtype=dtype)

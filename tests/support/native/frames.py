@@ -1,32 +1,24 @@
-"""Calls of the handler with call frames made by hand, without XLA and without TensorFlow.
-
-The environment variable HOSTCALL_BUILD names a CMake build directory, a sanitized one say, whose
-modules are used then instead of the installed ones.
-"""
+"""Calls of the handler with call frames made by hand, without XLA and without TensorFlow."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
-import importlib.machinery
-import importlib.util
 import math
 import os
 import random
 import subprocess
 import sys
-import sysconfig
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.native.modules import BUILD, ROOT, load_file, module_file
 
 # FFI element types that have a meaning of their own here.
 INT8, INT32, INT64, TOKEN, INT4 = 2, 4, 5, 17, 21
@@ -39,31 +31,6 @@ Shape = Sequence[int]
 Attribute = tuple[str, int, bool, Sequence[int]]
 
 
-def _load_file(name: str, path: Path) -> ModuleType:
-    if name not in sys.modules:
-        loader = importlib.machinery.ExtensionFileLoader(name, str(path))
-        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
-
-
-def _find_build() -> Path:
-    """The build directory that has the module `_frames`, which is never installed."""
-    named = [Path(os.environ["HOSTCALL_BUILD"])] if "HOSTCALL_BUILD" in os.environ else []
-    builds = named or sorted((ROOT / "build").glob("cp*"))
-    found = [build for build in builds if _module_file(build, "fuzz/_frames").is_file()]
-    if not found:
-        raise ImportError(f"csrc/fuzz is not built in any of {list(map(str, builds))}: make venv")
-    return found[-1].resolve()
-
-
-def _module_file(build: Path, part: str) -> Path:
-    return build / "csrc" / (part + sysconfig.get_config_var("EXT_SUFFIX"))
-
-
 def _describe(error: BaseException, target: object) -> tuple[int, str]:
     """What `hostcall_runtime` does, but without keeping the exception."""
     text = "\n".join(traceback.format_exception(error))
@@ -72,7 +39,7 @@ def _describe(error: BaseException, target: object) -> tuple[int, str]:
 
 def _load_runtime() -> ModuleType:
     if "HOSTCALL_BUILD" in os.environ:
-        _load_file("hostcall_runtime._runtime", _module_file(BUILD, "runtime/_runtime"))
+        load_file("hostcall_runtime._runtime", module_file(BUILD, "runtime/_runtime"))
     from hostcall_runtime import prepared
 
     module = prepared()
@@ -93,9 +60,8 @@ def _quantized() -> set[int]:
     return {code for code, _, _ in QUANTIZED_DTYPES}
 
 
-BUILD = _find_build()
 runtime = _load_runtime()
-native = _load_file("_frames", _module_file(BUILD, "fuzz/_frames"))
+native = load_file("_frames", module_file(BUILD, "fuzz/_frames"))
 handler = runtime.handler()
 # Of a GPU that there is not. Whoever follows an address of its memory crashes, and it copies only
 # while somebody waits.

@@ -1,0 +1,285 @@
+"""A worker process and its protocol: values, errors, health, and who may connect."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from hostcall_runtime import _worker_channel as channel
+from hostcall_runtime import _worker_frames as frames
+from hostcall_runtime._worker_frames import Array, Call, Kind
+from tests.support.serving.client import Client, WorkerError
+from tests.support.serving.held import HOLD, Held
+from tests.support.serving.processes import WorkerProcess, command
+from tests.support.serving.tokens import token
+
+QUANTIZED = (11, 12, 13, 15, 16)
+NUMBERS = [tf.as_dtype(n) for n in sorted(frames.ELEMENT_SIZES) if n not in QUANTIZED]
+
+X = np.array([1.5, -2.0, 0.25], np.float32)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=lambda dtype: dtype.name)
+def test_numbers_of_each_dtype_go_there_and_back(client: Client, dtype: tf.DType) -> None:
+    given = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype.as_numpy_dtype)
+    for op, kind in (("PyFunc", "numpy"), ("PyFuncStateless", "numpy"), ("EagerPyFunc", "eager")):
+        same = token("identity", [dtype.name], kind=kind)
+        (result,) = client.call(same, [given], [dtype], op)
+        assert result.dtype == given.dtype
+        np.testing.assert_array_equal(result, given)
+
+
+def test_the_sizes_of_elements_are_those_of_numpy() -> None:
+    for number, size in frames.ELEMENT_SIZES.items():
+        assert np.dtype(tf.as_dtype(number).as_numpy_dtype).itemsize == size
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,) * 20, (5, 7)])
+def test_arrays_of_any_shape_go_there_and_back(client: Client, shape: tuple[int, ...]) -> None:
+    given = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    (result,) = client.call(token("identity", ["float64"]), [given], ["float64"])
+    np.testing.assert_array_equal(result, given, strict=True)
+
+
+@pytest.mark.parametrize(
+    "texts", [[], [b""], [b"a", b"", b"\xff\x00z"], [[b"x" * 100_000, "größer".encode()]]]
+)
+def test_strings_are_bytes(client: Client, texts: Any) -> None:
+    given = np.array(texts, object)
+    (result,) = client.call(token("reverse", ["string"]), [given], ["string"])
+    assert result.shape == given.shape
+    assert [*result.flat] == [text[::-1] for text in given.flat]
+
+
+def test_a_call_may_take_and_return_nothing(client: Client) -> None:
+    assert client.call(token("nothing", [], 0), [], []) == []
+
+
+def test_several_arguments_of_several_dtypes(client: Client) -> None:
+    dtypes = ["float32", "string", "bfloat16", "bool"]
+    given = [
+        X,
+        np.array([b"a", b"bc"], object),
+        np.ones((2, 2), ml_dtypes.bfloat16),
+        np.array(True),
+    ]
+    results = client.call(token("identity", dtypes, 4), given, dtypes)
+    for result, expected in zip(results, given, strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_results_may_be_larger_than_the_arena_was(client: Client) -> None:
+    count = 5_000_000
+    call = token("ones", ["float32"])
+    (result,) = client.call(call, [np.array([count])], ["float32"])
+    assert result.shape == (count,)
+    assert (result == 1).all()
+
+
+def test_a_function_may_keep_its_arguments(client: Client) -> None:
+    sums = [
+        client.call(token("keep"), [np.full(1000, n, np.float32)], ["float32"])[0] for n in (1, 2)
+    ]
+    assert sums == [1000, 3000]
+
+
+def test_a_function_may_write_to_its_arguments(client: Client) -> None:
+    (result,) = client.call(token("overwrite", copies=True), [X], ["float32"])
+    assert [*result] == [7, 7, 7]
+
+
+def test_calls_of_several_clients_run_at_a_time(worker: WorkerProcess) -> None:
+    def run(number: int) -> Any:
+        with Client(worker.path) as client:
+            # Returns when four are in it.
+            return client.hello().call(
+                token("meet"), [np.array([number], np.float32)], ["float32"]
+            )[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert np.concatenate([*pool.map(run, range(4))]).tolist() == [0, 1, 2, 3]
+
+
+def test_many_clients_get_their_own_results(worker: WorkerProcess) -> None:
+    def run(number: int) -> bool:
+        with Client(worker.path) as client:
+            client.hello()
+            for size in range(1, 40):
+                given = np.full(size * 100, number + size, np.float32)
+                (result,) = client.call(token("double"), [given], ["float32"])
+                if not np.array_equal(result, given * 2):
+                    return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(16)))
+
+
+def test_shapes_are_told_without_a_call(client: Client) -> None:
+    static = [{"spec": ["float32", [3]]}]
+    known = token("fail", static=static, plain=static)
+    frame = client.ask(Kind.SHAPES, Call("PyFunc", known, [Array(1, (3,))], [1]))
+    assert frames.decode_results(frame.body) == [Array(1, (3,))]
+    with pytest.raises(WorkerError, match=r"hostcall\.declare\(fail"):
+        client.ask(Kind.SHAPES, Call("PyFunc", token("fail"), [Array(1, (3,))], [1]))
+
+
+def test_an_error_comes_with_its_code_and_lines(client: Client) -> None:
+    with pytest.raises(WorkerError) as raised:
+        client.call(token("fail"), [X], ["float32"])
+    text = str(raised.value)
+    assert raised.value.code == 3
+    assert text.startswith("ValueError: no such sensor\nTraceback")
+    assert 'raise ValueError("no such sensor")' in text
+    assert "last_error" not in text  # the exception is in another process
+    assert "[Op:" not in text
+    assert "function_node" not in text
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "says"),
+    [
+        ("fail_otherwise", 12, "NotImplementedError: not yet"),
+        ("leave", 2, "SystemExit: 3"),
+        ("another_dtype", 3, "functions:another_dtype is double, but expects float"),
+        ("missing", 3, "functions:missing does not exist"),
+        ("os:system", 3, "`hostcall worker --allow MODULE`"),
+        ("tests.support.serving.functions:os.system", 3, "no function of a module"),
+        ("no spaces allowed:here", 3, "no module:name"),
+    ],
+)
+def test_what_cannot_be_called_is_an_error(
+    client: Client, function: str, code: int, says: str
+) -> None:
+    with pytest.raises(WorkerError) as raised:
+        client.call(token(function), [X], ["float32"])
+    assert raised.value.code == code
+    assert says in str(raised.value)
+    (result,) = client.call(token("double"), [X], ["float32"])  # the connection goes on
+    np.testing.assert_array_equal(result, X * 2)
+
+
+def test_the_text_of_an_error_is_cut(client: Client) -> None:
+    with pytest.raises(WorkerError) as raised:
+        client.call(token("long_error"), [X], ["float32"])
+    text = str(raised.value)
+    assert 60_000 < len(text) <= 65_536
+    assert "\n[...]\n" in text
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "pyfunc_0", "hostcall:", "hostcall:2:{}", "hostcall:1:{", "hostcall:1:[]", "\0" * 99],
+)
+def test_tokens_that_say_nothing_are_errors(client: Client, bad: str) -> None:
+    with pytest.raises(WorkerError) as raised:
+        client.call(bad, [X], ["float32"])
+    assert raised.value.code == 3
+
+
+def test_an_op_that_the_function_is_not_made_for_is_an_error(client: Client) -> None:
+    for op, kind in (("PyFunc", "eager"), ("EagerPyFunc", "numpy")):
+        with pytest.raises(WorkerError, match="was made for another op"):
+            client.call(token("identity", kind=kind), [X], ["float32"], op)
+    with pytest.raises(WorkerError, match="was made for another op"):
+        client.call(token("identity"), [X, X], ["float32"])
+    with pytest.raises(WorkerError, match="was made for another op"):
+        client.call(token("identity"), [X], ["int32"])
+
+
+def test_results_beyond_the_clients_limit_are_an_error(worker: WorkerProcess) -> None:
+    with Client(worker.path) as client:
+        client.hello(most=8192)
+        with pytest.raises(WorkerError, match="HOSTCALL_WORKER_BYTES") as raised:
+            client.call(token("ones", ["float32"]), [np.array([3000])], ["float32"])
+        assert raised.value.code == 8
+        (result,) = client.call(token("ones", ["float32"]), [np.array([2000])], ["float32"])
+        assert result.shape == (2000,)
+
+
+def test_a_shape_that_numpy_has_not_is_an_error(client: Client) -> None:
+    many = Array(1, (1,) * 100, 0, 4)
+    client.put([X])
+    with pytest.raises(WorkerError, match="dimension") as raised:
+        client.ask(Kind.CALL, Call("PyFunc", token("identity"), [many], [1]))
+    assert raised.value.code == 3
+
+
+def test_only_the_user_may_connect(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stat.S_IMODE(os.stat(worker.path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(worker.path + ".lock").st_mode) == 0o600
+    with Client(worker.path) as client:
+        assert channel.is_same_user(client.connection)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert not channel.is_same_user(client.connection)
+        with pytest.raises(frames.ProtocolError, match="another user"):
+            channel.health_of(worker.path)
+
+
+def test_a_worker_tells_of_its_health(worker: WorkerProcess, client: Client) -> None:
+    before = channel.health_of(worker.path)
+    client.call(token("double"), [X], ["float32"])
+    with pytest.raises(WorkerError):
+        client.call(token("fail"), [X], ["float32"])
+    client.send_with(Kind.PING, b"", [])
+    after = frames.decode_health(client.receive().body)
+    assert after.pid == worker.pid == before.pid
+    assert after.connections >= 1
+    assert (after.calls - before.calls, after.errors - before.errors) == (2, 1)
+
+
+def test_the_command_line_tells_whether_a_worker_listens(worker: WorkerProcess) -> None:
+    def check(path: str) -> subprocess.CompletedProcess[str]:
+        options = command("--socket", path, "--check")
+        options[1:3] = ["-c", "from hostcall_command import main; main()"]
+        return subprocess.run(options, capture_output=True, text=True, check=False)
+
+    good, bad = check(worker.path), check(worker.path + "2")
+    assert (good.returncode, bad.returncode) == (0, 1)
+    assert good.stdout.startswith(f"process {worker.pid} listens at")
+    assert "no worker answers" in bad.stderr
+
+
+def test_a_worker_that_shall_end_ends_its_calls_first(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)  # and leaves it behind
+    own = WorkerProcess(path, ["--allow", "tests", "--connections", "2"])
+    with own, Client(path) as busy, Client(path) as idle, Client(path) as third:
+        assert own.said.endswith(f"listens at {path}. Allowed: tests.\n")
+        busy.hello()
+        idle.hello()
+        with pytest.raises(WorkerError, match="takes no more"):
+            third.hello()
+        with Held(tmp_path, lambda *texts: busy.call(HOLD, texts, ["int32"])) as held:
+            own.process.terminate()
+            with pytest.raises(channel.ClosedError):
+                idle.receive()
+        assert held.result == [own.pid]
+        assert own.ended()[0] == 0
+    assert not os.path.exists(path)
+
+
+def test_a_client_of_another_version_is_told_so(worker: WorkerProcess) -> None:
+    with Client(worker.path) as client:
+        client.connection.sendall(client.frame(Kind.PING, b"", version=2))
+        frame = client.receive()
+        assert frame.kind == Kind.ERROR
+        assert "its version of the protocol is 2" in frames.decode_error(frame.body)[1]
+
+
+def test_a_hello_without_a_body_is_an_error(worker: WorkerProcess) -> None:
+    with Client(worker.path) as client:
+        client.send_with(Kind.HELLO, struct.pack("<I", 1))
+        assert client.receive().kind == Kind.ERROR

@@ -1,0 +1,127 @@
+"""A client of workers in Python, which can also say what no client should."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall_runtime import _worker_channel as channel
+from hostcall_runtime import _worker_frames as frames
+from hostcall_runtime._worker_channel import Frame
+from hostcall_runtime._worker_frames import Array, Call, Kind
+
+SECONDS = 60.0
+MOST = 1 << 30
+
+
+class WorkerError(Exception):
+    """What a worker has said instead of results."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def make_arena(size: int = 0, seals: int = fcntl.F_SEAL_SHRINK) -> int:
+    arena = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(arena, size)
+    fcntl.fcntl(arena, fcntl.F_ADD_SEALS, seals)
+    return arena
+
+
+class Client:
+    """A connection with the worker at a path, or over a socket that leads to one."""
+
+    def __init__(self, path: str | None = None, connection: socket.socket | None = None) -> None:
+        self.connection = connection or socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        if path is not None:
+            self.connection.connect(path)
+        channel.prepare(self.connection)
+        self.arena = make_arena()
+        self.number = 0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+        os.close(self.arena)
+
+    def hello(self, most: int = MOST, descriptors: Sequence[int] | None = None) -> Client:
+        with contextlib.suppress(BrokenPipeError):  # it may have said why
+            self.send_with(Kind.HELLO, frames.encode_hello(most), descriptors)
+        frame = self.receive()
+        if frame.kind == Kind.ERROR:
+            raise WorkerError(*frames.decode_error(frame.body))
+        assert frame.kind == Kind.WELCOME
+        return self
+
+    def send_with(self, kind: int, body: bytes, descriptors: Sequence[int] | None = None) -> None:
+        bytes_ = self.frame(kind, body)
+        given = [self.arena] if descriptors is None else list(descriptors)
+        if given:
+            socket.send_fds(self.connection, [bytes_], given)
+        else:
+            self.connection.sendall(bytes_)
+
+    def frame(self, kind: int, body: bytes, version: int = 1) -> bytes:
+        return struct.pack("<4sHHII", b"HCWP", version, kind, len(body), self.number) + body
+
+    def receive(self) -> Frame:
+        return channel.receive(self.connection, SECONDS)
+
+    def put(self, arrays: Sequence[Any]) -> list[Array]:
+        """Writes arrays to the arena."""
+        places, offset = [], 0
+        for array in map(np.asarray, arrays):
+            dtype = tf.as_dtype(array.dtype).as_datatype_enum
+            content = array.tobytes()
+            if array.dtype == object:
+                lengths = [len(text) for text in array.flat]
+                content = struct.pack(f"<{len(lengths)}Q", *lengths) + b"".join(array.flat)
+            os.pwrite(self.arena, content, offset)
+            places.append(Array(dtype, array.shape, offset, len(content)))
+            offset += len(content)
+        return places
+
+    def ask(self, kind: Kind, call: Call) -> Frame:
+        self.number += 1
+        self.send_with(kind, frames.encode_call(call), [])
+        frame = self.receive()
+        assert frame.number == self.number or frame.kind == Kind.ERROR
+        if frame.kind == Kind.ERROR:
+            raise WorkerError(*frames.decode_error(frame.body))
+        assert frame.kind == Kind.RESULTS
+        return frame
+
+    def call(
+        self, token: str, arrays: Sequence[Any], dtypes: Sequence[Any], op: str = "PyFunc"
+    ) -> list[Any]:
+        """The results of a function."""
+        wanted = [tf.as_dtype(dtype) for dtype in dtypes]
+        numbers = [dtype.as_datatype_enum for dtype in wanted]
+        frame = self.ask(Kind.CALL, Call(op, token, self.put(arrays), numbers))
+        places = frames.decode_results(frame.body)
+        assert [place.dtype for place in places] == numbers
+        return [self._get(place, dtype) for place, dtype in zip(places, wanted, strict=True)]
+
+    def _get(self, place: Array, dtype: tf.DType) -> Any:
+        content = os.pread(self.arena, place.size, place.offset)
+        assert len(content) == place.size
+        if dtype != tf.string:
+            return np.frombuffer(content, dtype.as_numpy_dtype).reshape(place.shape)
+        lengths = struct.unpack_from(f"<{place.elements}Q", content)
+        texts, at = [], 8 * place.elements
+        for length in lengths:
+            texts.append(content[at : at + length])
+            at += length
+        assert at == len(content)
+        return np.array(texts, object).reshape(place.shape)

@@ -1,0 +1,84 @@
+"""The client of workers in C++, as the module `_worker_client`. It knows no TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tests.support.native.modules import BUILD, load_file, module_file
+
+module = load_file("_worker_client", module_file(BUILD, "serving/worker/testing/_worker_client"))
+
+STRING = 7
+# As TensorFlow numbers dtypes.
+NUMBERS = {
+    np.dtype(dtype): number
+    for number, dtype in {
+        1: "f4",
+        2: "f8",
+        3: "i4",
+        4: "u1",
+        STRING: object,
+        9: "i8",
+        10: "?",
+        14: ml_dtypes.bfloat16,
+        18: "c16",
+    }.items()
+}
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What has become of a call."""
+
+    code: int
+    message: str
+    results: list[Any]
+
+
+class NativeClient:
+    """A pool of workers as environment variables describe it; None is that of the process."""
+
+    def __init__(self, variables: Mapping[str, str] | None) -> None:
+        self._client = module.Client() if variables is None else module.Client(dict(variables))
+
+    def call(
+        self,
+        token: str,
+        arrays: Sequence[Any],
+        dtypes: Sequence[Any],
+        op: str = "PyFunc",
+        most_bytes: int = 1 << 40,
+    ) -> Outcome:
+        wanted = list(map(np.dtype, dtypes))
+        numbers = [NUMBERS[dtype] for dtype in wanted]
+        given = [_argument(np.asarray(array)) for array in arrays]
+        code, said, results = self._client.call(op, token.encode(), given, numbers, most_bytes)
+        made = [_array(one, dtype) for one, dtype in zip(results, wanted, strict=False)]
+        return Outcome(code, said.decode(errors="replace"), made)
+
+    def shapes(self, token: str, arrays: Sequence[Any], dtypes: Sequence[Any]) -> Outcome:
+        given = [(NUMBERS[np.dtype(one.dtype)], [*one.shape], b"") for one in arrays]
+        numbers = [NUMBERS[np.dtype(dtype)] for dtype in dtypes]
+        code, said, shapes = self._client.shapes("PyFunc", token.encode(), given, numbers)
+        return Outcome(code, said.decode(errors="replace"), shapes)
+
+
+def _argument(array: Any) -> tuple[int, list[int], Any]:
+    content = [*array.flat] if array.dtype == object else array.tobytes()
+    return NUMBERS[array.dtype], [*array.shape], content
+
+
+def _array(result: tuple[Sequence[int], bytes, list[bytes]], dtype: Any) -> Any:
+    shape, content, strings = result
+    if not dtype.hasobject:
+        return np.frombuffer(content, dtype).reshape(shape)
+    assert len(strings) == math.prod(shape)
+    texts = np.empty(len(strings), object)
+    texts[:] = strings
+    return texts.reshape(shape)

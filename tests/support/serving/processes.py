@@ -1,0 +1,63 @@
+"""Workers as processes of their own, as an operator starts them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.serving.tokens import FUNCTIONS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# Python finds the tests' functions there.
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": str(ROOT),
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+}
+
+
+def python() -> str:
+    """The path of this Python."""
+    return sys.executable
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, "-m", "hostcall", "worker", *options]
+
+
+class WorkerProcess:
+    """One that listens at a path."""
+
+    def __init__(self, path: str, options: Sequence[str] = ("--allow", FUNCTIONS)) -> None:
+        self.path = path
+        self.process = subprocess.Popen(
+            command("--socket", path, *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env=ENVIRONMENT,
+        )
+        assert self.process.stdout is not None
+        self.said = self.process.stdout.readline()  # once it listens, or has ended
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=60)
+
+    def ended(self) -> tuple[int, str]:
+        """Its exit status and its messages, once it has ended."""
+        _, messages = self.process.communicate(timeout=60)
+        return self.process.returncode, messages
