@@ -33,8 +33,8 @@ def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, pat
     assert all(said == intact[0] for said, _ in flipped if not isinstance(said, str))
     assert 20 < len(refused) < hostile.FLIPS
     # The others are TensorFlow's own: for a token that is no text, or does not say that it is ours.
-    reasons = ("altered", "nobody has allowed", "does not exist")
-    reasons += ("well-formed UTF-8", "callback with key=")
+    reasons = ["altered", "nobody has allowed", "does not exist"]
+    reasons += ["well-formed UTF-8", "callback with key="]
     assert [said for said in refused if not any(reason in said for reason in reasons)] == []
     for _, carried in flipped:
         assert "Error" in carried, "a pickle was called without leave"
