@@ -1,8 +1,6 @@
 #include "token.h"
 
 #include <algorithm>
-#include <cmath>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -12,96 +10,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "google/protobuf/json/json.h"
 #include "google/protobuf/struct.pb.h"
+#include "json.h"
 
 namespace hostcall::serving {
 namespace {
 
-using google::protobuf::ListValue;
 using google::protobuf::Struct;
 using google::protobuf::Value;
 
 constexpr char kQualified[] = "hostcall:";
 constexpr char kVersion[] = "1:";
 
-// Thrown in this file alone: what is wrong with the JSON.
-struct Wrong {
-  std::string what;
+// The function of a token that has no name for it.
+struct Pickled {
+  std::string title;
 };
-
-// The fields of an object, which has none but the ones that are asked for.
-class Object {
- public:
-  Object(const Struct& object, std::string name, std::initializer_list<std::string_view> known)
-      : fields_(object.fields()), name_(std::move(name)) {
-    for (const auto& [key, value] : fields_) {
-      if (std::find(known.begin(), known.end(), key) == known.end()) {
-        throw Wrong{absl::StrCat("'", absl::CHexEscape(key), "' is no field of ", name_)};
-      }
-    }
-  }
-
-  // Null where there is no such field.
-  const Value* Find(const std::string& key) const {
-    const auto found = fields_.find(key);
-    const bool is_there = found != fields_.end() && !found->second.has_null_value();
-    return is_there ? &found->second : nullptr;
-  }
-
-  std::string Text(const std::string& key) const {
-    const Value* value = Find(key);
-    if (value == nullptr) return "";
-    if (!value->has_string_value()) throw Unfit(key, "text");
-    return value->string_value();
-  }
-
-  bool Flag(const std::string& key) const {
-    const Value* value = Find(key);
-    if (value == nullptr) return false;
-    if (!value->has_bool_value()) throw Unfit(key, "truth value");
-    return value->bool_value();
-  }
-
-  int64_t Number(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const {
-    const Value* value = Find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->has_number_value()) throw Unfit(key, "number");
-    const double number = value->number_value();
-    if (!(number >= static_cast<double>(least) && number <= static_cast<double>(most)) ||
-        std::floor(number) != number) {
-      throw Unfit(key, "number of the right size");
-    }
-    return static_cast<int64_t>(number);
-  }
-
-  const Struct* Inner(const std::string& key) const {
-    const Value* value = Find(key);
-    if (value == nullptr) return nullptr;
-    if (!value->has_struct_value()) throw Unfit(key, "object");
-    return &value->struct_value();
-  }
-
-  const ListValue& List(const std::string& key) const {
-    const Value* value = Find(key);
-    if (value == nullptr) return ListValue::default_instance();
-    if (!value->has_list_value()) throw Unfit(key, "list");
-    return value->list_value();
-  }
-
- private:
-  Wrong Unfit(const std::string& key, const char* wanted) const {
-    return {absl::StrCat("'", key, "' of ", name_, " is no ", wanted)};
-  }
-
-  const google::protobuf::Map<std::string, Value>& fields_;
-  const std::string name_;
-};
-
-const Struct& AsObject(const Value& value, const char* what) {
-  if (!value.has_struct_value()) throw Wrong{absl::StrCat(what, " is no object")};
-  return value.struct_value();
-}
 
 // The most that a double counts to without gaps.
 constexpr int64_t kMaxSize = int64_t{1} << 53;
@@ -146,14 +70,6 @@ uint32_t Crc32(std::string_view bytes) {
     for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? (crc >> 1) ^ 0xedb88320 : crc >> 1;
   }
   return ~crc;
-}
-
-// JSON, whose depth is limited and which is UTF-8.
-Struct ParseJson(std::string_view text) {
-  Struct fields;
-  const absl::Status parsed = google::protobuf::json::JsonStringToMessage(text, &fields);
-  if (parsed.ok()) return fields;
-  throw Wrong{absl::StrCat("it is no JSON: ", parsed.message().substr(0, 200))};
 }
 
 // JSON behind its CRC-32: a wrong size in it could end the process.
@@ -229,9 +145,13 @@ Token ReadToken(const Struct& fields) {
   const Struct* named = call.Inner("function");
   if (named == nullptr) throw Wrong{"it names no function"};
   const Object function(*named, "a function",
-                        {"place", "name", "keywords", "fixed", "native", "pickled"});
+                        {"place", "name", "pickled", "keywords", "fixed", "native"});
   std::string label = function.Text("name");
   if (label.empty()) label = function.Text("place");
+  if (const Struct* pickled = function.Inner("pickled"); label.empty() && pickled != nullptr) {
+    throw Pickled{
+        Object(*pickled, "a pickle", {"sha256", "python", "title", "leave"}).Text("title")};
+  }
   if (label.empty()) throw Wrong{"it names no function"};
   Token token;
   token.label = orders == 0 ? label : absl::StrCat("the gradient of ", label);
@@ -277,6 +197,14 @@ absl::Status OfAnotherProcess(const std::string& text) {
       "functions had no name, and how to give them one."));
 }
 
+absl::Status OnlyPickled(const std::string& title) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "hostcall: the Python function ", absl::CHexEscape(title),
+      " has no name. The SavedModel carries it as a pickle, which is for Python processes. Give it "
+      "a name before the model is saved:\n\n    hostcall.register(function, "
+      "\"mymodel::function\")"));
+}
+
 }  // namespace
 
 absl::StatusOr<Token> ParseToken(const std::string& text) {
@@ -291,6 +219,8 @@ absl::StatusOr<Token> ParseToken(const std::string& text) {
     return ReadToken(ParseJson(rest));
   } catch (const Wrong& wrong) {
     return Damaged(text, wrong.what);
+  } catch (const Pickled& pickled) {
+    return OnlyPickled(pickled.title);
   }
 }
 

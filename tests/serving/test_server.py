@@ -251,6 +251,11 @@ HOSTILE = {
     "a list": (b"hostcall:1:[]", "cannot be read"),
     "no function": (b'hostcall:1:{"id":"a","kind":"numpy"}', "it names no function"),
     "unknown fields": (b'hostcall:1:{"id":"a","function":{"x":1}}', "'x' is no field of"),
+    "a pickle": (
+        b'hostcall:1:{"id":"a","kind":"numpy","function":{"pickled":{"sha256":"0","python":"3",'
+        b'"title":"<lambda> (a.py:1)"}}}',
+        "function <lambda> (a.py:1) has no name",
+    ),
     "empty": (b"", "by a key of the process"),
 }
 
