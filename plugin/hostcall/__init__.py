@@ -32,6 +32,7 @@ from hostcall._inspect.inspecting import inspect  # noqa: E402
 from hostcall._inspect.inspection import Inspection  # noqa: E402
 from hostcall._saving.functions import allow, provide, register  # noqa: E402
 from hostcall._saving.options import load_options, save_options  # noqa: E402
+from hostcall._saving.writing import name_functions  # noqa: E402
 from hostcall._serving.serving_library import serving_library  # noqa: E402
 from hostcall_runtime._errors import (  # noqa: E402
     LoweringError,
@@ -68,6 +69,7 @@ __all__ = [
     "last_error",
     "load",
     "load_options",
+    "name_functions",
     "native",
     "partition_pass",
     "provide",

@@ -66,3 +66,12 @@ def test_training_goes_on_from_a_checkpoint_beside_the_model(
 
 def test_graph_of_tensorflow_1_is_pruned(there: Any) -> None:
     assert there["pruned"] == [2.0, 0.5, 0.5, 1.5, 2.0, 0.5, 0.5, 1.5]
+
+
+def test_graph_that_a_saver_wrote_trains_on(here: Any, there: Any) -> None:
+    assert there["saver"] == here["saver"]
+    assert len({*here["saver"]}) == 4
+
+
+def test_frozen_graphs_that_were_written_in_two_ways(here: Any, there: Any) -> None:
+    assert there["frozen graphs"] == here["saver"][:1] * 2

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import textwrap
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._saving import carried, pickling, recording, resolving, tokens
+from hostcall._saving import carried, options, pickling, recording, resolving, tokens
 from hostcall._saving.errors import SavedFunctionError
-from hostcall._tf import attributes, op_kinds, script_op_graphs, source_location, token_registry
+from hostcall._tf import (
+    attributes,
+    op_kinds,
+    protos,
+    script_op_graphs,
+    source_location,
+    token_registry,
+)
 from hostcall._tf.types import MetaGraphDef
 
 _UNNAMED = """\
-hostcall: a SavedModel is written, and another process could not find these Python functions in it:
+hostcall: a {what} is written, and another process could not find these Python functions in it:
 
 {listed}
 
-Here the model works. For other processes, define each at the top level of a module that they can
-import, or give it a name before the model is saved, and a function for the name where it is loaded:
+Here the {what} works. For other processes, define each at the top level of a module that they can
+import, or give it a name before it is written, and a function for the name where it is loaded:
 
-{lines}
+{lines}"""
+
+_OR_PICKLES = """
 
 Or have the model carry them as pickles: hostcall.save_options(pickle=True)."""
 
@@ -33,11 +42,16 @@ hostcall: a SavedModel is to carry Python functions as pickles, and these cannot
 
 Take out what cannot be pickled, or give the function a name by hostcall.register instead."""
 
+# Of a function without a name: its token, its entry in TensorFlow's registry, and why.
+_Unnamed = tuple[str, Any, str]
+
+T = TypeVar("T")
+
 # The functions that SavedModels name by tokens of this process: they have to live as long as it.
 _pinned: dict[str, Any] = {}
 
 
-def name_functions(meta_graph: MetaGraphDef, directory: str | None) -> None:
+def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None:
     """Gives the script ops of a MetaGraphDef tokens by which any process finds their functions.
 
     Those of functions that have no name stay what they are, and a warning lists them.
@@ -54,27 +68,73 @@ def name_functions(meta_graph: MetaGraphDef, directory: str | None) -> None:
     """
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))
     _refuse_modules(nodes)
+    unnamed = _name(nodes, directory)
+    _pinned.update((token, entry) for token, entry, _ in unnamed)
+    _warn("SavedModel", unnamed, _OR_PICKLES)
+
+
+def name_functions(graph_def: T) -> T:
+    """Gives the Python functions in a graph names by which other processes find them.
+
+    SavedModels and the files of `tf.io.write_graph` and `tf.compat.v1.train.Saver` have them
+    anyway. This is for graphs that are written in another way.
+
+    Args:
+      graph_def: a `GraphDef` or a `MetaGraphDef`, which stays as it is.
+
+    Returns:
+      A copy, or `graph_def` where it calls no Python. Functions that have no name stay what they
+      are, and a warning lists them.
+
+    Examples:
+      >>> with tf.Graph().as_default() as graph:
+      ...     y = tf.numpy_function(np.sort, [tf.constant([3.0, 1.0])], tf.float32, name="y")
+      >>> data = hostcall.name_functions(graph.as_graph_def()).SerializeToString()
+    """
+    named, unnamed = _named(graph_def)
+    _warn("graph", unnamed, "")
+    return named
+
+
+def named_silently(graph_def: T) -> T:
+    """The same without a warning: not everybody who writes a graph wants to run it elsewhere."""
+    return _named(graph_def)[0]
+
+
+def _named(graph_def: T) -> tuple[T, list[_Unnamed]]:
+    if not any(node.op in op_kinds.SCRIPT_OPS for node in _nodes_of(graph_def)):
+        return graph_def, []  # it may be large
+    copy = protos.copy_of(graph_def)
+    with options.save_options(pickle=False):
+        return copy, _name(list(_nodes_of(copy)), None)
+
+
+def _nodes_of(graph_def: Any) -> Iterator[Any]:
+    return script_op_graphs.nodes_of(getattr(graph_def, "graph_def", graph_def))
+
+
+def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
+    """Gives script ops among nodes qualified tokens; returns the functions that have no name."""
     nodes = [node for node in nodes if node.op in op_kinds.SCRIPT_OPS]
     entries = {token: token_registry.find_present(token) for token in map(lookup.token_of, nodes)}
     asked = recording.asked_of(list(entries.values()))
-    unnamed: dict[str, str] = {}
+    unnamed: list[_Unnamed] = []
     unpicklable: dict[tuple[str, str], None] = {}
     written: dict[str, str] = {}
     for token, entry in entries.items():
         try:
             written[token] = _qualified(token, entry, asked, directory)
         except recording.UnnamedError as error:
-            _pinned[token] = entry
-            unnamed[_described(token, entry)] = str(error)
+            unnamed.append((token, entry, str(error)))
         except pickling.UnpicklableError as error:
             unpicklable[_described(token, entry), str(error)] = None
     if unpicklable:
         raise ValueError(_UNPICKLABLE.format(listed=_indented(unpicklable)))
     for node in nodes:
         token = lookup.token_of(node)
-        node.attr["token"].s = written.get(token, token).encode()
-    if unnamed:
-        _warn(unnamed)
+        if token in written:  # what is not may be no text
+            node.attr["token"].s = written[token].encode()
+    return unnamed
 
 
 def _qualified(token: str, entry: Any, asked: recording.Asked, directory: str | None) -> str:
@@ -119,7 +179,10 @@ def _described(token: str, entry: Any) -> str:
     return source_location.of_function(getattr(entry, "_func", entry))
 
 
-def _warn(unnamed: dict[str, str]) -> None:
+def _warn(what: str, functions: list[_Unnamed], more: str) -> None:
+    if not functions:
+        return
+    unnamed = {_described(token, entry): reason for token, entry, reason in functions}
     listed = "\n".join(f"  - {which}: {reason}" for which, reason in unnamed.items())
     names = {_name_of(description): None for description in unnamed}
     lines = "\n".join(
@@ -127,7 +190,8 @@ def _warn(unnamed: dict[str, str]) -> None:
         f'    hostcall.provide("mymodel::{name}", {name})       # there'
         for name in names
     )
-    warnings.warn(_UNNAMED.format(listed=listed, lines=lines), UserWarning, stacklevel=2)
+    text = _UNNAMED.format(what=what, listed=listed, lines=lines) + more
+    warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def _indented(problems: Iterable[tuple[str, str]]) -> str:

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._tf import features, names, token_registry
 from hostcall._tf.replacements import Replacement, attribute
 from hostcall._tf.types import MetaGraphDef
@@ -110,6 +112,26 @@ def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
 
     owner, name = names.SavedModelBuilder, "_tag_and_add_meta_graph"
     return attribute(owner, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
+
+
+def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
+    """Has graphs that are written into files be `named` before, those of `Saver` among them."""
+
+    def wrap(write: Callable[..., str], patch: Replacement) -> Any:
+        @functools.wraps(write)
+        def name_and_write(graph_or_graph_def: Any, *args: Any, **kwargs: Any) -> str:
+            graph = graph_or_graph_def
+            if patch.installed:
+                graph = graph.as_graph_def() if isinstance(graph, tf.Graph) else graph
+                graph = named(graph)
+            return write(graph, *args, **kwargs)
+
+        return name_and_write
+
+    why = "The Python functions of a graph in a file are to be found by other processes."
+    v1 = tf.compat.v1
+    owners = (names.graph_io, tf.io, v1.io, v1.train)
+    return [attribute(o, "write_graph", wrap, features.SAVED_MODELS, why) for o in owners]
 
 
 def loading(hook: Callable[[Any, str], None]) -> Patch:

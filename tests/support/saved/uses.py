@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf import text_format
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import hostcall
@@ -61,7 +62,8 @@ def write(folder: str) -> str:
     signatures = {name: getattr(accumulator, name) for name in ("add", "scaled", "reset")}
     tf.saved_model.save(accumulator, f"{folder}/accumulator", signatures=signatures)
     _save_version_1(f"{folder}/version_1")
-    found = {"signatures": _run({name: getattr(accumulator, name) for name in signatures})}
+    found: dict[str, Any] = _write_graphs(folder)
+    found |= {"signatures": _run({name: getattr(accumulator, name) for name in signatures})}
     training.train(model)
     tf.saved_model.save(model, f"{folder}/model")
     loss = [model.loss(training.X, training.Y).numpy().tobytes().hex()]
@@ -81,13 +83,55 @@ def _save_version_1(path: str) -> None:
         v1.saved_model.simple_save(session, path, {"x": x}, {"y": tf.identity(y, name="y")})
 
 
+def _write_graphs(folder: str) -> dict[str, Any]:
+    """Graphs of TensorFlow 1 as `Saver` and others write them; and what they compute."""
+    from tests.support.saved import functions
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        w = v1.get_variable("w", initializer=[0.5, -0.25, 1.0, 2.0], use_resource=True)
+        cubes = tf.py_function(functions.cube, [w - X.numpy()], tf.float32)
+        loss = tf.reduce_sum(tf.abs(tf.ensure_shape(cubes, [4])), name="loss")
+        step = v1.train.GradientDescentOptimizer(1e-3).minimize(loss, name="step")
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        v1.train.Saver().save(session, f"{folder}/saver")
+        found = [session.run(loss).item()]
+        frozen = v1.graph_util.convert_variables_to_constants(session, session.graph_def, ["loss"])
+        Path(folder, "frozen.pb").write_bytes(hostcall.name_functions(frozen).SerializeToString())
+        tf.io.write_graph(frozen, folder, "frozen.pbtxt")
+        for _ in range(3):
+            session.run(step)
+            found.append(session.run(loss).item())
+    return {"saver": found}
+
+
+def _read_graphs(folder: str) -> dict[str, Any]:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.train.import_meta_graph(f"{folder}/saver.meta").restore(session, f"{folder}/saver")
+        found = [session.run("loss:0").item()]
+        for _ in range(3):
+            session.run("step")
+            found.append(session.run("loss:0").item())
+    frozen = []
+    for name, parse in [
+        ("frozen.pb", v1.GraphDef.FromString),
+        ("frozen.pbtxt", lambda data: text_format.Parse(data.decode(), v1.GraphDef())),
+    ]:
+        with tf.Graph().as_default(), v1.Session() as session:
+            tf.graph_util.import_graph_def(parse(Path(folder, name).read_bytes()), name="")
+            frozen.append(session.run("loss:0").item())
+    return {"saver": found, "frozen graphs": frozen}
+
+
 def use(folder: str) -> str:
     """Does with them in another process what people do."""
     saved_models.rewrite(Path(folder, "model"), Path(folder, "rewritten"), "partition")
     saved_models.rewrite(Path(folder, "accumulator"), Path(folder, "rewritten_too"), "partition")
     rewritten_without = MODULE not in sys.modules
     hostcall.allow(MODULE)
-    found: dict[str, Any] = {"rewritten_without": rewritten_without}
+    found: dict[str, Any] = {"rewritten_without": rewritten_without, **_read_graphs(folder)}
     for name in ("accumulator", "rewritten_too"):
         found[f"signatures of {name}"] = _run(tf.saved_model.load(f"{folder}/{name}").signatures)
     found["pruned"] = _prune(f"{folder}/version_1")

@@ -100,3 +100,50 @@ def test_what_is_declared_otherwise_here_is_a_warning_that_shows_both(tmp_path: 
     with pytest.warns(UserWarning, match=r"ns::declared.*timeout=7.0 here, and 5.0 there"):
         spec = resolving.resolve(tokens.encode(record))
     assert spec.timeout == 7.0
+
+
+def graph_with(function: Any) -> Any:
+    with tf.Graph().as_default() as graph:
+        tf.numpy_function(function, [tf.zeros([4])], tf.float32, name="y")
+    return graph
+
+
+def token_of(graph_def: Any) -> str:
+    (node,) = [node for node in graph_def.node if node.op == "PyFunc"]
+    return node.attr["token"].s.decode()
+
+
+def test_graphs_are_named_in_a_copy() -> None:
+    graph = graph_with(users.halve)
+    graph_def = graph.as_graph_def()
+    named = hostcall.name_functions(graph_def)
+    assert token_of(graph_def).startswith("pyfunc_")
+    assert tokens.decode(token_of(named)).users.place == f"{users.__name__}:halve"
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        (y,) = tf.graph_util.import_graph_def(named, return_elements=["y:0"])
+        np.testing.assert_array_equal(session.run(y), np.zeros(4))
+
+
+def test_functions_without_a_name_are_listed_where_the_user_asks_for_names(tmp_path: Path) -> None:
+    graph = graph_with(lambda v: v)
+    with (
+        hostcall.save_options(pickle=True),  # which a graph of its own has no place for
+        pytest.warns(UserWarning, match="a graph is written") as warned,
+    ):
+        named = hostcall.name_functions(graph.as_graph_def())
+    assert ": a lambda" in str(warned[0].message)
+    assert "pickle=True" not in str(warned[0].message)
+    assert named == graph.as_graph_def()
+    tf.io.write_graph(graph, str(tmp_path), "graph.pbtxt")  # as ever, and silently
+
+
+@pytest.mark.parametrize("module", [tf.io, tf.compat.v1.io, tf.compat.v1.train])
+def test_files_of_write_graph_have_names(module: Any, tmp_path: Path) -> None:
+    file = module.write_graph(graph_with(users.halve), str(tmp_path), "graph.pb", as_text=False)
+    graph_def = tf.compat.v1.GraphDef.FromString(Path(file).read_bytes())
+    assert tokens.decode(token_of(graph_def)).users.place == f"{users.__name__}:halve"
+
+
+def test_graph_without_python_is_not_copied() -> None:
+    graph_def = tf.Graph().as_graph_def()
+    assert hostcall.name_functions(graph_def) is graph_def
