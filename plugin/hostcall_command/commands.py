@@ -92,7 +92,7 @@ def serving_library() -> None:
 @main.command()
 @click.option("--socket", type=click.Path(), help="The path to listen at, or to --check.")
 @click.option("--control-fd", type=click.IntRange(min=0), hidden=True)
-@click.option("--allow", multiple=True, help="A module whose functions may be called; or several.")
+@click.option("--allow", multiple=True, help="A module to allow, beside HOSTCALL_ALLOW.")
 @click.option(
     "--import", "imports", multiple=True, envvar="HOSTCALL_WORKER_IMPORT", help="Import it first."
 )
@@ -121,10 +121,7 @@ def worker(
     connections: int,
     check: bool,
 ) -> None:
-    """Call Python functions for a process without Python, such as a server.
-
-    It calls functions of the modules that --allow and HOSTCALL_ALLOW name, and no others.
-    """
+    """Call Python functions of allowed modules for processes without Python, such as servers."""
     if (socket is None) == (control_fd is None):
         raise click.UsageError("Say --socket PATH.")
     if check:
