@@ -12,4 +12,5 @@ QUESTIONS = (
     "partition",
     "compilations",
     "host_ops",
+    "worker",
 )
