@@ -27,7 +27,7 @@ export REQUIREMENTS
 # TensorFlow's notes about the machine, and a line on rounding that only the second one silences.
 QUIET := TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=0
 
-# Builds of the runtime, and of the XLA that its tests fake, with sanitizers. A sanitizer's library
+# Builds of the runtime, of the XLA that its tests fake and of the workers' client, with sanitizers. A sanitizer's library
 # has to be the first of the process, and needs g++'s C++ library beside it.
 preload = LD_PRELOAD="$$($(CXX) -print-file-name=$(1)) $$($(CXX) -print-file-name=libstdc++.so.6)"
 ASAN := HOSTCALL_BUILD=build/asan $(call preload,libasan.so) PYTHONMALLOC=malloc \
@@ -85,8 +85,9 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 	@echo "ThreadSanitizer"
 	@$(TSAN) $(PYTEST) --noconftest tests/native
 
-fuzz: build/asan/built  ## Call the runtime with random data for FUZZ_SECONDS (60)
+fuzz: build/asan/built  ## Call the runtime, and the workers' client, with random data for FUZZ_SECONDS (60)
 	@$(ASAN) $(BIN)/python -m tests.support.native.fuzz $(FUZZ_SECONDS)
+	@$(ASAN) $(BIN)/python -m tests.support.serving.fuzz $(FUZZ_SECONDS)
 
 differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, exported, and unjitted
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from hostcall_runtime import _worker_frames as frames
 from hostcall_runtime._worker_frames import Array, Kind
+from tests.support.native.modules import ROOT
 from tests.support.serving import fake_worker
 from tests.support.serving.fake_worker import FakeWorker, Mutator, packed, results, saying, welcome
 from tests.support.serving.native import NativeClient, Outcome, module
@@ -263,3 +266,36 @@ def test_many_threads_get_their_own_results(tmp_path: Path) -> None:
         assert not any(thread.is_alive() for thread in threads)
         del client, threads
     assert not wrong
+
+
+FORKS = """
+import os, sys
+import numpy as np
+from tests.support.serving.native import NativeClient
+
+os.environ["HOSTCALL_WORKER_SOCKET"] = sys.argv[1]
+client, x = NativeClient(None), np.ones(3, np.float32)
+codes = [client.call("hostcall:1:", [x], [x.dtype]).code]
+child = os.fork()
+if not child:
+    results = client.call("hostcall:1:", [x + 1], [x.dtype]).results
+    os._exit(int(results[0][0]))
+codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(*codes, client.call("hostcall:1:", [x], [x.dtype]).code)
+"""
+
+
+def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
+    clients: list[int] = []
+
+    def answer(connection: Any, frame: Any, arena: int) -> bool:
+        if frame.kind == Kind.HELLO:
+            clients.append(arena)
+        return echo(connection, frame, arena)
+
+    # In a process of its own, as a process has one pool.
+    with FakeWorker(str(tmp_path / "socket"), answer, at_once=True) as fake:
+        command = [sys.executable, "-c", FORKS, fake.path]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("0 2 0\n", "")
+    assert len(clients) == 2

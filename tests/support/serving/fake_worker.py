@@ -21,12 +21,14 @@ Answer = Callable[[socket.socket, channel.Frame, int], bool]
 
 
 class FakeWorker:
-    """Answers the clients at a path, one after the other, until the block ends."""
+    """Answers the clients at a path until the block ends; one after the other, or all at once."""
 
-    def __init__(self, path: str, answer: Answer) -> None:
+    def __init__(self, path: str, answer: Answer, at_once: bool = False) -> None:
         self.path = path
+        self._at_once = at_once
         self._answer = answer
         self._listener = socket.socket(socket.AF_UNIX)
+        self._open: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> FakeWorker:
@@ -37,6 +39,9 @@ class FakeWorker:
 
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
+        for connection in self._open.copy():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join(60)
         self._listener.close()
         os.unlink(self.path)
@@ -47,10 +52,18 @@ class FakeWorker:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection, contextlib.suppress(channel.ClosedError, ProtocolError, OSError):
+            if self._at_once:
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            else:
                 self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
+        self._open.add(connection)
+        with connection, contextlib.suppress(channel.ClosedError, ProtocolError, OSError):
+            self._converse(connection)
+        self._open.discard(connection)
+
+    def _converse(self, connection: socket.socket) -> None:
         channel.prepare(connection)
         frame, arena = channel.receive_with_descriptor(connection, 60)
         assert arena is not None
