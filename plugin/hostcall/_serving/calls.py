@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, result_shapes
+from hostcall._callbacks import lookup, result_shapes, tape_residuals
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import BoundedSpec
 from hostcall._saving import tokens
@@ -30,6 +31,11 @@ _IN_WORKER = """\
 
 This is a worker: `hostcall worker --allow MODULE` allows it there, and `--import MODULE` runs a \
 module that calls hostcall.provide."""
+
+
+# Of recorded calls whose gradient has not been asked for, the latest are kept.
+MOST_RESIDUALS = 1024
+_handles: collections.deque[int] = collections.deque()
 
 
 class CallError(Exception):
@@ -67,13 +73,16 @@ def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
             ]
             results = op(input=inputs, token=call.token, Tout=dtypes)
         # Without results the op returns itself.
-        return [eager_execution.as_array(result) for result in results] if dtypes else []
+        arrays = [eager_execution.as_array(result) for result in results] if dtypes else []
     except CallError:
         raise
     except tf.errors.OpError as error:
         raise CallError(error.error_code, _text_of(error, call)) from error
     except BaseException as error:
         raise CallError(UNKNOWN, f"{type(error).__name__}: {error}") from error
+    if call.op == "EagerPyFunc" and dtypes[-1:] == [tf.int64]:
+        _note_handle(int(arrays[-1].reshape(-1)[:1].sum()))
+    return arrays
 
 
 def shapes(call: Call) -> list[Array]:
@@ -105,6 +114,19 @@ def shapes(call: Call) -> list[Array]:
         Array(dtype.as_datatype_enum, tuple(one.shape))
         for one, dtype in zip(specs, dtypes, strict=True)
     ]
+
+
+def _note_handle(handle: int) -> None:
+    """Bounds what is kept for gradients, of which nobody tells that they will never be asked for.
+
+    Args:
+      handle: the last result of a call, which may be another number.
+    """
+    if tape_residuals.spec_of(handle) is None:
+        return
+    _handles.append(handle)
+    while len(_handles) > MOST_RESIDUALS:
+        tape_residuals.drop(_handles.popleft())
 
 
 def _text_of(error: tf.errors.OpError, call: Call) -> str:
