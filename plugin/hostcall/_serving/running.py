@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
+from hostcall import _control
 from hostcall._saving import functions
 from hostcall._serving.listening import ListeningError, listening_at
 from hostcall._serving.worker import Worker, exit_now
@@ -35,6 +36,8 @@ def run(
     Raises:
       ValueError: when an option makes no sense, an import fails, or it cannot listen.
     """
+    if not _control.is_enabled():
+        raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
     logging.basicConfig(format="%(message)s")
     functions.allow(*allowed)
     for module in imported:

@@ -87,7 +87,9 @@ class Worker:
             connection.close()
 
     def _take_over(self, control: socket.socket) -> None:
-        _, descriptors, _, _ = socket.recv_fds(control, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        descriptors: list[int] = []
+        with contextlib.suppress(OSError):
+            _, descriptors, _, _ = socket.recv_fds(control, 1, 1, socket.MSG_CMSG_CLOEXEC)
         for descriptor in descriptors:
             self._start(socket.socket(fileno=descriptor))
         # Whoever has started it is gone.
