@@ -100,6 +100,8 @@ std::pair<Descriptor, int64_t> StartedWorker::NewSocket() {
     sent = SendDescriptor(process_->control(), theirs.get());
   }
   if (!sent) {
+    const std::string how = process_->HowEnded();
+    if (!how.empty()) throw CannotStart(how);
     throw Failure(kUnavailable, "hostcall: the Python worker takes no more connections.");
   }
   return {std::move(ours), process_->pid()};
