@@ -1,5 +1,6 @@
 #include "plain_kernel.h"
 
+#include <atomic>
 #include <string>
 
 #include "callee.h"
@@ -18,14 +19,22 @@ class PlainKernel : public tensorflow::OpKernel {
 
   // A function that cannot be called is an error of the call: a model is more than that function.
   void Compute(tensorflow::OpKernelContext* ctx) override {
-    const absl::StatusOr<const Callee*> callee = FindCallee(token_);
+    const absl::StatusOr<const Callee*> callee = Found();
     OP_REQUIRES_OK(ctx, callee.status());
     OP_REQUIRES_OK(ctx, (*callee)->native != nullptr ? CallNative(**callee, ctx)
                                                      : CallWorkerWith(**callee, ctx));
   }
 
  private:
+  absl::StatusOr<const Callee*> Found() {
+    if (const Callee* known = callee_.load(std::memory_order_acquire)) return known;
+    const absl::StatusOr<const Callee*> callee = FindCallee(token_);
+    if (callee.ok()) callee_.store(*callee, std::memory_order_release);
+    return callee;
+  }
+
   std::string token_;
+  std::atomic<const Callee*> callee_{nullptr};
 };
 
 }  // namespace

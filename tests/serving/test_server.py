@@ -64,9 +64,10 @@ def native_server(site: Site) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def worker_server(site: Site) -> Iterator[Running]:
-    """One that starts a worker, too."""
+    """One that has got the library before, as LD_PRELOAD gives it to servers; and a worker."""
     server = site.start(
         "worker",
+        LD_PRELOAD=hostcall.serving_library(),
         HOSTCALL_NATIVE_PATH=site.libraries,
         HOSTCALL_WORKER_PYTHON=sys.executable,
         HOSTCALL_ALLOW="tests.support.servers",
@@ -292,3 +293,7 @@ def test_native_code_that_was_altered_with_care(
 
     for signature in SIGNATURES[:2]:
         assert NATIVE[field][1] in altered.outcome(native_server.server, change, signature).message
+    careless = altered.outcome(
+        native_server.server, lambda token: token.replace(b"_test.so", b"_tesu.so"), SIGNATURES[0]
+    )
+    assert "what it says of native code was altered" in careless.message
