@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.support.saved import hostile
+from tests.support.saved.elsewhere import told
 from tests.support.stress.template import Template
-
-
-def run(template: Template, call: str) -> Any:
-    script = "import hostcall; from tests.support.saved import hostile; "
-    ended = template.run_program(f"{script}print(hostile.{call})")
-    assert ended.status == 0, ended.said
-    return json.loads(ended.printed.splitlines()[-1])
 
 
 @pytest.fixture
 def path(fresh_python: Template, tmp_path: Any) -> tuple[str, Any]:
     """Of a SavedModel of another process, and what that computes."""
     path = str(tmp_path / "model")
-    return path, run(fresh_python, f"write({path!r})")
+    return path, told(fresh_python, f"hostile.write({path!r})")
 
 
 def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, path: Any) -> None:
-    (intact, *flipped), imported = run(fresh_python, f"flip({path[0]!r})")
+    (intact, *flipped), imported = told(fresh_python, f"hostile.flip({path[0]!r})")
     assert intact[0] == path[1]
     assert imported == []
     refused = [said for said, _ in flipped if isinstance(said, str)]
@@ -51,7 +44,7 @@ def test_changed_names_are_an_error(fresh_python: Template, path: Any) -> None:
         f"{hostile.MODULE}:missing": "does not exist",
         "__import__('os')": "damaged or altered",
     }
-    said, imported, unpickled = run(fresh_python, f"rename({path[0]!r}, {[*names]!r})")
+    said, imported, unpickled = told(fresh_python, f"hostile.rename({path[0]!r}, {[*names]!r})")
     for text, expected in zip(said, names.values(), strict=True):
         assert expected in text
     assert imported == []

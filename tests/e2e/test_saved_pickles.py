@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 
 from tests.support.saved import pickled
+from tests.support.saved.elsewhere import told
 from tests.support.stress.template import Template
-
-
-def run(template: Template, call: str) -> Any:
-    script = "import hostcall; from tests.support.saved import pickled; "
-    ended = template.run_program(f"{script}print(pickled.{call})")
-    assert ended.status == 0, ended.said
-    return json.loads(ended.printed.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +20,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def saved(fresh_python: Template, folder: str) -> Any:
     """What two versions, and a graph of TensorFlow 1, compute where they were saved."""
-    return run(fresh_python, f"save({folder!r})")
+    return told(fresh_python, f"pickled.save({folder!r})")
 
 
 @pytest.fixture(scope="module")
 def there(fresh_python: Template, folder: str, saved: Any) -> Any:
     """What another process finds, without leave and with it."""
-    return run(fresh_python, f"refused({folder!r})")
+    return told(fresh_python, f"pickled.refused({folder!r})")
 
 
 def test_what_another_process_computes_is_equal_to_the_bit(saved: Any, there: Any) -> None:
@@ -75,14 +68,14 @@ def test_loading_without_leave_lists_the_functions_in_one_warning(there: Any) ->
 def test_model_is_saved_again_with_its_pickles(
     fresh_python: Template, folder: str, saved: Any, there: Any
 ) -> None:
-    again = run(fresh_python, f"saved_again({folder!r})")
+    again = told(fresh_python, f"pickled.saved_again({folder!r})")
     assert again == [saved[0], saved[0]]
 
 
 def test_altered_pickles_are_refused(
     fresh_python: Template, folder: str, saved: Any, there: Any
 ) -> None:
-    said, unpickled = run(fresh_python, f"tampered({folder!r})")
+    said, unpickled = told(fresh_python, f"pickled.tampered({folder!r})")
     assert unpickled == 0
     assert len(said) == 8
     for text in said[:6]:

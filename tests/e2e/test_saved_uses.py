@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from tests.support.saved.elsewhere import told
 from tests.support.stress.template import Template
-
-
-def run(template: Template, call: str) -> Any:
-    script = "import hostcall; from tests.support.saved import uses; "
-    ended = template.run_program(f"{script}print(uses.{call})")
-    assert ended.status == 0, ended.said
-    return json.loads(ended.printed.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +18,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def here(fresh_python: Template, folder: str) -> Any:
     """What the models compute where they were saved."""
-    return run(fresh_python, f"write({folder!r})")
+    return told(fresh_python, f"uses.write({folder!r})")
 
 
 @pytest.fixture(scope="module")
 def there(fresh_python: Template, folder: str, here: Any) -> Any:
     """What they and their copies compute in another process."""
-    return run(fresh_python, f"use({folder!r})")
+    return told(fresh_python, f"uses.use({folder!r})")
 
 
 @pytest.mark.parametrize("model", ["accumulator", "rewritten_too"])

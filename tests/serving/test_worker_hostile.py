@@ -18,6 +18,7 @@ from hostcall_runtime import _worker_channel as channel
 from hostcall_runtime import _worker_frames as frames
 from hostcall_runtime._worker_frames import Array, Call, Kind
 from tests.support.serving.client import MOST, Client, WorkerError, make_arena
+from tests.support.serving.fake_worker import changed
 from tests.support.serving.processes import WorkerProcess
 from tests.support.serving.tokens import token
 
@@ -155,8 +156,8 @@ def test_random_changes_of_frames_end_no_worker(worker: WorkerProcess) -> None:
     for _ in range(300):
         hello, call = _hello(), _call()
         if chance.random() < 0.3:
-            hello = _changed(hello, chance)
-        calls = [_changed(call, chance) for _ in range(3)]
+            hello = changed(hello, chance)
+        calls = [changed(call, chance) for _ in range(3)]
         with Client(worker.path) as client:
             os.pwrite(client.arena, chance.randbytes(64), 0)
             try:
@@ -181,23 +182,3 @@ def _hello() -> bytes:
 def _call() -> bytes:
     body = frames.encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1]))
     return struct.pack("<4sHHII", b"HCWP", 1, Kind.CALL, len(body), 1) + body
-
-
-def _changed(frame: bytes, chance: random.Random) -> bytes:
-    changed = bytearray(frame)
-    for _ in range(chance.choice((0, 1, 1, 2, 8))):
-        way = chance.randrange(5)
-        at = chance.randrange(len(changed))
-        if way == 0:
-            changed[at] ^= 1 << chance.randrange(8)
-        elif way == 1:
-            changed[at] = chance.randrange(256)
-        elif way == 2:
-            changed[at : at + 4] = struct.pack("<I", chance.choice((0, 1, 2**31, 2**32 - 1)))
-        elif way == 3:
-            del changed[at : at + chance.randrange(1, 9)]
-        else:
-            changed[at:at] = chance.randbytes(chance.randrange(9))
-        if not changed:
-            return b"x"
-    return bytes(changed)
