@@ -1,11 +1,13 @@
 #include "callee.h"
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "native_library.h"
 
 namespace hostcall::serving {
@@ -42,6 +44,19 @@ int64_t SizeOf(const Size& size, const Shapes& inputs) {
   return inputs[input][dimension];
 }
 
+// Tracing was told something, and what else may rely on that.
+absl::Status CheckTraced(const Token& token, const Shapes& shapes) {
+  for (size_t i = 0; i < std::min(shapes.size(), token.static_shapes.size()); ++i) {
+    const auto& traced = token.static_shapes[i];
+    if (!traced.has_value() || *traced == shapes[i]) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "hostcall: result ", i, " of the native function ", token.label, " is of shape [",
+        absl::StrJoin(shapes[i], ", "), "] for these arguments, and the graph was traced with [",
+        absl::StrJoin(*traced, ", "), "]."));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Shapes> Callee::NativeShapes(const Shapes& inputs) const {
@@ -64,6 +79,7 @@ absl::StatusOr<Shapes> Callee::NativeShapes(const Shapes& inputs) const {
           size.dimension, " of input ", size.input, ", and there is no such dimension."));
     }
   }
+  if (absl::Status checked = CheckTraced(token, shapes); !checked.ok()) return checked;
   return shapes;
 }
 

@@ -10,43 +10,19 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import hostcall
-from tests.support.servers.altered import FOUR, Altered
+from tests.support.servers.altered import Altered
+from tests.support.servers.inputs import FOUR, NATIVE_INPUTS, PYTHON_INPUTS
 from tests.support.servers.server import ServingError
 from tests.support.servers.site import ROOT, Running, Site, build
 
 MODES = ("plain", "compiled")
 
 DYING = ("bad", "die_once_compiled")
-
-# As in models.py, which only processes with the libraries can import.
-INPUTS: dict[str, Any] = {
-    "native": FOUR,
-    "sums": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
-    "empty": np.zeros([0, 3]),
-    "loop": FOUR,
-    "in_order": 5.0,
-    "in_order_nested": 5.0,
-    "in_order_loop": 5.0,
-    "printed": FOUR,
-    "scale": [1.0, 2.0],
-    "later": FOUR,
-    "on_pool": [1.0],
-    "root": 4.0,
-    "stateless": [1.0, 2.0],
-}
-PYTHON_INPUTS: dict[str, Any] = {
-    "double": FOUR,
-    "thrice": [[1.0, 2.0, 3.0]],
-    "eager": FOUR,
-    "unique": [2.0, 1.0, 2.0, 1.0],
-    "both": FOUR,
-}
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +64,9 @@ def bare_server(site: Site) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", NATIVE_INPUTS)
 def test_native_code(site: Site, native_server: Running, name: str, mode: str) -> None:
-    got = native_server.computed("native", f"{name}_{mode}", INPUTS[name])
+    got = native_server.computed("native", f"{name}_{mode}", NATIVE_INPUTS[name])
     np.testing.assert_array_equal(got, np.asarray(site.said["values"][name], np.float64))
 
 
@@ -108,7 +84,7 @@ def test_strings(worker_server: Running, mode: str) -> None:
 
 def test_what_xla_cannot_have_runs_by_tensorflows_kernels(worker_server: Running) -> None:
     """All other functions are one program: a line in the log tells of each that is not."""
-    for name, value in INPUTS.items():
+    for name, value in NATIVE_INPUTS.items():
         worker_server.computed("native", f"{name}_compiled", value)
     said = re.findall(
         r"kernels run the function (\w+), and XLA does not: (.*)", worker_server.server.log()
@@ -177,6 +153,13 @@ def test_a_size_that_only_python_knows(native_server: Running, mode: str) -> Non
     message = native_server.failure("bad", f"odd_{mode}", FOUR).message
     assert "not known without Python" in message
     assert "hostcall.native(function, result=lambda x: tf.TensorSpec(x.shape, x.dtype))" in message
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_shape_that_is_not_the_codes(native_server: Running, mode: str) -> None:
+    assert native_server.computed("bad", f"hoped_{mode}", FOUR).tolist() == [2.0, 3.0, 4.0, 5.0]
+    message = native_server.failure("bad", f"hoped_{mode}", [1.0] * 64).message
+    assert "is of shape [64] for these arguments, and the graph was traced with [4]" in message
 
 
 def test_a_model_that_was_saved_without_hostcall(native_server: Running) -> None:

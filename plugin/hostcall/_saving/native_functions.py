@@ -71,14 +71,14 @@ def _library_and_symbol(address: int) -> tuple[str, str] | None:
 
 
 def _sizes(spec: CallbackSpec) -> list[list[Size]] | None:
-    """The shape of each result, as far as it follows from the inputs' sizes by equality."""
-    if all(one.shape.is_fully_defined() for one in spec.static_specs):
-        return [[Size(size) for size in one.shape] for one in spec.static_specs]
-    op = None if spec.op is None else spec.op()
-    if op is None or spec.shape_function is None:
+    """The shape of each result, as far as it follows from the inputs' sizes by equality.
+
+    By what is declared of the code alone: other shapes that a graph has are what somebody hopes
+    for, and the code writes as much as it writes.
+    """
+    if spec.shape_function is None:
         return None
-    inputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in op.inputs]
-    return sizes_of(spec.shape_function, inputs)
+    return sizes_of(spec.shape_function, _inputs(spec))
 
 
 _ShapeFunction = Callable[[Sequence[tf.TensorSpec]], Sequence[tf.TensorSpec | None]]
@@ -88,13 +88,19 @@ def sizes_of(
     shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec]
 ) -> list[list[Size]] | None:
     """The same, by a shape function, and what tracing knows of the inputs."""
-    if any(one.shape.rank is None for one in inputs):
-        return None
     # A shape function may raise what it likes.
     with contextlib.suppress(Exception):
         tries = [_try(shape_function, inputs, *numbers) for numbers in _TRIED]
         return _common([results for _, results in tries], [known for known, _ in tries])
     return None
+
+
+def _inputs(spec: CallbackSpec) -> list[tf.TensorSpec]:
+    """What is known of the inputs; none where that is too little for a shape function."""
+    op = None if spec.op is None else spec.op()
+    if op is None or any(one.shape.rank is None for one in op.inputs):
+        return []
+    return [tf.TensorSpec(one.shape, one.dtype) for one in op.inputs]
 
 
 _Shapes = list[list[int]]

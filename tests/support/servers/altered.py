@@ -9,10 +9,9 @@ from typing import Any
 
 from tensorflow.core.protobuf import saved_model_pb2
 
+from tests.support.servers.inputs import FOUR
 from tests.support.servers.server import Server, ServingError
 from tests.support.servers.site import Site
-
-FOUR = [1.0, 2.0, 3.0, 4.0]
 
 
 class Altered:

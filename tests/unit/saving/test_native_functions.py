@@ -30,12 +30,12 @@ def native(result: Any, sizes: int = 2) -> Any:
     return hostcall.native(function, result=result)
 
 
-def recorded(function: Any, shape: Any) -> Native:
+def recorded(function: Any, shape: Any, result: Any = tf.float32) -> Native:
     """What is recorded of a call with an argument of that shape."""
 
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32)])
     def program(x: tf.Tensor) -> Any:
-        return tf.numpy_function(function, [x], tf.float32)
+        return tf.numpy_function(function, [x], result)
 
     graph = program.get_concrete_function().graph
     (op,) = (op for op in graph.get_operations() if op.type == "PyFunc")
@@ -61,6 +61,18 @@ SHAPES: dict[str, tuple[Callable[[Any], Any], list[Any], list[Size]]] = {
 }
 
 
+def test_a_shape_that_does_not_depend_on_arguments() -> None:
+    for shape in (None, [None], [4]):
+        assert recorded(native(tf.TensorSpec([5], tf.float32)), shape).results == [[Size(5)]]
+
+
+def test_what_a_graph_hopes_for_is_not_what_the_code_writes() -> None:
+    half = native(lambda x: tf.TensorSpec([x.shape[0] // 2], x.dtype))
+    assert recorded(half, [None], tf.TensorSpec([2], tf.float32)).results is None
+    same = native(lambda x: tf.TensorSpec(x.shape, x.dtype))
+    assert recorded(same, [None], tf.TensorSpec([2], tf.float32)).results == [[at(0)]]
+
+
 @pytest.mark.parametrize("case", SHAPES)
 def test_sizes_follow_from_sizes(case: str) -> None:
     result, shape, wanted = SHAPES[case]
@@ -73,6 +85,7 @@ UNKNOWN: dict[str, tuple[Callable[[Any], Any], list[Any] | None]] = {
     "at most": (lambda x: tf.TensorSpec([min(x.shape[0], 100)], x.dtype), [None]),
     "a rank that depends": (lambda x: tf.TensorSpec([1] * (x.shape[0] % 2), x.dtype), [None]),
     "of unknown rank": (lambda x: tf.TensorSpec(x.shape, x.dtype), None),
+    "one that does not say": (lambda x: tf.TensorSpec([None], x.dtype), [None]),
     "one that raises": (lambda x: tf.TensorSpec([1 // (x.shape[0] - 5)], x.dtype), [None]),
 }
 

@@ -1,0 +1,32 @@
+"""What the signatures of the models are called with, by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+FOUR = [1.0, 2.0, 3.0, 4.0]
+
+NATIVE_INPUTS: dict[str, Any] = {
+    "native": FOUR,
+    "sums": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
+    "empty": np.zeros([0, 3]),
+    "loop": FOUR,
+    "in_order": 5.0,
+    "in_order_nested": 5.0,
+    "in_order_loop": 5.0,
+    "printed": FOUR,
+    "scale": [1.0, 2.0],
+    "later": FOUR,
+    "on_pool": [1.0],
+    "root": 4.0,
+    "stateless": [1.0, 2.0],
+}
+PYTHON_INPUTS: dict[str, Any] = {
+    "double": FOUR,
+    "thrice": [[1.0, 2.0, 3.0]],
+    "eager": FOUR,
+    "unique": [2.0, 1.0, 2.0, 1.0],
+    "both": FOUR,
+}
