@@ -16,6 +16,7 @@
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape_util.h"
 
@@ -23,6 +24,7 @@ namespace hostcall::serving {
 namespace {
 
 using tensorflow::DataType;
+using tensorflow::TensorShape;
 using tensorflow::XlaOpKernelContext;
 
 // By their numbers: the calls of a computation that have side effects.
@@ -116,7 +118,7 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
                 absl::InvalidArgumentError(
                     absl::StrCat("hostcall: ", (*callee)->token.label, " has ", results->size(),
                                  " results, and is called by an op with ", num_outputs())));
-    OP_REQUIRES_OK(ctx, Emit(ctx, **callee, op, *results));
+    OP_REQUIRES_OK(ctx, AsRefusal(Emit(ctx, **callee, op, *results)));
   }
 
  private:
@@ -144,6 +146,10 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     for (size_t i = 0; i < results.size(); ++i) {
       const auto type = TypeOf(output_type(static_cast<int>(i)), absl::StrCat("result ", i));
       if (!type.ok()) return type.status();
+      // XLA ends the process for a number of elements that no int64 holds.
+      TensorShape countable;
+      const absl::Status counted = TensorShape::BuildTensorShape(results[i], &countable);
+      if (!counted.ok()) return counted;
       shapes.push_back(xla::ShapeUtil::MakeShapeWithDescendingLayout(*type, results[i]));
     }
     return shapes;

@@ -262,21 +262,37 @@ NATIVE = {
 }
 
 
+def with_native(field: str, value: Any) -> Callable[[bytes], bytes]:
+    """Changes a field of native code in a token, and the checksum."""
+
+    def change(token: bytes) -> bytes:
+        record = json.loads(token.removeprefix(b"hostcall:1:"))
+        text = json.dumps(json.loads(record["function"]["native"][8:]) | {field: value})
+        record["function"]["native"] = f"{zlib.crc32(text.encode()):08x}{text}"
+        return b"hostcall:1:" + json.dumps(record).encode()
+
+    return change
+
+
 @pytest.mark.parametrize("field", NATIVE)
 def test_native_code_that_was_altered_with_care(
     altered: Altered, native_server: Running, field: str
 ) -> None:
-    def change(token: bytes) -> bytes:
-        record = json.loads(token.removeprefix(b"hostcall:1:"))
-        native = json.loads(record["function"]["native"][8:])
-        native[field] = NATIVE[field][0]
-        text = json.dumps(native)
-        record["function"]["native"] = f"{zlib.crc32(text.encode()):08x}{text}"
-        return b"hostcall:1:" + json.dumps(record).encode()
-
+    value, says = NATIVE[field]
     for signature in SIGNATURES[:2]:
-        assert NATIVE[field][1] in altered.outcome(native_server.server, change, signature).message
+        got = altered.outcome(native_server.server, with_native(field, value), signature)
+        assert says in got.message
     careless = altered.outcome(
         native_server.server, lambda token: token.replace(b"_test.so", b"_tesu.so"), SIGNATURES[0]
     )
     assert "what it says of native code was altered" in careless.message
+
+
+@pytest.mark.parametrize("sizes", [[2**50], [2**53, 2**53]])
+def test_results_that_no_memory_holds(
+    altered: Altered, native_server: Running, sizes: list[int]
+) -> None:
+    huge = with_native("results", [[{"size": size} for size in sizes]])
+    for signature in SIGNATURES[2:]:
+        got = altered.outcome(native_server.server, huge, signature)
+        assert isinstance(got, ServingError), got
