@@ -287,17 +287,30 @@ def test_a_saved_model_in_the_process_that_made_it(tmp_path: Any) -> None:
     assert op.line == line_of(partitioned_program, "tf.numpy_function")
 
 
-def test_functions_that_are_gone_are_said_to_be() -> None:
-    concrete = tf.function(whole_program, jit_compile=True).get_concrete_function(X)
+def explain_when_it_is_gone(program: Any) -> hostcall.Explanation:
+    concrete = tf.function(program, jit_compile=True).get_concrete_function(X)
     name, library = concrete.function_def.signature.name, explaining.library_of(concrete)
     del concrete
     gc.collect()
-    explanation = explaining.explain_library(library, name)
+    return explaining.explain_library(library, name)
+
+
+def test_functions_that_are_gone_are_said_to_be() -> None:
+    explanation = explain_when_it_is_gone(
+        lambda x: tf.ensure_shape(tf.numpy_function(lambda v: v, [x], tf.float32), x.shape)
+    )
     (op,) = explanation.script_ops
     assert (op.kind, op.callback, op.file, op.line) == ("tf.numpy_function", "", "", None)
     assert (op.route, op.results[0].shape) == ("custom_call", "(3,)")
     assert "does not have the Python functions behind 'PyFunc'" in explanation.notes[0]
     assert "not here" in str(explanation)
+
+
+def test_functions_that_are_gone_keep_their_names() -> None:
+    (op,) = explain_when_it_is_gone(whole_program).script_ops
+    assert (op.kind, op.callback) == ("tf.numpy_function", f"{__name__}:double")
+    assert op.line == line_of(whole_program, "tf.numpy_function")
+    assert "nobody has allowed" in op.problem
 
 
 def test_a_disabled_hostcall_is_said() -> None:
