@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import tensorflow as tf
+
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
@@ -63,7 +65,7 @@ def rewrite_for_kernel(
     Returns:
       What takes its place. The same input gives the same output, names included.
     """
-    library = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
+    library = _library_of(serialized)
     said = refusal.decode(errors="replace") or refusals.of_silence(library)
     if said and not refusals.may_partition(library):
         refusals.check_lists(library)
@@ -99,6 +101,19 @@ def rewrite_for_kernel(
     return RewrittenFunction(new.SerializeToString(), name, partitioned)
 
 
+def _library_of(serialized: bytes) -> FunctionDefLibrary:
+    """The functions, whose script ops run in the process that compiles them.
+
+    TensorFlow places script ops in the process that traces them, and XLA cares for no placement.
+    """
+    library: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
+    for node in _script_ops(library):
+        if node.device:
+            wanted = tf.DeviceSpec.from_string(node.device)
+            node.device = wanted.replace(job=None, replica=None, task=None).to_string()
+    return library
+
+
 def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenFunction | None:
     """The function as one program, which calls regions; None where it cannot be one."""
     suffix = f"__regions_{refusals.digest(partitioner.library, said)}"
@@ -131,7 +146,7 @@ def plain_for_kernel(serialized: bytes, cluster: str, device: str = "") -> Rewri
     Returns:
       A function that does the same, with nothing compiled in it.
     """
-    library = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
+    library = _library_of(serialized)
     on_device = bool(device) and sequential_execution.all_are_for(device, library.function)
     partitioner = function_routes.uncompiling_partitioner(library, on_device)
     name = _partition(partitioner, cluster, on_device)

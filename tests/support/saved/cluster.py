@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -25,16 +27,23 @@ def _in_other_process(serve: Callable[[], str]) -> str:
         signal.pause()
     os.close(writer)
     with open(reader) as said:
-        return said.read()
+        text = said.read()
+    assert text, "the process has ended before it could serve"
+    return text
 
 
 def _free_ports(count: int) -> list[str]:
-    sockets = [socket.create_server((_HOST, 0)) for _ in range(count)]
-    try:
-        return [f"{_HOST}:{one.getsockname()[1]}" for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Addresses that nobody listens at, below the ports that the system hands out by itself.
+
+    Those of another process of the tests are others, too.
+    """
+    found: list[str] = []
+    ports = itertools.count(20_000 + os.getpid() * 16 % 10_000)
+    while len(found) < count:
+        port = next(ports)
+        with contextlib.suppress(OSError), socket.create_server((_HOST, port)):
+            found.append(f"{_HOST}:{port}")
+    return found
 
 
 def start(workers: int) -> tuple[tf.train.ClusterSpec, list[int]]:
