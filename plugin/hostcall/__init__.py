@@ -35,6 +35,7 @@ from hostcall._saving.options import load_options, save_options  # noqa: E402
 from hostcall._saving.writing import name_functions  # noqa: E402
 from hostcall._serving.serving_library import serving_library  # noqa: E402
 from hostcall_runtime._errors import (  # noqa: E402
+    ExecutorError,
     LoweringError,
     NotExportableError,
     ProgramError,
@@ -49,6 +50,7 @@ __all__ = [
     "Callback",
     "CallbackStats",
     "ClusterStats",
+    "ExecutorError",
     "Explanation",
     "Inspection",
     "LoweringError",

@@ -31,6 +31,24 @@ class DeadlineExceededError(TimeoutError):
     """A callback has overrun its declared timeout; the message holds its stack."""
 
 
+class ExecutorError(RuntimeError):
+    """An executor could not make a call; the text says why, and what to do about it.
+
+    The executor's own exception, if there was one, is its `__cause__`.
+
+    Examples:
+      >>> import concurrent.futures
+      >>> pool = concurrent.futures.ThreadPoolExecutor()
+      >>> halve = hostcall.callback(lambda x: x / 2, result=lambda x: x, executor=pool)
+      >>> pool.shutdown()
+      >>> try:
+      ...     halve(1.0)
+      ... except tf.errors.OpError as error:
+      ...     isinstance(hostcall.last_error(error), hostcall.ExecutorError)
+      True
+    """
+
+
 class ProgramError(ValueError):
     """An exported program that cannot be loaded: its files or its functions are not as they should.
 

@@ -69,12 +69,7 @@ class Call:
 
     def stack(self) -> str:
         """Where the call is now."""
-        stack = [] if self._done.is_set() else _runtime.stack_of(self._thread)
-        summary = traceback.StackSummary.extract(iter(stack))
-        summary.reverse()
-        return "".join(summary.format()) or (
-            "(it has ended)" if self._thread else "(it has not begun)"
-        )
+        return stack_of(self._thread, self._done.is_set())
 
     def _work(self) -> None:
         self._thread = threading.get_ident()
@@ -84,3 +79,16 @@ class Call:
             self._raised = error
         finally:
             self._done.set()
+
+
+def stack_of(thread: int, has_ended: bool) -> str:
+    """Where a call is now.
+
+    Args:
+      thread: the id of its thread, or 0 where it has none yet.
+      has_ended: whether the thread has left it.
+    """
+    stack = [] if has_ended else _runtime.stack_of(thread)
+    summary = traceback.StackSummary.extract(iter(stack))
+    summary.reverse()
+    return "".join(summary.format()) or ("(it has ended)" if thread else "(it has not begun)")

@@ -20,7 +20,7 @@ from hostcall._callbacks.specs import Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import Target, _errors, _locks, _targets, register, within
+from hostcall_runtime import Target, _errors, _executors, _locks, _targets, register, within
 from hostcall_runtime._words import counted
 
 _NONE_FREE: FreeShapes = types.MappingProxyType({})
@@ -199,8 +199,17 @@ class CallbackSpec:
                 token_registry.register_token(entry.title, entry)
             return self._host_op_entries[make]
 
-    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, held to the timeout if there is one."""
+    def dispatched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, run on the executor and held to the timeout where there are such."""
+        if (executor := self.declaration.executor) is not None:
+            return _executors.on_executor(
+                executor,
+                self.function,
+                self.description,
+                self.timeout,
+                in_thread=function,
+                threads_only=self.takes_tensors,
+            )
         if self.timeout is None:
             return function
         return within(self.timeout, function, self.description)
@@ -267,11 +276,12 @@ class NumpySpec(CallbackSpec):
 
     @property
     def _call(self) -> Callable[..., Any]:
+        call = self.dispatched(self._unconverted)
         flat = not self.inputs.nested and self.outputs.trivial
-        return self._unconverted if flat else self._call_structured
+        return call if flat else functools.partial(self._call_structured, call)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        call = self.timed(self._call)
+        call = self._call
         table = self.declaration.table
         return call if table is None else table.remembering(call, self._form)
 
@@ -305,11 +315,11 @@ class NumpySpec(CallbackSpec):
             self.check_static([np.shape(value)])
         return value
 
-    def _call_structured(self, *arrays: Any, **borrowed: Any) -> Any:
+    def _call_structured(self, function: Callable[..., Any], *arrays: Any, **borrowed: Any) -> Any:
         if "out" in borrowed and not self.outputs.trivial:
             out = borrowed["out"]
             borrowed["out"] = self.outputs.pack(out if isinstance(out, tuple) else [out])
-        returned = self._unconverted(*self.inputs.pack(arrays), **borrowed)
+        returned = function(*self.inputs.pack(arrays), **borrowed)
         if self.outputs.trivial or (borrowed and returned is None):
             return returned
         return self.outputs.flatten(returned, self.function)

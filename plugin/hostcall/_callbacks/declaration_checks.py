@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from hostcall_runtime import _executor_errors
+
 TRACE = "trace"
 
 # Whether a `hostcall.callback` takes arrays or EagerTensors.
@@ -54,6 +56,21 @@ def check_function(function: object, who: str) -> None:
         )
 
 
+def check_executor(declaration: Any) -> None:
+    """Checks that a function on an executor borrows no arrays.
+
+    Raises:
+      ValueError: when it does.
+    """
+    for option in ("borrow", "out"):
+        if declaration.executor is not None and getattr(declaration, option):
+            raise ValueError(
+                f"hostcall: {option}=True lends the function the program's own memory for the call "
+                "alone, and a call on an executor may outlast the program, or run in another "
+                f"process. Take {option}=True or executor= away."
+            )
+
+
 def check_takes_tensors(declaration: Any, who: str) -> None:
     """Checks that nothing is declared which only holds for functions from arrays to arrays.
 
@@ -73,6 +90,8 @@ def check_takes_tensors(declaration: Any, who: str) -> None:
             f"{who} gives its function tensors: its gradient needs what each call computes, and so "
             "each call runs. Use tf.numpy_function, or take memo away."
         )
+    if declaration.executor is not None and declaration.executor.runs_no_threads:
+        raise ValueError(_executor_errors.takes_tensors(who, declaration.executor.given))
 
 
 def check_callback(

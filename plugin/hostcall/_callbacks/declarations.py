@@ -13,8 +13,9 @@ from typing import Any, TypeVar, overload
 
 from hostcall._callbacks import memoization, requested_routes
 from hostcall._callbacks.declaration_checks import TRACE as TRACE
-from hostcall._callbacks.declaration_checks import check_function, check_result
+from hostcall._callbacks.declaration_checks import check_executor, check_function, check_result
 from hostcall._callbacks.native.native_code import NativeCode, check_declared
+from hostcall_runtime import _executors
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +34,7 @@ class Declaration:
       out: whether it writes its results into borrowed arrays.
       memo: how many results are kept for calls with equal inputs; True for the usual number, False
         for none.
+      executor: what gives the executor that runs the calls, or None; made of what users give.
       table: the results that are kept, or None.
     """
 
@@ -43,6 +45,7 @@ class Declaration:
     borrow: bool = False
     out: bool = False
     memo: bool | int = False
+    executor: Any = None
     table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +58,8 @@ class Declaration:
                 raise ValueError(
                     f"hostcall: timeout={self.timeout!r} is not a positive time in seconds."
                 )
+        object.__setattr__(self, "executor", _executors.provider_of(self.executor))
+        check_executor(self)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
         if self.out and self.table is not None:
             raise ValueError(
@@ -125,6 +130,7 @@ def declare(
     borrow: bool = False,
     out: bool = False,
     memo: bool | int = False,
+    executor: Any = None,
 ) -> F: ...
 @overload
 def declare(
@@ -136,6 +142,7 @@ def declare(
     borrow: bool = False,
     out: bool = False,
     memo: bool | int = False,
+    executor: Any = None,
 ) -> Callable[[F], F]: ...
 def declare(
     function: object = None,
@@ -147,6 +154,7 @@ def declare(
     borrow: bool = False,
     out: bool = False,
     memo: bool | int = False,
+    executor: Any = None,
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -186,15 +194,21 @@ def declare(
         results for the 128 sets of arguments, or that number, that were used last are kept, for
         eager calls, plain graphs and compiled functions together. Exceptions are not kept. If XLA
         knows all arguments when it compiles, hostcall calls the function then.
+      executor: what runs the calls: anything with the interface of `concurrent.futures.Executor`,
+        such as a pool of processes, or a function that makes it, which is called once in each
+        process, and again after the executor has broken. A `tf.py_function` needs a
+        `ThreadPoolExecutor`. What the executor cannot do is a `hostcall.ExecutorError`. A call of
+        the executor's own thread that its calls make runs on that thread.
 
     Returns:
       `function`.
 
     Raises:
-      TypeError: when `function` is not callable, or an `async` function.
+      TypeError: when `function` is not callable, or an `async` function, or `executor` is neither
+        an executor nor a function.
       ValueError: when `result` is another string, `timeout` is not positive, there is no such
-        `route`, or `memo` is no positive number or comes with `out`. A `tf.py_function` of a
-        function with `memo` raises it, too.
+        `route`, `memo` is no positive number or comes with `out`, or `executor` comes with
+        `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
@@ -206,7 +220,7 @@ def declare(
       >>> program(tf.constant([[1.0, 5.0], [7.0, 2.0]])).numpy()
       array([5., 7.], dtype=float32)
     """
-    declaration = Declaration(result, pure, timeout, route, borrow, out, memo)
+    declaration = Declaration(result, pure, timeout, route, borrow, out, memo, executor)
     if function is None:
         return lambda decorated: _declare(decorated, declaration.renewed())
     return _declare(function, declaration)

@@ -76,7 +76,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """What the stock kernel calls, through TensorFlow's registry."""
         self.check_arguments(args)
-        values, residual = self.timed(self._run)(args, self.gradient_wanted)
+        values, residual = self.dispatched(self._run)(args, self.gradient_wanted)
         self.check_static([value.shape for value in values])
         return self.for_kernel(
             values, 0 if residual is None else tape_residuals.keep(residual), device
@@ -98,7 +98,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             return self._plain_function()
         record = recording is not Recording.NO
         escapes = recording is Recording.ESCAPING
-        run = self.timed(self._run)
+        run = self.dispatched(self._run)
 
         def call(*tensors: Any) -> list[Any]:
             values: list[Any]
@@ -120,7 +120,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         """Whether the user's function is all that has to be called."""
         alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
         recorded = recording or self._support_graph_mode_gradient
-        return not (recorded or self.timeout or self.inputs.nested) and alone
+        elsewhere = self.timeout or self.declaration.executor is not None
+        return not (recorded or elsewhere or self.inputs.nested) and alone
 
     def _plain_function(self) -> Callable[..., Any]:
         function, executing_eagerly = self._call, eager_execution.executing_eagerly

@@ -206,6 +206,7 @@ def callback(
     borrow: bool = False,
     out: bool = False,
     memo: bool | int = False,
+    executor: Any = None,
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -235,17 +236,18 @@ def callback(
       out: likewise.
       memo: as in `hostcall.declare`, for a "numpy" callback with `stateful=False`. The method of a
         class keeps the results of each object on their own.
+      executor: as in `hostcall.declare`; a `ThreadPoolExecutor` for an "eager" callback.
 
     Returns:
       A `Callback`, or a decorator that makes one.
 
     Raises:
       TypeError: when `function` or `grad` is not callable, `function` is an `async` one, or `name`
-        is no string.
+        is no string, or `executor` is neither an executor nor a function that makes one.
       ValueError: for a `result` that is a string, an unknown `kind`, a stateless eager callback or
         one that borrows arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
-        `out`.
+        `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
@@ -258,7 +260,9 @@ def callback(
       array([ 2.,  6., 12.], dtype=float32)
     """
     check_callback(kind, name, grad, stateful, result)
-    declaration = Declaration(result, pure, timeout, borrow=borrow, out=out, memo=memo)
+    declaration = Declaration(
+        result, pure, timeout, borrow=borrow, out=out, memo=memo, executor=executor
+    )
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
     if stateful:

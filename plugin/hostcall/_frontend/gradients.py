@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, tape_residuals
 from hostcall._callbacks.callback_spec import Recording
+from hostcall._callbacks.declarations import Declaration
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import Spec
 from hostcall._callbacks.structures import Inputs, Outputs
@@ -137,6 +138,7 @@ class RecomputingSpec(EagerSpec):
             differentiable=True,
         )
         self.like = self.sources
+        self.declaration = Declaration(executor=parent.declaration.executor)
         self.timeout = parent.timeout
         self.route = parent.route
         self.description = f"the gradient of {parent.description}"

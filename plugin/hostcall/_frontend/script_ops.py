@@ -278,6 +278,7 @@ def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
         declaration.timeout is not None
         or declaration.shares_memory
         or declaration.table is not None
+        or declaration.executor is not None
     ):
         return True
     return _is_structured(inp, tout)

@@ -13,6 +13,7 @@ from hostcall._tf import source_location
 from hostcall.jax import _effects, _primitive
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results, is_leaf
+from hostcall_runtime import _executors
 
 VMAP_METHODS = (
     "sequential",
@@ -31,6 +32,7 @@ def call(
     ordered: bool = False,
     pure: bool = False,
     vmap_method: str | None = None,
+    executor: Any = None,
 ) -> Any:
     """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
 
@@ -52,13 +54,14 @@ def call(
       pure: whether the function returns the same for the same inputs and does nothing else, so that
         XLA may drop, share or repeat calls. Otherwise each call runs once.
       vmap_method: what `jax.vmap` makes of the call, as in `jax.pure_callback`.
+      executor: what runs the calls, as in `hostcall.declare`.
 
     Returns:
       A pytree of JAX arrays as `result` says.
 
     Raises:
       TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
-        dtype that JAX has not.
+        dtype that JAX has not, or `executor` is neither an executor nor a function.
       ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, or a dtype of 64 bits
         while `jax_enable_x64` is off; when the call is differentiated.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
@@ -78,6 +81,7 @@ def call(
     called_as += source_location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
     effect = effect_of(ordered, pure, title)
+    provider = _executors.provider_of(executor)
     check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
@@ -86,7 +90,9 @@ def call(
     if callable(declared) and not is_leaf(declared):
         declared = declared(*jax.tree.unflatten(in_tree, structs))
     results, out_tree = flatten_results(declared, place)
-    function = Function(hashable(fn), in_tree, out_tree, title, place, given_name=name)
+    function = Function(
+        hashable(fn), in_tree, out_tree, title, place, given_name=name, executor=provider
+    )
     called = _primitive.bind(function, arrays, results, effect, vmap_method)
     return jax.tree.unflatten(out_tree, called)
 

@@ -50,6 +50,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         declared.borrow,
         declared.out,
         parts.name,
+        declared.executor,
     )
 
     def bind(flat: Any) -> list[Any]:

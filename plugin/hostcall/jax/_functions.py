@@ -13,7 +13,7 @@ import jax
 from hostcall._callbacks import memoization
 from hostcall._callbacks.exportable import Source
 from hostcall_mlir.exporting import StructureError, structure_of_numbers
-from hostcall_runtime import Target, register, within
+from hostcall_runtime import Target, _executors, register, within
 from hostcall_runtime._errors import NotExportableError, ResultError
 
 _numbers = itertools.count(1)
@@ -38,6 +38,7 @@ class Function:
       borrow: whether the function only reads its arguments, and only during the call.
       out: whether it writes its results into arrays that it is given as `out`.
       given_name: the name that the user has given it, or None.
+      executor: what gives the executor that runs the calls, or None.
     """
 
     function: Callable[..., Any]
@@ -50,6 +51,7 @@ class Function:
     borrow: bool = False
     out: bool = False
     given_name: str | None = None
+    executor: _executors.Provider | None = None
 
     def register(self) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id."""
@@ -74,12 +76,21 @@ class Function:
         )
 
     def _host_function(self) -> Callable[..., Any]:
-        call = self.function if self._is_flat() else self._call_structured
-        if self.timeout is not None:
-            call = within(self.timeout, call, self.description)
+        call = self._dispatched()
+        if not self._is_flat():
+            call = functools.partial(self._call_structured, call)
         if self.table is not None:
             call = self.table.remembering(call, self._form())
         return call
+
+    def _dispatched(self) -> Callable[..., Any]:
+        if self.executor is not None:
+            return _executors.on_executor(
+                self.executor, self.function, self.description, self.timeout
+            )
+        if self.timeout is not None:
+            return within(self.timeout, self.function, self.description)
+        return self.function
 
     def _is_flat(self) -> bool:
         """Whether the runtime's arrays and results are what the function takes and returns."""
@@ -90,13 +101,13 @@ class Function:
     def _form(self) -> Hashable:
         return None if self._is_flat() else (self.in_tree, self.out_tree)
 
-    def _call_structured(self, *arrays: Any, **given: Any) -> Any:
+    def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
         arguments = jax.tree.unflatten(self.in_tree, arrays)
         if not self.out or self.out_tree.num_leaves == 0:
-            return self._flatten(self.function(*arguments))
+            return self._flatten(function(*arguments))
         out = given["out"]
         packed = jax.tree.unflatten(self.out_tree, out if isinstance(out, tuple) else (out,))
-        returned = self.function(*arguments, out=packed)
+        returned = function(*arguments, out=packed)
         return out if returned is packed else returned
 
     def _flatten(self, returned: object) -> Any:

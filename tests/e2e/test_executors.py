@@ -1,0 +1,338 @@
+"""`executor=`: calls in other threads and processes mean the same as calls here."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support import executor_functions as functions
+from tests.support.helpers import MODES, failure, jitted, plain
+from tests.support.threads import PATIENCE, in_threads
+
+X = tf.constant([1.0, 2.0, 3.0])
+
+each_mode = pytest.mark.parametrize("mode", MODES)
+pools: list[concurrent.futures.ProcessPoolExecutor] = []
+
+
+def processes() -> concurrent.futures.ProcessPoolExecutor:
+    """One worker, so that tests know which process runs a call."""
+    context = multiprocessing.get_context("forkserver")
+    pools.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
+    return pools[-1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_processes_left() -> Iterator[None]:
+    yield
+    for pool in pools:
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture
+def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    with concurrent.futures.ThreadPoolExecutor(2, "executor") as pool:
+        yield pool
+
+
+def like(x: Any) -> Any:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def on(executor: Any, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:
+    return hostcall.callback(function, result=result, executor=executor, **how)
+
+
+def raised_by(program: Any, *args: Any) -> Any:
+    error = failure(program, *args)
+    return hostcall.last_error(error)
+
+
+@each_mode
+def test_values_come_from_another_process_without_tensorflow(mode: Any) -> None:
+    place = on(processes, functions.place, tf.TensorSpec([3], tf.float64))
+    process, has_tensorflow, total = mode(lambda x: 1.0 * place(2.0 * x))(X).numpy()
+    assert (process != os.getpid(), has_tensorflow, total) == (True, False, 12.0)
+
+
+@each_mode
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int8, tf.complex64])
+def test_dtypes_are_kept(dtype: tf.DType, mode: Any) -> None:
+    double = on(processes, functions.doubled)
+    x = tf.cast([1.0, 2.0], dtype)
+    result = mode(lambda x: double(x))(x)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, x * 2)
+
+
+@each_mode
+def test_structures_and_keywords_stay_here(mode: Any) -> None:
+    result = {"sum": tf.TensorSpec([3], tf.float32), "difference": tf.TensorSpec([3], tf.float32)}
+    both = on(processes, functions.sums, result)
+    scale = on(processes, functions.scaled)
+    program = mode(lambda x: (both({"a": x, "b": 2.0 * x}), scale(x, factor=3.0)))
+    sums, scaled = program(X)
+    np.testing.assert_array_equal(sums["sum"], 3.0 * X)
+    np.testing.assert_array_equal(sums["difference"], -X)
+    np.testing.assert_array_equal(scaled, 3.0 * X)
+
+
+@each_mode
+def test_stateful_calls_run_once_each_in_order(mode: Any) -> None:
+    count = on(processes, functions.counted)
+    journal = on(processes, functions.journal, lambda x: hostcall.BoundedSpec([1000], tf.float32))
+
+    def program(n: tf.Tensor) -> tf.Tensor:
+        first = count(tf.constant(-1.0))
+        for i in tf.range(n):
+            first += 0.0 * count(tf.cast(i, tf.float32))
+        return first
+
+    start = mode(program)(tf.constant(10))
+    called = journal(X).numpy()
+    np.testing.assert_array_equal(called[int(start) - 1 :], [-1.0, *range(10)])
+
+
+@each_mode
+def test_stock_ops_run_on_a_thread_pool(mode: Any, threads: Any) -> None:
+    names: set[str] = set()
+
+    def noting(x: Any) -> Any:
+        names.add(threading.current_thread().name)
+        return x + 1
+
+    hostcall.declare(noting, result=like, executor=threads)
+    program = mode(
+        lambda x: tf.numpy_function(noting, [x], tf.float32) + tf.py_function(noting, [x], x.dtype)
+    )
+    np.testing.assert_array_equal(program(X), 2.0 * X + 2.0)
+    np.testing.assert_array_equal(tf.numpy_function(noting, [X], tf.float32), X + 1.0)
+    assert all(name.startswith("executor") for name in names)
+
+
+@each_mode
+@pytest.mark.parametrize("pure", [False, True])
+def test_gradients_of_eager_functions(pure: bool, mode: Any, threads: Any) -> None:
+    cube = on(threads, lambda x: x**3, kind="eager", pure=pure)
+
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = cube(x)
+        return y, tape.gradient(y, x)
+
+    value, gradient = mode(program)(X)
+    np.testing.assert_allclose(value, X**3)
+    np.testing.assert_allclose(gradient, 3.0 * X**2)
+
+
+@each_mode
+def test_given_gradients(mode: Any) -> None:
+    double = on(processes, functions.doubled, grad=lambda inputs, results, upstream: 2.0 * upstream)
+
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = double(x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(mode(program)(X), [2.0, 2.0, 2.0])
+
+
+@each_mode
+def test_results_are_checked(mode: Any) -> None:
+    wrong = on(processes, functions.wrong_shape)
+    message = failure(mode(lambda x: wrong(x)), X).message
+    assert "(7,)" in message
+    assert "wrong_shape" in message
+
+
+@each_mode
+def test_exceptions_come_back(mode: Any) -> None:
+    fails = on(processes, functions.fails)
+    error = failure(mode(lambda x: fails(x)), tf.constant(5.0))
+    assert isinstance(error, tf.errors.InvalidArgumentError)  # as for any ValueError
+    assert "in fails\n" in error.message
+    assert "executor_functions.py" in error.message
+    raised = hostcall.last_error(error)
+    assert isinstance(raised, functions.SimulatorError)
+    assert raised.sensor == 5
+
+
+@each_mode
+def test_exceptions_of_threads_are_those_of_the_function(mode: Any, threads: Any) -> None:
+    def broken(x: Any) -> Any:
+        raise concurrent.futures.BrokenExecutor("an inner pool")
+
+    error = failure(mode(lambda x: on(threads, broken)(x)), X)
+    assert isinstance(hostcall.last_error(error), concurrent.futures.BrokenExecutor)
+    assert "in broken\n" in error.message
+    assert "concurrent/futures" not in error.message
+    if mode is jitted:  # in plain graphs, as ever, the frames of what calls it are shown as well
+        assert "hostcall_runtime" not in error.message
+
+
+@each_mode
+def test_a_worker_that_dies_fails_its_call_alone(mode: Any) -> None:
+    ends = on(processes, functions.ends)
+    double = on(processes, functions.doubled)
+    error = failure(mode(lambda x: ends(x)), X)
+    raised = hostcall.last_error(error)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert isinstance(raised.__cause__, concurrent.futures.BrokenExecutor)
+    assert "of ends (" in str(raised)
+    assert "was ended by SIGKILL" in str(raised)
+    assert "The next call has a new executor." in str(raised)
+    np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
+
+
+def use_until_it_breaks(pool: concurrent.futures.Executor) -> None:
+    while True:
+        pool.submit(int).result(PATIENCE)
+
+
+def test_a_pool_that_broke_between_calls_is_replaced() -> None:
+    double = jitted(on(processes, functions.doubled))
+    place = on(processes, functions.place, tf.TensorSpec([3], tf.float64))
+    victim = int(place(X)[0])
+    pool = pools[-1]
+    os.kill(victim, 9)
+    with pytest.raises(concurrent.futures.BrokenExecutor):
+        use_until_it_breaks(pool)
+    np.testing.assert_array_equal(double(X), 2.0 * X)
+    assert pools[-1] is not pool
+
+
+def test_a_broken_pool_of_the_users_says_what_to_write() -> None:
+    with processes() as pool:
+        double = jitted(on(pool, functions.doubled))
+        np.testing.assert_array_equal(double(X), 2.0 * X)
+        raised_by(jitted(on(pool, functions.ends)), X)
+        raised = raised_by(double, X)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "This executor makes no more calls" in str(raised)
+    assert "executor=workers" in str(raised)
+
+
+def local_function() -> Callable[[Any], Any]:
+    return lambda x: x
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    raised = raised_by(jitted(on(processes, local_function())), X)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "cannot send the function of" in str(raised)
+    assert "<lambda>" in str(raised)
+    assert "at the top of a module" in str(raised)
+    raised = raised_by(jitted(on(processes, functions.returns_a_lock)), X)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "cannot send what it returned" in str(raised)
+    assert "returns_a_lock" in str(raised)
+    double = jitted(on(processes, functions.doubled))
+    np.testing.assert_array_equal(double(X), 2.0 * X)
+
+
+@each_mode
+def test_an_executor_that_was_shut_down(mode: Any) -> None:
+    pool = concurrent.futures.ThreadPoolExecutor()
+    double = mode(on(pool, functions.doubled))
+    np.testing.assert_array_equal(double(X), 2.0 * X)
+    pool.shutdown()
+    raised = raised_by(double, X)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "was shut down" in str(raised)
+    assert "of doubled (" in str(raised)
+
+
+@each_mode
+def test_late_calls_fail_and_keep_what_they_were_given(mode: Any, threads: Any) -> None:
+    go_on, has_ended = threading.Event(), threading.Event()
+    seen = []
+
+    def waits(x: Any) -> Any:
+        go_on.wait(PATIENCE)
+        seen.append(x.copy())
+        has_ended.set()
+        return x
+
+    program = mode(lambda x: on(threads, waits, timeout=0.05)(tf.exp(x)))
+    raised = raised_by(program, X)
+    assert isinstance(raised, TimeoutError)
+    assert "still runs on its executor" in str(raised)
+    assert "in waits" in str(raised)
+    go_on.set()
+    assert has_ended.wait(PATIENCE)
+    np.testing.assert_allclose(seen[0], np.exp(X), rtol=1e-6)
+
+
+def test_late_calls_in_a_queue_never_run() -> None:
+    go_on = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(go_on.wait, PATIENCE)
+        raised = raised_by(jitted(on(pool, local_function(), timeout=0.05)), X)
+        go_on.set()
+    assert isinstance(raised, TimeoutError)
+    assert "It had not begun" in str(raised)
+
+
+def test_late_calls_of_processes() -> None:
+    raised = raised_by(jitted(on(processes, functions.lasts, timeout=0.05)), tf.constant(0.5))
+    assert isinstance(raised, TimeoutError)
+    double = jitted(on(processes, functions.doubled))
+    np.testing.assert_array_equal(double(X), 2.0 * X)
+
+
+@each_mode
+def test_others_run_while_a_call_waits(mode: Any, threads: Any) -> None:
+    together = threading.Barrier(2)
+
+    def meets(x: Any) -> Any:
+        together.wait(PATIENCE)
+        return x
+
+    program = mode(on(threads, meets))
+    in_threads(2, lambda _: np.testing.assert_array_equal(program(X), X))
+
+
+@pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
+def test_a_call_on_the_executors_only_thread_runs_there() -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        inner = jitted(on(pool, functions.doubled))
+        outer = jitted(on(pool, lambda x: inner(x).numpy() + 1))
+        np.testing.assert_array_equal(outer(X), 2.0 * X + 1.0)
+
+
+def test_results_are_kept_here(threads: Any) -> None:
+    calls = []
+
+    def noting(x: Any) -> Any:
+        calls.append(x)
+        return x + 1
+
+    cached = on(threads, noting, memo=True, stateful=False)
+    for program in (plain(cached), jitted(cached), cached):
+        np.testing.assert_array_equal(program(X), X + 1.0)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("option", ["borrow", "out"])
+def test_borrowed_views_are_refused(option: str, threads: Any) -> None:
+    with pytest.raises(ValueError, match=f"{option}=True lends"):
+        on(threads, functions.doubled, **{option: True})
+
+
+def test_eager_functions_want_threads() -> None:
+    with processes() as pool, pytest.raises(ValueError, match=r"is no ThreadPoolExecutor"):
+        on(pool, functions.doubled, kind="eager")
+    raised = raised_by(jitted(on(processes, functions.doubled, kind="eager")), X)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "is no ThreadPoolExecutor" in str(raised)
