@@ -23,9 +23,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "mutations"
 INSTALLED = Path(sysconfig.get_path("platlib"))
-# The parts of csrc/ that are installed, and in which package.
-PACKAGES = {"runtime": "hostcall_runtime", "tensorflow": "hostcall"}
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+# What of csrc/ is installed, by its folder: the file, and its package.
+LIBRARIES = {
+    "runtime": (f"_runtime{SUFFIX}", "hostcall_runtime"),
+    "tensorflow": (f"_tensorflow{SUFFIX}", "hostcall"),
+    "serving": ("libhostcall_serving.so", "hostcall"),
+}
 
 # For a test that hangs, where hanging is what the fix prevents.
 LIMIT = 240.0
@@ -77,8 +81,8 @@ def copy_sources() -> None:
         if changed and (ROOT / file).is_file():  # the others keep their times, for ninja
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / file, target)
-    for part, package in PACKAGES.items():
-        shutil.copy(INSTALLED / package / f"_{part}{SUFFIX}", TREE / "plugin" / package)
+    for file, package in LIBRARIES.values():
+        shutil.copy(INSTALLED / package / file, TREE / "plugin" / package)
     shutil.copy(INSTALLED / "hostcall" / "_build_info.py", TREE / "plugin" / "hostcall")
     # What an editable installation imports when Python starts, and would find the originals by.
     shim = TREE / "shim"
@@ -96,9 +100,8 @@ def build() -> None:
     options.append("-DSKBUILD_STATE=editable")
     subprocess.check_call([tool, "-S", str(TREE), "-B", directory, *options])
     subprocess.check_call([tool, "--build", directory, "--", "--quiet"])
-    for part, package in PACKAGES.items():
-        module = TREE / "out" / "csrc" / part / f"_{part}{SUFFIX}"
-        shutil.copy(module, TREE / "plugin" / package)
+    for folder, (file, package) in LIBRARIES.items():
+        shutil.copy(TREE / "out" / "csrc" / folder / file, TREE / "plugin" / package)
 
 
 def run(tests: list[str], native: bool) -> int | str:
