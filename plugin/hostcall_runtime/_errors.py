@@ -44,7 +44,7 @@ class ExecutorError(RuntimeError):
       >>> try:
       ...     halve(1.0)
       ... except tf.errors.OpError as error:
-      ...     isinstance(hostcall.last_error(error), hostcall.ExecutorError)
+      ...     print(isinstance(hostcall.last_error(error), hostcall.ExecutorError))
       True
     """
 

@@ -198,7 +198,10 @@ def _unsendable(sent: Sent, executor: Any, error: BaseException) -> str:
             pickle.dumps(value)
         except Exception:
             return f"{text}argument {index} of {sent.description}: {error}. Pass arrays."
-    return f"{text}a call of {sent.description}: {type(error).__name__}: {error}."
+    return (
+        f"{_name(executor)} does not make a call of {sent.description}: {type(error).__name__}: "
+        f"{error}."
+    )
 
 
 def _unsendable_result(sent: Sent, executor: Any, error: BaseException) -> str:

@@ -336,3 +336,31 @@ def test_eager_functions_want_threads() -> None:
     raised = raised_by(jitted(on(processes, functions.doubled, kind="eager")), X)
     assert isinstance(raised, hostcall.ExecutorError)
     assert "is no ThreadPoolExecutor" in str(raised)
+
+
+FORKED = """
+import concurrent.futures, os, sys
+import tensorflow as tf, hostcall
+
+pool = concurrent.futures.ThreadPoolExecutor(1)
+made = lambda: concurrent.futures.ThreadPoolExecutor(1)
+like = lambda x: tf.TensorSpec(x.shape, x.dtype)
+double = hostcall.callback(lambda x: x * 2, result=like, executor=made)
+lost = hostcall.callback(lambda x: x * 2, result=like, executor=pool)
+assert float(double(3.0)) + float(lost(3.0)) == 12.0
+child = os.fork()
+if child == 0:
+    assert float(double(3.0)) == 6.0
+    try:
+        lost(3.0)
+    except tf.errors.OpError as error:
+        assert "was forked from" in str(hostcall.last_error(error))
+        os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert float(double(3.0)) == 6.0
+print("both")
+"""
+
+
+def test_a_forked_child_makes_its_own(run_python: Callable[..., str]) -> None:
+    assert run_python(FORKED) == "both\n"
