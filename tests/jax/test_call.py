@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import threading
 from typing import Any
 
 import jax
@@ -262,3 +264,23 @@ def test_the_name_is_in_the_statistics() -> None:
     finally:
         hostcall.collect_stats(False)
     assert (row.calls, row.errors, row.bytes) == (1, 0, 2 * 4 * 4)
+
+
+def test_calls_run_on_an_executor() -> None:
+    with concurrent.futures.ThreadPoolExecutor(1, "executor") as pool:
+        names = []
+
+        def noting(x: Any) -> Any:
+            names.append(threading.current_thread().name)
+            return x + 1
+
+        @jax.jit
+        def program(x: Any) -> Any:
+            return hostcall.jax.call(noting, x, x, ordered=True, executor=pool)
+
+        np.testing.assert_array_equal(program(np.array([1, 2], np.float32)), [2.0, 3.0])
+        callback = hostcall.callback(noting, result=lambda x: x, executor=pool)
+        np.testing.assert_array_equal(jax.jit(callback)(np.array([1, 2], np.float32)), [2.0, 3.0])
+    assert names == ["executor_0"] * 2
+    with pytest.raises(TypeError, match="neither an executor"):
+        hostcall.jax.call(noting, np.float32(1), np.float32(1), executor=3)
