@@ -2,17 +2,16 @@
 
 #include <Python.h>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "call.h"
 #include "call_frame.h"
 #include "failure.h"
 #include "gil.h"
+#include "handler_result.h"
 #include "pool.h"
 #include "registry.h"
 
@@ -20,24 +19,13 @@ namespace ffi = xla::ffi;
 
 namespace hostcall {
 
-// What a call comes to: a future where it goes on elsewhere, else an error, if there is one.
-struct Result {
-  std::optional<ffi::Future> later;
-  std::optional<ffi::Error> error;
-};
-
 namespace {
-
-// A callback without side effects that took longer than this leaves XLA's thread the next time, so
-// that other calls can run meanwhile. Changing threads costs about a tenth of it.
-constexpr std::chrono::microseconds kWorthAnotherThread(200);
 
 // A thread that Python knows came in from Python and has nothing else to do. Any other is one of
 // XLA's few: if callbacks held them all, a callback that itself runs a program would wait for ever.
 bool RunsHere(const HostCall& call) {
   return PyGILState_GetThisThreadState() != nullptr &&
-         (call.ordered || call.callback == nullptr ||
-          call.callback->duration() < kWorthAnotherThread);
+         (call.ordered || call.callback == nullptr || !call.callback->WasLong());
 }
 
 void Complete(ffi::Promise& promise, const HostCall& call) {
@@ -70,20 +58,6 @@ Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback
 
 }  // namespace
 }  // namespace hostcall
-
-// XLA takes an answer at once, which costs less, as well as a future.
-template <ffi::ExecutionStage stage>
-struct ffi::ResultEncoding<stage, hostcall::Result> {
-  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api,
-                                                              XLA_FFI_ExecutionContext* ctx,
-                                                              hostcall::Result result) {
-    if (result.later.has_value()) {
-      return ResultEncoding<stage, Future>::Encode(api, ctx, *std::move(result.later));
-    }
-    if (!result.error.has_value()) return static_cast<XLA_FFI_Error*>(nullptr);
-    return ResultEncoding<stage, Error>::Encode(api, ctx, *std::move(result.error));
-  }
-};
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallHandler, hostcall::Handle,
                               hostcall::BindFrame(ffi::Ffi::Bind()));

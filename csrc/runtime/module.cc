@@ -13,6 +13,7 @@
 #include "call.h"
 #include "capsules.h"
 #include "cuda_driver.h"
+#include "early_calls.h"
 #include "gil.h"
 #include "handler.h"
 #include "native.h"
@@ -142,6 +143,23 @@ NB_MODULE(_runtime, m) {
       "handler",
       [] { return nb::capsule(reinterpret_cast<void*>(&HostcallHandler), capsules::kHandler); },
       "The FFI handler, in the capsule that JAX's and our own registration take.");
+  m.def(
+      "early_handlers",
+      [] {
+        nb::dict handlers;
+        const auto add = [&](const char* target, XLA_FFI_Handler* handler) {
+          handlers[target] = nb::capsule(reinterpret_cast<void*>(handler), capsules::kHandler);
+        };
+        add("hostcall_start", &HostcallStartHandler);
+        add("hostcall_gate", &HostcallGateHandler);
+        add("hostcall_done", &HostcallDoneHandler);
+        return handlers;
+      },
+      "Those of calls that go on while their program does, by their custom call targets.");
+  m.def(
+      "early_calls",
+      [] { return nb::capsule(hostcall::GetEarlyCallsApi(), capsules::kEarlyCallsApi); },
+      "What lets go of such calls, where programs fail: a pointer to an EarlyCallsApi.");
   m.def(
       "cuda_handler",
       [] { return nb::capsule(reinterpret_cast<void*>(&HostcallCudaHandler), capsules::kHandler); },

@@ -58,15 +58,20 @@ class Callback {
 
   // How long the last call took, for callbacks that may overlap.
   void SetDuration(std::chrono::nanoseconds duration) { duration_ = duration; }
-  std::chrono::nanoseconds duration() const { return duration_; }
+  bool WasLong() const { return duration_.load() >= kLong; }
+  bool WasShort() const { return duration_.load() > kNever && !WasLong(); }
 
  private:
+  // From here on a call is worth a thread of its own. Changing threads costs about a tenth of it.
+  static constexpr std::chrono::microseconds kLong{200};
+  static constexpr std::chrono::nanoseconds kNever{0};
+
   const std::string name_;
   const std::string label_;
   const Convention convention_;
   Stats stats_;
   nanobind::object weak_target_;
-  std::atomic<std::chrono::nanoseconds> duration_{std::chrono::nanoseconds(0)};
+  std::atomic<std::chrono::nanoseconds> duration_{kNever};
 };
 
 // Ids are never used again, so that a program compiled for a callback that has died can never

@@ -14,6 +14,7 @@
 #include "current_launch.h"
 #include "functions/wrapped_kernel.h"
 #include "runtime/capsules.h"
+#include "runtime/early_calls.h"
 #include "runtime/fork.h"
 #include "runtime/gil.h"
 
@@ -109,7 +110,10 @@ class TapeResiduals {
   std::atomic<bool> empty_{true};
 };
 
+const EarlyCallsApi* early_calls = nullptr;
+
 void DropBefore(int64_t moment) {
+  if (early_calls != nullptr) early_calls->drop_before(moment);
   if (TapeResiduals::Global().empty() || !PythonIsRunning()) return;
   GilHold gil;
   TapeResiduals::Global().DropBefore(moment);
@@ -271,6 +275,15 @@ void DefineRunTracking(nb::module_& m) {
       },
       nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
       "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
+  m.def(
+      "set_early_calls",
+      [](const nb::capsule& api) {
+        early_calls =
+            static_cast<const EarlyCallsApi*>(capsules::Get(api, capsules::kEarlyCallsApi));
+        early_calls->set_clock([] { return Runs::Global().Now(); });
+      },
+      nb::arg("api"),
+      "Sets what lets go of calls that were begun early: a pointer to an EarlyCallsApi.");
   m.def(
       "set_table", [](nb::dict table) { TapeResiduals::Global().SetTable(std::move(table)); },
       nb::arg("table"), "Sets the dict that `drop_after_run` removes from.");

@@ -7,7 +7,8 @@
 // A recorded call keeps what its gradient needs while its program runs. XLA tells a custom call
 // nothing of the run that it belongs to, so runs are told apart by time: what was kept at one
 // moment can be asked for by the runs that had begun by then, and by no others. Once all of these
-// have ended, it is dropped.
+// have ended, it is dropped. So are calls that were begun early and whose program has failed before
+// it took their results.
 //
 // And the memory that callbacks borrow is kept where they hold on to it: see buffer_provider.h.
 #pragma once
@@ -24,7 +25,7 @@
 namespace hostcall {
 
 struct RunTracking {
-  bool keeps_residuals;  // whether recorded calls keep something while the program runs
+  bool keeps_residuals;  // whether calls keep something while the program runs
   bool shares_memory;    // whether arrays of callbacks may lie in the program's memory
 };
 

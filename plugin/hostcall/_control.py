@@ -126,6 +126,9 @@ def _install() -> None:
     bindings.set_table(gradient_tapes.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.native_handler(), "hostcall_native")
+    for target, handler in runtime.early_handlers().items():
+        bindings.register_handler(handler, target)
+    bindings.set_early_calls(runtime.early_calls())
     bindings.register_region_handler()
     bindings.install_kernel_creator()
     token_registry.renew_nonce()

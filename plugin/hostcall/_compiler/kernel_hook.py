@@ -14,6 +14,7 @@ from hostcall._compiler import (
     function_routes,
     nesting_depth,
     ordering,
+    overlap,
     refusals,
     route_selection,
 )
@@ -93,6 +94,7 @@ def rewrite_for_kernel(
     elif _calls_python(library):
         returned_sizes.keep_apart(library, entry)
         new, name = ordering.order_side_effects(library, entry)
+        overlap.begin_early(new, name, library)
         _mark_shared_memory(library, next(f for f in new.function if f.signature.name == name))
     else:
         return RewrittenFunction(b"", entry, partitioned=False)
@@ -123,6 +125,7 @@ def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenF
         return None
     returned_sizes.keep_apart(program.library, program.name)
     new, name = ordering.order_side_effects(program.library, program.name)
+    overlap.begin_early(new, name, program.library)
     _mark_shared_memory(program.library, next(f for f in new.function if f.signature.name == name))
     new.function.extend(program.library.function)  # those without side effects have no copies
     host_calls.redirect(program.functions, are_regions=True)

@@ -1,0 +1,301 @@
+#include "early_calls.h"
+
+#include <Python.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "call.h"
+#include "call_frame.h"
+#include "failure.h"
+#include "fork.h"
+#include "gil.h"
+#include "handler_result.h"
+#include "ids.h"
+#include "pool.h"
+#include "registry.h"
+
+namespace ffi = xla::ffi;
+
+namespace hostcall {
+namespace {
+
+Failure Malformed() { return Failure::InvalidArgument("hostcall: malformed custom call."); }
+
+// Memory as XLA gives it.
+class Memory {
+ public:
+  explicit Memory(int64_t size) : size_(static_cast<size_t>(size)) {
+    if (size_ > 0) data_.reset(::operator new(size_, kAlignment));
+  }
+
+  void* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(void* data) const { ::operator delete(data, kAlignment); }
+  };
+
+  size_t size_;
+  std::unique_ptr<void, Free> data_;
+};
+
+// What the attribute `results` says.
+std::vector<Buffer> ReadResults(Dims described) {
+  std::vector<Buffer> results;
+  for (size_t i = 0; i < described.size();) {
+    if (described.size() - i < 2) throw Malformed();
+    const auto dtype = static_cast<ffi::DataType>(described[i]);
+    const int64_t rank = described[i + 1];
+    i += 2;
+    if (rank < 0 || static_cast<uint64_t>(rank) > described.size() - i) throw Malformed();
+    results.push_back(Buffer{
+        dtype, dtype, nullptr, Dims(described.begin() + i, static_cast<size_t>(rank)), {}, {}});
+    i += static_cast<size_t>(rank);
+  }
+  return results;
+}
+
+// The results of a call in memory of their own: the program may end before the call does.
+class EarlyCall {
+ public:
+  // Gives the results memory.
+  explicit EarlyCall(std::vector<Buffer>& results) {
+    for (Buffer& result : results) {
+      result.data = results_.emplace_back(SizeInBytes(result)).data();
+    }
+  }
+  EarlyCall(const EarlyCall&) = delete;
+  EarlyCall& operator=(const EarlyCall&) = delete;
+
+  // The call has ended, with this error or none.
+  void End(std::optional<ffi::Error> error) {
+    std::optional<Taker> taker;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      error_ = std::move(error);
+      has_ended_ = true;
+      taker = std::move(taker_);
+    }
+    if (!taker.has_value()) return;
+    if (auto failed = Deliver(taker->results); failed.has_value()) {
+      taker->promise.SetError(*std::move(failed));
+    } else {
+      taker->promise.SetAvailable();
+    }
+  }
+
+  // Puts the results into the program's, as soon as they are there.
+  Result Take(const std::vector<Buffer>& results) {
+    if (results.size() != results_.size()) throw Malformed();
+    std::vector<void*> to;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (SizeInBytes(results[i]) != static_cast<int64_t>(results_[i].size())) throw Malformed();
+      to.push_back(results[i].data);
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!has_ended_) {
+        ffi::Promise promise;
+        ffi::Future future(promise);
+        taker_ = Taker{std::move(promise), std::move(to)};
+        return {std::move(future), std::nullopt};
+      }
+    }
+    return {std::nullopt, Deliver(to)};
+  }
+
+ private:
+  struct Taker {
+    ffi::Promise promise;
+    std::vector<void*> results;
+  };
+
+  // Once the call has ended: nobody changes anything then.
+  std::optional<ffi::Error> Deliver(const std::vector<void*>& to) {
+    if (error_.has_value()) return std::move(error_);
+    for (size_t i = 0; i < to.size(); ++i) {
+      if (results_[i].size() > 0) std::memcpy(to[i], results_[i].data(), results_[i].size());
+    }
+    return std::nullopt;
+  }
+
+  std::vector<Memory> results_;
+  std::mutex mutex_;
+  bool has_ended_ = false;
+  std::optional<ffi::Error> error_;
+  std::optional<Taker> taker_;
+};
+
+// The calls whose results nobody has taken, by handle.
+class EarlyCalls {
+ public:
+  // Leaked: threads may still end programs while the process exits.
+  static EarlyCalls& Global() {
+    static EarlyCalls* calls = [] {
+      HoldAcrossFork<&EarlyCalls::Mutex>();
+      return new EarlyCalls();
+    }();
+    return *calls;
+  }
+
+  void SetClock(int64_t (*now)()) { now_ = now; }
+
+  int64_t Add(std::shared_ptr<EarlyCall> call) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = now_.load();
+    calls_.emplace_hint(calls_.end(), next_, Entry{now == nullptr ? 0 : now(), std::move(call)});
+    size_ = calls_.size();
+    return next_++;
+  }
+
+  // Null where there is none.
+  std::shared_ptr<EarlyCall> Remove(int64_t handle) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto node = calls_.extract(handle);
+    size_ = calls_.size();
+    return node.empty() ? nullptr : std::move(node.mapped().call);
+  }
+
+  void DropBefore(int64_t moment) {
+    if (size_ == 0) return;
+    std::vector<Entry> dropped;  // let go without the lock
+    std::lock_guard<std::mutex> lock(mutex_);
+    while (!calls_.empty() && calls_.begin()->second.moment < moment) {
+      dropped.push_back(std::move(calls_.extract(calls_.begin()).mapped()));
+    }
+    size_ = calls_.size();
+  }
+
+ private:
+  struct Entry {
+    int64_t moment;
+    std::shared_ptr<EarlyCall> call;
+  };
+
+  static std::mutex& Mutex() { return Global().mutex_; }
+
+  std::mutex mutex_;
+  int64_t next_ = FirstId();
+  std::map<int64_t, Entry> calls_;  // in the order of their moments, too
+  std::atomic<size_t> size_{0};
+  std::atomic<int64_t (*)()> now_{nullptr};
+};
+
+// A call that is known to be short is made at once, where that is possible: see `RunsHere` in
+// handler.cc.
+bool RunsAtOnce(const HostCall& call) {
+  if (!PythonIsRunning() || call.callback == nullptr) return true;  // it ends with an error
+  return PyGILState_GetThisThreadState() != nullptr && call.callback->WasShort();
+}
+
+// What a call needs when its frame is gone, and its operands' memory may be another's.
+struct BegunCall {
+  BegunCall(HostCall host_call, std::vector<Memory> copies)
+      : call(std::move(host_call)), operands(std::move(copies)) {}
+
+  const OwningCall call;
+  const std::vector<Memory> operands;
+};
+
+void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
+  if (RunsAtOnce(call)) {
+    early->End(RunHostCall(call));
+    return;
+  }
+  std::vector<Memory> operands;
+  for (Buffer& operand : call.operands) {
+    const Memory& memory = operands.emplace_back(SizeInBytes(operand));
+    if (memory.size() > 0) std::memcpy(memory.data(), operand.data, memory.size());
+    operand.data = memory.data();
+  }
+  const auto begun = std::make_shared<const BegunCall>(std::move(call), std::move(operands));
+  RunOnPool([early, begun] { early->End(RunHostCall(begun->call.call())); });
+}
+
+// The only result of a call, or the first operand: a scalar.
+int64_t* HandleIn(const std::vector<Buffer>& buffers) {
+  if (buffers.empty() || buffers[0].dtype != ffi::DataType::S64 || buffers[0].dims.size() != 0 ||
+      buffers[0].data == nullptr) {
+    throw Malformed();
+  }
+  return static_cast<int64_t*>(buffers[0].data);
+}
+
+// No exception reaches XLA.
+template <typename Answer>
+Result Answered(Answer&& answer) {
+  try {
+    return answer();
+  } catch (const Failure& failure) {
+    return {std::nullopt, failure.ToError()};
+  } catch (const std::exception& error) {
+    return {std::nullopt, ffi::Error(ffi::ErrorCode::kInternal, error.what())};
+  }
+}
+
+Result Start(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
+             Pairs dynamic_operands, Pairs dynamic_results, Pairs sub_byte_operands,
+             Pairs sub_byte_results, Pairs results) {
+  return Answered([&]() -> Result {
+    HostCall call = ReadFrame(args, rets, callback);
+    call.ordered = false;
+    call.in_program_memory = false;
+    int64_t* handle = HandleIn(call.results);
+    call.results = ReadResults(results);
+    const auto early = std::make_shared<EarlyCall>(call.results);
+    ReadAttributes(call, {dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results});
+    Begin(std::move(call), early);
+    *handle = EarlyCalls::Global().Add(early);
+    return {};
+  });
+}
+
+Result Gate(ffi::RemainingArgs args, ffi::RemainingRets rets) {
+  return Answered([&]() -> Result {
+    *HandleIn(ReadFrame(args, rets, /*callback=*/0).results) = 0;
+    return {};
+  });
+}
+
+Result Done(ffi::RemainingArgs args, ffi::RemainingRets rets) {
+  return Answered([&]() -> Result {
+    const HostCall frame = ReadFrame(args, rets, /*callback=*/0);
+    const auto early = EarlyCalls::Global().Remove(*HandleIn(frame.operands));
+    if (early == nullptr) {
+      throw Failure(ffi::ErrorCode::kInternal,
+                    "hostcall: the results of a host callback were taken already, or it was never "
+                    "begun. This is a mistake of hostcall's.");
+    }
+    return early->Take(frame.results);
+  });
+}
+
+constexpr EarlyCallsApi kApi = {
+    [](int64_t (*now)()) { EarlyCalls::Global().SetClock(now); },
+    [](int64_t moment) { EarlyCalls::Global().DropBefore(moment); },
+};
+
+}  // namespace
+
+const EarlyCallsApi* GetEarlyCallsApi() { return &kApi; }
+
+}  // namespace hostcall
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    HostcallStartHandler, hostcall::Start,
+    hostcall::BindFrame(ffi::Ffi::Bind()).Attr<hostcall::Pairs>("results"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallGateHandler, hostcall::Gate,
+                              ffi::Ffi::Bind().RemainingArgs().RemainingRets());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallDoneHandler, hostcall::Done,
+                              ffi::Ffi::Bind().RemainingArgs().RemainingRets());

@@ -1,0 +1,38 @@
+// Calls that go on while their program does: one custom call begins them, a later one takes the
+// results. In between XLA computes what does not need them, and begins others.
+#pragma once
+
+#include <cstdint>
+
+#include "xla/ffi/api/ffi.h"
+
+// Three custom call targets, FFI API 0.2, platform Host.
+//
+// "hostcall_start" begins a call without side effects. Operands and attributes are those of
+// "hostcall" (handler.h), with one more attribute:
+//   results           array<i64>: for each result, the true sizes included, its element type, its
+//                     rank and its sizes
+// Its result is an s64, the handle.
+//
+// "hostcall_gate" does nothing. XLA cannot run what takes its result, an s64, before what it takes
+// has run: so calls are begun, and other things computed, before anything waits for results.
+//
+// "hostcall_done" takes a handle, and then anything. Its results are those of the call that the
+// handle stands for, each of which is taken once.
+extern "C" XLA_FFI_Error* HostcallStartHandler(XLA_FFI_CallFrame* frame);
+extern "C" XLA_FFI_Error* HostcallGateHandler(XLA_FFI_CallFrame* frame);
+extern "C" XLA_FFI_Error* HostcallDoneHandler(XLA_FFI_CallFrame* frame);
+
+namespace hostcall {
+
+// Whose results nobody takes when a program fails in between. Who runs programs tells when these
+// have ended, by a clock of its own.
+struct EarlyCallsApi {
+  void (*set_clock)(int64_t (*now)());
+  // Lets go of the calls that were begun before the moment.
+  void (*drop_before)(int64_t moment);
+};
+
+const EarlyCallsApi* GetEarlyCallsApi();
+
+}  // namespace hostcall

@@ -1,0 +1,32 @@
+// What a handler answers XLA.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace hostcall {
+
+// What a call comes to: a future where it goes on elsewhere, else an error, if there is one.
+struct Result {
+  std::optional<xla::ffi::Future> later;
+  std::optional<xla::ffi::Error> error;
+};
+
+}  // namespace hostcall
+
+// XLA takes an answer at once, which costs less, as well as a future.
+template <xla::ffi::ExecutionStage stage>
+struct xla::ffi::ResultEncoding<stage, hostcall::Result> {
+  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api,
+                                                              XLA_FFI_ExecutionContext* ctx,
+                                                              hostcall::Result result) {
+    if (result.later.has_value()) {
+      return ResultEncoding<stage, Future>::Encode(api, ctx, *std::move(result.later));
+    }
+    if (!result.error.has_value()) return static_cast<XLA_FFI_Error*>(nullptr);
+    return ResultEncoding<stage, Error>::Encode(api, ctx, *std::move(result.error));
+  }
+};

@@ -1,0 +1,198 @@
+// What the XLA kernels of script ops share: an op is lowered to a call, and emitted as one or more
+// custom calls.
+//
+// Including XLA's builder makes a file slow to compile (40 s): keep what does not need it out.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python_hooks.h"
+#include "tensorflow/compiler/tf2xla/shape_util.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/compiler/tf2xla/xla_compiler.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "xla/hlo/builder/xla_builder.h"
+#include "xla/shape_util.h"
+
+namespace hostcall {
+
+using tensorflow::XlaOpKernelContext;
+
+inline BoundedShape ToBoundedShape(const xla::Shape& shape) {
+  BoundedShape bounded;
+  for (int64_t i = 0; i < static_cast<int64_t>(shape.dimensions().size()); ++i) {
+    bounded.dims.push_back(shape.dimensions(i));
+    bounded.dynamic.push_back(shape.is_dynamic_dimension(i));
+  }
+  return bounded;
+}
+
+// XLA packs int4, two in a byte. It crosses into Python as int8, and the handler's attributes say
+// that it was int4.
+inline xla::PrimitiveType UnpackedType(xla::PrimitiveType type) {
+  return type == xla::S4 ? xla::S8 : type == xla::U4 ? xla::U8 : type;
+}
+
+inline xla::XlaOp ConvertTo(xla::XlaOp op, xla::PrimitiveType from, xla::PrimitiveType to) {
+  return from == to ? op : xla::ConvertElementType(op, to);
+}
+
+// XLA passes a custom call the padded buffer of a bounded operand and forgets its size; so it goes
+// in as an operand of its own, in the order that the handler expects.
+inline std::vector<xla::XlaOp> Operands(XlaOpKernelContext* ctx, const std::vector<int64_t>& used,
+                                        const std::vector<Operand>& specs) {
+  std::vector<xla::XlaOp> operands;
+  std::vector<xla::XlaOp> sizes;
+  for (const int64_t index : used) {
+    xla::XlaOp operand = ctx->Input(static_cast<int>(index));
+    const BoundedShape& shape = specs[index].shape;
+    for (size_t dim = 0; dim < shape.dims.size(); ++dim) {
+      if (!shape.dynamic[dim]) continue;
+      sizes.push_back(xla::GetDimensionSize(operand, static_cast<int64_t>(dim)));
+      operand = xla::RemoveDynamicDimension(operand, static_cast<int64_t>(dim));
+    }
+    const xla::PrimitiveType type = ctx->input_xla_type(static_cast<int>(index));
+    operands.push_back(ConvertTo(operand, type, UnpackedType(type)));
+  }
+  operands.insert(operands.end(), sizes.begin(), sizes.end());
+  return operands;
+}
+
+inline xla::Shape DenseShape(xla::PrimitiveType type, const std::vector<int64_t>& dims) {
+  return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, dims);
+}
+
+class LoweringKernel : public tensorflow::XlaOpKernel {
+ public:
+  // `node` is the script op that is lowered: the kernel's own node, or one that it stands for.
+  LoweringKernel(tensorflow::OpKernelConstruction* ctx, tensorflow::NodeDef node)
+      : XlaOpKernel(ctx), node_(std::move(node)) {
+    std::vector<tensorflow::DataType> inputs, results;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("Tin", &inputs));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("Tout", &results));
+    inputs_ = static_cast<int>(inputs.size());
+    results_ = results.size();
+  }
+
+  void Compile(XlaOpKernelContext* ctx) final {
+    OP_REQUIRES(ctx, IsEnabled(),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "hostcall is disabled: op '", node_.name(), "' (", node_.op(),
+                    ") has no XLA kernel without it. Call hostcall.enable() first, or remove "
+                    "jit_compile=True.")));
+    std::vector<Operand> specs;
+    OP_REQUIRES_OK(ctx, DescribeInputs(ctx, specs));
+    absl::StatusOr<LoweredCall> lowered = LowerScriptOp(node_, specs);
+    OP_REQUIRES_OK(ctx, lowered.status());
+    OP_REQUIRES(ctx, Fits(*lowered), AnsweredForAnotherOp());
+    OP_REQUIRES_OK(ctx, Emit(ctx, *lowered, specs));
+  }
+
+ protected:
+  virtual absl::Status Emit(XlaOpKernelContext* ctx, const LoweredCall& lowered,
+                            const std::vector<Operand>& specs) = 0;
+
+  const tensorflow::NodeDef& node() const { return node_; }
+  int inputs() const { return inputs_; }  // how many the script op has
+
+  absl::Status AnsweredForAnotherOp() const {
+    return absl::InternalError(absl::StrCat(
+        "hostcall: op '", node_.name(), "' (", node_.op(), ") with ", inputs_, " inputs and ",
+        results_, " results was lowered as one with others. This is a mistake of hostcall's."));
+  }
+
+  // The results, then the true size of each of their bounded dimensions.
+  absl::StatusOr<std::vector<xla::Shape>> ResultShapes(const LoweredCall& lowered) const {
+    std::vector<tensorflow::DataType> dtypes;
+    if (absl::Status read = tensorflow::GetNodeAttr(node_, "Tout", &dtypes); !read.ok())
+      return read;
+    std::vector<xla::Shape> shapes;
+    size_t sizes = 0;
+    for (size_t i = 0; i < lowered.results.size(); ++i) {
+      xla::PrimitiveType type;
+      if (!tensorflow::DataTypeToPrimitiveType(dtypes[i], &type).ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "hostcall: result ", i, " of op '", node_.name(), "' (", node_.op(), ") is of dtype ",
+            tensorflow::DataTypeString(dtypes[i]),
+            ", which XLA has no values for. Return it in another way, or leave the op outside of "
+            "the function with jit_compile=True."));
+      }
+      shapes.push_back(DenseShape(UnpackedType(type), lowered.results[i].dims));
+      for (const bool dynamic : lowered.results[i].dynamic) sizes += dynamic;
+    }
+    shapes.insert(shapes.end(), sizes, DenseShape(xla::S32, {}));
+    return shapes;
+  }
+
+  void SetOutputs(XlaOpKernelContext* ctx, const LoweredCall& lowered, xla::XlaOp call) {
+    auto size = static_cast<int64_t>(lowered.results.size());
+    for (size_t i = 0; i < lowered.results.size(); ++i) {
+      const xla::PrimitiveType type = ctx->output_xla_type(static_cast<int>(i));
+      xla::XlaOp result =
+          ConvertTo(xla::GetTupleElement(call, static_cast<int64_t>(i)), UnpackedType(type), type);
+      const BoundedShape& shape = lowered.results[i];
+      for (size_t dim = 0; dim < shape.dims.size(); ++dim) {
+        if (!shape.dynamic[dim]) continue;
+        result = xla::SetDimensionSize(result, xla::GetTupleElement(call, size++),
+                                       static_cast<int64_t>(dim));
+      }
+      ctx->SetOutput(static_cast<int>(i), result);
+    }
+  }
+
+  static xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
+                              const std::vector<xla::XlaOp>& operands, const xla::Shape& shape,
+                              const std::string& attributes, bool has_side_effect) {
+    return xla::CustomCall(ctx->builder(), target, operands, shape, attributes, has_side_effect,
+                           /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
+                           xla::CustomCallSchedule::SCHEDULE_NONE,
+                           xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+  }
+
+ private:
+  absl::Status DescribeInputs(XlaOpKernelContext* ctx, std::vector<Operand>& specs) {
+    if (ctx->compiler()->options().device_type.type_string() != tensorflow::DEVICE_CPU_XLA_JIT) {
+      return absl::UnimplementedError(absl::StrCat(
+          "hostcall: op '", node_.name(), "' (", node_.op(), ") is compiled for ",
+          ctx->compiler()->options().device_type.type_string(),
+          ", and host callbacks run in programs for the CPU only. Place the function on the CPU: "
+          "with tf.device('/CPU:0')."));
+    }
+    for (int i = 0; i < inputs_; ++i) {
+      const tensorflow::DataType dtype = ctx->input_type(i);
+      if (xla::PrimitiveType type; !tensorflow::DataTypeToPrimitiveType(dtype, &type).ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "hostcall: input ", i, " of op '", node_.name(), "' (", node_.op(), ") is of dtype ",
+            tensorflow::DataTypeString(dtype),
+            ", which XLA has no values for. Pass it to the Python function in another way, or "
+            "leave the op outside of the function with jit_compile=True."));
+      }
+      absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
+      if (!shape.ok()) return shape.status();
+      specs.push_back({dtype, ToBoundedShape(*shape)});
+    }
+    return absl::OkStatus();
+  }
+
+  // What Python says of an op is used to index the op's inputs and outputs.
+  bool Fits(const LoweredCall& lowered) const {
+    if (lowered.results.size() != results_) return false;
+    for (const int64_t index : lowered.operands) {
+      if (index < 0 || index >= inputs_) return false;
+    }
+    return std::all_of(
+        lowered.results.begin(), lowered.results.end(),
+        [](const BoundedShape& shape) { return shape.dims.size() == shape.dynamic.size(); });
+  }
+
+  const tensorflow::NodeDef node_;
+  int inputs_ = 0;
+  size_t results_ = 0;
+};
+
+}  // namespace hostcall
