@@ -167,6 +167,8 @@ class EarlyCalls {
     return node.empty() ? nullptr : std::move(node.mapped().call);
   }
 
+  size_t size() const { return size_; }
+
   void DropBefore(int64_t moment) {
     if (size_ == 0) return;
     std::vector<Entry> dropped;  // let go without the lock
@@ -289,6 +291,8 @@ constexpr EarlyCallsApi kApi = {
 }  // namespace
 
 const EarlyCallsApi* GetEarlyCallsApi() { return &kApi; }
+
+int64_t CountEarlyCalls() { return static_cast<int64_t>(EarlyCalls::Global().size()); }
 
 }  // namespace hostcall
 

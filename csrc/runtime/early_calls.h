@@ -35,4 +35,7 @@ struct EarlyCallsApi {
 
 const EarlyCallsApi* GetEarlyCallsApi();
 
+// How many calls there are whose results nobody has taken.
+int64_t CountEarlyCalls();
+
 }  // namespace hostcall

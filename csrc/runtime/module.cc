@@ -160,6 +160,8 @@ NB_MODULE(_runtime, m) {
       "early_calls",
       [] { return nb::capsule(hostcall::GetEarlyCallsApi(), capsules::kEarlyCallsApi); },
       "What lets go of such calls, where programs fail: a pointer to an EarlyCallsApi.");
+  m.def("count_early_calls", &hostcall::CountEarlyCalls,
+        "How many of these calls there are whose results nobody has taken.");
   m.def(
       "cuda_handler",
       [] { return nb::capsule(reinterpret_cast<void*>(&HostcallCudaHandler), capsules::kHandler); },

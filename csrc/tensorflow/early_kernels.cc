@@ -14,7 +14,7 @@ namespace {
 
 // The script op that a node stands for.
 tensorflow::NodeDef ScriptOp(tensorflow::NodeDef node) {
-  node.set_op("PyFuncStateless");
+  node.set_op(node.attr().at("kind").s());
   node.set_name(node.attr().at("script_op").s());
   return node;
 }

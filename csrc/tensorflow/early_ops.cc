@@ -6,13 +6,15 @@ namespace hostcall {
 namespace {
 
 // Both take what the script op takes, and have its attributes, since its results' shapes follow
-// from these. `script_op` is its name. `awaited` are a handle and values that only say what comes
-// first. One that begins a call is stateful, so that nobody takes two of them for one.
+// from these. `script_op` is its name, `kind` its op. `awaited` are a handle and values that only
+// say what comes first. One that begins a call is stateful, so that nobody takes two of them for
+// one.
 #define HOSTCALL_SHARED(name)        \
   REGISTER_OP(name)                  \
       .Input("input: Tin")           \
       .Attr("token: string")         \
       .Attr("script_op: string")     \
+      .Attr("kind: string")          \
       .Attr("Tin: list(type) >= 0")  \
       .Attr("Tout: list(type) >= 0") \
       .SetShapeFn(tensorflow::shape_inference::UnknownShape)

@@ -15,6 +15,7 @@ from hostcall._compiler import (
     nesting_depth,
     ordering,
     overlap,
+    pure_calls,
     refusals,
     route_selection,
 )
@@ -113,6 +114,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
         if node.device:
             wanted = tf.DeviceSpec.from_string(node.device)
             node.device = wanted.replace(job=None, replica=None, task=None).to_string()
+    pure_calls.free(library)
     return library
 
 

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._callbacks import lookup
-from hostcall._callbacks.callback_spec import NumpySpec
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
@@ -74,7 +73,7 @@ def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLib
       library: all functions that it may reach.
     """
     functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
-    if any(_is_stateless_call(node) for f in functions.values() for node in f.node_def):
+    if any(op_kinds.has_no_effect(node) for f in functions.values() for node in f.node_def):
         _Overlapping(ordered, entry, functions).rewritten(entry)
 
 
@@ -126,14 +125,16 @@ class _Overlapping:
 
     def _gates(self, function: FunctionDef) -> list[_Gate]:
         """Where the results of calls are taken that overlap with something."""
-        if not any(map(_is_stateless_call, function.node_def)):
+        if not any(map(op_kinds.has_no_effect, function.node_def)):
             return []
         nodes = _live(function, self._functions)
-        calls = {node.name for node in nodes if _may_begin_early(node)}
+        values = {value for node in nodes for value in node.input if not value.startswith("^")}
+        used = values | set(function.ret.values())
+        taken = set(map(defs.source, used))
+        calls = {node.name for node in nodes if node.name in taken and _may_begin_early(node)}
         if not calls:
             return []
         types = defs.Types(function, self._functions)
-        used = {value for node in nodes for value in node.input} | set(function.ret.values())
         beside = {
             node.name: [value for value in _values(node, types) if value in used]
             for node in nodes
@@ -150,22 +151,16 @@ class _Overlapping:
         if name not in self._heavy:
             self._heavy[name] = False  # what a function that calls itself finds
             function = self._functions.get(name)
-            self._heavy[name] = function is not None and any(
-                map(self._is_heavy, function.node_def)
-            )
+            self._heavy[name] = function is not None and any(map(self._is_heavy, function.node_def))
         return self._heavy[name]
 
 
-def _is_stateless_call(node: NodeDef) -> bool:
-    return node.op == "PyFuncStateless"
-
-
 def _may_begin_early(node: NodeDef) -> bool:
-    if not _is_stateless_call(node):
+    if not op_kinds.has_no_effect(node):
         return False
     spec = lookup.spec_of(node)
     return (
-        isinstance(spec, NumpySpec)
+        spec is not None
         and spec.custom_call == "hostcall"
         and not spec.declaration.shares_memory
         and spec.declaration.table is None  # XLA may know the results when it compiles
@@ -308,8 +303,8 @@ def _add_start(function: FunctionDef, call: NodeDef) -> None:
     start = function.node_def.add()
     start.CopyFrom(call)
     start.name = _start_name(call.name)
+    _refer(start, call)
     start.op = START
-    start.attr["script_op"].s = call.name.encode()
 
 
 def _make_done(call: NodeDef, gate: str) -> None:
@@ -317,6 +312,12 @@ def _make_done(call: NodeDef, gate: str) -> None:
     values = [value for value in call.input if not value.startswith("^")]
     controls = call.input[len(values) :]
     call.input[:] = [*values, _handle(call.name), gate, *controls]
+    _refer(call, call)
     call.op = DONE
-    call.attr["script_op"].s = call.name.encode()
     call.attr["Tawaited"].list.type[:] = [_INT64, _INT64]
+
+
+def _refer(node: NodeDef, call: NodeDef) -> None:
+    """Says on a node which script op it stands for."""
+    node.attr["script_op"].s = call.name.encode()
+    node.attr["kind"].s = call.op.encode()

@@ -16,6 +16,7 @@ SHAPES = "_hostcall_shapes"  # the shapes that tracing ended with: one for each 
 HINDERED = "_hostcall_hindered"  # what hinders it from being part of a program, for the user
 FREE_SHAPES = "_hostcall_free_shapes"  # (result, number of elements)s: any shape will do for them
 FORESEEN = "_hostcall_foreseen"  # the (result, dimension)s that were taken for bounded
+UNORDERED = "_hostcall_unordered"  # its function is declared pure, so that no call waits for it
 RECORD = "_hostcall_record"  # a Recording: whether a gradient of the call can be asked for
 
 # On an op that calls Python and is no script op.

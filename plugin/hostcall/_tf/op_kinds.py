@@ -31,10 +31,20 @@ def calls_python(node: NodeDef) -> bool:
     )
 
 
+def has_effect(node: NodeDef) -> bool:
+    """Whether a node is a script op whose function may have side effects."""
+    return node.op in STATEFUL_SCRIPT_OPS and attributes.UNORDERED not in node.attr
+
+
+def has_no_effect(node: NodeDef) -> bool:
+    """Whether a node is a script op whose function has none."""
+    return node.op in SCRIPT_OPS and not has_effect(node)
+
+
 def is_ordered(node: NodeDef) -> bool:
     """Whether it is one, with side effects that happen in the order of the program."""
     return (
-        node.op in STATEFUL_SCRIPT_OPS
+        has_effect(node)
         or node.op == REGION
         or (attributes.HAS_TOKEN in node.attr and node.attr[attributes.HAS_TOKEN].b)
     )

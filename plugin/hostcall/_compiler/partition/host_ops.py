@@ -119,7 +119,7 @@ class HostOps:
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
         if node.op in op_kinds.SCRIPT_OPS:
-            return node.op in op_kinds.STATEFUL_SCRIPT_OPS
+            return op_kinds.has_effect(node)
         return any(map(self._function_has_effect, self._called(node)))
 
     def _function_has_effect(self, name: str) -> bool:

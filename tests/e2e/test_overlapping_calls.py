@@ -1,0 +1,373 @@
+"""Calls without side effects begin early and are waited for late, in compiled programs.
+
+The functions wait for one another, so that a program whose calls do not overlap fails.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall_runtime import prepared
+from tests.support import meeting_functions
+from tests.support.helpers import failure, jitted, plain
+from tests.support.threads import PATIENCE, in_threads
+
+X = tf.constant([1.0, 2.0, 3.0])
+
+
+def like(x: Any) -> Any:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def meeting(count: int) -> Callable[[Any], Any]:
+    """A function from x to 2x that returns when `count` calls have begun.
+
+    It takes a while: what is known to be short runs at once.
+    """
+    barrier = threading.Barrier(count)
+
+    def meet(x: Any) -> Any:
+        barrier.wait(PATIENCE)
+        end = time.perf_counter() + 0.002
+        while time.perf_counter() < end:
+            pass
+        return x + x
+
+    return meet
+
+
+def stateless(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    return hostcall.callback(function, result=how.pop("result", like), stateful=False, **how)
+
+
+def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: tf.ensure_shape(
+        tf.numpy_function(function, [x], x.dtype, stateful=False), x.shape
+    )
+
+
+def declared_pure(op: Any) -> Callable[..., Any]:
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        hostcall.declare(function, pure=True, result=like)
+        return lambda x: tf.ensure_shape(op(function, [x], x.dtype), x.shape)
+
+    return of
+
+
+WAYS = {
+    "callback": stateless,
+    "numpy_function": numpy_function,
+    "pure numpy_function": declared_pure(tf.numpy_function),
+    "pure py_function": declared_pure(tf.py_function),
+}
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    assert prepared().count_early_calls() == 0
+
+
+@each_way
+def test_independent_calls_overlap(way: Any) -> None:
+    meet = way(meeting(8))
+    program = jitted(lambda x: tf.add_n([meet(x + float(i)) for i in range(8)]))
+    for _ in range(2):
+        np.testing.assert_array_equal(program(X), 16.0 * X + 56.0)
+
+
+@each_way
+def test_independent_calls_of_a_partitioned_function_overlap(way: Any) -> None:
+    meet = way(meeting(4))
+
+    program = jitted(lambda x: tf.add_n([meet(x + float(i)) for i in range(4)]))
+    hostcall.configure(route="partition")
+    try:
+        np.testing.assert_array_equal(program(X), 8.0 * X + 12.0)
+    finally:
+        hostcall.configure(route="auto")
+
+
+def test_calls_on_an_executor_overlap() -> None:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        meet = stateless(meeting(8), executor=pool)
+        program = jitted(lambda x: tf.add_n([meet(x + float(i)) for i in range(8)]))
+        np.testing.assert_array_equal(program(X), 16.0 * X + 56.0)
+
+
+def test_calls_in_a_loop_overlap_in_each_iteration() -> None:
+    meet = stateless(meeting(2))
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(5):
+            x = meet(x) - meet(0.5 * x)
+        return x
+
+    np.testing.assert_array_equal(program(X), X)
+
+
+def test_calls_in_branches_and_inner_functions_overlap() -> None:
+    meet, other = stateless(meeting(2)), stateless(meeting(2))
+
+    @tf.function
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return meet(x) + meet(x + 1.0)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
+        chosen = tf.cond(choice, lambda: other(x) + other(x + 1.0), lambda: x)
+        return inner(x) + inner(chosen)
+
+    np.testing.assert_array_equal(program(X, tf.constant(False)), 8.0 * X + 4.0)
+    np.testing.assert_array_equal(program(X, tf.constant(True)), 4.0 * X + 2.0 + 16.0 * X + 10.0)
+
+
+def test_a_level_of_calls_waits_for_the_one_before_it() -> None:
+    first, second = stateless(meeting(3)), stateless(meeting(2))
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        a, b, c = first(x), first(x + 1.0), first(x + 2.0)
+        return second(a + b) + second(c)
+
+    np.testing.assert_array_equal(program(X), 12.0 * X + 12.0)
+
+
+def test_a_call_goes_on_beside_calls_with_side_effects() -> None:
+    told = threading.Event()
+    order: list[str] = []
+
+    def waits(x: Any) -> Any:
+        assert told.wait(PATIENCE)
+        return x
+
+    def tells(x: Any) -> Any:
+        order.append("tells")
+        told.set()
+        return x
+
+    wait, tell = stateless(waits), hostcall.callback(tells, result=like)
+    last = hostcall.callback(lambda x: (order.append("last"), x)[1], result=like)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        waited = wait(x)
+        return last(waited + tell(x))
+
+    np.testing.assert_array_equal(program(X), 2.0 * X)
+    assert order == ["tells", "last"]
+
+
+def test_side_effects_keep_their_order() -> None:
+    order: list[str] = []
+
+    def note(tag: str) -> Any:
+        return hostcall.callback(
+            lambda x: (order.append(tag), x)[1], result=like, name=f"{__name__}.note {tag}"
+        )
+
+    meet = stateless(meeting(2))
+    notes = [note(tag) for tag in "abcd"]
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> Any:
+        y = notes[0](meet(x))
+        z = notes[1](x)
+        w = notes[2](meet(x + 1.0))
+        return y, z, w, notes[3](x)
+
+    for count in (1, 2):
+        program(X)
+        assert order == list("abcd") * count
+
+
+def test_a_nested_program_has_calls_that_overlap() -> None:
+    meet = stateless(meeting(4))
+    inner = jitted(lambda x: meet(x) + meet(x + 1.0))
+    outer = stateless(lambda x: inner(x).numpy())
+    program = jitted(lambda x: outer(x) + outer(x + 2.0))
+    np.testing.assert_array_equal(program(X), 8.0 * X + 12.0)
+
+
+def test_programs_on_many_threads_keep_their_results_apart() -> None:
+    double = stateless(lambda x: x + x)
+    program = jitted(lambda x: double(x) - double(x + 1.0) + double(3.0 * x))
+
+    def work(number: int) -> None:
+        for i in range(50):
+            x = tf.constant([float(number), float(i)])
+            np.testing.assert_array_equal(program(x), 6.0 * x - 2.0)
+
+    in_threads(8, work)
+
+
+@pytest.mark.parametrize(
+    "dtype", [tf.bool, tf.bfloat16, tf.dtypes.experimental.int4, tf.complex64, tf.int64]
+)
+def test_dtypes_are_kept(dtype: tf.DType) -> None:
+    same = stateless(lambda x: x)
+    program = jitted(lambda x, y: (same(x), same(y)))
+    x = tf.cast(tf.constant([1, 0, 3], tf.int8), dtype)
+    kept, none = program(x, tf.zeros([0], dtype))
+    tf.debugging.assert_equal(tf.cast(kept, tf.int32), tf.cast(x, tf.int32))
+    assert (kept.dtype, none.dtype, none.shape) == (dtype, dtype, [0])
+
+
+def test_results_of_bounded_size_overlap() -> None:
+    meet = meeting(2)
+    bound = hostcall.BoundedSpec([4], tf.float32)
+    distinct = stateless(lambda x: np.unique(meet(x)), result=bound)
+    program = jitted(lambda x, y: tf.reduce_sum(distinct(x)) + tf.reduce_sum(distinct(y)))
+    x, y = tf.constant([1.0, 1.0, 2.0, 2.0]), tf.constant([3.0, 3.0, 3.0, 3.0])
+    assert float(program(x, y)) == 2.0 * (1.0 + 2.0) + 2.0 * 3.0
+
+
+def test_no_results_and_no_arguments() -> None:
+    meet = meeting(2)
+    numbers = [
+        stateless(lambda i=i: meet(np.float32(i)), result=tf.TensorSpec([], tf.float32))
+        for i in range(2)
+    ]
+    assert float(jitted(lambda: numbers[0]() + numbers[1]())()) == 2.0
+
+
+def test_large_arrays() -> None:
+    roll = stateless(lambda x: np.roll(x, 1))
+    program = jitted(lambda x: roll(x) + roll(-x) + 2.0 * roll(x + 1.0))
+    x = tf.random.normal([1 << 20], seed=3)
+    expected = 2.0 * np.roll(x.numpy() + np.float32(1.0), 1)
+    np.testing.assert_array_equal(program(x), np.float32(0.0) + expected)
+
+
+@pytest.mark.parametrize("fails", [0, 1, 7])
+def test_an_error_is_that_of_its_call_and_nothing_is_left(fails: int) -> None:
+    meet = meeting(8)
+    wrong = [True]
+
+    def call(i: int) -> Any:
+        def number(x: Any) -> Any:
+            meet(x)
+            if wrong[0] and i == fails:
+                raise KeyError(f"of call {i}")
+            return x
+
+        return stateless(number)
+
+    calls = [call(i) for i in range(8)]
+    program = jitted(lambda x: tf.add_n([one(x) for one in calls]))
+    for _ in range(3):
+        error = failure(program, X)
+        assert f"of call {fails}" in str(error)
+        assert isinstance(hostcall.last_error(error), KeyError)
+    wrong[0] = False
+    np.testing.assert_array_equal(program(X), 8.0 * X)
+
+
+def test_a_result_of_another_shape_is_an_error_of_its_op() -> None:
+    meet = meeting(2)
+    bad = stateless(lambda x: meet(x)[:1])
+    good = stateless(meet)
+    error = failure(jitted(lambda x: bad(x) + good(x)), X)
+    assert "has shape (1,), but its declared shape is (3,)" in str(error)
+
+
+def test_gradients_overlap() -> None:
+    meet = stateless(meeting(2))
+    squared = stateless(
+        lambda x: x * x, grad=lambda inputs, results, upstream: meet(inputs[0]) * upstream
+    )
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = squared(x) + squared(x + 1.0)
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(program(X), 2.0 * X + 2.0 * (X + 1.0))
+
+
+def test_the_same_call_twice() -> None:
+    calls: list[int] = []
+    function = stateless(lambda x: (calls.append(1), x)[1])
+    program = jitted(lambda x, w: (function(x) + function(x), tf.linalg.matmul(w, w)))
+    total, product = program(X, tf.eye(3))
+    np.testing.assert_array_equal(total, 2.0 * X)
+    np.testing.assert_array_equal(product, tf.eye(3))
+    assert 1 <= len(calls) <= 2
+
+
+def test_pure_calls_run_once_each_and_unused_ones_too() -> None:
+    calls: list[float] = []
+    lock = threading.Lock()
+
+    def note(x: Any) -> Any:
+        with lock:
+            calls.append(float(x[0]))
+        return x
+
+    call = declared_pure(tf.numpy_function)(note)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        call(x + 10.0)
+        return call(x) + call(x + 1.0)
+
+    program(X)
+    assert sorted(calls) == [1.0, 2.0, 11.0]
+
+
+def test_a_gradient_of_pure_py_functions() -> None:
+    def cube(x: Any) -> Any:
+        return x * x * x
+
+    call = declared_pure(tf.py_function)(cube)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = call(x) + call(2.0 * x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_allclose(program(X), 3.0 * X**2 + 6.0 * (2.0 * X) ** 2, rtol=1e-6)
+
+
+def test_values_are_those_of_a_plain_graph() -> None:
+    double, halve = stateless(lambda x: x + x), stateless(lambda x: x / 2)
+    note = hostcall.callback(lambda x: x - 1, result=like)
+
+    def program(x: tf.Tensor, w: tf.Tensor) -> Any:
+        a = double(x)
+        b = tf.linalg.matvec(w, halve(x))
+        c = note(tf.linalg.matvec(w, a))
+        d = double(b) + double(c)
+        for _ in tf.range(3):
+            d = double(halve(d)) + tf.linalg.matvec(w, d) + halve(c)
+        return a, b, c, d, tf.linalg.matmul(w, w)
+
+    w = tf.random.normal([3, 3], seed=1)
+    for got, expected in zip(jitted(program)(X, w), plain(program)(X, w), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_processes_run_calls_side_by_side() -> None:
+    context = multiprocessing.get_context("forkserver")
+    with concurrent.futures.ProcessPoolExecutor(
+        2, context, meeting_functions.set_meeting, (context.Barrier(2),)
+    ) as pool:
+        meet = stateless(meeting_functions.meet, executor=pool)
+        program = jitted(lambda x: meet(x) + meet(x + 1.0))
+        np.testing.assert_array_equal(program(X), 4.0 * X + 2.0)

@@ -1,0 +1,21 @@
+"""What worker processes that wait for one another run; without TensorFlow, which takes seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.threads import PATIENCE
+
+_meeting: Any = None
+
+
+def set_meeting(barrier: Any) -> None:
+    """Called once in each process."""
+    global _meeting
+    _meeting = barrier
+
+
+def meet(x: Any) -> Any:
+    """Returns 2x when as many calls as the barrier wants have begun."""
+    _meeting.wait(PATIENCE)
+    return x + x
