@@ -14,12 +14,11 @@ from hostcall._compiler import (
     function_routes,
     nesting_depth,
     ordering,
-    overlap,
-    pure_calls,
     refusals,
     route_selection,
 )
 from hostcall._compiler.bounded import returned_sizes
+from hostcall._compiler.overlap import early_calls, pure_calls
 from hostcall._compiler.partition import host_calls, rendezvous, sequential_execution
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
@@ -95,7 +94,7 @@ def rewrite_for_kernel(
     elif _calls_python(library):
         returned_sizes.keep_apart(library, entry)
         new, name = ordering.order_side_effects(library, entry)
-        overlap.begin_early(new, name, library)
+        early_calls.begin_early(new, name, library)
         _mark_shared_memory(library, next(f for f in new.function if f.signature.name == name))
     else:
         return RewrittenFunction(b"", entry, partitioned=False)
@@ -127,7 +126,7 @@ def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenF
         return None
     returned_sizes.keep_apart(program.library, program.name)
     new, name = ordering.order_side_effects(program.library, program.name)
-    overlap.begin_early(new, name, program.library)
+    early_calls.begin_early(new, name, program.library)
     _mark_shared_memory(program.library, next(f for f in new.function if f.signature.name == name))
     new.function.extend(program.library.function)  # those without side effects have no copies
     host_calls.redirect(program.functions, are_regions=True)

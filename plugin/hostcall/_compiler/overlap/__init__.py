@@ -1,0 +1,1 @@
+"""Calls without side effects that go on while their program does."""

@@ -1,0 +1,218 @@
+"""Calls that go on while their program does: the handlers that begin them and take the results."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.native.frames import (
+    CODES,
+    INT32,
+    INT64,
+    Attribute,
+    Buffer,
+    Outcome,
+    Target,
+    call,
+    native,
+    runtime,
+)
+
+TIMEOUT = 60
+START, GATE, DONE = (
+    runtime.early_handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done")
+)
+HANDLE = Buffer(INT64, (), bytes(8))
+
+X = Buffer.of(np.arange(1000, dtype=np.float32))
+Y = Buffer.result((1000,))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    assert (runtime.count_early_calls(), native.live_objects()) == (0, 0)
+
+
+def described(results: Sequence[Buffer]) -> list[int]:
+    return [n for result in results for n in (result.code, len(result.dims), *result.dims)]
+
+
+def attributes(
+    target: Target | int, results: Sequence[int], **pairs: Sequence[int]
+) -> list[Attribute]:
+    number = target if isinstance(target, int) else target.id
+    names = ("dynamic_operands", "dynamic_results", "results", "sub_byte_operands")
+    arrays = {**dict.fromkeys((*names, "sub_byte_results"), ()), **pairs, "results": results}
+    return [
+        ("callback", INT64, True, [number]),
+        *((name, INT64, False, list(numbers)) for name, numbers in sorted(arrays.items())),
+    ]
+
+
+def start(
+    target: Target | int,
+    operands: Sequence[Buffer],
+    results: Sequence[Buffer],
+    foreign: bool = False,
+    **pairs: Sequence[int],
+) -> Outcome:
+    said = attributes(target, described(results), **pairs)
+    return call(target, operands, [HANDLE], entry=START, attributes=said, foreign=foreign)
+
+
+def take(handle: Any, results: Sequence[Buffer], foreign: bool = False) -> Outcome:
+    operands = [Buffer.of(np.int64(handle)), Buffer.of(np.int64(0))]
+    return call(0, operands, results, entry=DONE, attributes=[], foreign=foreign)
+
+
+def begun(*args: Any, **how: Any) -> int:
+    outcome = start(*args, **how)
+    assert (outcome.code, outcome.message) == (0, "")
+    return int(outcome.array())
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+@pytest.mark.parametrize("runs", [1, 3])  # a call that is known to be short runs at once
+def test_results_are_those_of_the_call(foreign: bool, runs: int) -> None:
+    target = Target(lambda x: [x + x, np.int32(7)])
+    results = [Y, Buffer.result((), np.int32)]
+    for _ in range(runs):
+        done = take(begun(target, [X], results, foreign=foreign), results, foreign)
+        assert done.code == 0
+        np.testing.assert_array_equal(done.array(0), 2.0 * np.arange(1000, dtype=np.float32))
+        assert done.array(1) == 7
+
+
+def test_calls_overlap_and_may_be_taken_in_any_order() -> None:
+    together = threading.Barrier(5)
+
+    def meet(n: Any) -> Any:
+        together.wait(TIMEOUT)
+        return n
+
+    target = Target(meet)
+    one = Buffer.result(())
+    handles = [begun(target, [Buffer.of(np.float32(n))], [one]) for n in range(5)]
+    assert [float(take(handle, [one]).array()) for handle in handles[::-1]] == [4, 3, 2, 1, 0]
+
+
+def test_whoever_takes_results_waits_for_them() -> None:
+    go_on = threading.Event()
+    target = Target(lambda x: (go_on.wait(TIMEOUT), x)[1])
+    handle = begun(target, [X], [Y])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(take, handle, [Y], foreign=True)
+        go_on.set()
+        np.testing.assert_array_equal(waiting.result(TIMEOUT).array(), np.arange(1000))
+
+
+def test_many_threads_keep_their_calls_apart() -> None:
+    target = Target(lambda x: x * 2)
+    one = Buffer.result(())
+
+    def work(number: int) -> bool:
+        right = []
+        for i in range(100):
+            value = np.float32(100 * number + i)
+            handle = begun(target, [Buffer.of(value)], [one], foreign=i % 2 == 0)
+            right.append(float(take(handle, [one]).array()) == 2 * value)
+        return all(right)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_bounded_sizes_and_narrow_dtypes() -> None:
+    target = Target(lambda x: x[:2].astype("int8").astype(x.dtype))
+    packed = Buffer(CODES[np.dtype(np.int8)], (4,), bytes(4))
+    operands = [Buffer.of(np.array([1, 2, 3, 9], np.int8)), Buffer.of(np.int32(3))]
+    size = Buffer(INT32, (), bytes(4))
+    handle = begun(
+        target,
+        operands,
+        [packed, size],
+        dynamic_operands=[0, 0],
+        dynamic_results=[0, 0],
+        sub_byte_operands=[0, 21],
+        sub_byte_results=[0, 21],
+    )
+    done = take(handle, [packed, size])
+    assert done.message == ""
+    assert (done.array(0)[:2].tolist(), int(done.array(1))) == ([1, 2], 2)
+
+
+def test_an_error_is_told_to_who_takes_the_results() -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError("no such sensor")
+
+    target = Target(fail)
+    for _ in range(3):
+        done = take(begun(target, [X], [Y]), [Y])
+        assert (done.code, done.untouched) == (3, True)
+        assert "no such sensor" in done.message
+
+
+def test_a_result_of_another_shape_is_told_to_who_takes_it() -> None:
+    done = take(begun(Target(lambda x: x[:5]), [X], [Y]), [Y])
+    assert (done.code, done.untouched) == (3, True)
+
+
+def test_a_callback_that_is_gone() -> None:
+    done = take(begun(12345, [X], [Y]), [Y])
+    assert "is gone" in done.message
+
+
+def test_results_are_taken_once() -> None:
+    handle = begun(Target(lambda x: x), [X], [Y])
+    assert take(handle, [Y]).code == 0
+    again = take(handle, [Y])
+    assert (again.code, again.untouched) == (13, True)
+    assert "taken already" in again.message
+
+
+def test_results_of_other_sizes_cannot_be_taken() -> None:
+    target = Target(lambda x: x)
+    for wrong in ([], [Y, Y], [Buffer.result((999,))], [Buffer.result((1000,), np.float64)]):
+        done = take(begun(target, [X], [Y]), wrong)
+        assert (done.code, done.untouched) == (3, True)
+        assert "malformed" in done.message
+
+
+@pytest.mark.parametrize(
+    "results", [[11], [11, -1], [11, 2, 5], [11, 1], [99, 1, 5], [11, 1, -5], [11, 2, 2**62, 8]]
+)
+def test_results_that_are_described_wrongly(results: list[int]) -> None:
+    target = Target(lambda x: x)
+    outcome = call(target, [X], [HANDLE], entry=START, attributes=attributes(target, results))
+    assert outcome.code != 0
+    assert outcome.untouched
+
+
+@pytest.mark.parametrize("handle", [[], [Y], [Buffer(INT64, (1,), bytes(8))], [HANDLE, HANDLE][:0]])
+def test_a_frame_without_a_handle(handle: list[Buffer]) -> None:
+    target = Target(lambda x: x)
+    said = attributes(target, described([Y]))
+    assert call(target, [X], handle, entry=START, attributes=said).code == 3
+    assert call(0, handle, [Y], entry=DONE, attributes=[]).code == 3
+    assert call(0, [X], handle, entry=GATE, attributes=[]).code == 3
+
+
+def test_a_gate_lets_everything_through() -> None:
+    outcome = call(0, [X, HANDLE, Y], [HANDLE], entry=GATE, attributes=[])
+    assert (outcome.code, int(outcome.array())) == (0, 0)
+
+
+def test_calls_whose_program_has_failed_are_dropped() -> None:
+    go_on = threading.Event()
+    target = Target(lambda x: (go_on.wait(TIMEOUT), x)[1])
+    begun(target, [X], [Y])
+    begun(Target(lambda x: x), [X], [Y])
+    native.drop_early_calls(runtime.early_calls())
+    assert runtime.count_early_calls() == 0
+    go_on.set()  # it ends in memory of its own
