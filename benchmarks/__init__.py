@@ -13,4 +13,5 @@ QUESTIONS = (
     "compilations",
     "host_ops",
     "worker",
+    "overlap",
 )

@@ -176,8 +176,9 @@ def declare(
           find the shapes. The function then runs once more for each combination of argument
           shapes, with all that it prints or appends, and tracing has to be able to follow it.
 
-      pure: True declares that the function has no side effects. The gradient of a `tf.py_function`
-        then runs it once more, instead of keeping what its call has computed.
+      pure: True declares that the function has no side effects. In compiled functions its calls
+        have no order, and overlap. The gradient of a `tf.py_function` then runs it once more,
+        instead of keeping what its call has computed.
       timeout: the seconds that a call may take, on a thread of its own. One that takes longer fails
         with its stack: `tf.errors.DeadlineExceededError` in a compiled program, elsewhere
         `tf.errors.UnknownError`.
