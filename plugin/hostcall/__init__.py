@@ -13,6 +13,7 @@ _error_texts.leave_out_frames_of(__file__)
 from hostcall._callbacks.call_stats import (  # noqa: E402
     CallbackStats,
     ClusterStats,
+    UnawaitedStats,
     collect_stats,
     stats,
 )
@@ -41,6 +42,7 @@ from hostcall_runtime._errors import (  # noqa: E402
     ProgramError,
     last_error,
 )
+from hostcall_runtime._unawaited import barrier  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -57,7 +59,9 @@ __all__ = [
     "Native",
     "NotExportableError",
     "ProgramError",
+    "UnawaitedStats",
     "allow",
+    "barrier",
     "bind",
     "callback",
     "collect_stats",

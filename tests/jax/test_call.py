@@ -16,6 +16,7 @@ import hostcall.jax
 from hostcall_runtime import _library
 from tests.support.helpers import assert_same
 from tests.support.jax.helpers import X, each_mode, struct
+from tests.support.threads import PATIENCE
 
 call = hostcall.jax.call
 
@@ -284,3 +285,82 @@ def test_calls_run_on_an_executor() -> None:
     assert names == ["executor_0"] * 2
     with pytest.raises(TypeError, match="neither an executor"):
         hostcall.jax.call(noting, np.float32(1), np.float32(1), executor=3)
+
+
+def test_programs_hand_over_calls_that_nobody_waits_for() -> None:
+    may_go_on, seen = threading.Event(), []
+
+    def hold(x: Any) -> None:
+        assert may_go_on.wait(PATIENCE)
+        seen.append(x)
+
+    def note(named: Any) -> Any:
+        seen.append(named["total"])
+        return "thrown away"
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        call(hold, None, x, wait=False, ordered=True)
+        call(note, (), {"total": x.sum()}, wait=False, ordered=True, queue=5)
+        return x + 1
+
+    np.testing.assert_array_equal(program(program(X)), X + 2)
+    call(note, None, {"total": X[0]}, wait=False)
+    callback = hostcall.callback(note, result=[], wait=False)
+    jax.jit(lambda x: [callback({"total": x}), x][1])(X[1]).block_until_ready()
+    may_go_on.set()
+    hostcall.barrier()
+    expected = [X, X.sum(), X + 1, (X + 1).sum(), X[0], X[1]]
+    for one, other in zip(seen, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_barrier_waits_for_programs_that_run_in_the_background() -> None:
+    seen = []
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        for _ in range(20):
+            x = jnp.sin(x)
+        call(lambda v: seen.append(v.shape), None, x, wait=False)
+        return x
+
+    program(jnp.ones(1_000_000))
+    hostcall.barrier()
+    assert seen == [(1_000_000,)]
+
+
+def test_errors_of_calls_that_nobody_waits_for() -> None:
+    def fails(x: Any) -> None:
+        raise KeyError(float(x))
+
+    program = jax.jit(lambda x: call(fails, None, x, wait=False))
+    program(1.0)
+    with pytest.raises(KeyError, match=r"1\.0"):
+        hostcall.barrier()
+    program(2.0)
+    jax.effects_barrier()
+    hostcall.jax.call(lambda: None, None, wait=False)
+    with pytest.raises(KeyError):
+        _finish_and_call(program)
+    for options, message in (
+        ({"wait": False, "result": X}, "without results"),
+        ({"wait": False, "pure": True}, "XLA would leave it out"),
+        ({"wait": False, "queue": -1}, "no positive number"),
+        ({"queue": 1}, "is for calls that nobody waits for"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(fails, options.pop("result", None), X, **options)
+
+
+def _finish_and_call(program: Any) -> None:
+    """Calls the program when the call before has failed; raises what its error stands for."""
+    while not any(row.errors == 2 for row in hostcall.stats().unawaited if "fails" in row.callback):
+        pass
+    try:
+        program(3.0)
+        jax.effects_barrier()
+    except jax.errors.JaxRuntimeError as error:
+        raised = hostcall.last_error(error)
+        assert raised is not None
+        raise raised from None

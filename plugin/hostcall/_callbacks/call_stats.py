@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from hostcall_runtime import _library, _locks
+from hostcall_runtime import _library, _locks, _unawaited_calls
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -80,19 +80,55 @@ class ClusterStats:
     uncompiled_runs: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class UnawaitedStats:
+    """What has become of the calls of one function for which no program waits.
+
+    Attributes:
+      callback: the function, with its file and line.
+      handed_over: how many calls there were.
+      run: how many of them have ended.
+      errors: how many of these have failed.
+      dropped: how many will never run, because the queue was full.
+      waiting: how many have not begun.
+
+    Examples:
+      >>> log = hostcall.callback(lambda x: None, result=[], wait=False)
+      >>> log(1.0), log(2.0)
+      ([], [])
+      >>> hostcall.barrier()
+      >>> [row] = [row for row in hostcall.stats().unawaited if "<lambda>" in row.callback]
+      >>> row.handed_over, row.run, row.errors, row.dropped, row.waiting
+      (2, 2, 0, 0, 0)
+    """
+
+    callback: str
+    handed_over: int = 0
+    run: int = 0
+    errors: int = 0
+    dropped: int = 0
+    waiting: int = 0
+
+
 class Stats(list[CallbackStats]):
     """The answer of `hostcall.stats`: a list of `CallbackStats`.
 
     Attributes:
       compilations: a `ClusterStats` for each cluster that has run and that a graph still holds, the
         one with the most compilations first. They are always counted.
+      unawaited: an `UnawaitedStats` for each function with `wait=False` that was called and that
+        something still holds, the one with the most calls first. They are always counted.
     """
 
     def __init__(
-        self, rows: Iterable[CallbackStats] = (), compilations: Iterable[ClusterStats] = ()
+        self,
+        rows: Iterable[CallbackStats] = (),
+        compilations: Iterable[ClusterStats] = (),
+        unawaited: Iterable[UnawaitedStats] = (),
     ) -> None:
         super().__init__(rows)
         self.compilations = list(compilations)
+        self.unawaited = list(unawaited)
 
 
 # Of calls between compiled clusters, which the runtime does not see.
@@ -127,7 +163,8 @@ def stats(*, reset: bool = False) -> Stats:
     Returns:
       One entry for each function that was called and that a graph still holds, the one with the
       most time first. The attribute `compilations` of the list says how often the clusters of
-      partitioned functions were compiled; these are counted in any case.
+      partitioned functions were compiled, and `unawaited` what has become of the calls of functions
+      with `wait=False`; these are counted in any case.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: x)
@@ -151,7 +188,7 @@ def stats(*, reset: bool = False) -> Stats:
     for row in between:
         _add(found, row)
     rows = sorted(found.values(), key=_total_seconds, reverse=True)
-    return Stats(rows, compilations(reset=reset))
+    return Stats(rows, compilations(reset=reset), _unawaited_stats(reset))
 
 
 def compilations(*, reset: bool = False) -> list[ClusterStats]:
@@ -162,6 +199,11 @@ def compilations(*, reset: bool = False) -> list[ClusterStats]:
         row = found.get(name, ClusterStats(name))
         found[name] = ClusterStats(name, row.compilations + programs, row.uncompiled_runs + plain)
     return sorted(found.values(), key=lambda row: (-row.compilations, row.cluster))
+
+
+def _unawaited_stats(reset: bool) -> list[UnawaitedStats]:
+    rows = [UnawaitedStats(*counts) for counts in _unawaited_calls.counts(reset) if any(counts[1:])]
+    return sorted(rows, key=lambda row: (-row.handed_over, row.callback))
 
 
 def _add(rows: dict[str, CallbackStats], row: CallbackStats) -> None:

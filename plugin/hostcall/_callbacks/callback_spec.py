@@ -20,7 +20,16 @@ from hostcall._callbacks.specs import Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import Target, _errors, _executors, _locks, _targets, register, within
+from hostcall_runtime import (
+    Target,
+    _errors,
+    _executors,
+    _locks,
+    _targets,
+    _unawaited,
+    register,
+    within,
+)
 from hostcall_runtime._words import counted
 
 _NONE_FREE: FreeShapes = types.MappingProxyType({})
@@ -75,6 +84,9 @@ class CallbackSpec:
 
     op_name = "tf.numpy_function"
     takes_tensors = False
+
+    # What takes the place of the results of a call that nobody waits for.
+    no_results: Any = None
 
     # The target of the custom calls.
     custom_call = "hostcall"
@@ -174,6 +186,11 @@ class CallbackSpec:
         return [] if op is None else source_location.definition(op)
 
     @property
+    def gives_copies(self) -> bool:
+        """Whether the function is given arrays of its own wherever it is called."""
+        return self.copies_inputs or self.declaration.line is not None
+
+    @property
     def shares_memory(self) -> bool:
         """Whether its arrays may lie in the memory of a compiled program."""
         # Nobody waits for a call that overruns its timeout: it may outlast the program.
@@ -200,6 +217,25 @@ class CallbackSpec:
             return self._host_op_entries[make]
 
     def dispatched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, run as is declared: not waited for, on an executor, within a time."""
+        line = self.declaration.line
+        if line is None:
+            return self._awaited(function)
+        hand_over = _unawaited.handing_over(
+            line,
+            self._awaited(_unawaited.marking(line, function)),
+            self.declaration.executor,
+            self.description,
+            source_location.of_function(self.function),
+        )
+
+        def call(*args: Any) -> Any:
+            hand_over(*args)
+            return self.no_results
+
+        return call
+
+    def _awaited(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, run on the executor and held to the timeout where there are such."""
         if (executor := self.declaration.executor) is not None:
             return _executors.on_executor(
@@ -292,7 +328,7 @@ class NumpySpec(CallbackSpec):
 
     def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arguments in plain graph mode, as arrays that the function may write to."""
-        if not self.copies_inputs:
+        if not self.gives_copies:
             return arrays
         # Lone strings are bytes, and scalars nobody can write to.
         return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
@@ -322,6 +358,8 @@ class NumpySpec(CallbackSpec):
         returned = function(*self.inputs.pack(arrays), **borrowed)
         if self.outputs.trivial or (borrowed and returned is None):
             return returned
+        if self.declaration.line is not None:
+            return []
         return self.outputs.flatten(returned, self.function)
 
 

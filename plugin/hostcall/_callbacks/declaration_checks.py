@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from hostcall_runtime import _executor_errors
+from hostcall_runtime._words import counted
 
 TRACE = "trace"
 
 # Whether a `hostcall.callback` takes arrays or EagerTensors.
 KINDS = ("numpy", "eager")
+
+
+# Why it does not go with wait=False.
+_NOT_WITHOUT_WAITING = {
+    "borrow": "lends the function the program's own memory for the call alone",
+    "out": "has the function write the program's results",
+    "memo": "keeps the results of the function",
+    "pure": "says that the function does nothing but return results",
+}
 
 
 def check_result(result: object) -> None:
@@ -69,6 +80,50 @@ def check_executor(declaration: Any) -> None:
                 "alone, and a call on an executor may outlast the program, or run in another "
                 f"process. Take {option}=True or executor= away."
             )
+
+
+def check_unawaited(declaration: Any) -> None:
+    """Checks what is declared of a function that programs do not wait for.
+
+    Raises:
+      ValueError: when something is that does not go with it.
+    """
+    for option, why in _NOT_WITHOUT_WAITING.items():
+        if not declaration.wait and getattr(declaration, option):
+            raise ValueError(
+                f"hostcall: {option}={getattr(declaration, option)!r} {why}, and with wait=False "
+                f"no program waits for the call. Take {option}= or wait=False away."
+            )
+
+
+def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: str) -> None:
+    """Checks that nobody needs the results of a function that programs do not wait for.
+
+    Args:
+      line: its calls, or None where programs wait for them.
+      dtypes: those of the results.
+      stateful: whether the call has to run.
+      who: the call, as the message names it.
+
+    Raises:
+      ValueError: when somebody does.
+    """
+    if line is None:
+        return
+    if dtypes:
+        results = ", ".join(getattr(dtype, "name", str(dtype)) for dtype in dtypes)
+        raise ValueError(
+            f"{who}: wait=False is for functions without results, since no program waits for the "
+            f"call, and this one has {counted(len(dtypes), 'result')} ({results}). Write Tout=[] "
+            "(result=[] of a hostcall.callback, None of hostcall.jax.call), or take wait=False "
+            "away."
+        )
+    if not stateful:
+        raise ValueError(
+            f"{who}: wait=False is for functions that have an effect, and this call is said to "
+            "have none and has no results: XLA would leave it out. Take stateful=False "
+            "(pure=True of hostcall.jax.call) away."
+        )
 
 
 def check_takes_tensors(declaration: Any, who: str) -> None:

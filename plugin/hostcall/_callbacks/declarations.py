@@ -13,9 +13,14 @@ from typing import Any, TypeVar, overload
 
 from hostcall._callbacks import memoization, requested_routes
 from hostcall._callbacks.declaration_checks import TRACE as TRACE
-from hostcall._callbacks.declaration_checks import check_executor, check_function, check_result
+from hostcall._callbacks.declaration_checks import (
+    check_executor,
+    check_function,
+    check_result,
+    check_unawaited,
+)
 from hostcall._callbacks.native.native_code import NativeCode, check_declared
-from hostcall_runtime import _executors
+from hostcall_runtime import _executors, _unawaited, _unawaited_calls
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +40,11 @@ class Declaration:
       memo: how many results are kept for calls with equal inputs; True for the usual number, False
         for none.
       executor: what gives the executor that runs the calls, or None; made of what users give.
+      wait: whether programs wait for the calls.
+      queue: how many calls may wait that no program waits for; None for the usual number.
+      when_full: what becomes of one more: "wait" or "drop_oldest".
       table: the results that are kept, or None.
+      line: the calls that no program waits for, or None where programs wait.
     """
 
     result: Any = None
@@ -46,7 +55,11 @@ class Declaration:
     out: bool = False
     memo: bool | int = False
     executor: Any = None
+    wait: bool = True
+    queue: int | None = None
+    when_full: str = _unawaited_calls.WAIT
     table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
+    line: _unawaited_calls.Line | None = dataclasses.field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_result(self.result)
@@ -60,6 +73,9 @@ class Declaration:
                 )
         object.__setattr__(self, "executor", _executors.provider_of(self.executor))
         check_executor(self)
+        line = _unawaited.line_for(self.wait, self.queue, self.when_full)
+        object.__setattr__(self, "line", line)
+        check_unawaited(self)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
         if self.out and self.table is not None:
             raise ValueError(
@@ -131,6 +147,9 @@ def declare(
     out: bool = False,
     memo: bool | int = False,
     executor: Any = None,
+    wait: bool = True,
+    queue: int | None = None,
+    when_full: str = "wait",
 ) -> F: ...
 @overload
 def declare(
@@ -143,6 +162,9 @@ def declare(
     out: bool = False,
     memo: bool | int = False,
     executor: Any = None,
+    wait: bool = True,
+    queue: int | None = None,
+    when_full: str = "wait",
 ) -> Callable[[F], F]: ...
 def declare(
     function: object = None,
@@ -155,6 +177,9 @@ def declare(
     out: bool = False,
     memo: bool | int = False,
     executor: Any = None,
+    wait: bool = True,
+    queue: int | None = None,
+    when_full: str = "wait",
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -200,16 +225,29 @@ def declare(
         process, and again after the executor has broken. A `tf.py_function` needs a
         `ThreadPoolExecutor`. What the executor cannot do is a `hostcall.ExecutorError`. A call of
         the executor's own thread that its calls make runs on that thread.
+      wait: False has programs hand over copies of the arguments and go on, for functions without
+        results: logs, checkpoints, plots. The calls of all such functions run one by one, in the
+        order of the program, on a thread of hostcall's; those with an executor on that, one by one
+        for each executor. What the function returns is thrown away. What it raises, the next call
+        of the function raises, or `hostcall.barrier`. A process ends when all calls have ended. The
+        `timeout` is for the call as it runs.
+      queue: with `wait=False`, how many calls of the function may wait to be run; 16 if left out.
+      when_full: what happens to one more: "wait", the program waits, or "drop_oldest", the call
+        that has waited longest is never made; `hostcall.stats` counts those. A call that a function
+        with `wait=False` makes itself does not wait for room.
 
     Returns:
       `function`.
 
     Raises:
       TypeError: when `function` is not callable, or an `async` function, or `executor` is neither
-        an executor nor a function.
+        an executor nor a function, or `wait` is no bool.
       ValueError: when `result` is another string, `timeout` is not positive, there is no such
         `route`, `memo` is no positive number or comes with `out`, or `executor` comes with
-        `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too.
+        `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too. So do
+        `wait=False` with `borrow`, `out`, `memo` or `pure`, and an op with results of such a
+        function; a `queue` that is no positive number, another `when_full`, and either of these
+        two without `wait=False`.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
@@ -221,7 +259,19 @@ def declare(
       >>> program(tf.constant([[1.0, 5.0], [7.0, 2.0]])).numpy()
       array([5., 7.], dtype=float32)
     """
-    declaration = Declaration(result, pure, timeout, route, borrow, out, memo, executor)
+    declaration = Declaration(
+        result,
+        pure,
+        timeout,
+        route,
+        borrow,
+        out,
+        memo,
+        executor,
+        wait=wait,
+        queue=queue,
+        when_full=when_full,
+    )
     if function is None:
         return lambda decorated: _declare(decorated, declaration.renewed())
     return _declare(function, declaration)

@@ -41,6 +41,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
 
     op_name = "tf.py_function"
     takes_tensors = True
+    no_results: Any = ([], None)
 
     def __init__(
         self,
@@ -187,6 +188,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
           arrays: for each result, the dtype of arrays that may stay what they are.
         """
         returned = self._call(*self.inputs.pack(tensors))
+        if self.declaration.line is not None:
+            return []
         dtypes = self.outputs.dtypes
         if len(dtypes) == 1 and self.outputs.trivial:
             if _is_tensor_of(returned, dtypes[0]):

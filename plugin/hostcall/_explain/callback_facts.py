@@ -201,7 +201,7 @@ def _bytes_copied(
     elif eager:
         copied = []
     else:
-        copies = isinstance(spec, CallbackSpec) and spec.copies_inputs
+        copies = isinstance(spec, CallbackSpec) and spec.gives_copies
         copied = [*(operands if copies else []), *results]
     sizes = [value.nbytes for value in copied]
     known = [size for size in sizes if size is not None]

@@ -207,6 +207,9 @@ def callback(
     out: bool = False,
     memo: bool | int = False,
     executor: Any = None,
+    wait: bool = True,
+    queue: int | None = None,
+    when_full: str = "wait",
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -237,17 +240,22 @@ def callback(
       memo: as in `hostcall.declare`, for a "numpy" callback with `stateful=False`. The method of a
         class keeps the results of each object on their own.
       executor: as in `hostcall.declare`; a `ThreadPoolExecutor` for an "eager" callback.
+      wait: as in `hostcall.declare`; False is for a callback with `result=[]`.
+      queue: likewise.
+      when_full: likewise.
 
     Returns:
       A `Callback`, or a decorator that makes one.
 
     Raises:
       TypeError: when `function` or `grad` is not callable, `function` is an `async` one, or `name`
-        is no string, or `executor` is neither an executor nor a function that makes one.
+        is no string, or `executor` is neither an executor nor a function that makes one, or `wait`
+        is no bool.
       ValueError: for a `result` that is a string, an unknown `kind`, a stateless eager callback or
         one that borrows arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
-        `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback.
+        `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback;
+        for what `hostcall.declare` refuses of `wait`, `queue` and `when_full`.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
@@ -261,7 +269,16 @@ def callback(
     """
     check_callback(kind, name, grad, stateful, result)
     declaration = Declaration(
-        result, pure, timeout, borrow=borrow, out=out, memo=memo, executor=executor
+        result,
+        pure,
+        timeout,
+        borrow=borrow,
+        out=out,
+        memo=memo,
+        executor=executor,
+        wait=wait,
+        queue=queue,
+        when_full=when_full,
     )
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")

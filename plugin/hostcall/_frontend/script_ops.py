@@ -13,7 +13,7 @@ import tensorflow as tf
 from hostcall._callbacks import requested_routes, result_shapes, structures, tape_residuals
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
-from hostcall._callbacks.declaration_checks import check_takes_tensors
+from hostcall._callbacks.declaration_checks import check_no_results, check_takes_tensors
 from hostcall._callbacks.declarations import Declaration, declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native.native_code import NativeCode
@@ -106,6 +106,7 @@ def call(
     spec = _spec_for(func, inputs, outputs, eager, declaration)
     if from_callback:
         spec.op_name = "hostcall.callback"
+    check_no_results(declaration.line, outputs.dtypes, stateful, spec.description)
     # TensorFlow's functions run eagerly on arrays of their own, and in a graph on the tensors'.
     spec.copies_inputs = from_callback or tf.executing_eagerly()
     spec.declaration = declaration
@@ -279,6 +280,7 @@ def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
         or declaration.shares_memory
         or declaration.table is not None
         or declaration.executor is not None
+        or not declaration.wait
     ):
         return True
     return _is_structured(inp, tout)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from hostcall._callbacks import keyword_arguments, result_shapes
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
+from hostcall._callbacks.declaration_checks import check_no_results
 from hostcall._callbacks.declarations import Declaration, declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native.native_code import NativeCode
@@ -18,6 +19,7 @@ from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._saving import functions, structures
+from hostcall._saving.errors import SavedFunctionError
 from hostcall._saving.tokens import Declared, Function, Record
 from hostcall._tf import source_location
 
@@ -36,6 +38,10 @@ def spec_of_call(record: Record) -> CallbackSpec:
     inputs, outputs = _inputs(record), Outputs(structures.read(record.outputs), record.callback)
     declaration = _declaration(record, here, carried)
     called, declaration = _with_keywords(record.function, function, declaration, inputs.count)
+    try:
+        check_no_results(declaration.line, outputs.dtypes, True, record.users.label)
+    except ValueError as error:  # the graph is as it should be
+        raise SavedFunctionError(str(error)) from None
     shape_function = None
     if declaration.result is not None:
         shape_function = result_shapes.make_shape_function(declaration, called, inputs, outputs)

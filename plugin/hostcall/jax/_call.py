@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import tensorflow as tf
 
+from hostcall._callbacks.declaration_checks import check_no_results
 from hostcall._tf import source_location
 from hostcall.jax import _effects, _primitive
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results, is_leaf
-from hostcall_runtime import _executors
+from hostcall_runtime import _executors, _unawaited
 
 VMAP_METHODS = (
     "sequential",
@@ -33,6 +34,9 @@ def call(
     pure: bool = False,
     vmap_method: str | None = None,
     executor: Any = None,
+    wait: bool = True,
+    queue: int | None = None,
+    when_full: str = "wait",
 ) -> Any:
     """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
 
@@ -55,15 +59,21 @@ def call(
         XLA may drop, share or repeat calls. Otherwise each call runs once.
       vmap_method: what `jax.vmap` makes of the call, as in `jax.pure_callback`.
       executor: what runs the calls, as in `hostcall.declare`.
+      wait: False has programs hand the call over and go on, as in `hostcall.declare`; for a call
+        without results. Where the calls of a program are to keep their order, say `ordered=True`.
+      queue: how many calls may wait to be run, as in `hostcall.declare`.
+      when_full: what happens to one more, as in `hostcall.declare`.
 
     Returns:
       A pytree of JAX arrays as `result` says.
 
     Raises:
       TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
-        dtype that JAX has not, or `executor` is neither an executor nor a function.
+        dtype that JAX has not, or `executor` is neither an executor nor a function, or `wait` is
+        no bool.
       ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, or a dtype of 64 bits
-        while `jax_enable_x64` is off; when the call is differentiated.
+        while `jax_enable_x64` is off; when the call is differentiated; for `wait=False` with
+        results or `pure`, and what `hostcall.declare` refuses of `queue` and `when_full`.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
 
@@ -90,8 +100,18 @@ def call(
     if callable(declared) and not is_leaf(declared):
         declared = declared(*jax.tree.unflatten(in_tree, structs))
     results, out_tree = flatten_results(declared, place)
+    fn = hashable(fn)
+    line = _unawaited.line_of(fn, wait, queue, when_full)
+    check_no_results(line, [spec.dtype for spec in results], not pure, place)
     function = Function(
-        hashable(fn), in_tree, out_tree, title, place, given_name=name, executor=provider
+        fn,
+        in_tree,
+        out_tree,
+        title,
+        place,
+        given_name=name,
+        executor=provider,
+        line=line,
     )
     called = _primitive.bind(function, arrays, results, effect, vmap_method)
     return jax.tree.unflatten(out_tree, called)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import tensorflow as tf
 
+from hostcall._callbacks.declaration_checks import check_no_results
 from hostcall._callbacks.declared_results import result_leaves
 from hostcall._callbacks.frameworks import Parts
 from hostcall._callbacks.specs import is_leaf
@@ -51,7 +52,9 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         declared.out,
         parts.name,
         declared.executor,
+        declared.line,
     )
+    check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
 
     def bind(flat: Any) -> list[Any]:
         effect, method = (_effects.ORDERED, None) if parts.stateful else (None, "sequential")

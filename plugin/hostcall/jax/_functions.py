@@ -12,8 +12,9 @@ import jax
 
 from hostcall._callbacks import memoization
 from hostcall._callbacks.exportable import Source
+from hostcall._tf import source_location
 from hostcall_mlir.exporting import StructureError, structure_of_numbers
-from hostcall_runtime import Target, _executors, register, within
+from hostcall_runtime import Target, _executors, _unawaited, _unawaited_calls, register, within
 from hostcall_runtime._errors import NotExportableError, ResultError
 
 _numbers = itertools.count(1)
@@ -39,6 +40,7 @@ class Function:
       out: whether it writes its results into arrays that it is given as `out`.
       given_name: the name that the user has given it, or None.
       executor: what gives the executor that runs the calls, or None.
+      line: the calls of the function, for which no program waits; None where programs wait.
     """
 
     function: Callable[..., Any]
@@ -52,6 +54,7 @@ class Function:
     out: bool = False
     given_name: str | None = None
     executor: _executors.Provider | None = None
+    line: _unawaited_calls.Line | None = None
 
     def register(self) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id."""
@@ -84,13 +87,24 @@ class Function:
         return call
 
     def _dispatched(self) -> Callable[..., Any]:
+        if self.line is None:
+            return self._awaited(self.function)
+        return _unawaited.handing_over(
+            self.line,
+            self._awaited(_unawaited.marking(self.line, self.function)),
+            self.executor,
+            self.description,
+            source_location.of_function(self.function),
+        )
+
+    def _awaited(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if self.executor is not None:
             return _executors.on_executor(
-                self.executor, self.function, self.description, self.timeout
+                self.executor, self.function, self.description, self.timeout, in_thread=function
             )
         if self.timeout is not None:
-            return within(self.timeout, self.function, self.description)
-        return self.function
+            return within(self.timeout, function, self.description)
+        return function
 
     def _is_flat(self) -> bool:
         """Whether the runtime's arrays and results are what the function takes and returns."""
@@ -103,6 +117,9 @@ class Function:
 
     def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
         arguments = jax.tree.unflatten(self.in_tree, arrays)
+        if self.line is not None:
+            function(*arguments)
+            return []
         if not self.out or self.out_tree.num_leaves == 0:
             return self._flatten(function(*arguments))
         out = given["out"]

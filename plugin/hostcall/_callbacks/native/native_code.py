@@ -136,6 +136,12 @@ def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
     Raises:
       ValueError: naming what is.
     """
+    if not declared["wait"]:
+        raise ValueError(
+            f"hostcall: wait=False was declared of {native!r}, but a program calls native code "
+            "itself, and waits for it. Take it away, or declare it of a Python function that calls "
+            "this one."
+        )
     for option, why in _NOT_OF_NATIVE.items():
         if declared[option]:
             raise ValueError(

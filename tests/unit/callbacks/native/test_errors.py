@@ -207,6 +207,11 @@ def test_time_limits() -> None:
         hostcall.callback(add(), result=lambda x: x, timeout=1.0)
 
 
+def test_calls_that_nobody_waits_for() -> None:
+    with pytest.raises(ValueError, match="calls native code itself, and waits for it"):
+        hostcall.declare(add(), wait=False)
+
+
 @pytest.mark.parametrize("option", ["borrow", "out"])
 def test_memory_that_is_lent(option: str) -> None:
     options: dict[str, Any] = {option: True}

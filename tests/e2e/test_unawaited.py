@@ -1,0 +1,589 @@
+"""`wait=False`: programs hand calls over and go on; the calls run in order, and are never lost."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall_runtime import _call_queue
+from tests.support import executor_functions as functions
+from tests.support.helpers import failure, jitted, plain
+from tests.support.threads import PATIENCE, in_threads
+
+X = tf.constant([1.0, 2.0, 3.0])
+
+
+def eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        with hostcall.scope(route="partition"):
+            return program(*args)
+
+    program = jitted(function)
+    return run
+
+
+MODES = [plain, jitted, eager, partitioned]
+gates: list[Gate] = []
+numbers = itertools.count()
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    for gate in gates:
+        gate.may_end.set()
+    gates.clear()
+    hostcall.barrier(PATIENCE)
+
+
+def later(function: Callable[..., Any], **how: Any) -> Any:
+    return hostcall.callback(function, result=[], wait=False, **how)
+
+
+def call(callback: Any, *args: Any) -> None:
+    """In a graph a callback without results returns its op."""
+    callback(*args)
+
+
+def named(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a name of its own, by which `row_of` finds it."""
+    function.__qualname__ += f"_{next(numbers)}_"
+    return function
+
+
+def row_of(function: Callable[..., Any]) -> hostcall.UnawaitedStats:
+    rows = [row for row in hostcall.stats().unawaited if function.__qualname__ in row.callback]
+    return rows[0] if rows else hostcall.UnawaitedStats("")
+
+
+class Gate:
+    """A function that begins, and does not end until it may."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+        self.seen: list[Any] = []
+        gates.append(self)
+
+    def __call__(self, x: Any) -> None:
+        self.has_begun.set()
+        assert self.may_end.wait(PATIENCE)
+        self.seen.append(np.array(x))
+
+    def open(self) -> None:
+        self.may_end.set()
+        hostcall.barrier()
+
+
+@each_mode
+def test_calls_of_several_functions_run_in_the_order_of_the_program(mode: Any) -> None:
+    journal: list[Any] = []
+    threads = set()
+
+    def noting(tag: str) -> Any:
+        def note(*values: Any) -> None:
+            journal.append((tag, *map(float, values)))
+            threads.add(threading.current_thread().name)
+
+        return note
+
+    first, second = later(noting("first")), later(noting("second"))
+    stock, bare = noting("stock"), noting("bare")
+    hostcall.declare(stock, wait=False)
+    hostcall.declare(bare, wait=False)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for i in tf.range(3):
+            call(first, i)
+            if i % 2 == 0:
+                call(second, x[0], i)
+            tf.numpy_function(stock, [x[1]], [])
+            tf.py_function(stock, [x[2]], [])
+            tf.numpy_function(bare, [], [])
+            x = x + 1.0
+        return x
+
+    np.testing.assert_array_equal(mode(program)(X), X + 3.0)
+    hostcall.barrier()
+    assert journal == [
+        entry
+        for i in range(3)
+        for entry in [
+            ("first", i),
+            *([("second", 1.0 + i, i)] if i % 2 == 0 else []),
+            ("stock", 2.0 + i),
+            ("stock", 3.0 + i),
+            ("bare",),
+        ]
+    ]
+    assert threads == {"hostcall"}
+
+
+@each_mode
+@pytest.mark.parametrize("kind", ["numpy", "eager"])
+def test_a_program_does_not_wait(kind: str, mode: Any) -> None:
+    gate = Gate()
+    log = later(gate, kind=kind)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        call(log, x)
+        return 2.0 * x
+
+    run = mode(program)
+    np.testing.assert_array_equal(run(run(X)), 4.0 * X)
+    assert gate.has_begun.wait(PATIENCE)
+    assert gate.seen == []
+    with pytest.raises(TimeoutError, match=r"of .*Gate.* which runs; 1 of .*Gate[^$]*in __call__"):
+        hostcall.barrier(0.01)
+    gate.open()
+    np.testing.assert_array_equal(gate.seen, [X, 2.0 * X])
+
+
+@each_mode
+@pytest.mark.parametrize("kind", ["numpy", "eager"])
+def test_functions_have_copies(kind: str, mode: Any) -> None:
+    gate, variable = Gate(), tf.Variable(tf.ones([2000]))
+    log, later_values = later(gate, kind=kind), []
+    reads = later(lambda: later_values.append(float(variable[0])), kind="eager")
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        call(log, x)
+        call(log, variable)
+        call(reads)
+        return variable.assign_add(tf.ones([2000]))
+
+    x = tf.zeros([2000])
+    run = mode(program)
+    for _ in range(3):
+        run(x)
+    gate.open()
+    np.testing.assert_array_equal([seen[0] for seen in gate.seen], [0, 1, 0, 2, 0, 3])
+    assert later_values == [4.0, 4.0, 4.0]  # what a function reads itself is what it is by then
+
+
+@each_mode
+def test_functions_may_write_to_what_they_are_given(mode: Any) -> None:
+    def spoils(x: np.ndarray) -> None:
+        x[:] = -1.0
+
+    spoil = later(spoils)
+    hostcall.declare(spoils, wait=False)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = x + 1.0
+        call(spoil, y)
+        tf.numpy_function(spoils, [x], [])
+        hostcall.callback(hostcall.barrier, result=[])()
+        return x, y
+
+    x, y = mode(program)(tf.constant([3.0] * 2000))
+    np.testing.assert_array_equal(x, [3.0] * 2000)
+    np.testing.assert_array_equal(y, [4.0] * 2000)
+
+
+@each_mode
+def test_dtypes_strings_and_structures_arrive(mode: Any) -> None:
+    seen: list[Any] = []
+
+    def note(*values: Any, scale: float = 0.0) -> None:
+        seen.append((*values, scale))
+
+    log = later(note)
+
+    def program(x: tf.Tensor) -> None:
+        call(log, tf.cast(x, tf.bfloat16), tf.cast(x, tf.complex64), tf.cast(x, tf.int8))
+        log({"a": x, "b": [x[0]]}, scale=2.0)
+        call(log, tf.constant(["a", "bc"]), "lone")
+
+    mode(program)(X)
+    hostcall.barrier()
+    (bfloat, complex_, int_, _), (nested, scale), (strings, lone, _) = seen
+    assert (bfloat.dtype, complex_.dtype, int_.dtype) == (tf.bfloat16, np.complex64, np.int8)
+    np.testing.assert_array_equal(bfloat.astype(np.float32), X)
+    np.testing.assert_array_equal(nested["a"], X)
+    assert (nested["b"], scale) == ([1.0], 2.0)
+    assert (list(strings), lone) == ([b"a", b"bc"], b"lone")
+
+
+@each_mode
+def test_what_functions_return_is_thrown_away(mode: Any) -> None:
+    for kind in ("numpy", "eager"):
+        log = later(lambda x: [x, {"a": object()}], kind=kind)
+        mode(lambda x, log=log: call(log, x))(X)
+        call(log, {"a": X})
+    hostcall.barrier()
+
+
+@each_mode
+def test_a_full_queue_has_programs_wait(mode: Any) -> None:
+    most: list[int] = []
+    gate = Gate()
+
+    @named
+    def note(x: Any) -> None:
+        row = row_of(note)
+        most.append(row.handed_over - row.run)
+
+    log, hold = later(note, queue=2), later(gate)
+
+    def program(n: tf.Tensor) -> None:
+        call(hold, n)
+        for i in tf.range(n):
+            call(log, i)
+
+    runs = threading.Thread(target=mode(program), args=[tf.constant(20)])
+    runs.start()
+    while row_of(note).waiting < 2:
+        assert runs.is_alive()
+    assert runs.is_alive()
+    gate.may_end.set()
+    runs.join(PATIENCE)
+    hostcall.barrier()
+    assert len(most) == 20
+    assert max(most) <= 3  # two that wait, and the one that runs
+
+
+@each_mode
+def test_a_full_queue_drops_the_oldest(mode: Any) -> None:
+    seen: list[int] = []
+    gate = Gate()
+
+    @named
+    def note(i: Any) -> None:
+        seen.append(int(i))
+
+    hold, log = later(gate), later(note, queue=2, when_full="drop_oldest")
+
+    def program(n: tf.Tensor) -> None:
+        call(hold, n)
+        for i in tf.range(n):
+            call(log, i)
+
+    mode(program)(tf.constant(10))
+    gate.open()
+    assert seen == [8, 9]
+    row = row_of(note)
+    assert (row.handed_over, row.run, row.errors, row.dropped, row.waiting) == (10, 2, 0, 8, 0)
+    hostcall.stats(reset=True)
+    assert row_of(note).handed_over == 0
+
+
+@each_mode
+@pytest.mark.parametrize("kind", ["numpy", "eager"])
+def test_the_next_call_raises_once(kind: str, mode: Any) -> None:
+    seen: list[Any] = []
+
+    @named
+    def fails(x: Any) -> None:
+        seen.append(float(x))
+        if x < 0.0:
+            raise functions.SimulatorError(7)
+
+    log, other = later(fails, kind=kind), later(lambda x: None)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        call(other, x)
+        call(log, x)
+        return x + 1.0
+
+    run = mode(program)
+    run(tf.constant(-1.0))
+    while not row_of(fails).errors:
+        pass
+    error = failure(run, tf.constant(1.0))
+    assert isinstance(error, tf.errors.InvalidArgumentError)  # as for any ValueError
+    assert "raised by an earlier call, which nobody has waited for" in error.message
+    assert "in fails\n" in error.message
+    raised = hostcall.last_error(error)
+    assert isinstance(raised, functions.SimulatorError)
+    assert raised.sensor == 7
+    assert run(tf.constant(2.0)) == 3.0
+    hostcall.barrier()
+    assert seen == [-1.0, 2.0]  # the call that has told of the other one was not made
+
+
+def test_the_barrier_raises_what_nobody_was_told() -> None:
+    def fails(x: Any) -> None:
+        raise KeyError(int(x))
+
+    gate = Gate()
+    log, hold = later(fails), later(gate)
+    run = jitted(lambda x: call(log, x))
+    run(1)
+    with pytest.raises(KeyError, match="1") as caught:
+        hostcall.barrier()
+    (note,) = caught.value.__notes__
+    assert ".fails (" in note
+    assert ", called at test_unawaited.py:" in note or "test_unawaited.py" in note
+    hostcall.barrier()
+    hold(1)
+    for x in (1, 2):
+        run(x)
+    gate.may_end.set()
+    with pytest.raises(ExceptionGroup, match="2 calls that nobody has waited for") as several:
+        hostcall.barrier()
+    assert [error.args for error in several.value.exceptions] == [(1,), (2,)]
+    hostcall.barrier()
+
+
+def test_functions_that_end_their_thread_do_not_end_the_queue() -> None:
+    def ends(x: Any) -> None:
+        raise SystemExit(3)
+
+    seen: list[Any] = []
+    jitted(lambda x: (call(later(ends), x), call(later(seen.append), x))[1])(1.0)
+    with pytest.raises(SystemExit):
+        hostcall.barrier()
+    assert seen == [1.0]
+
+
+@each_mode
+def test_late_calls_are_errors_of_theirs(mode: Any) -> None:
+    gate = Gate()
+    seen: list[Any] = []
+    hold, log = later(gate, timeout=0.05), later(seen.append)
+    mode(lambda x: (call(hold, x), call(log, x))[1])(1.0)
+    with pytest.raises(TimeoutError, match=r"timeout of 0\.05 s[^$]*in __call__"):
+        hostcall.barrier()
+    assert seen == [1.0]
+    gate.may_end.set()
+
+
+@each_mode
+def test_calls_of_an_executor_run_one_by_one(mode: Any) -> None:
+    seen: list[tuple[str, int]] = []
+    at_once = threading.Lock()
+
+    def note(i: Any) -> None:
+        assert at_once.acquire(blocking=False)
+        seen.append((threading.current_thread().name[:4], int(i)))
+        at_once.release()
+
+    with concurrent.futures.ThreadPoolExecutor(4, "pool") as pool:
+        one, other = later(note, executor=pool), later(lambda i: note(i), executor=pool)
+
+        def program(n: tf.Tensor) -> None:
+            for i in tf.range(n):
+                call(one, 2 * i)
+                call(other, 2 * i + 1)
+
+        mode(program)(tf.constant(10))
+        hostcall.barrier()
+    assert seen == [("pool", i) for i in range(20)]
+
+
+def test_calls_of_other_processes() -> None:
+    def processes() -> Any:
+        context = multiprocessing.get_context("forkserver")
+        pools.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
+        return pools[-1]
+
+    pools: list[Any] = []
+    count = later(functions.counted, executor=processes)
+    fails = later(functions.fails, executor=processes)
+    ends = later(functions.ends, executor=processes)
+    result = hostcall.BoundedSpec([9], tf.float32)
+    journal = hostcall.callback(functions.journal, result=result, executor=processes)
+
+    @jitted
+    def program(n: tf.Tensor) -> None:
+        for i in tf.range(n):
+            call(count, tf.cast(i, tf.float32))
+
+    program(tf.constant(3))
+    hostcall.barrier()
+    np.testing.assert_array_equal(jitted(journal)(X), [0.0, 1.0, 2.0])
+    jitted(lambda x: call(fails, x))(5.0)
+    with pytest.raises(functions.SimulatorError):
+        hostcall.barrier()
+    jitted(lambda x: call(ends, x))(X)
+    with pytest.raises(hostcall.ExecutorError, match="SIGKILL"):
+        hostcall.barrier()
+    program(tf.constant(1))
+    hostcall.barrier()
+    np.testing.assert_array_equal(jitted(journal)(X), [0.0])
+    for pool in pools:
+        pool.shutdown()
+
+
+def test_an_executor_that_is_none_is_told_at_once() -> None:
+    log = later(functions.doubled, executor=lambda: 3)
+    error = failure(jitted(lambda x: call(log, x)), X)
+    assert isinstance(hostcall.last_error(error), hostcall.ExecutorError)
+
+
+@each_mode
+@pytest.mark.parametrize("inner_mode", [plain, jitted])
+def test_functions_may_hand_over_calls_to_a_full_queue(
+    inner_mode: Any, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_call_queue, "_PATIENCE", 0.01)
+    seen: list[Any] = []
+    log = later(lambda i: seen.append(int(i)), queue=1)
+
+    @inner_mode
+    def inner(n: tf.Tensor) -> None:
+        for i in tf.range(n):
+            call(log, i)
+
+    outer = later(lambda n: inner(int(n)), kind="eager")
+    mode(lambda n: call(outer, n))(tf.constant(5))
+    hostcall.barrier()
+    hostcall.barrier()  # of what the functions themselves have handed over
+    assert seen == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("inner_mode", [eager, plain, jitted])
+def test_a_barrier_that_would_wait_for_itself_is_an_error(
+    inner_mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_call_queue, "_PATIENCE", 0.01)
+
+    @inner_mode
+    def wait(x: tf.Tensor) -> None:
+        tf.numpy_function(hostcall.barrier, [], [])
+
+    log = later(lambda x: wait(x), kind="eager")
+    jitted(lambda x: call(log, x))(X)
+    with pytest.raises(Exception, match="would wait for itself"):
+        hostcall.barrier()
+
+
+def test_programs_of_several_threads() -> None:
+    seen: list[Any] = []
+    log = later(lambda t, i: seen.append((int(t), int(i))), queue=3)
+
+    @jitted
+    def program(t: tf.Tensor, n: tf.Tensor) -> None:
+        for i in tf.range(n):
+            call(log, t, i)
+
+    in_threads(4, lambda t: program(tf.constant(t), tf.constant(50)))
+    hostcall.barrier()
+    for t in range(4):
+        assert [i for thread, i in seen if thread == t] == list(range(50))
+
+
+def test_datasets_hand_over_calls() -> None:
+    seen: list[Any] = []
+    log = later(lambda i: seen.append(int(i)))
+
+    def element(i: tf.Tensor) -> tf.Tensor:
+        call(log, i)
+        return i + 1
+
+    assert list(tf.data.Dataset.range(20).map(element).as_numpy_iterator()) == list(range(1, 21))
+    hostcall.barrier()
+    assert seen == list(range(20))
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_keras_models_hand_over_calls(jit_compile: bool) -> None:
+    seen: list[Any] = []
+    log = later(lambda x: seen.append(x.shape))
+
+    class Logging(keras.layers.Layer):
+        def call(self, x: tf.Tensor) -> tf.Tensor:
+            log(x)
+            return x
+
+    model = keras.Sequential([keras.layers.Dense(2), Logging(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=jit_compile)
+    x = np.ones([24, 3], np.float32)
+    model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=0)
+    hostcall.barrier()
+    assert seen[-6:] == [(8, 2)] * 6
+
+
+def test_methods_hand_over_calls() -> None:
+    class Log:
+        def __init__(self) -> None:
+            self.seen: list[float] = []
+
+        @hostcall.callback(result=[], wait=False)
+        def write(self, x: Any) -> None:
+            self.seen.append(float(x))
+
+    one, other = Log(), Log()
+    jitted(lambda x: (call(one.write, x), call(other.write, x + 1.0))[1])(1.0)
+    hostcall.barrier()
+    assert (one.seen, other.seen) == ([1.0], [2.0])
+
+
+kept: list[float] = []
+
+
+def keeps(x: Any) -> None:
+    kept.append(float(x))
+
+
+def test_saved_models_do_as_is_declared_where_they_are_loaded(tmp_path: Any) -> None:
+    module = tf.Module()
+    module.step = jitted(lambda x: (tf.numpy_function(keeps, [x], []), x + 1.0)[1])
+    assert module.step(tf.constant(1.0)) == 2.0
+    assert kept == [1.0]
+    tf.saved_model.save(module, str(tmp_path))
+    hostcall.declare(keeps, wait=False)
+    hostcall.provide(f"{__name__}:keeps", keeps)
+    loaded = tf.saved_model.load(str(tmp_path))
+    gate = Gate()
+    later(gate)(1.0)
+    assert loaded.step(tf.constant(2.0)) == 3.0
+    gate.open()
+    assert kept == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wait": 0}, "wait=0 is neither True nor False"),
+        ({"wait": False, "queue": 0}, "queue=0 is no positive number"),
+        ({"wait": False, "queue": 2.5}, r"queue=2\.5 is no positive number"),
+        ({"wait": False, "when_full": "drop"}, "when_full='drop' is neither"),
+        ({"queue": 3}, "queue=3 is for calls that nobody waits for"),
+        ({"when_full": "drop_oldest"}, "when_full='drop_oldest' is for calls"),
+        ({"wait": False, "borrow": True}, "borrow=True lends"),
+        ({"wait": False, "out": True}, "out=True has the function write"),
+        ({"wait": False, "memo": True}, "memo=True keeps"),
+        ({"wait": False, "pure": True}, "pure=True says"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        hostcall.declare(lambda x: None, **options)
+    if options.get("memo"):
+        options = {**options, "stateful": False}
+    with pytest.raises((TypeError, ValueError), match=message):
+        hostcall.callback(lambda x: None, result=[], **options)
+
+
+@each_mode
+def test_functions_with_results_are_refused(mode: Any) -> None:
+    def add(x: Any) -> Any:
+        return x + 1
+
+    hostcall.declare(add, wait=False)
+    for op in (tf.numpy_function, tf.py_function):
+        with pytest.raises(
+            ValueError, match=r"add \([^$]*without results[^$]*1 result \(float32\)"
+        ):
+            mode(lambda x, op=op: op(add, [x], tf.float32))(X)
+    log = hostcall.callback(add, result=lambda x: x, wait=False)
+    with pytest.raises(ValueError, match="without results"):
+        mode(log)(X)
+    with pytest.raises(ValueError, match="XLA would leave it out"):
+        mode(lambda x: tf.numpy_function(add, [x], [], stateful=False))(X)
