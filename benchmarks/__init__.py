@@ -14,4 +14,5 @@ QUESTIONS = (
     "host_ops",
     "worker",
     "overlap",
+    "unawaited",
 )
