@@ -39,6 +39,10 @@ class Line:
         with lock:
             _lines.add(self)
 
+    def __reduce__(self) -> Any:
+        # With a declaration it may get into a pickle, where nothing was called yet.
+        return Line, (self.size, self.when_full)
+
     def counts(self) -> tuple[str, int, int, int, int, int]:
         """See `counts` of this module."""
         waiting = len(self.waiting)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import multiprocessing
+import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -255,6 +257,37 @@ def test_a_full_queue_has_programs_wait(mode: Any) -> None:
     hostcall.barrier()
     assert len(most) == 20
     assert max(most) <= 3  # two that wait, and the one that runs
+
+
+@pytest.mark.parametrize("mode", [jitted, eager])
+def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
+    gate = Gate()
+
+    @named
+    def note(x: Any) -> None:
+        gate(x)
+
+    log = later(note, queue=1)
+    run = mode(lambda x: call(log, x))
+    run(X)
+    assert gate.has_begun.wait(PATIENCE)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt_when, args=[lambda: row_of(note).waiting == 1]).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            [run(X) for _ in range(2)]
+    finally:
+        signal.signal(signal.SIGINT, before)
+    gate.open()
+    run(X)
+    hostcall.barrier()
+    assert len(gate.seen) == 3  # without the one that has waited for room
+
+
+def interrupt_when(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        pass
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 @each_mode
@@ -522,6 +555,14 @@ def test_methods_hand_over_calls() -> None:
     jitted(lambda x: (call(one.write, x), call(other.write, x + 1.0))[1])(1.0)
     hostcall.barrier()
     assert (one.seen, other.seen) == ([1.0], [2.0])
+
+
+def test_declarations_are_copied_without_their_calls() -> None:
+    log = later(functions.doubled, queue=3)
+    log(1.0)
+    copied = pickle.loads(pickle.dumps(log._declaration))
+    assert (copied.line.size, copied.line.handed_over) == (3, 0)
+    assert copied.line is not log._declaration.line
 
 
 kept: list[float] = []
