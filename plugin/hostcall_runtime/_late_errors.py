@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hostcall_runtime import _error_texts, _locks
+from hostcall_runtime._words import counted
 
 INSIDE = (
     "hostcall.barrier() waits for all calls that were handed over, and was called by a function "
@@ -58,15 +59,17 @@ def take(line: Any = None) -> list[BaseException]:
 
 
 def raise_all(errors: Sequence[BaseException]) -> None:
-    """Raises the error, if there is one, or a group of several."""
+    """Raises the error, if there is one, or a group of several.
+
+    What would end the process, as a SystemExit of the function does, is raised in a group, too.
+    """
     if not errors:
         return
     try:
-        if len(errors) == 1:
+        if len(errors) == 1 and isinstance(errors[0], Exception):
             raise errors[0]
-        raise BaseExceptionGroup(
-            f"hostcall: {len(errors)} calls that nobody has waited for have failed", errors
-        )
+        calls = counted(len(errors), "failed call")
+        raise BaseExceptionGroup(f"hostcall: {calls} that nobody has waited for", errors)
     finally:
         del errors  # which refer to this frame
 

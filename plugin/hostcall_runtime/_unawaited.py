@@ -125,7 +125,7 @@ def barrier(timeout: float | None = None) -> None:
     Raises:
       TimeoutError: when the time is over. The calls go on.
       RuntimeError: when one of these calls is the caller, which would wait for itself.
-      BaseException: what a call has raised, as the object that it was; several are raised as an
+      Exception: what a call has raised, as the object that it was; several are raised as an
         `ExceptionGroup`.
 
     Examples:

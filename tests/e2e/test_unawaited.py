@@ -367,7 +367,9 @@ def test_the_barrier_raises_what_nobody_was_told() -> None:
     for x in (1, 2):
         run(x)
     gate.may_end.set()
-    with pytest.raises(ExceptionGroup, match="2 calls that nobody has waited for") as several:
+    with pytest.raises(
+        ExceptionGroup, match="2 failed calls that nobody has waited for"
+    ) as several:
         hostcall.barrier()
     assert [error.args for error in several.value.exceptions] == [(1,), (2,)]
     hostcall.barrier()
@@ -379,8 +381,9 @@ def test_functions_that_end_their_thread_do_not_end_the_queue() -> None:
 
     seen: list[Any] = []
     jitted(lambda x: (call(later(ends), x), call(later(seen.append), x))[1])(1.0)
-    with pytest.raises(SystemExit):
-        hostcall.barrier()
+    with pytest.raises(BaseExceptionGroup, match="1 failed call ") as caught:
+        hostcall.barrier()  # which does not end the process either
+    assert isinstance(caught.value.exceptions[0], SystemExit)
     assert seen == [1.0]
 
 
@@ -475,7 +478,12 @@ def test_functions_may_hand_over_calls_to_a_full_queue(
 
     outer = later(lambda n: inner(int(n)), kind="eager")
     mode(lambda n: call(outer, n))(tf.constant(5))
-    hostcall.barrier()
+    try:
+        hostcall.barrier(PATIENCE)
+    except TimeoutError:
+        log._declaration.line.size = 100  # the end of the process would wait, too
+        _call_queue.abandon()
+        raise
     hostcall.barrier()  # of what the functions themselves have handed over
     assert seen == [0, 1, 2, 3, 4]
 
