@@ -7,12 +7,13 @@ from typing import Any
 
 import hostcall_runtime
 from hostcall._callbacks import copied_graphs, tape_residuals
-from hostcall._frontend import gradients, script_ops, tracing
+from hostcall._frontend import gradients, script_ops, tracing, vectorizing
 from hostcall._saving import checking, resolving, traced, writing
 from hostcall._tf import (
     features,
     module_gradient,
     names,
+    parallel_for,
     patches,
     replacements,
     saved_model_patches,
@@ -48,6 +49,8 @@ def _all() -> list[Patch]:
         module_gradient.patch(),
         patches.trace_hook(tracing.finish),
         patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),
+        *parallel_for.conversions(vectorizing.convert),
+        parallel_for.effects(vectorizing.has_effect),
         patches.removed_functions(),
         patches.higher_orders(),
         patches.calls(names.ConcreteFunction, "_call_flat", run, recorded),

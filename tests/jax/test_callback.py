@@ -83,6 +83,39 @@ def test_stateful_calls_are_ordered() -> None:
         jax.vmap(note)(X)
 
 
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize(
+    ("method", "shapes"),
+    [("expand_dims", [(4,), (1,)]), ("broadcast_all", [(4,), (4,)])],
+)
+def test_one_call_for_a_batch(method: str, shapes: Any, stateful: bool) -> None:
+    calls: list[Any] = []
+
+    def scaled(x: Any, y: Any) -> Any:
+        calls.append([x.shape, y.shape])
+        return x * y
+
+    call = hostcall.callback(
+        scaled,
+        result=lambda x, y: tf.TensorSpec(x.shape, x.dtype),
+        stateful=stateful,
+        vmap_method=method,
+        grad=lambda inputs, _, upstream: (upstream * inputs[1], upstream * inputs[0]),
+    )
+    batched = jax.jit(jax.vmap(call, in_axes=(0, None)))
+    np.testing.assert_array_equal(batched(X, 2.0), 2 * X)
+    assert calls == [shapes]
+    gradient = jax.vmap(jax.grad(call, argnums=1), in_axes=(0, None))(X, 2.0)
+    np.testing.assert_array_equal(gradient, X)
+    assert calls == [shapes] * 2
+
+
+def test_effects_of_a_batch_in_order_are_refused() -> None:
+    note = hostcall.callback(lambda x: None, result=[], vmap_method="sequential")
+    with pytest.raises(ValueError, match="one call for the batch"):
+        jax.vmap(note)(X)
+
+
 def test_stateless_calls_are_pure() -> None:
     calls = []
 

@@ -78,6 +78,8 @@ class CallbackSpec:
       route: "auto", "custom_call" or "partition", as asked for when the op was created.
       declaration: what the user has declared of the function.
       given_name: the name that the user has given it, or None.
+      grad: the gradient that the user has given it, or None.
+      levels: the batches that a call is for, outermost first; none where it is for one element.
       saved: what the saved graph says of it that it comes from; None for what was traced here.
       op: a weak reference to the op, where it is in a graph.
     """
@@ -115,6 +117,8 @@ class CallbackSpec:
         self.route = requested_routes.AUTO
         self.declaration = Declaration()
         self.given_name: str | None = None
+        self.grad: Callable[..., Any] | None = None
+        self.levels: tuple[int, ...] = ()
         self.saved: Any = None
         self.copies_inputs = False
         self.description = f"{self.op_name} of {source_location.of_function(function)}"

@@ -20,6 +20,7 @@ from hostcall._callbacks.declaration_checks import (
     check_unawaited,
 )
 from hostcall._callbacks.native.native_code import NativeCode, check_declared
+from hostcall._callbacks.vmap_methods import check_vmap_method
 from hostcall_runtime import _executors, _unawaited, _unawaited_calls
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +44,7 @@ class Declaration:
       wait: whether programs wait for the calls.
       queue: how many calls may wait that no program waits for; None for the usual number.
       when_full: what becomes of one more: "wait" or "drop_oldest".
+      vmap_method: "sequential", "expand_dims" or "broadcast_all"; None where nothing is said of it.
       table: the results that are kept, or None.
       line: the calls that no program waits for, or None where programs wait.
     """
@@ -58,6 +60,7 @@ class Declaration:
     wait: bool = True
     queue: int | None = None
     when_full: str = _unawaited_calls.WAIT
+    vmap_method: str | None = None
     table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
     line: _unawaited_calls.Line | None = dataclasses.field(init=False, compare=False, repr=False)
 
@@ -76,6 +79,7 @@ class Declaration:
         line = _unawaited.line_for(self.wait, self.queue, self.when_full)
         object.__setattr__(self, "line", line)
         check_unawaited(self)
+        check_vmap_method(self.vmap_method)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
         if self.out and self.table is not None:
             raise ValueError(
@@ -150,6 +154,7 @@ def declare(
     wait: bool = True,
     queue: int | None = None,
     when_full: str = "wait",
+    vmap_method: str | None = None,
 ) -> F: ...
 @overload
 def declare(
@@ -165,6 +170,7 @@ def declare(
     wait: bool = True,
     queue: int | None = None,
     when_full: str = "wait",
+    vmap_method: str | None = None,
 ) -> Callable[[F], F]: ...
 def declare(
     function: object = None,
@@ -180,6 +186,7 @@ def declare(
     wait: bool = True,
     queue: int | None = None,
     when_full: str = "wait",
+    vmap_method: str | None = None,
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -235,6 +242,17 @@ def declare(
       when_full: what happens to one more: "wait", the program waits, or "drop_oldest", the call
         that has waited longest is never made; `hostcall.stats` counts those. A call that a function
         with `wait=False` makes itself does not wait for room.
+      vmap_method: what `tf.vectorized_map`, jacobians and `jax.vmap` make of a call. One of
+
+        - `"sequential"`: a call for each element of the batch, one after another;
+        - `"expand_dims"`: one call for the batch. Each argument gets one more axis, in front: that
+          of the batch, or of size 1 if the argument is the same for all elements. So do the
+          results, whose first axis is that of the batch. What `result` says remains that of one
+          element;
+        - `"broadcast_all"`: the same, and the axis of each argument has the batch's size.
+
+        None is "sequential" for TensorFlow, with its warning, and is refused if
+        `fallback_to_while_loop` is False.
 
     Returns:
       `function`.
@@ -247,7 +265,7 @@ def declare(
         `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too. So do
         `wait=False` with `borrow`, `out`, `memo` or `pure`, and an op with results of such a
         function; a `queue` that is no positive number, another `when_full`, and either of these
-        two without `wait=False`.
+        two without `wait=False`; and a `vmap_method` that there is not.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
@@ -271,6 +289,7 @@ def declare(
         wait=wait,
         queue=queue,
         when_full=when_full,
+        vmap_method=vmap_method,
     )
     if function is None:
         return lambda decorated: _declare(decorated, declaration.renewed())

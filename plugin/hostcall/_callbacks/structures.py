@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeGuard
@@ -48,6 +49,12 @@ class Inputs:
     def form(self) -> Hashable:
         """Equal for arguments of equal structure, as far as that is told without much ado."""
         return _form_of(self._structure) if self.nested else None
+
+    def with_tensors(self, flat: Sequence[Any]) -> Inputs:
+        """Arguments of the same structure."""
+        inputs = copy.copy(self)
+        inputs.flat = list(flat)
+        return inputs
 
     def drop_tensors(self) -> None:
         """Forgets the tensors; the structure stays."""

@@ -23,7 +23,7 @@ from hostcall._compiler.partition import host_calls, rendezvous, sequential_exec
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
 from hostcall._compiler.regions.references import NotWholeError
-from hostcall._tf import attributes, concrete_functions, op_kinds, protos
+from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
 
 
@@ -109,6 +109,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
     TensorFlow places script ops in the process that traces them, and XLA cares for no placement.
     """
     library: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
+    function_defs.drop_replaced(library)
     for node in _script_ops(library):
         if node.device:
             wanted = tf.DeviceSpec.from_string(node.device)

@@ -159,6 +159,7 @@ class Callback:
             name=_op_name(str(self.name or getattr(self._function, "__name__", ""))),
             declaration=call.declaration,
             given_name=self.name,
+            grad=call.grad,
         )
 
     def _read_signature(self, function: Callable[..., Any], takes_out: bool) -> None:
@@ -210,6 +211,7 @@ def callback(
     wait: bool = True,
     queue: int | None = None,
     when_full: str = "wait",
+    vmap_method: str | None = None,
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -243,6 +245,7 @@ def callback(
       wait: as in `hostcall.declare`; False is for a callback with `result=[]`.
       queue: likewise.
       when_full: likewise.
+      vmap_method: as in `hostcall.declare`. `grad` remains that of one element.
 
     Returns:
       A `Callback`, or a decorator that makes one.
@@ -255,7 +258,8 @@ def callback(
         one that borrows arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
         `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback;
-        for what `hostcall.declare` refuses of `wait`, `queue` and `when_full`.
+        for an unknown `vmap_method`, and for what `hostcall.declare` refuses of `wait`, `queue` and
+        `when_full`.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
@@ -279,6 +283,7 @@ def callback(
         wait=wait,
         queue=queue,
         when_full=when_full,
+        vmap_method=vmap_method,
     )
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")

@@ -38,7 +38,7 @@ def call(
             arguments = tuple(inputs.pack(tensors))
             given = grad(arguments, outputs.pack(results), outputs.pack(dy))
             gradients = inputs.flatten_gradients(given)
-            _check(gradients, tensors, grad)
+            check(gradients, tensors, grad)
             if variables is None:
                 return gradients
             # A callback that runs eagerly may read variables: they have no gradient through it.
@@ -54,7 +54,7 @@ def call(
     return outputs.pack(results)
 
 
-def _check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., Any]) -> None:
+def check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., Any]) -> None:
     """Checks gradients against what they are of: TensorFlow would pass on whatever they are."""
     for number, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
         differentiable = tensor.dtype.is_floating or tensor.dtype.is_complex

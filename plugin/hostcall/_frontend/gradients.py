@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -85,27 +85,56 @@ class GradientSpec(EagerSpec):
     def _run(
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
     ) -> tuple[list[Any], tape_residuals.TapeResidual | None]:
-        residual = tape_residuals.take(int(tensors[0]))
+        residual = self.residual_of(int(tensors[0]))
+        if residual.spec.levels != self.parent.levels:
+            raise RuntimeError(
+                "The gradient for one element was asked for of a call that was made for a whole "
+                f"batch: {self.root.description}. Declare it with vmap_method='sequential'."
+            )
         upstream = list(tensors[1 : 1 + len(self.targets)])
-        sources = [residual.inputs[i] for i in self.sources]
+        with self.recording(residual.tapes[1:] if record else (), upstream):
+            gradients = self.gradients_by(residual, upstream)
+        return gradients, self.kept(residual, upstream, gradients) if record else None
+
+    def residual_of(self, handle: int) -> tape_residuals.TapeResidual:
+        """What the call with this handle has kept.
+
+        Raises:
+          RuntimeError: when that is nothing, or does not do for a derivative of this order.
+        """
+        residual = tape_residuals.take(handle)
         if not residual.tapes:
             raise RuntimeError(
                 f"The derivative of order {self.order} of a Python function was asked for, but its "
                 f"call was recorded for lower ones only: {self.root.description}. Nest the tapes "
                 "around the call, all of them inside one tf.function."
             )
+        return residual
+
+    def sources_of(self, residual: tape_residuals.TapeResidual) -> list[Any]:
+        """The inputs of a call that have a gradient."""
+        return [residual.inputs[i] for i in self.sources]
+
+    @contextlib.contextmanager
+    def recording(self, tapes: Sequence[Any], upstream: list[Any]) -> Iterator[None]:
+        """Executes eagerly, and has `tapes` record what is done with `upstream`."""
         with eager_execution.eager_mode(), contextlib.ExitStack() as stack:
-            for tape in reversed(residual.tapes[1:]) if record else ():
+            for tape in reversed(tapes):
                 stack.enter_context(gradient_tapes.resumed(tape))
                 tape.watch(upstream)
-            results = [residual.outputs[i] for i in self.targets]
-            gradients = _gradients_of(residual.tapes[0], results, sources, upstream)
-        if not record:
-            return gradients, None
-        inputs = [None, *upstream, *sources]
-        return gradients, tape_residuals.TapeResidual(
-            self, residual.tapes[1:], inputs, list(gradients)
-        )
+            yield
+
+    def gradients_by(self, residual: tape_residuals.TapeResidual, upstream: list[Any]) -> list[Any]:
+        """The gradients of the call that has kept this."""
+        results = [residual.outputs[i] for i in self.targets]
+        return gradients_of(residual.tapes[0], results, self.sources_of(residual), upstream)
+
+    def kept(
+        self, residual: tape_residuals.TapeResidual, upstream: list[Any], gradients: list[Any]
+    ) -> tape_residuals.TapeResidual:
+        """What to keep for the next derivative."""
+        inputs = [None, *upstream, *self.sources_of(residual)]
+        return tape_residuals.TapeResidual(self, residual.tapes[1:], inputs, list(gradients))
 
 
 class RecomputingSpec(EagerSpec):
@@ -208,12 +237,12 @@ def _computing_once_more(
         with tf.GradientTape() as tape:
             tape.watch(sources)
             results = parent.compute(args[:count])
-        return _gradients_of(tape, [results[i] for i in targets], sources, list(args[count:]))
+        return gradients_of(tape, [results[i] for i in targets], sources, list(args[count:]))
 
     return compute
 
 
-def _gradients_of(
+def gradients_of(
     tape: tf.GradientTape, results: list[Any], sources: list[Any], dy: list[Any]
 ) -> list[Any]:
     gradients = tape.gradient(

@@ -88,6 +88,7 @@ def call(
     name: str | None,
     declaration: Declaration | None = None,
     given_name: str | None = None,
+    grad: Callable[..., Any] | None = None,
 ) -> Any:
     """Creates the op (or, executing eagerly, runs it) and returns its results, packed.
 
@@ -100,6 +101,7 @@ def call(
       name: of the op.
       declaration: what a `hostcall.callback` says of itself; None for the stock ops.
       given_name: the name that it has been given, by which exported programs know it.
+      grad: the gradient that whoever calls this gives the results.
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
@@ -111,9 +113,12 @@ def call(
     spec.copies_inputs = from_callback or tf.executing_eagerly()
     spec.declaration = declaration
     spec.given_name = given_name
+    spec.grad = grad
     spec.timeout = declaration.timeout
     spec.route = declaration.route or requested_routes.current()
-    return _emit(spec, stateful, name)
+    if not tf.executing_eagerly():
+        spec.locate()
+    return emit(spec, stateful, name)
 
 
 def _spec_for(
@@ -146,10 +151,9 @@ def _spec_for(
     return NumpySpec(func, inputs, outputs, shape_function)
 
 
-def _emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
+def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
+    """The results of a new op that calls what a spec says, packed."""
     static_shapes.note(spec)
-    if not tf.executing_eagerly():
-        spec.locate()
     if isinstance(spec, EagerSpec):
         results = emit_eager(spec, name)
     else:

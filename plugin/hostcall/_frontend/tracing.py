@@ -11,6 +11,8 @@ from hostcall._tf.types import FuncGraph
 
 def finish(func_graph: FuncGraph) -> None:
     """Called by TensorFlow with each FuncGraph that it has traced."""
+    if replaced := script_op_graphs.replaced_ops_of(func_graph):
+        script_op_graphs.must_not_run(func_graph, replaced)
     for op in script_op_graphs.script_ops_of(func_graph):
         traced_shapes.write(op)
     for op in script_op_graphs.table_lookups_of(func_graph):

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import keyword_arguments, result_shapes
+from hostcall._callbacks import batches, keyword_arguments, result_shapes
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.declaration_checks import check_no_results
@@ -45,12 +45,15 @@ def spec_of_call(record: Record) -> CallbackSpec:
     shape_function = None
     if declaration.result is not None:
         shape_function = result_shapes.make_shape_function(declaration, called, inputs, outputs)
+    for _ in record.levels:
+        shape_function = batches.shapes_of_batch(shape_function, [None] * len(outputs.dtypes))
     if record.kind == "eager":
         pure, hidden = declaration.pure, record.differentiable
         spec: CallbackSpec = EagerSpec(called, inputs, outputs, shape_function, (), hidden, pure)
     else:
         spec = _array_class(called, declaration)(called, inputs, outputs, shape_function)
     spec.declaration = declaration
+    spec.levels = tuple(record.levels)
     spec.timeout = declaration.timeout
     _complete(spec, record)
     return spec
@@ -141,7 +144,16 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
         result = [structures.read(one) for one in result]
     if result is None:
         result = carried
-    then = Declaration(result, saved.pure, saved.timeout, None, saved.borrow, saved.out, saved.memo)
+    then = Declaration(
+        result,
+        saved.pure,
+        saved.timeout,
+        None,
+        saved.borrow,
+        saved.out,
+        saved.memo,
+        vmap_method=saved.vmap_method,
+    )
     if here is None:
         return then
     differing = _differences(saved, here, result)
@@ -159,7 +171,7 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
 def _differences(saved: Declared, here: Declaration, result: Any) -> list[str]:
     differing = [
         f"{name}={getattr(here, name)!r} here, and {getattr(saved, name)!r} there"
-        for name in ("pure", "timeout", "borrow", "out", "memo")
+        for name in ("pure", "timeout", "borrow", "out", "memo", "vmap_method")
         if getattr(here, name) != getattr(saved, name)
     ]
     ours = here.result

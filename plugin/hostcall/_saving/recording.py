@@ -83,6 +83,8 @@ def asked_so_far(spec: Any) -> tuple[int, bool]:
 
 
 def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> Record:
+    if spec.levels:
+        raise UnnamedError("it is a gradient for a whole batch, as of a jacobian")
     return Record(
         id=spec.title,
         kind="gradient" if isinstance(spec, GradientSpec) else "recomputed",
@@ -114,6 +116,7 @@ def _of_call(spec: CallbackSpec) -> Record:
         consumers=[structures.write_shape(shape) for shape in spec.consumer_shapes],
         counts=list(spec.element_counts),
         reasons=list(spec.shape_reasons),
+        levels=list(spec.levels),
     )
 
 
@@ -168,6 +171,7 @@ def _declared(spec: CallbackSpec) -> Declared:
         borrow=declaration.borrow,
         out=declaration.out,
         memo=declaration.memo,
+        vmap_method=declaration.vmap_method,  # type: ignore[arg-type] # checked by Declaration
     )
 
 

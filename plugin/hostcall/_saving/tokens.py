@@ -114,7 +114,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     Attributes:
       result: a spec for each result, or "trace"; None where that is unknown or a function.
       shape_function: whether that was a shape function.
-      pure, timeout, borrow, out, memo: as for `hostcall.declare`.
+      pure, timeout, borrow, out, memo, vmap_method: as for `hostcall.declare`.
     """
 
     result: list[Any] | Literal["trace"] | None = None
@@ -124,6 +124,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     borrow: bool = False
     out: bool = False
     memo: bool | int = False
+    vmap_method: Literal["sequential", "expand_dims", "broadcast_all"] | None = None
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -148,6 +149,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
       of: for a gradient, the record of what is differentiated.
       targets, sources: for a gradient, the outputs that have upstream gradients, and the inputs
         that have gradients.
+      levels: the batches that a call is for, outermost first; numbers that tell them apart.
     """
 
     id: str
@@ -171,6 +173,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     of: Record | None = None
     targets: list[_Index] = []
     sources: list[_Index] = []
+    levels: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=100)] = []
 
     @property
     def users(self) -> Function:

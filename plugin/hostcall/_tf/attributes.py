@@ -8,6 +8,7 @@ from __future__ import annotations
 
 # On any op.
 REFUSED = "_hostcall_refused"  # why XLA does not compile it, as it has said when it came to it
+REPLACED = "_hostcall_replaced"  # others have taken its place, so that it is not to run
 BRANCHES_DIFFER = "_hostcall_branches_differ"  # the branches of a conditional return other shapes
 
 # On a script op.

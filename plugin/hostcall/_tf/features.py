@@ -141,6 +141,10 @@ CUSTOM_GRADIENTS = Feature(
     "the end of custom gradients",
     "they stay in memory until the process ends.",
 )
+VECTORIZING = Feature(
+    "script ops in tf.vectorized_map and in jacobians",
+    "TensorFlow calls them in loops of its own, once more than there are elements.",
+)
 TRACEBACKS = Feature(
     "tracebacks without lines of hostcall's",
     "tracebacks show some lines of hostcall, too.",

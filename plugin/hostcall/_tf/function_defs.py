@@ -7,8 +7,16 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hostcall._tf import op_kinds, protos
-from hostcall._tf.types import ArgDef, ConcreteFunction, FunctionDef, GraphDef, NodeDef, OpDef
+from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf.types import (
+    ArgDef,
+    ConcreteFunction,
+    FunctionDef,
+    FunctionDefLibrary,
+    GraphDef,
+    NodeDef,
+    OpDef,
+)
 
 # On the nodes that call a function which XLA must compile, and on the function.
 MUST_COMPILE = "_XlaMustCompile"
@@ -35,6 +43,7 @@ def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
     library = protos.function_pb2.FunctionDefLibrary()
     library.CopyFrom(graph_def.library)
     library.function.add().CopyFrom(concrete.function_def)
+    drop_replaced(library)
     return library
 
 
@@ -130,11 +139,17 @@ def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:
 def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
     """Removes the nodes that neither a result nor a stateful op of a function needs.
 
+    Stateful ops that others have taken the place of go, too.
+
     TensorFlow and XLA do not run them either; an op of theirs may not even be able to run.
     """
     nodes = {node.name: node for node in function.node_def}
     pending = [*map(source, function.ret.values()), *function.control_ret.values()]
-    pending += [n.name for n in nodes.values() if definition_of(n, functions).is_stateful]
+    pending += [
+        node.name
+        for node in nodes.values()
+        if definition_of(node, functions).is_stateful and not _is_replaced(node)
+    ]
     live: set[str] = set()
     while pending:
         name = pending.pop()
@@ -145,6 +160,18 @@ def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None
         kept = [node for name, node in nodes.items() if name in live]
         del function.node_def[:]
         function.node_def.extend(kept)
+
+
+def drop_replaced(library: FunctionDefLibrary) -> None:
+    """Removes the nodes of all functions that others have taken the place of."""
+    functions = {function.signature.name: function for function in library.function}
+    for function in functions.values():
+        if any(map(_is_replaced, function.node_def)):
+            drop_dead_nodes(function, functions)
+
+
+def _is_replaced(node: NodeDef) -> bool:
+    return attributes.REPLACED in node.attr
 
 
 def output_types(node: NodeDef, functions: Mapping[str, Any]) -> dict[str, list[int]]:

@@ -135,6 +135,19 @@ _find(_F, _CONCRETE, "_ForwardBackwardCall.record")
 Session = _find(_F, _PYTHON + "client.session", "BaseSession")
 _find(_F, _PYTHON + "client.session", "BaseSession.run")
 
+# Loops over the elements of a batch that become ops of the whole batch.
+_F = features.VECTORIZING
+_PFOR = _PYTHON + "ops.parallel_for.pfor"
+PFor = _find(_F, _PFOR, "PFor")
+converters = _find(_F, _PFOR, "_pfor_converter_registry")
+wrap_converted = _find(_F, _PFOR, "wrap")
+ConversionNotImplementedError = _find(_F, _PFOR, "ConversionNotImplementedError")
+_find(_F, _PFOR, "PFor._convert_helper")
+_stored(_F, _PFOR, "PFor.__init__._pfor_ops", "PFor.__init__._warn")
+_find(_F, _OPS, "Operation._id")
+_find(_F, _OPS, "Operation._remove_all_control_inputs")
+_find(_F, _OPS, "Operation._add_control_inputs")
+
 # Errors.
 _find(features.EXCEPTIONS, _PYTHON + "framework.errors_impl", "OpError.__init__")
 _F = features.INTERRUPTS

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from hostcall._tf import attributes, names
-from hostcall._tf.types import AttrValue, NodeDef
+from hostcall._tf.types import AttrValue, NodeDef, Operation
 
 gen_script_ops = names.gen_script_ops
 SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
@@ -102,6 +102,20 @@ def constant_operands(bindings: ModuleType, node: NodeDef) -> list[int]:
 
 def _is_type(attr: AttrValue) -> bool:
     return attr.HasField("type") or bool(attr.list.type)
+
+
+def script_op_like(op: Operation, inputs: list[Any]) -> Any:
+    """A new script op that calls the function of another one, in a graph."""
+    return names.get_default_graph().create_op(
+        op.type,
+        inputs,
+        [output.dtype for output in op.outputs],
+        attrs={name: op.node_def.attr[name] for name in _attributes_of(op)},
+    )
+
+
+def _attributes_of(op: Operation) -> list[str]:
+    return [name for name in op.node_def.attr if not name.startswith("_")]
 
 
 def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:

@@ -169,6 +169,41 @@ def must_run(func_graph: FuncGraph, ops: list[Any]) -> None:
     func_graph.control_outputs.extend(op for op in ops if op not in func_graph.control_outputs)
 
 
+def note_replaced(graph: Any, ops: list[Any]) -> None:
+    """Remembers ops of a graph that others have taken the place of."""
+    graph._hostcall_replaced = [*replaced_ops_of(graph), *ops]
+
+
+def replaced_ops_of(graph: Graph) -> list[Any]:
+    """The ops of a graph that others have taken the place of."""
+    return list(getattr(graph, "_hostcall_replaced", ()))
+
+
+def must_not_run(func_graph: Any, ops: list[Any]) -> None:
+    """Keeps ops whose results nothing uses from running for their effects."""
+    gone = set(ops)
+    func_graph.control_outputs[:] = [op for op in func_graph.control_outputs if op not in gone]
+    for op in ops:
+        protos.set_attr(op, attributes.REPLACED, b=True)
+    for op in func_graph.get_operations():
+        if op not in gone and not gone.isdisjoint(op.control_inputs):
+            before = _others_before(op, gone)
+            op._remove_all_control_inputs()
+            op._add_control_inputs(before)
+
+
+def _others_before(op: Any, gone: set[Any]) -> list[Any]:
+    """What an op has to wait for when some go: also what these have waited for."""
+    seen: set[Any] = set()
+    pending = [*op.control_inputs]
+    while pending:
+        one = pending.pop()
+        if one not in seen:
+            seen.add(one)
+            pending.extend(one.control_inputs if one in gone else ())
+    return [one for one in seen if one not in gone]
+
+
 def tokens_of(graph: Graph) -> frozenset[str]:
     """The titles of the py_functions in a graph and in the functions that it calls."""
     known: frozenset[str] | None = getattr(graph, "_hostcall_tokens", None)

@@ -11,6 +11,7 @@ from hostcall._callbacks.declaration_checks import check_no_results
 from hostcall._callbacks.declared_results import result_leaves
 from hostcall._callbacks.frameworks import Parts
 from hostcall._callbacks.specs import is_leaf
+from hostcall._callbacks.vmap_methods import SEQUENTIAL
 from hostcall._tf import source_location
 from hostcall.jax import _effects, _gradients, _primitive
 from hostcall.jax._call import as_array
@@ -21,7 +22,8 @@ from hostcall.jax._results import flatten_results
 def call(parts: Parts, args: tuple[Any, ...]) -> Any:
     """The results of a callback for JAX arrays, in the structure of the declared result.
 
-    A stateful callback is an ordered call, any other a pure one, which `jax.vmap` makes one by one.
+    A stateful callback is an ordered call, any other a pure one, which `jax.vmap` makes one by one
+    unless a `vmap_method` is declared.
 
     Raises:
       TypeError: for an "eager" callback, which takes TensorFlow's tensors.
@@ -57,7 +59,9 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
     check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
 
     def bind(flat: Any) -> list[Any]:
-        effect, method = (_effects.ORDERED, None) if parts.stateful else (None, "sequential")
+        effect, method = _effects.ORDERED if parts.stateful else None, declared.vmap_method
+        if not parts.stateful:
+            method = method or SEQUENTIAL
         return _primitive.bind(function, flat, results, effect, method)
 
     if parts.grad is None:

@@ -10,6 +10,7 @@ from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
 
+from hostcall._callbacks.vmap_methods import OF_BATCHES
 from hostcall.jax import _effects, _lowering, _names, _reducers, _sub_byte
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
@@ -120,11 +121,12 @@ def _refuse_derivative(*_: Any, **__: Any) -> Any:
 
 def _batch(args: Any, dims: Any, **params: Any) -> Any:
     function, method = params["function"], params["vmap_method"]
-    if params["effect"] is _effects.ORDERED:
+    if params["effect"] is _effects.ORDERED and method not in OF_BATCHES:
         raise ValueError(
             f"jax.vmap of an ordered call, {function.description}: there is no one order of the "
-            "calls of a batch. Use ordered=False (stateful=False of a hostcall.callback), or "
-            "jax.lax.map or jax.lax.scan instead of vmap."
+            "calls of a batch. Use ordered=False (stateful=False of a hostcall.callback), one call "
+            'for the batch (vmap_method="expand_dims" or "broadcast_all"), or jax.lax.map or '
+            "jax.lax.scan instead of vmap."
         )
     if method is None:
         raise NotImplementedError(

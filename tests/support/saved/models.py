@@ -52,6 +52,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     ),
     "structured_results": lambda x: functions.structured(x),
     "structured_arguments": _total,
+    "mapped": lambda x: tf.vectorized_map(functions.largest, tf.reshape(x, [2, 2])),
     "ragged": _ragged,
     "bounded": lambda x: functions.distinct(x) * 2.0,
     "unknown": lambda x: tf.numpy_function(functions.unique, [x], tf.float32) * 2.0,

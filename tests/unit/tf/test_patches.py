@@ -37,7 +37,7 @@ def look_up(target):
             pass
     for part in parts[count:]:
         found = inspect.getattr_static(found, part)
-    return found._registry.get(json.loads(key[:-1])) if key else found
+    return getattr(found, "_registry", found).get(json.loads(key[:-1])) if key else found
 
 targets = {targets}
 before = [look_up(target) for target in targets]

@@ -1,0 +1,273 @@
+"""Script ops in loops that TensorFlow makes ops of whole batches of: `vmap_method=`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeGuard
+
+import tensorflow as tf
+
+from hostcall._callbacks import batches, lookup, requested_routes
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._callbacks.vmap_methods import BROADCAST_ALL, OF_BATCHES
+from hostcall._frontend import batched_callback_gradients, custom_gradients, script_ops
+from hostcall._frontend.batched_gradients import GradientOfBatch, RecomputingOfBatch
+from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._tf import (
+    autograph,
+    gradient_tapes,
+    graph_ownership,
+    op_kinds,
+    parallel_for,
+    py_function_gradient,
+    script_op_graphs,
+)
+from hostcall._tf.parallel_for import Converted, MappedOp
+from hostcall._tf.types import Operation
+
+_LOOPS = (
+    "hostcall: {description} is called once for each element of the batch, one after another. If "
+    "the function can take the whole batch, say so: hostcall.declare(function, "
+    'vmap_method="expand_dims"). Each argument and each result has one more axis then, in front. '
+    'vmap_method="sequential" is what happens now, without this message.'
+)
+_COMPOSITE = (
+    "hostcall: vmap_method={method!r} of {description}: a ragged or sparse tensor has no axis for "
+    'the batch. Write vmap_method="sequential".'
+)
+_BAD_RESULT = (
+    "hostcall: vmap_method={method!r} has the function called for a whole batch, and result "
+    "{index} does not have one more axis in front, of the size of the batch. Correct the function, "
+    'or write vmap_method="sequential". This is {description}. The size of the batch and the '
+    "shape of the result are:"
+)
+
+# The latter is an op without results.
+_Results: TypeAlias = Sequence[Converted] | Operation
+
+
+def has_effect(op: Any) -> bool:
+    """Whether an op with side effects has any besides the gradients that it computes."""
+    if op.type not in op_kinds.SCRIPT_OPS:
+        return True
+    entry = lookup.unchecked_entry_of(op.node_def)
+    return not isinstance(entry, GradientSpec | RecomputingSpec)
+
+
+def convert(mapped: MappedOp) -> _Results:
+    """What becomes of a script op: one call for the batch, or a loop.
+
+    Raises:
+      parallel_for's refusal: where TensorFlow's own loop has to do.
+    """
+    spec = lookup.unchecked_entry_of(mapped.op.node_def)
+    if not isinstance(spec, CallbackSpec):
+        raise parallel_for.refusal("the function was given to TensorFlow without hostcall.")
+    if isinstance(spec, GradientSpec):
+        return _gradient(mapped, spec)
+    if isinstance(spec, RecomputingSpec):
+        return _recomputed(mapped, spec)
+    declared = spec.declaration
+    if not mapped.is_stacked and (declared.pure or declared.table is not None):
+        return _unstacked(mapped, spec)
+    # A function that gets the same for each element may still return something else each time.
+    if declared.vmap_method in OF_BATCHES and mapped.is_stacked:
+        return _for_batch(mapped, spec)
+    if declared.vmap_method is None:
+        text = _LOOPS.format(description=spec.description)
+        if not mapped.may_loop:
+            raise parallel_for.refusal(text)
+        if mapped.warns:
+            tf.get_logger().warning(text)
+    return _one_by_one(mapped, spec)
+
+
+def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
+    """One call."""
+    method = spec.declaration.vmap_method
+    if spec.inputs.composite or spec.outputs.composite:
+        raise ValueError(_COMPOSITE.format(method=method, description=spec.description))
+    # Each element has its own gradient, also of an argument that is the same for all.
+    recorded = isinstance(spec, EagerSpec) and spec.gradient_wanted
+    tensors = [
+        mapped.stacked(i)
+        if method == BROADCAST_ALL or (recorded and gradient_tapes.is_trainable(tensor))
+        else mapped.led(i)
+        for i, (tensor, _) in enumerate(mapped.inputs)
+    ]
+    inputs = spec.inputs.with_tensors(tensors)
+    batched = batches.of_batch(spec, inputs, mapped.loop)
+    if spec.grad is not None:
+        expands = method != BROADCAST_ALL and not recorded
+        shared = [expands and not stacked for _, stacked in mapped.inputs]
+        batched.grad = batched_callback_gradients.of_batch(spec, shared)
+    name = mapped.op.name.rpartition("/")[2]
+
+    def emit(*_: Any) -> Any:
+        return script_ops.emit(batched, _is_stateful(mapped), name)
+
+    results = _with_gradient(batched, inputs, batched.outputs, emit)
+    if _is_op(results):
+        return results
+    results = _checked(results, batched, mapped)
+    return [*(Converted(result, True) for result in results), *_handle(batched)]
+
+
+def _is_stateful(mapped: MappedOp) -> bool:
+    return mapped.op.type in op_kinds.STATEFUL_SCRIPT_OPS
+
+
+def _is_op(results: Any) -> TypeGuard[Operation]:
+    return isinstance(results, tf.Operation)
+
+
+def _handle(spec: CallbackSpec) -> list[Converted]:
+    """The hidden result of an op that was created just now: one for the batch."""
+    op = None if spec.op is None else spec.op()
+    if op is None or not isinstance(spec, EagerSpec) or not spec.differentiable:
+        return []
+    return [Converted(op.outputs[-1], False)]
+
+
+def _with_gradient(spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: Any) -> Any:
+    """The results of `emit`, flat, with the gradient that the user has given the function."""
+    if spec.grad is None or not outputs.dtypes:
+        packed = emit(inputs, outputs)
+    else:
+        packed = custom_gradients.call(emit, spec.grad, inputs, outputs)
+    return packed if _is_op(packed) else outputs.unpack(packed)
+
+
+def _checked(results: list[Any], spec: CallbackSpec, mapped: MappedOp) -> list[Any]:
+    """Checks in plain graphs that results are those of a batch; elsewhere the call checks them."""
+    checked = []
+    for index, (result, known) in enumerate(zip(results, spec.plain_specs, strict=True)):
+        if known.shape.rank is None or known.shape[0] is None:
+            size = tf.concat([tf.shape(result), [-1]], 0)[0]
+            text = _BAD_RESULT.format(
+                method=spec.declaration.vmap_method, index=index, description=spec.description
+            )
+            right = tf.equal(size, tf.cast(mapped.length[0], size.dtype))
+            check = tf.debugging.Assert(right, [text, mapped.length, tf.shape(result)])
+            with tf.control_dependencies([check] if check is not None else []):
+                result = tf.identity(result)
+        checked.append(result)
+    return checked
+
+
+def _unstacked(mapped: MappedOp, spec: CallbackSpec) -> _Results:
+    """A call that is the same for all elements."""
+    results = _again(mapped.op, spec, [tensor for tensor, _ in mapped.inputs])
+    if _is_op(results):
+        return results
+    return [Converted(result, False) for result in results]
+
+
+def _one_by_one(mapped: MappedOp, spec: CallbackSpec) -> _Results:
+    """A loop: one call for each element, in their order where the op has side effects."""
+    op = mapped.op
+    places = [i for i, converted in enumerate(mapped.inputs) if converted.stacked]
+    same = [tensor for tensor, _ in mapped.inputs]
+    signature = [tf.TensorSpec(output.shape, output.dtype) for output in op.outputs]
+
+    @autograph.do_not_convert
+    def one(elements: Sequence[Any]) -> Any:
+        inputs = list(same)
+        for place, element in zip(places, elements, strict=False):
+            inputs[place] = element
+        results = _again(op, spec, inputs)
+        return [tf.constant(0)] if _is_op(results) else results
+
+    results = tf.map_fn(
+        one,
+        [same[i] for i in places] or [tf.range(mapped.length[0])],
+        fn_output_signature=signature or [tf.TensorSpec([], tf.int32)],
+        parallel_iterations=1 if _is_stateful(mapped) else None,
+    )
+    if not op.outputs:
+        group: Operation = tf.group(*results)
+        return group
+    return [Converted(result, True) for result in results]
+
+
+def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> Any:
+    """The outputs of an op like `op` with other inputs; itself where it has none."""
+    hidden: list[Any] = []
+
+    def emit(inputs: Inputs, outputs: Outputs) -> Any:
+        graph_ownership.own(spec)
+        created = op_kinds.script_op_like(op, inputs.flat)
+        script_op_graphs.note_script_op(created)
+        requested_routes.mark(created, spec.route)
+        if isinstance(spec, EagerSpec) and spec.has_own_gradient:
+            py_function_gradient.give_to(created)
+        for output, like in zip(created.outputs, op.outputs, strict=True):
+            output.set_shape(like.shape)
+        visible = len(outputs.dtypes)
+        hidden.extend(created.outputs[visible:])
+        return outputs.pack(created.outputs[:visible]) if created.outputs else created
+
+    results = _with_gradient(spec, spec.inputs.with_tensors(tensors), spec.outputs, emit)
+    return results if _is_op(results) else [*results, *hidden]
+
+
+def _gradient(mapped: MappedOp, spec: GradientSpec) -> _Results:
+    """The gradient of a py_function: by one call, for however many elements."""
+    handle, has_handles = mapped.inputs[0]
+    of_batch = not has_handles and _is_of_batch(handle, mapped.loop)
+    if not of_batch and not mapped.is_stacked:
+        return _unstacked(mapped, spec)
+    if not of_batch and spec.gradient_wanted:
+        return _one_by_one(mapped, spec)  # each has a gradient of its own in turn
+    first = 1 + len(spec.targets)
+    before = spec if isinstance(spec, GradientOfBatch) else None
+    handles_before = 0 if before is None else before.handle_axes
+    inputs = [mapped.stacked(0) if handles_before else handle]
+    inputs += [mapped.stacked(i) for i in range(1, first)]
+    axes = [0] * len(spec.sources) if before is None else list(before.axes)
+    for place in range(len(axes)):
+        tensor, stacked = mapped.inputs[first + place]
+        axes[place] += stacked or of_batch
+        inputs.append(mapped.stacked(first + place) if of_batch else tensor)
+    handle_axes = handles_before + 1 if has_handles or handles_before else 0
+    levels = (mapped.loop, *spec.levels)
+    return _emitted(GradientOfBatch(spec, inputs, levels, axes, handle_axes))
+
+
+def _is_of_batch(handle: Any, loop: int) -> bool:
+    """Whether the call with this handle is one for all elements of a loop."""
+    op = handle.op
+    if op.type != op_kinds.EAGER_PY_FUNC:
+        return False
+    entry = lookup.unchecked_entry_of(op.node_def)
+    return isinstance(entry, CallbackSpec) and loop in entry.levels
+
+
+def _recomputed(mapped: MappedOp, spec: RecomputingSpec) -> _Results:
+    """The gradient of a pure function, which it calls once more."""
+    if not mapped.is_stacked:
+        return _unstacked(mapped, spec)
+    method = spec.parent.declaration.vmap_method
+    count = len(mapped.inputs) - len(spec.targets)
+    looped = [place + 1 for place in getattr(spec, "looped", ())]
+    stacks_arguments = any(converted.stacked for converted in mapped.inputs[:count])
+    if not stacks_arguments:
+        arguments = [tensor for tensor, _ in mapped.inputs[:count]]
+        looped = [0, *looped]
+    elif method in OF_BATCHES:
+        whole = {*range(count)} if method == BROADCAST_ALL else {*spec.sources}
+        arguments = [mapped.stacked(i) if i in whole else mapped.led(i) for i in range(count)]
+    else:
+        return _one_by_one(mapped, spec)
+    upstream = [mapped.stacked(i) for i in range(count, len(mapped.inputs))]
+    levels = (mapped.loop, *spec.levels)
+    return _emitted(RecomputingOfBatch(spec, [*arguments, *upstream], levels, looped))
+
+
+def _emitted(spec: EagerSpec) -> list[Converted]:
+    results = script_ops.emit_eager(spec, "EagerPyFunc_gradient")
+    for result, known in zip(results, spec.static_specs, strict=True):
+        result.set_shape(known.shape)
+    return [*(Converted(result, True) for result in results), *_handle(spec)]

@@ -1,0 +1,185 @@
+"""Loops over a batch that TensorFlow makes ops of the whole batch of: `tf.vectorized_map`, pfor.
+
+TensorFlow calls a converter for each op of the loop's body, with what has become of its inputs: a
+tensor of all elements (*stacked*), or one that is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from hostcall._tf import features, names, op_kinds, script_op_graphs
+from hostcall._tf.replacements import Replacement, attribute
+from hostcall._tf.types import Operation
+from hostcall_runtime._patching import Patch
+
+# In the place of a converter that TensorFlow lacks.
+_NONE = object()
+
+
+class Converted(NamedTuple):
+    """What has become of a tensor of a loop's body.
+
+    Attributes:
+      tensor: the tensor.
+      stacked: whether it has the elements as its first axis; else it is the same for all.
+    """
+
+    tensor: Any
+    stacked: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class MappedOp:
+    """A script op in the body of such a loop.
+
+    Attributes:
+      op: the op.
+      inputs: what has become of its inputs.
+      length: how many elements there are, a vector of one number.
+      loop: tells the loop from others.
+      may_loop: whether TensorFlow may make a loop of the op.
+      warns: whether it shall warn of that.
+    """
+
+    op: Any
+    inputs: Sequence[Converted]
+    length: Any
+    loop: int
+    may_loop: bool
+    warns: bool
+
+    @property
+    def is_stacked(self) -> bool:
+        """Whether any input is."""
+        return any(converted.stacked for converted in self.inputs)
+
+    def stacked(self, index: int) -> Any:
+        """An input with an axis of all elements, where it may have the same value for each."""
+        tensor, is_stacked = self.inputs[index]
+        if is_stacked:
+            return tensor
+        return tf.broadcast_to(tensor, tf.concat([self.length, tf.shape(tensor)], 0))
+
+    def led(self, index: int) -> Any:
+        """An input with an axis in front: of all elements, or of one where it is not stacked."""
+        tensor, is_stacked = self.inputs[index]
+        return tensor if is_stacked else tf.expand_dims(tensor, 0)
+
+
+Convert = Callable[[MappedOp], "Sequence[Converted] | Operation"]
+
+
+def refusal(text: str) -> Exception:
+    """What a converter raises for TensorFlow to make a loop of the op, or to refuse where not."""
+    error: Exception = names.ConversionNotImplementedError(text)
+    return error
+
+
+def conversions(convert: Convert) -> list[Patch]:
+    """The patches that have `convert` convert the script ops.
+
+    Args:
+      convert: returns what becomes of the op's results; the new op where it has none.
+    """
+
+    def converter(given: Any) -> Any:
+        pfor = given.pfor
+        converted = convert(
+            MappedOp(
+                op=given.op,
+                inputs=[Converted(t, is_stacked) for t, is_stacked, _ in given.inputs],
+                length=pfor.loop_len_vector,
+                loop=_number_of(pfor.loop_var),
+                may_loop=pfor.fallback_to_while_loop,
+                warns=pfor._warn,
+            )
+        )
+        if not isinstance(converted, Sequence):
+            return converted
+        return [names.wrap_converted(tensor, stacked) for tensor, stacked in converted]
+
+    return [_conversion(kind, converter) for kind in sorted(op_kinds.SCRIPT_OPS)]
+
+
+def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
+    def read() -> Any:
+        return names.converters.get(kind, _NONE)
+
+    def write(value: Any) -> None:
+        if value is _NONE:
+            names.converters.pop(kind, None)
+        else:
+            names.converters[kind] = value
+
+    replacement = Replacement(read, write, lambda *_: converter)
+    return Patch(
+        f'tensorflow.python.ops.parallel_for.pfor._pfor_converter_registry["{kind}"]',
+        replacement.install,
+        replacement.uninstall,
+        lambda: names.converters.get(kind),
+        "TensorFlow has no converter for script ops, and makes a loop around each.",
+        features.VECTORIZING.title,
+    )
+
+
+def _number_of(loop_var: Any) -> int:
+    """A number for the loop; the functions that its body calls have the same variable."""
+    graph = loop_var.graph
+    if not hasattr(graph, "_hostcall_loops"):
+        graph._hostcall_loops = {}
+    number: int = graph._hostcall_loops.setdefault(loop_var.op.name, secrets.randbits(52))
+    return number
+
+
+def effects(has_effect: Callable[[Any], bool]) -> Patch:
+    """Has the side effects of a loop's body happen for each element, and in their order.
+
+    Args:
+      has_effect: whether an op of the body has one that must not be left out.
+    """
+
+    def wrap(convert: Callable[..., Any], replaced: Replacement) -> Any:
+        def convert_helper(self: Any, wanted: Any) -> Any:
+            if replaced.installed and not hasattr(self, "_hostcall_begun"):
+                self._hostcall_begun = True
+                _convert_effects(self, convert, has_effect)
+            return convert(self, wanted)
+
+        return convert_helper
+
+    return attribute(
+        names.PFor,
+        "_convert_helper",
+        wrap,
+        features.VECTORIZING,
+        "TensorFlow converts what the results depend on, and runs the body once more as it is.",
+    )
+
+
+def _convert_effects(
+    pfor: Any, convert: Callable[..., Any], has_effect: Callable[[Any], bool]
+) -> None:
+    graph = names.get_default_graph()
+    if not isinstance(graph, names.FuncGraph):
+        return  # in a graph of TensorFlow 1 runs what is asked for
+    body = [op for op in _in_order(pfor._pfor_ops) if script_op_graphs.has_effect(op)]
+    done = {
+        op
+        for source in {op.graph for op in body}
+        for op in script_op_graphs.replaced_ops_of(source)
+    }
+    for op in body:
+        if op not in done and has_effect(op):
+            convert(pfor, op.outputs[0] if op.outputs else op)
+    # Those of functions that the body calls are in graphs of their own.
+    script_op_graphs.note_replaced(graph, [op for op in body if op.graph is graph])
+
+
+def _in_order(ops: Iterable[Any]) -> list[Any]:
+    return sorted(ops, key=lambda op: op._id)
