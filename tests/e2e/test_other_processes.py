@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.saved import multi_worker
 from tests.support.stress.template import Template
 
 # The processes that it starts end with it.
@@ -33,6 +34,26 @@ def test_compiled_steps_under_a_parameter_server_strategy(found: Any) -> None:
     steps = found["parameter_server"]
     assert [step[1:] for step in steps] == [[8.0, 12.0]] * 4
     assert {step[0] for step in steps} <= set(found["workers"])
+
+
+def test_training_under_a_parameter_server_strategy(found: Any) -> None:
+    training = found["parameter_server_training"]
+    assert training["device"].startswith("/job:ps/")
+    assert training["weights"] == [1.0 - 8 * 12 / 4, 2.0 - 8 * 27 / 4]
+    assert len(training["processes"]) == 8
+    assert set(training["processes"]) <= set(found["workers"])
+
+
+def test_training_under_a_multi_worker_mirrored_strategy(found: Any) -> None:
+    alone, workers = multi_worker.train_alone(), found["together"]
+    assert [worker["replicas"] for worker in workers] == [2, 2]
+    assert len({worker["process"] for worker in workers}) == 2
+    for worker in workers:
+        assert worker["weights"] == pytest.approx(alone["weights"], rel=1e-6)
+        assert worker["losses"] == pytest.approx(alone["losses"], rel=1e-6)
+        assert worker["rows"] == [2] * multi_worker.STEPS  # its own, once in each step
+    own = [worker["own losses"] for worker in workers]
+    assert [sum(pair) for pair in zip(*own, strict=True)] == workers[0]["losses"]
 
 
 def test_a_compiled_function_on_a_remote_device(found: Any) -> None:

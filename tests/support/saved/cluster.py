@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import json
 import os
 import signal
 import socket
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -19,13 +22,26 @@ _HOST = "localhost"
 
 def _in_other_process(serve: Callable[[], str]) -> str:
     """What a new process says when it serves; it lives until this one ends."""
+    return _said(_begin(serve))
+
+
+def _begin(serve: Callable[[], str]) -> int:
+    """Starts such a process, and returns the pipe to read from what it says."""
     reader, writer = os.pipe()
     if os.fork() == 0:
-        os.close(reader)
-        os.write(writer, serve().encode())
-        os.close(writer)
-        signal.pause()
+        try:
+            os.close(reader)
+            os.write(writer, serve().encode())
+            os.close(writer)
+            signal.pause()
+        finally:  # not what the caller would have done next
+            traceback.print_exc()
+            os._exit(1)
     os.close(writer)
+    return reader
+
+
+def _said(reader: int) -> str:
     with open(reader) as said:
         text = said.read()
     assert text, "the process has ended before it could serve"
@@ -82,8 +98,24 @@ def start_data_service() -> tuple[str, int]:
     return target, int(process)
 
 
+def train_together(workers: int) -> list[dict[str, Any]]:
+    """What the workers of a MultiWorkerMirroredStrategy say of their training."""
+    addresses = _free_ports(workers)
+
+    def train(index: int) -> str:
+        task = {"type": "worker", "index": index}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
+        from tests.support.saved import multi_worker
+
+        return json.dumps(multi_worker.train(index))
+
+    pipes = [_begin(functools.partial(train, index)) for index in range(workers)]
+    return [json.loads(_said(pipe)) for pipe in pipes]
+
+
 def run_all() -> dict[str, Any]:
     """What the programs below return, by their names, and the ids of the processes."""
+    together = train_together(2)
     cluster, workers = start(2)
     service, server = start_data_service()
     from tests.support.saved import job  # TensorFlow may run from here on
@@ -96,7 +128,9 @@ def run_all() -> dict[str, Any]:
         "here": os.getpid(),
         "workers": workers,
         "server": server,
+        "together": together,
         "parameter_server": job.parameter_server(strategy),
+        "parameter_server_training": job.parameter_server_training(strategy),
         "remote_device": job.remote_device(),
         "version_1": job.version_1(cluster),
         "data_service": job.data_service(service),

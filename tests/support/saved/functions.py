@@ -31,6 +31,10 @@ def cube(x: Any) -> Any:
     return x * x * x
 
 
+def summed_cubes(x: Any) -> Any:
+    return tf.reduce_sum(x * x * x)
+
+
 @hostcall.declare(pure=True)
 def pure_cube(x: Any) -> Any:
     return x * x * x

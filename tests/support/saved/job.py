@@ -40,6 +40,35 @@ def parameter_server(strategy: Any) -> list[list[float]]:
     return [[float(value) for value in one.fetch()] for one in steps]
 
 
+def parameter_server_training(strategy: Any) -> dict[str, Any]:
+    """The weights on the parameter server after steps of all workers, and where these ran."""
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        weights = tf.Variable([1.0, 2.0])
+
+    @tf.function(jit_compile=True)
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.py_function(functions.summed_cubes, [x], tf.TensorSpec([], tf.float32))
+        process = tf.numpy_function(functions.process, [x], tf.TensorSpec([], tf.int64))
+        return process, tape.gradient(loss, x)
+
+    @tf.function
+    def step() -> Any:
+        process, change = gradient(tf.constant([2.0, 3.0]))
+        weights.assign_sub(change / 4.0)
+        return process
+
+    steps = [coordinator.schedule(step) for _ in range(8)]
+    coordinator.join()
+    return {
+        "device": weights.device,
+        "weights": weights.numpy().tolist(),
+        "processes": [int(one.fetch()) for one in steps],
+    }
+
+
 def remote_device() -> list[float]:
     return [float(value) for value in _on_worker(lambda: process_and_cube(tf.constant(3.0)))]
 
