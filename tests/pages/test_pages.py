@@ -75,7 +75,12 @@ def test_pictures_are_those_of_the_script(picture: str) -> None:
 
 
 def test_contents_of_a_page_are_complete() -> None:
-    for page in ("docs/guide.md", "docs/parallel.md", "docs/sharp-bits.md"):
+    for page in (
+        "docs/guide.md",
+        "docs/parallel.md",
+        "docs/distributed.md",
+        "docs/sharp-bits.md",
+    ):
         text = read(page)
         titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert re.findall(r"^- \[(.+)\]\(#", text, re.MULTILINE) == titles, page
