@@ -13,6 +13,7 @@ _error_texts.leave_out_frames_of(__file__)
 from hostcall._callbacks.call_stats import (  # noqa: E402
     CallbackStats,
     ClusterStats,
+    ExecutorStats,
     UnawaitedStats,
     collect_stats,
     stats,
@@ -28,6 +29,7 @@ from hostcall._explain.explanation import Explanation  # noqa: E402
 from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._frontend.callback import Callback, callback  # noqa: E402
+from hostcall._frontend.mapping import mapped as map  # noqa: A004, E402
 from hostcall._frontend.native import Native, native  # noqa: E402
 from hostcall._inspect.inspecting import inspect  # noqa: E402
 from hostcall._inspect.inspection import Inspection  # noqa: E402
@@ -53,6 +55,7 @@ __all__ = [
     "CallbackStats",
     "ClusterStats",
     "ExecutorError",
+    "ExecutorStats",
     "Explanation",
     "Inspection",
     "LoweringError",
@@ -75,6 +78,7 @@ __all__ = [
     "last_error",
     "load",
     "load_options",
+    "map",
     "name_functions",
     "native",
     "partition_pass",

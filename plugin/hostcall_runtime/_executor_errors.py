@@ -46,12 +46,14 @@ class Sent:
       args: its arguments.
       description: what errors call it.
       timeout: how many seconds it may take, or None.
+      attempts: how often it has been made, this time included.
     """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     description: str
     timeout: float | None
+    attempts: int = 1
 
 
 def told(
@@ -154,14 +156,28 @@ def _broken(sent: Sent, executor: Any, error: BaseException, may_renew: bool) ->
     text += (
         "A worker ends so when it is killed, has no memory left, or cannot import the module of "
         f"the function ({getattr(sent.function, '__module__', None)}); the standard error of the "
-        "process may tell more. Nobody knows whether the function has run, and hostcall does not "
-        "call it again. "
+        f"process may tell more. {_attempts(sent)}"
     )
     if may_renew:
         return f"{text}The next call has a new executor."
     return (
         f"{text}This executor makes no more calls. Give a function that makes it, so that the next "
         f"call has a new one:\n\n{_MAKE_ONE}"
+    )
+
+
+def lost_worker(error: BaseException) -> bool:
+    """Whether an ExecutorError says that a worker has died during the call."""
+    cause = error.__cause__
+    return isinstance(cause, concurrent.futures.BrokenExecutor)
+
+
+def _attempts(sent: Sent) -> str:
+    if sent.attempts > 1:
+        return f"The call was made {sent.attempts} times, as often as its retries allow. "
+    return (
+        "Nobody knows whether the function has run, and hostcall does not call it again: that is "
+        "for pure functions alone, with retries=2, for one. "
     )
 
 

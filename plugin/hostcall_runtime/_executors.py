@@ -8,15 +8,19 @@ kept stay here.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import dataclasses
+import functools
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hostcall_runtime import _executor_errors, _threads
+from hostcall_runtime import _executor_errors, _executor_stats, _parcels, _threads
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
-from hostcall_runtime._executor_errors import Sent
+from hostcall_runtime._executor_errors import Sent, lost_worker
 from hostcall_runtime._sent_functions import sendable
 
 
@@ -114,79 +118,186 @@ def _has_threads(executor: Any) -> bool:
     return isinstance(executor, concurrent.futures.ThreadPoolExecutor)
 
 
-def on_executor(
-    provider: Provider,
-    function: Callable[..., Any],
-    description: str,
-    timeout: float | None = None,
-    in_thread: Callable[..., Any] | None = None,
-    threads_only: bool = False,
-) -> Callable[..., Any]:
-    """What calls `function` on an executor and waits for it.
+@dataclasses.dataclass(frozen=True)
+class Callee:
+    """A function whose calls an executor makes.
 
-    Args:
+    Attributes:
       provider: gives the executor.
       function: the function.
       description: what to call it in errors.
       timeout: how many seconds a call may take, its time in the executor's queue included; or None.
       in_thread: what a thread of this process calls in its place.
       threads_only: whether no other process can run it.
+      retries: how often a call is made again whose worker has died.
+      lends: whether the results may lie in shared memory, for somebody who soon drops them.
+      label: under which its calls are counted; the description where it is left out.
+    """
+
+    provider: Provider
+    function: Callable[..., Any]
+    description: str
+    timeout: float | None = None
+    in_thread: Callable[..., Any] | None = None
+    threads_only: bool = False
+    retries: int = 0
+    lends: bool = False
+    label: str = ""
+
+    def start(self, *args: Any) -> StartedCall:
+        """A call, which the executor makes at once or as soon as it can."""
+        return StartedCall(self, args)
+
+    @property
+    def local(self) -> Callable[..., Any]:
+        """What a thread of this process calls."""
+        return self.in_thread or self.function
+
+    @functools.cached_property
+    def at_once(self) -> Callable[..., Any]:
+        """What the executor's own thread calls, of which there might be no other."""
+        if self.timeout is None:
+            return self.local
+        return _threads.within(self.timeout, self.local, self.description)
+
+
+def on_executor(callee: Callee) -> Callable[..., Any]:
+    """What calls a function on an executor and waits for it.
 
     Returns:
-      A function with the results and exceptions of `function`. It raises DeadlineExceededError when
-      the time is over, and ExecutorError where the executor does not make the call.
+      A function with the results and exceptions of the callee's. It raises DeadlineExceededError
+      when the time is over, and ExecutorError where the executor does not make the call.
     """
-    local = in_thread or function
-    at_once = local if timeout is None else _threads.within(timeout, local, description)
 
     def call(*args: Any) -> Any:
-        if getattr(_own, "provider", None) is provider:
-            return at_once(*args)  # the executor might have no other thread for it
-        sent = Sent(function, args, description, timeout)
-        executor, future, task = _submit(provider, sent, local, threads_only)
-        try:
-            failure = future.exception(timeout)
-        except concurrent.futures.TimeoutError:
-            raise DeadlineExceededError(_late(sent, future, task)) from None
-        except concurrent.futures.CancelledError as error:
-            raise ExecutorError(_executor_errors.cancelled(sent, executor)) from error
-        except BaseException:  # Ctrl-C
-            future.cancel()
-            raise
-        if failure is not None:
-            try:
-                raise _executor_errors.told(sent, provider, executor, failure, task is not None)
-            finally:
-                del failure, future  # which refer to this frame
-        return future.result() if task is None else task.result()
+        if runs_here(callee.provider):
+            return callee.at_once(*args)
+        return callee.start(*args).result()
 
     return call
 
 
-def _submit(
-    provider: Provider, sent: Sent, local: Callable[..., Any], threads_only: bool
-) -> tuple[Any, Any, _ThreadTask | None]:
-    """The executor, its future, and the task where a thread of this process runs it."""
-    for is_last in (False, True):
-        executor = provider.executor()
-        task = None
-        if _has_threads(executor):
-            task = _ThreadTask(provider, local, sent.args)
-        elif threads_only:
-            raise ExecutorError(_executor_errors.takes_tensors(sent.description, executor))
+def runs_here(provider: Provider) -> bool:
+    """Whether this is a thread of the executor's own."""
+    return getattr(_own, "provider", None) is provider
+
+
+class StartedCall:
+    """A call that an executor makes."""
+
+    def __init__(self, callee: Callee, args: tuple[Any, ...]) -> None:
+        self._callee = callee
+        self._sent = Sent(callee.function, args, callee.description, callee.timeout)
+        self._deadline = None if callee.timeout is None else time.monotonic() + callee.timeout
+        self._future: Any = None  # of a call that goes on, or has returned
+        self._watch = _executor_stats.watch(callee.label or callee.description)
         try:
-            if task is not None:
-                return executor, executor.submit(task), task
-            # Dask takes calls with equal arguments for one, if nobody says that they are not.
-            how = {"pure": False} if type(executor).__module__.startswith("distributed.") else {}
-            return executor, executor.submit(sendable(sent.function), *sent.args, **how), None
-        except Exception as error:
-            # It has not begun, so that another executor may run it.
-            may_renew = isinstance(error, RuntimeError) and provider.drop(executor)
-            if is_last or not may_renew:
-                text = _executor_errors.refused(sent, executor, error)
-                raise ExecutorError(text) from error
-    raise AssertionError("one of the two has returned or raised")
+            self._submit()
+        except BaseException:
+            self._watch.end()
+            raise
+
+    def result(self) -> Any:
+        """What the call returns or raises; made again where its worker has died and it may be."""
+        try:
+            while True:
+                try:
+                    return self._returned()
+                except ExecutorError as error:
+                    if self._sent.attempts > self._callee.retries or not lost_worker(error):
+                        raise
+                self._sent.attempts += 1
+                self._submit()
+        finally:
+            self._watch.end()
+
+    def cancel(self) -> None:
+        """Gives the call up: if it has not begun, it never will."""
+        if self._future is None:
+            return
+        self._future.cancel()
+        if self._parcel is not None:
+            self._parcel.keep_for(self._future)
+        self._watch.end()
+
+    def wait(self) -> None:
+        """Waits for the end of a call whose outcome nobody wants to know."""
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            if self._future is not None:
+                self._future.exception()
+
+    def _returned(self) -> Any:
+        sent, future, task = self._sent, self._future, self._task
+        left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        try:
+            failure = future.exception(left)
+        except concurrent.futures.TimeoutError:
+            text = _late(sent, future, task)
+            self.cancel()
+            raise DeadlineExceededError(text) from None
+        except concurrent.futures.CancelledError as error:
+            raise ExecutorError(_executor_errors.cancelled(sent, self._executor)) from error
+        except BaseException:  # Ctrl-C
+            self.cancel()
+            raise
+        if failure is not None:
+            provider, executor = self._callee.provider, self._executor
+            self._future = None
+            try:
+                raise _executor_errors.told(sent, provider, executor, failure, task is not None)
+            finally:
+                del failure, future  # which refer to this frame
+        if task is not None:
+            self._watch.ran(task.began, task.ended)
+            return task.result()
+        return self._opened(future.result())
+
+    def _opened(self, reply: Any) -> Any:
+        if _parcels.is_uncalled(reply):
+            self._submit()
+            return self._returned()
+        self._watch.ran(*_parcels.times(reply))
+        if self._parcel is None:
+            return _parcels.value(reply)
+        return self._parcel.opened(reply, self._callee.lends)
+
+    def _submit(self) -> None:
+        """Hands the call over, where it has not begun to another executor that can be made."""
+        for is_last in (False, True):
+            self._executor = executor = self._callee.provider.executor()
+            if not _has_threads(executor) and self._callee.threads_only:
+                who = self._callee.description
+                raise ExecutorError(_executor_errors.takes_tensors(who, executor))
+            try:
+                self._future = self._handed_to(executor)
+            except Exception as error:
+                may_renew = isinstance(error, RuntimeError) and self._callee.provider.drop(executor)
+                if is_last or not may_renew:
+                    text = _executor_errors.refused(self._sent, executor, error)
+                    raise ExecutorError(text) from error
+            else:
+                return
+
+    def _handed_to(self, executor: Any) -> Any:
+        """The executor's future."""
+        args = self._sent.args
+        self._task: _ThreadTask | None = None
+        self._parcel: _parcels.Parcel | None = None
+        if _has_threads(executor):
+            self._task = _ThreadTask(self._callee.provider, self._callee.local, args)
+            self._watch.hand_over()
+            return executor.submit(self._task)
+        function = sendable(self._sent.function)
+        if _parcels.takes_parcels(executor):
+            self._parcel = _parcels.Parcel(function, args, self._watch.counts)
+            self._watch.hand_over()
+            return executor.submit(*self._parcel.content)
+        self._watch.hand_over()
+        if self._watch.counts:
+            function, args = _parcels.timed, (function, *args)
+        # Dask takes calls with equal arguments for one, if nobody says that they are not.
+        how = {"pure": False} if type(executor).__module__.startswith("distributed.") else {}
+        return executor.submit(function, *args, **how)
 
 
 def _late(sent: Sent, future: Any, task: _ThreadTask | None) -> str:
@@ -215,8 +326,10 @@ class _ThreadTask:
         self._has_ended = False
         self._returned: Any = None
         self._raised: BaseException | None = None
+        self.began = self.ended = 0.0
 
     def __call__(self) -> None:
+        self.began = time.monotonic()
         self._thread = threading.get_ident()
         _own.provider = self._provider
         assert self._work is not None
@@ -228,6 +341,7 @@ class _ThreadTask:
             self._raised = error
         finally:
             self._has_ended = True
+            self.ended = time.monotonic()
             _own.provider = None
 
     def result(self) -> Any:

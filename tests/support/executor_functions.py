@@ -68,3 +68,104 @@ def returns_a_lock(x: Any) -> Any:
 def lasts(x: Any) -> Any:
     time.sleep(float(x))
     return x
+
+
+kept: list[Any] = []
+
+
+def keeps(x: Any) -> Any:
+    """Keeps its argument, and returns it."""
+    kept.append(x)
+    return x
+
+
+def first_kept(x: Any) -> Any:
+    """The first element of each array that was kept."""
+    return np.array([array.flat[0] for array in kept], np.float32)
+
+
+def forgets(x: Any) -> Any:
+    kept.clear()
+    return x
+
+
+def negated_in_place(x: Any) -> Any:
+    x *= -1
+    return x
+
+
+def first_row(x: Any) -> Any:
+    return x[0]
+
+
+def transposed(x: Any) -> Any:
+    return x.T[::-1]
+
+
+def both_ways(x: Any) -> Any:
+    return {"a": [x + 1, 7], "b": (x - 1, None)}
+
+
+def open_blocks(x: Any) -> Any:
+    """How many descriptors of shared memory this process has."""
+    links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    return sum("memfd:hostcall" in os.readlink(link) for link in links if os.path.islink(link))
+
+
+def sums_when_told(x: Any, gate: str, answer: str) -> Any:
+    """Writes the sum of an array to one pipe when the other one has been opened and closed."""
+    with open(gate, encoding="utf-8") as file:
+        file.read()
+    with open(answer, "w", encoding="utf-8") as file:
+        file.write(str(x.sum()))
+    return x
+
+
+def forks_with(x: Any, gate: str, answer: str) -> Any:
+    """The same in a child that the function leaves behind."""
+    if os.fork() == 0:
+        sums_when_told(x, gate, answer)
+        os._exit(0)
+    return x
+
+
+def place_of_each(x: Any) -> Any:
+    """For each element the process, and how many elements came with it."""
+    return np.tile(np.array([os.getpid(), len(x)], np.float64), (len(x), 1))
+
+
+def scaled_by(x: Any, w: Any) -> Any:
+    return x * w
+
+
+def slope_of_scaled_by(inputs: Any, results: Any, upstream: Any) -> Any:
+    x, w = inputs
+    assert results.shape == upstream.shape == x.shape
+    return upstream * w, (upstream * x).sum(0)
+
+
+def fails_at_5(x: Any) -> Any:
+    if (x == 5).any():
+        raise SimulatorError(5)
+    return x
+
+
+def ends_at_5(x: Any) -> Any:
+    if (x == 5).any():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def ends_once(x: Any, folder: str) -> Any:
+    """Ends its worker the first time that it is called with an array."""
+    try:
+        os.mkdir(os.path.join(folder, f"{float(x.flat[0])}"))
+    except FileExistsError:
+        return x * 2
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+def lasts_and_doubles(x: Any) -> Any:
+    time.sleep(0.01)
+    return x * 2

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from hostcall_runtime import _library, _locks, _unawaited_calls
+from hostcall_runtime import _executor_stats, _library, _locks, _unawaited_calls
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -110,10 +111,46 @@ class UnawaitedStats:
     waiting: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class ExecutorStats:
+    """What the calls of one Python function have cost on an executor, wherever they came from.
+
+    Of an executor on other machines nobody knows when a call has arrived there: what is not
+    running counts as waiting.
+
+    Attributes:
+      callback: the function and the op, with the file and line of both.
+      calls: how many calls have ended; of a function that is mapped, those of chunks.
+      unfinished: how many wait or run now.
+      waiting_seconds: the time from the executor's `submit` until a worker called the function.
+      running_seconds: the time in the function.
+      sending_seconds: the time in which arguments were packed, and in which results came back.
+
+    Examples:
+      >>> pool = concurrent.futures.ThreadPoolExecutor(1)
+      >>> halve = hostcall.callback(lambda x: x / 2, result=lambda x: x, executor=pool)
+      >>> hostcall.collect_stats()
+      >>> _ = tf.function(halve, jit_compile=True)(tf.ones([4]))
+      >>> [row] = hostcall.stats(reset=True).executors
+      >>> row.calls, row.unfinished
+      (1, 0)
+      >>> hostcall.collect_stats(False)
+    """
+
+    callback: str
+    calls: int = 0
+    unfinished: int = 0
+    waiting_seconds: float = 0.0
+    running_seconds: float = 0.0
+    sending_seconds: float = 0.0
+
+
 class Stats(list[CallbackStats]):
     """The answer of `hostcall.stats`: a list of `CallbackStats`.
 
     Attributes:
+      executors: an `ExecutorStats` for each function that was called on an executor, the one with
+        the most time first.
       compilations: a `ClusterStats` for each cluster that has run and that a graph still holds, the
         one with the most compilations first. They are always counted.
       unawaited: an `UnawaitedStats` for each function with `wait=False` that was called and that
@@ -125,10 +162,12 @@ class Stats(list[CallbackStats]):
         rows: Iterable[CallbackStats] = (),
         compilations: Iterable[ClusterStats] = (),
         unawaited: Iterable[UnawaitedStats] = (),
+        executors: Iterable[ExecutorStats] = (),
     ) -> None:
         super().__init__(rows)
         self.compilations = list(compilations)
         self.unawaited = list(unawaited)
+        self.executors = list(executors)
 
 
 # Of calls between compiled clusters, which the runtime does not see.
@@ -162,9 +201,10 @@ def stats(*, reset: bool = False) -> Stats:
 
     Returns:
       One entry for each function that was called and that a graph still holds, the one with the
-      most time first. The attribute `compilations` of the list says how often the clusters of
-      partitioned functions were compiled, and `unawaited` what has become of the calls of functions
-      with `wait=False`; these are counted in any case.
+      most time first. The attribute `executors` of the list says what calls on executors have
+      cost, `compilations` how often the clusters of partitioned functions were compiled, and
+      `unawaited` what has become of the calls of functions with `wait=False`; the last two are
+      counted in any case.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: x)
@@ -188,7 +228,7 @@ def stats(*, reset: bool = False) -> Stats:
     for row in between:
         _add(found, row)
     rows = sorted(found.values(), key=_total_seconds, reverse=True)
-    return Stats(rows, compilations(reset=reset), _unawaited_stats(reset))
+    return Stats(rows, compilations(reset=reset), _unawaited_stats(reset), _executors(reset=reset))
 
 
 def compilations(*, reset: bool = False) -> list[ClusterStats]:
@@ -204,6 +244,15 @@ def compilations(*, reset: bool = False) -> list[ClusterStats]:
 def _unawaited_stats(reset: bool) -> list[UnawaitedStats]:
     rows = [UnawaitedStats(*counts) for counts in _unawaited_calls.counts(reset) if any(counts[1:])]
     return sorted(rows, key=lambda row: (-row.handed_over, row.callback))
+
+
+def _executors(*, reset: bool) -> list[ExecutorStats]:
+    found = [
+        ExecutorStats(label, row.calls, row.unfinished, row.waiting, row.running, row.sending)
+        for label, row in _executor_stats.rows(reset=reset).items()
+    ]
+    seconds = operator.attrgetter("waiting_seconds", "running_seconds", "sending_seconds")
+    return sorted(found, key=lambda row: sum(seconds(row)), reverse=True)
 
 
 def _add(rows: dict[str, CallbackStats], row: CallbackStats) -> None:

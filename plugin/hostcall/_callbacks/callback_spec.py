@@ -25,6 +25,7 @@ from hostcall_runtime import (
     _errors,
     _executors,
     _locks,
+    _mapped_calls,
     _targets,
     _unawaited,
     register,
@@ -153,7 +154,7 @@ class CallbackSpec:
     def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
         name += free_shapes.suffix(free)
-        function = self.host_function(recording)
+        function = self.program_function(recording)
         if not self.takes_tensors:
             function = free_shapes.returning_vectors(function, self, free)
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
@@ -220,11 +221,16 @@ class CallbackSpec:
                 token_registry.register_token(entry.title, entry)
             return self._host_op_entries[make]
 
-    def dispatched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, run as is declared: not waited for, on an executor, within a time."""
+    def dispatched(self, function: Callable[..., Any], lends: bool = False) -> Callable[..., Any]:
+        """`function`, run as is declared: not waited for, on an executor, within a time.
+
+        Args:
+          function: what a thread of this process calls.
+          lends: whether results may lie in shared memory, for somebody who soon drops them.
+        """
         line = self.declaration.line
         if line is None:
-            return self._awaited(function)
+            return self._awaited(function, lends)
         hand_over = _unawaited.handing_over(
             line,
             self._awaited(_unawaited.marking(line, function)),
@@ -239,16 +245,20 @@ class CallbackSpec:
 
         return call
 
-    def _awaited(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _awaited(self, function: Callable[..., Any], lends: bool = False) -> Callable[..., Any]:
         """`function`, run on the executor and held to the timeout where there are such."""
         if (executor := self.declaration.executor) is not None:
             return _executors.on_executor(
-                executor,
-                self.function,
-                self.description,
-                self.timeout,
-                in_thread=function,
-                threads_only=self.takes_tensors,
+                _executors.Callee(
+                    executor,
+                    self.function,
+                    self.description,
+                    self.timeout,
+                    in_thread=function,
+                    threads_only=self.takes_tensors,
+                    retries=self.declaration.retries,
+                    lends=lends,
+                )
             )
         if self.timeout is None:
             return function
@@ -257,6 +267,10 @@ class CallbackSpec:
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         """The function that a compiled program calls."""
         raise AssertionError("a subclass defines it")
+
+    def program_function(self, recording: Recording) -> Callable[..., Any]:
+        """The same for a program that copies the results as soon as the function has returned."""
+        return self.host_function(recording)
 
     def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
         """What makes arrays of what that function returns, where it takes and returns tensors."""
@@ -314,16 +328,23 @@ class NumpySpec(CallbackSpec):
         self._unconverted = autograph.called_unconverted(self.function)
         self._form = (self.inputs.form, self.outputs.form)
 
-    @property
-    def _call(self) -> Callable[..., Any]:
-        call = self.dispatched(self._unconverted)
+    def _call(self, lends: bool) -> Callable[..., Any]:
+        function = _mapped_calls.repeating(self.function, self.declaration.retries)
+        same = function is self.function
+        unconverted = self._unconverted if same else autograph.called_unconverted(function)
+        call = self.dispatched(unconverted, lends)
         flat = not self.inputs.nested and self.outputs.trivial
         return call if flat else functools.partial(self._call_structured, call)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        call = self._call
         table = self.declaration.table
+        call = self._call(lends=False)
         return call if table is None else table.remembering(call, self._form)
+
+    def program_function(self, recording: Recording) -> Callable[..., Any]:
+        if self.declaration.table is not None:  # which keeps the results
+            return self.host_function(recording)
+        return self._call(lends=True)
 
     @_errors.raises_for_stock_kernel
     def __call__(self, *arrays: Any) -> Any:

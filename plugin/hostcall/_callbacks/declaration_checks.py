@@ -126,6 +126,39 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
         )
 
 
+def check_retries(retries: object) -> None:
+    """Checks that `retries` is a number of calls.
+
+    Raises:
+      ValueError: when it is not.
+    """
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise ValueError(
+            f"hostcall: retries={retries!r} is no number of calls. Write retries=2, for one."
+        )
+
+
+def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) -> None:
+    """Checks that calls which may be made again have no side effects.
+
+    Args:
+      declaration: of the function.
+      stateful: whether the op or the callback is.
+      who: calls it.
+      remedy: what to write.
+
+    Raises:
+      ValueError: when they may have some.
+    """
+    is_pure = not stateful or declaration.pure or declaration.table is not None
+    if declaration.retries and not is_pure:
+        raise ValueError(
+            f"{who}: retries={declaration.retries} makes a call again whose worker has died. "
+            "Nobody knows how far that one came, and this function may have side effects, which "
+            f"must not happen twice. If it has none, write {remedy}; else take retries away."
+        )
+
+
 def check_takes_tensors(declaration: Any, who: str) -> None:
     """Checks that nothing is declared which only holds for functions from arrays to arrays.
 

@@ -17,6 +17,7 @@ from hostcall._callbacks.declaration_checks import (
     check_executor,
     check_function,
     check_result,
+    check_retries,
     check_unawaited,
 )
 from hostcall._callbacks.native.native_code import NativeCode, check_declared
@@ -45,6 +46,7 @@ class Declaration:
       queue: how many calls may wait that no program waits for; None for the usual number.
       when_full: what becomes of one more: "wait" or "drop_oldest".
       vmap_method: "sequential", "expand_dims" or "broadcast_all"; None where nothing is said of it.
+      retries: how often a call is made again whose worker has died.
       table: the results that are kept, or None.
       line: the calls that no program waits for, or None where programs wait.
     """
@@ -61,6 +63,7 @@ class Declaration:
     queue: int | None = None
     when_full: str = _unawaited_calls.WAIT
     vmap_method: str | None = None
+    retries: int = 0
     table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
     line: _unawaited_calls.Line | None = dataclasses.field(init=False, compare=False, repr=False)
 
@@ -80,6 +83,7 @@ class Declaration:
         object.__setattr__(self, "line", line)
         check_unawaited(self)
         check_vmap_method(self.vmap_method)
+        check_retries(self.retries)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
         if self.out and self.table is not None:
             raise ValueError(
@@ -155,6 +159,7 @@ def declare(
     queue: int | None = None,
     when_full: str = "wait",
     vmap_method: str | None = None,
+    retries: int = 0,
 ) -> F: ...
 @overload
 def declare(
@@ -171,6 +176,7 @@ def declare(
     queue: int | None = None,
     when_full: str = "wait",
     vmap_method: str | None = None,
+    retries: int = 0,
 ) -> Callable[[F], F]: ...
 def declare(
     function: object = None,
@@ -187,6 +193,7 @@ def declare(
     queue: int | None = None,
     when_full: str = "wait",
     vmap_method: str | None = None,
+    retries: int = 0,
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -253,6 +260,8 @@ def declare(
 
         None is "sequential" for TensorFlow, with its warning, and is refused if
         `fallback_to_while_loop` is False.
+      retries: how often a call is made again whose worker has died, for functions that are pure:
+        with `pure=True` or `memo`, or in ops that are not stateful.
 
     Returns:
       `function`.
@@ -265,7 +274,8 @@ def declare(
         `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too. So do
         `wait=False` with `borrow`, `out`, `memo` or `pure`, and an op with results of such a
         function; a `queue` that is no positive number, another `when_full`, and either of these
-        two without `wait=False`; and a `vmap_method` that there is not.
+        two without `wait=False`; a `vmap_method` that there is not; and `retries` that is no number
+        from 0 on. A stateful op of a function with `retries` that is not `pure` raises it.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
@@ -290,6 +300,7 @@ def declare(
         queue=queue,
         when_full=when_full,
         vmap_method=vmap_method,
+        retries=retries,
     )
     if function is None:
         return lambda decorated: _declare(decorated, declaration.renewed())

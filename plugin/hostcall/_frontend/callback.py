@@ -23,6 +23,7 @@ from hostcall._callbacks import (
 from hostcall._callbacks.declaration_checks import (
     check_callback,
     check_function,
+    check_repeatable,
     check_stateless,
     check_takes_tensors,
 )
@@ -212,6 +213,7 @@ def callback(
     queue: int | None = None,
     when_full: str = "wait",
     vmap_method: str | None = None,
+    retries: int = 0,
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -246,6 +248,7 @@ def callback(
       queue: likewise.
       when_full: likewise.
       vmap_method: as in `hostcall.declare`. `grad` remains that of one element.
+      retries: as in `hostcall.declare`, with `stateful=False`.
 
     Returns:
       A `Callback`, or a decorator that makes one.
@@ -259,7 +262,7 @@ def callback(
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
         `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback;
         for an unknown `vmap_method`, and for what `hostcall.declare` refuses of `wait`, `queue` and
-        `when_full`.
+        `when_full`; for a stateful callback with `retries`.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
@@ -284,7 +287,9 @@ def callback(
         queue=queue,
         when_full=when_full,
         vmap_method=vmap_method,
+        retries=retries,
     )
+    check_repeatable(declaration, stateful, "hostcall.callback", "stateful=False")
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
     if stateful:

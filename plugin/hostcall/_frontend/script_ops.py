@@ -13,7 +13,11 @@ import tensorflow as tf
 from hostcall._callbacks import requested_routes, result_shapes, structures, tape_residuals
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
-from hostcall._callbacks.declaration_checks import check_no_results, check_takes_tensors
+from hostcall._callbacks.declaration_checks import (
+    check_no_results,
+    check_repeatable,
+    check_takes_tensors,
+)
 from hostcall._callbacks.declarations import Declaration, declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native.native_code import NativeCode
@@ -105,6 +109,12 @@ def call(
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
+    if declaration.retries:
+        who = f"the stateful op of {source_location.of_function(func)}"
+        remedy = (
+            "hostcall.declare(function, pure=True, ...) or tf.numpy_function(..., stateful=False)"
+        )
+        check_repeatable(declaration, stateful, who, remedy)
     spec = _spec_for(func, inputs, outputs, eager, declaration)
     if from_callback:
         spec.op_name = "hostcall.callback"

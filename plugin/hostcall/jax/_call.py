@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 import tensorflow as tf
 
-from hostcall._callbacks.declaration_checks import check_no_results
+from hostcall._callbacks.declaration_checks import check_no_results, check_repeatable
+from hostcall._callbacks.declarations import Declaration
 from hostcall._tf import source_location
 from hostcall.jax import _effects, _primitive
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results, is_leaf
-from hostcall_runtime import _executors, _unawaited
+from hostcall_runtime import _unawaited
 
 VMAP_METHODS = (
     "sequential",
@@ -37,6 +38,7 @@ def call(
     wait: bool = True,
     queue: int | None = None,
     when_full: str = "wait",
+    retries: int = 0,
 ) -> Any:
     """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
 
@@ -63,6 +65,7 @@ def call(
         without results. Where the calls of a program are to keep their order, say `ordered=True`.
       queue: how many calls may wait to be run, as in `hostcall.declare`.
       when_full: what happens to one more, as in `hostcall.declare`.
+      retries: how often a call is made again whose worker has died; for `pure` calls.
 
     Returns:
       A pytree of JAX arrays as `result` says.
@@ -71,9 +74,9 @@ def call(
       TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
         dtype that JAX has not, or `executor` is neither an executor nor a function, or `wait` is
         no bool.
-      ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, or a dtype of 64 bits
-        while `jax_enable_x64` is off; when the call is differentiated; for `wait=False` with
-        results or `pure`, and what `hostcall.declare` refuses of `queue` and `when_full`.
+      ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, `retries` without
+        `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when the call is
+        differentiated; for `wait=False` with results or `pure`, and what `hostcall.declare` refuses of `queue` and `when_full`.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
 
@@ -91,15 +94,15 @@ def call(
     called_as += source_location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
     effect = effect_of(ordered, pure, title)
-    provider = _executors.provider_of(executor)
+    declared = Declaration(pure=pure, executor=executor, retries=retries)
+    check_repeatable(declared, not pure, f"hostcall.jax.call of {title}", "pure=True")
     check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-    declared = result
-    if callable(declared) and not is_leaf(declared):
-        declared = declared(*jax.tree.unflatten(in_tree, structs))
-    results, out_tree = flatten_results(declared, place)
+    if callable(result) and not is_leaf(result):
+        result = result(*jax.tree.unflatten(in_tree, structs))
+    results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
     line = _unawaited.line_of(fn, wait, queue, when_full)
     check_no_results(line, [spec.dtype for spec in results], not pure, place)
@@ -110,8 +113,9 @@ def call(
         title,
         place,
         given_name=name,
-        executor=provider,
         line=line,
+        executor=declared.executor,
+        retries=declared.retries,
     )
     called = _primitive.bind(function, arrays, results, effect, vmap_method)
     return jax.tree.unflatten(out_tree, called)

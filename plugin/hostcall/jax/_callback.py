@@ -55,6 +55,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         parts.name,
         declared.executor,
         declared.line,
+        declared.retries,
     )
     check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
 

@@ -14,7 +14,15 @@ from hostcall._callbacks import memoization
 from hostcall._callbacks.exportable import Source
 from hostcall._tf import source_location
 from hostcall_mlir.exporting import StructureError, structure_of_numbers
-from hostcall_runtime import Target, _executors, _unawaited, _unawaited_calls, register, within
+from hostcall_runtime import (
+    Target,
+    _executors,
+    _mapped_calls,
+    _unawaited,
+    _unawaited_calls,
+    register,
+    within,
+)
 from hostcall_runtime._errors import NotExportableError, ResultError
 
 _numbers = itertools.count(1)
@@ -41,6 +49,7 @@ class Function:
       given_name: the name that the user has given it, or None.
       executor: what gives the executor that runs the calls, or None.
       line: the calls of the function, for which no program waits; None where programs wait.
+      retries: how often a call is made again whose worker has died.
     """
 
     function: Callable[..., Any]
@@ -55,6 +64,7 @@ class Function:
     given_name: str | None = None
     executor: _executors.Provider | None = None
     line: _unawaited_calls.Line | None = None
+    retries: int = 0
 
     def register(self) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id."""
@@ -87,11 +97,12 @@ class Function:
         return call
 
     def _dispatched(self) -> Callable[..., Any]:
+        called = _mapped_calls.repeating(self.function, self.retries)
         if self.line is None:
-            return self._awaited(self.function)
+            return self._awaited(called)
         return _unawaited.handing_over(
             self.line,
-            self._awaited(_unawaited.marking(self.line, self.function)),
+            self._awaited(_unawaited.marking(self.line, called)),
             self.executor,
             self.description,
             source_location.of_function(self.function),
@@ -100,7 +111,15 @@ class Function:
     def _awaited(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if self.executor is not None:
             return _executors.on_executor(
-                self.executor, self.function, self.description, self.timeout, in_thread=function
+                _executors.Callee(
+                    self.executor,
+                    self.function,
+                    self.description,
+                    self.timeout,
+                    in_thread=function,
+                    retries=self.retries,
+                    lends=self.table is None,
+                )
             )
         if self.timeout is not None:
             return within(self.timeout, function, self.description)

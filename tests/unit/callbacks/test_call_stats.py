@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import multiprocessing
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,9 @@ import tensorflow as tf
 
 import hostcall
 from hostcall import CallbackStats
+from tests.support import executor_functions as functions
 from tests.support.helpers import failure, jitted, plain, raising
-from tests.support.threads import in_threads
+from tests.support.threads import PATIENCE, in_threads
 
 X = tf.constant([1.0, 2.0, 3.0, 4.0])
 
@@ -136,3 +140,77 @@ def test_the_profiler_shows_calls(tmp_path: Path) -> None:
         program(X)
     profiles = b"".join(file.read_bytes() for file in tmp_path.rglob("*.xplane.pb"))
     assert b"tf.numpy_function of test_the_profiler_shows_calls.<locals>.named_in" in profiles
+
+
+def test_calls_on_executors_are_counted(route: str) -> None:
+    may_end = threading.Event()
+    entered = threading.Event()
+
+    def waits(x: Any) -> Any:
+        entered.set()
+        may_end.wait(PATIENCE)
+        return x
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = hostcall.callback(waits, result=lambda x: x, executor=pool)
+        program = jitted(lambda x: waiting(x))
+        thread = threading.Thread(target=program, args=(X,))
+        thread.start()
+        assert entered.wait(PATIENCE)
+        [row] = hostcall.stats(reset=True).executors
+        assert (row.calls, row.unfinished) == (0, 1)
+        may_end.set()
+        thread.join(PATIENCE)
+        failure(jitted(on_pool(pool, raising(ValueError("blah")))), X)
+    failed, row = sorted(hostcall.stats().executors, key=lambda row: "waits (" in row.callback)
+    assert "test_call_stats.py:" in row.callback
+    assert (row.calls, row.unfinished) == (1, 0)
+    assert row.running_seconds > 0.0
+    assert row.waiting_seconds > 0.0
+    assert (failed.calls, failed.unfinished) == (1, 0)
+
+
+def on_pool(pool: Any, function: Callable[..., Any]) -> Any:
+    return hostcall.callback(function, result=lambda x: x, executor=pool)
+
+
+def test_times_of_other_processes_are_those_of_this_one() -> None:
+    x = tf.ones([1 << 17])
+    context = multiprocessing.get_context("forkserver")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        lasts = hostcall.callback(
+            functions.lasts_and_doubles, result=lambda x: x, executor=pool, stateful=False
+        )
+        for size in (1 << 17, 4):
+            jitted(lasts)(x[:size])
+            [row] = hostcall.stats(reset=True).executors
+            assert row.calls == 1
+            assert row.running_seconds >= 0.01
+            assert row.waiting_seconds > 0.0
+            assert row.sending_seconds > 0.0
+
+
+def test_chunks_are_counted_together() -> None:
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        double = hostcall.map(lambda x: 2 * x, executor=pool)
+        double(np.ones(4))
+    [row] = hostcall.stats(reset=True).executors
+    assert row.calls == 2
+    assert row.callback.startswith("hostcall.map of test_chunks")
+
+
+def test_executors_of_other_machines_tell_how_long_calls_ran() -> None:
+    class Elsewhere(concurrent.futures.Executor):
+        def submit(self, function: Any, /, *args: Any, **how: Any) -> Any:
+            future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+            reply = function(*args)
+            reply.began -= 1e6  # by the clock of that machine
+            reply.ended -= 1e6
+            future.set_result(reply)
+            return future
+
+    lasts = on_pool(Elsewhere(), functions.lasts_and_doubles)
+    np.testing.assert_array_equal(jitted(lasts)(X), 2.0 * X)
+    [row] = hostcall.stats(reset=True).executors
+    assert row.running_seconds >= 0.01
+    assert 0.0 <= row.waiting_seconds < 100.0

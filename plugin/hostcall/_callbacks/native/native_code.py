@@ -23,6 +23,7 @@ _NOT_OF_NATIVE = {
     "out": "native code always writes into the program's own memory.",
     "memo": "only Python can look results up. Declare it of a Python function that calls this one.",
     "executor": "a program calls native code itself, without Python's lock.",
+    "retries": "a program calls native code itself, and no worker that could die.",
 }
 
 

@@ -1,0 +1,342 @@
+"""`hostcall.map`: one call as many, which means the same as one."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support import executor_functions as functions
+from tests.support.helpers import MODES, failure, jitted
+from tests.support.threads import PATIENCE
+
+X = tf.reshape(tf.range(14.0), [7, 2])
+
+each_mode = pytest.mark.parametrize("mode", MODES)
+pools: list[concurrent.futures.ProcessPoolExecutor] = []
+
+
+def processes() -> concurrent.futures.ProcessPoolExecutor:
+    context = multiprocessing.get_context("forkserver")
+    pools.append(concurrent.futures.ProcessPoolExecutor(2, mp_context=context))
+    return pools[-1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_processes_left() -> Iterator[None]:
+    yield
+    for pool in pools:
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture
+def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    with concurrent.futures.ThreadPoolExecutor(3, "executor") as pool:
+        yield pool
+
+
+def like(x: Any, *others: Any) -> Any:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def noting_sizes(sizes: list[int]) -> Callable[..., Any]:
+    def double(x: Any) -> Any:
+        sizes.append(len(x))
+        return x * 2
+
+    return double
+
+
+@each_mode
+def test_a_batch_is_divided_among_processes(mode: Any) -> None:
+    place = hostcall.map(functions.place_of_each, executor=processes)
+    program = mode(
+        lambda x: (
+            tf.numpy_function(place, [x], tf.TensorSpec([7, 2], tf.float64))
+            + 0.0 * tf.cast(x, tf.float64)
+        )
+    )
+    found = program(X).numpy()
+    np.testing.assert_array_equal(found[:, 1], [3, 3, 3, 4, 4, 4, 4])
+    assert os.getpid() not in found[:, 0]
+
+
+@each_mode
+def test_chunks_run_at_the_same_time(mode: Any, threads: Any) -> None:
+    together = threading.Barrier(3)
+
+    def meets(x: Any) -> Any:
+        together.wait(PATIENCE)
+        return x
+
+    program = mode(hostcall.callback(hostcall.map(meets, executor=threads), result=like))
+    np.testing.assert_array_equal(program(X), X)
+
+
+@pytest.mark.parametrize(
+    ("size", "chunks", "expected"),
+    [(7, None, [2, 2, 3]), (7, 5, [1, 1, 1, 2, 2]), (2, None, [1, 1]), (0, None, [0]), (7, 1, [7])],
+)
+def test_sizes_of_chunks(size: int, chunks: int | None, expected: list[int], threads: Any) -> None:
+    sizes: list[int] = []
+    double = hostcall.map(noting_sizes(sizes), executor=threads, chunks=chunks)
+    result = double(np.ones([size, 2], np.float32))
+    np.testing.assert_array_equal(result, np.full([size, 2], 2.0))
+    assert result.dtype == np.float32
+    assert sorted(sizes) == expected
+
+
+@each_mode
+def test_batches_of_any_size(mode: Any, threads: Any) -> None:
+    double = hostcall.callback(hostcall.map(functions.doubled, executor=threads), result=like)
+    program = mode(lambda x: double(x))
+    for size in (0, 1, 5):
+        np.testing.assert_array_equal(program(X[:size]), 2.0 * X[:size])
+
+
+@each_mode
+def test_axes_and_structures(mode: Any) -> None:
+    both = hostcall.callback(
+        hostcall.map(functions.sums, executor=processes, in_axes=({"a": 0, "b": 0},)),
+        result=lambda pair: {"sum": pair["a"], "difference": pair["b"]},
+    )
+    turned = hostcall.callback(
+        hostcall.map(np.transpose, executor=processes, in_axes=-1),
+        result=lambda x: tf.TensorSpec(x.shape[::-1], x.dtype),
+    )
+    scale = hostcall.callback(hostcall.map(functions.scaled, executor=processes), result=like)
+    program = mode(lambda x: (both({"a": x, "b": 2.0 * x}), turned(x), scale(x, factor=3.0)))
+    sums, transposed, scaled = program(X)
+    np.testing.assert_array_equal(sums["sum"], 3.0 * X)
+    np.testing.assert_array_equal(sums["difference"], -X)
+    np.testing.assert_array_equal(transposed, tf.transpose(X))
+    np.testing.assert_array_equal(scaled, 3.0 * X)
+
+
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_arguments_that_are_passed_whole_are_each_calls_own(executor: str, threads: Any) -> None:
+    def adds_in_place(x: Any, w: Any) -> Any:
+        w += 1
+        return x * w
+
+    function = adds_in_place if executor == "threads" else functions.scaled_by
+    pool = threads if executor == "threads" else processes
+    w = np.arange(2, dtype=np.float32)
+    mapped = hostcall.map(function, executor=pool, in_axes=(0, None))
+    expected = X.numpy() * (w + 1 if executor == "threads" else w)
+    np.testing.assert_array_equal(mapped(X.numpy(), w), expected)
+    np.testing.assert_array_equal(w, [0.0, 1.0])
+
+
+def test_large_arrays_keep_their_values() -> None:
+    x = np.arange(1 << 20, dtype=np.float32).reshape(-1, 4)
+    double = hostcall.map(functions.doubled, executor=processes, chunks=3)
+    for batch in (x, x[::2], x.T.copy().T):
+        np.testing.assert_array_equal(double(batch), 2 * batch)
+    alone = hostcall.map(functions.doubled, executor=processes, chunks=1)(x)
+    alone += 1
+    np.testing.assert_array_equal(alone, 2 * x + 1)
+
+
+def mapped_with_gradient(grad: Any, **how: Any) -> Any:
+    by = hostcall.callback(
+        functions.scaled_by, result=lambda x, w: like(x), grad=grad, executor=processes, **how
+    )
+    return hostcall.map(by, in_axes=(0, None))
+
+
+slope = hostcall.callback(
+    functions.slope_of_scaled_by, result=lambda inputs, results, upstream: inputs
+)
+
+
+@each_mode
+@pytest.mark.parametrize("grad", [slope, functions.slope_of_scaled_by], ids=["callback", "code"])
+def test_the_gradient_is_mapped(grad: Any, mode: Any) -> None:
+    if grad is not slope:
+
+        def grad(inputs: Any, results: Any, upstream: Any) -> Any:
+            x, w = inputs
+            return upstream * w, tf.reduce_sum(upstream * x, 0)
+
+    by = mapped_with_gradient(grad, stateful=False)
+    w = tf.constant([2.0, 3.0])
+
+    def program(x: tf.Tensor, w: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([x, w])
+            y = by(x, w)
+        return y, *tape.gradient(y, [x, w], output_gradients=x)
+
+    y, slope_of_x, slope_of_w = mode(program)(X, w)
+    np.testing.assert_array_equal(y, X * w)
+    np.testing.assert_array_equal(slope_of_x, X * w)
+    np.testing.assert_allclose(slope_of_w, tf.reduce_sum(X * X, 0), rtol=1e-6)
+
+
+@each_mode
+def test_results_of_no_kind(mode: Any, threads: Any) -> None:
+    seen: list[int] = []
+    note = hostcall.callback(
+        hostcall.map(lambda x: seen.append(len(x)), executor=threads), result=[]
+    )
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        note(x)
+        return x
+
+    mode(program)(X)
+    assert sorted(seen) == [2, 2, 3]
+
+
+@each_mode
+def test_exceptions_name_the_chunk(mode: Any) -> None:
+    fails = hostcall.callback(hostcall.map(functions.fails_at_5, executor=processes), result=like)
+    error = failure(mode(lambda x: fails(x)), X)
+    raised = hostcall.last_error(error)
+    assert isinstance(raised, functions.SimulatorError)
+    assert raised.sensor == 5
+    assert "This was chunk 1 of 2 (elements 0 to 2) of hostcall.map of fails_at_5" in error.message
+    np.testing.assert_array_equal(fails(X[3:]), X[3:])
+
+
+@each_mode
+def test_a_worker_that_dies_fails_the_call(mode: Any) -> None:
+    ends = hostcall.callback(hostcall.map(functions.ends_at_5, executor=processes), result=like)
+    raised = hostcall.last_error(failure(mode(lambda x: ends(x)), X))
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "chunk 1 of 2" in str(raised)
+    assert "was ended by SIGKILL" in str(raised)
+    np.testing.assert_array_equal(mode(lambda x: ends(x))(X[3:]), X[3:])
+
+
+@each_mode
+def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None:
+    once = functools.partial(functions.ends_once, folder=str(tmp_path))
+    mapped = hostcall.map(once, executor=processes)
+    double = hostcall.callback(mapped, result=like, stateful=False, retries=9)
+    np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+class ByHand:
+    """An executor whose calls the test makes."""
+
+    def __init__(self) -> None:
+        self.futures: list[concurrent.futures.Future[Any]] = []
+        self.are_there = threading.Event()
+
+    def submit(self, function: Any, /, *args: Any) -> Any:
+        self.futures.append(concurrent.futures.Future())
+        if len(self.futures) == 3:
+            self.are_there.set()
+        return self.futures[-1]
+
+
+def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
+    executor, is_over, was_over = ByHand(), threading.Event(), []
+
+    def make_calls() -> None:
+        executor.are_there.wait(PATIENCE)
+        first, second, third = executor.futures
+        first.set_running_or_notify_cancel()
+        second.set_running_or_notify_cancel()
+        is_cancelled = threading.Event()
+        third.add_done_callback(lambda _: is_cancelled.set())
+        first.set_exception(ValueError("the first"))
+        is_cancelled.wait(PATIENCE)
+        was_over.append(is_over.is_set())
+        second.set_result(np.zeros(1))
+
+    thread = threading.Thread(target=make_calls)
+    thread.start()
+    with pytest.raises(ValueError, match="the first"):
+        hostcall.map(np.cumsum, executor=executor, chunks=3)(np.arange(3.0))
+    is_over.set()
+    thread.join(PATIENCE)
+    assert executor.futures[2].cancelled()
+    assert executor.futures[1].done()
+    assert was_over == [False]
+
+
+@pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
+def test_a_map_on_the_executors_only_thread_runs_there() -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        inner = jitted(
+            hostcall.callback(hostcall.map(functions.doubled, executor=pool), result=like)
+        )
+        outer = hostcall.callback(lambda x: inner(x).numpy() + 1, result=like, executor=pool)
+        np.testing.assert_array_equal(jitted(outer)(X), 2.0 * X + 1.0)
+
+
+def test_results_of_a_mapped_callback_are_kept(threads: Any) -> None:
+    sizes: list[int] = []
+    double = hostcall.callback(noting_sizes(sizes), result=like, stateful=False, memo=True)
+    program = jitted(hostcall.map(double, executor=threads))
+    for _ in range(2):
+        np.testing.assert_array_equal(program(X), 2.0 * X)
+    assert len(sizes) == 3
+
+
+@each_mode
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.sum(), "which cannot be put together along axis 0"),
+        (lambda x: x[:, : len(x)], "which cannot be put together along axis 0"),
+    ],
+)
+def test_results_that_cannot_be_put_together(
+    function: Any, message: str, mode: Any, threads: Any
+) -> None:
+    wrong = hostcall.callback(hostcall.map(function, executor=threads, chunks=4), result=like)
+    assert message in failure(mode(lambda x: wrong(x)), X).message
+
+
+@each_mode
+def test_arguments_of_different_sizes(mode: Any, threads: Any) -> None:
+    mapped = hostcall.map(functions.scaled_by, executor=threads)
+    by = hostcall.callback(mapped, result=lambda x, w: like(x))
+    error = failure(mode(lambda x: by(x, x[:3])), X)
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    assert "argument 0 has 7, argument 1 has 3" in error.message
+
+
+def test_the_executor_may_be_that_of_the_function(threads: Any) -> None:
+    def double(x: Any) -> Any:
+        return x * 2
+
+    with pytest.raises(TypeError, match="nobody says what runs the calls"):
+        hostcall.map(double)
+    hostcall.declare(double, executor=threads)
+    np.testing.assert_array_equal(hostcall.map(double)(X.numpy()), 2 * X)
+
+
+@pytest.mark.parametrize("chunks", [0, -1, 2.0, True])
+def test_a_number_of_chunks_that_is_none(chunks: Any, threads: Any) -> None:
+    with pytest.raises(ValueError, match="is no positive number"):
+        hostcall.map(np.cumsum, executor=threads, chunks=chunks)
+
+
+def test_what_cannot_be_mapped_is_refused(threads: Any) -> None:
+    eager = hostcall.callback(lambda x: x, result=like, kind="eager")
+    with pytest.raises(ValueError, match='kind="numpy"'):
+        hostcall.map(eager, executor=threads)
+    borrows = hostcall.callback(lambda x: x, result=like, borrow=True)
+    with pytest.raises(ValueError, match="borrow=True and out=True lend"):
+        hostcall.map(borrows, executor=threads)
+    with pytest.raises(TypeError, match=r"hostcall\.map wants a function"):
+        hostcall.map(3, executor=threads)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="neither an executor"):
+        hostcall.map(np.cumsum, executor=3)
+    with pytest.raises(ValueError, match="divides none"):
+        hostcall.map(np.cumsum, executor=threads, in_axes=None)

@@ -1,0 +1,98 @@
+"""hostcall_runtime._batches: structures of arrays that are divided and put together."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hostcall_runtime import _batches
+
+X = np.arange(12).reshape(4, 3)
+
+Pair = collections.namedtuple("Pair", ["first", "second"])
+
+
+@pytest.mark.parametrize("axes", [0, 1, -1, -2])
+def test_arrays_are_divided_and_put_together(axes: int) -> None:
+    size = _batches.size_of((X,), axes, "f")
+    assert size == X.shape[axes]
+    parts = [_batches.part((X,), axes, n, n + 1) for n in range(size)]
+    assert all(part[0].shape[axes] == 1 for part in parts)
+    [whole] = _batches.joined(parts, axes, "f")
+    np.testing.assert_array_equal(whole, X)
+
+
+def test_structures_keep_their_kind() -> None:
+    value = ([X, {"b": X.T, "a": X}], Pair(X, 5))
+    axes = ([0, {"a": 0, "b": 1}], (0, None))
+    assert _batches.size_of(value, axes, "f") == 4
+    part = _batches.part(value, axes, 1, 3)
+    assert isinstance(part[0], list)
+    assert list(part[0][1]) == ["b", "a"]
+    np.testing.assert_array_equal(part[0][1]["b"], X.T[:, 1:3])
+    assert isinstance(part[1], Pair)
+    assert part[1].second == 5
+    again = _batches.joined(
+        [_batches.part(value[0], axes[0], n, n + 2) for n in (0, 2)], axes[0], "f"
+    )
+    np.testing.assert_array_equal(again[1]["b"], X.T)
+
+
+def test_what_is_passed_whole_is_copied_and_added_up() -> None:
+    value, axes = (X, X), (0, None)
+    part = _batches.copied_where_whole(_batches.part(value, axes, 0, 2), axes)
+    assert part[0].base is X.base or part[0].base is X
+    assert not np.shares_memory(part[1], X)
+    np.testing.assert_array_equal(_batches.joined([X, X, X], None, "f"), 3 * X)
+
+
+def test_results_may_be_none_or_alone() -> None:
+    assert _batches.joined([None, None], 0, "f") is None
+    assert _batches.joined([(), ()], 0, "f") == ()
+    np.testing.assert_array_equal(_batches.joined([X, X], (0,), "f"), np.concatenate([X, X]))
+
+
+@pytest.mark.parametrize("axes", [True, "0", 1.0, (0, "x")])
+def test_what_is_no_axis_is_refused(axes: Any) -> None:
+    with pytest.raises(TypeError, match="is no axis"):
+        _batches.check_axes(axes)
+
+
+@pytest.mark.parametrize("axes", [None, (None, None), ()])
+def test_axes_that_divide_nothing_are_refused(axes: Any) -> None:
+    with pytest.raises(ValueError, match="divides none"):
+        _batches.check_axes(axes)
+
+
+@pytest.mark.parametrize(
+    ("value", "axes", "message"),
+    [
+        ((X,), 2, r"argument 0 has the shape \(4, 3\), and so no axis 2"),
+        ((X, 5), 0, r"argument 1 has the shape \(\), and so no axis 0"),
+        ((X, {"a": X.T}), 0, "argument 0 has 4, argument 1\\['a'\\] has 3"),
+        ((X, X), (0,), "does not fit the arguments, a tuple of 2"),
+        (([X, X],), ((0,),), "does not fit the argument 0, a list of 2"),
+        ((), 0, "no array that in_axes=0 divides"),
+    ],
+)
+def test_arguments_that_cannot_be_divided_are_named(value: Any, axes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"f: .*{message}"):
+        _batches.size_of(value, axes, "f")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([X, X[:, :2]], r"shapes \(4, 3\), \(4, 2\), which cannot be put together"),
+        ([np.float32(1), np.float32(2)], "for each element, along the first axis"),
+        ([(X,), (X, X)], "different structures"),
+        ([{"a": X}, {"b": X}], "different structures"),
+        ([X, None], "cannot be put together"),
+    ],
+)
+def test_results_that_cannot_be_put_together_are_named(parts: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^f has returned .*{message}"):
+        _batches.joined(parts, 0, "f")

@@ -1,0 +1,240 @@
+"""hostcall_runtime._parcels: arrays on their way to processes of this machine, and back."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import multiprocessing
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from hostcall_runtime import _parcels, _shared_blocks
+from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
+from hostcall_runtime._executors import Callee, provider_of
+from tests.support import executor_functions as functions
+
+SHAPE = (512, 256)  # half a MiB of float32
+
+
+def few_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def workers(count: int = 1) -> concurrent.futures.ProcessPoolExecutor:
+    context = multiprocessing.get_context("forkserver")
+    return concurrent.futures.ProcessPoolExecutor(count, context, initializer=few_files)
+
+
+@pytest.fixture(scope="module", params=["processes", "loky"])
+def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "loky":
+        loky = pytest.importorskip("loky")
+        made = loky.ProcessPoolExecutor(1, initializer=few_files)
+    else:
+        made = workers()
+    yield made
+    made.shutdown()
+
+
+def called(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
+    provider = provider_of(executor)
+    assert provider is not None
+    return Callee(provider, function, function.__name__, **how).start(*args).result()
+
+
+def array(first: float = 0.0, dtype: Any = np.float32) -> Any:
+    return (np.arange(SHAPE[0] * SHAPE[1]).reshape(SHAPE) % 100 + first).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.bool_, ml_dtypes.bfloat16, ">i4"])
+@pytest.mark.parametrize("lends", [False, True])
+def test_arrays_of_any_dtype_go_both_ways(pool: Any, dtype: Any, lends: bool) -> None:
+    x = np.tile(array(dtype=dtype), (4, 1))
+    result = called(pool, functions.doubled, x, lends=lends)
+    assert result.dtype == (x * 2).dtype
+    np.testing.assert_array_equal(result, x * 2)
+
+
+def test_arrays_of_any_layout_go_both_ways(pool: Any) -> None:
+    for x in (array(), array().T, np.tile(array(), 4)[::2, 1::2]):
+        result = called(pool, functions.transposed, x)
+        np.testing.assert_array_equal(result, x.T[::-1])
+        assert result.base is None
+        assert result.flags.writeable
+
+
+def test_structures_go_both_ways(pool: Any) -> None:
+    x = array()
+    sums = called(pool, functions.sums, {"a": x, "b": 2.0 * x})
+    np.testing.assert_array_equal(sums["sum"], 3.0 * x)
+    small = called(pool, functions.both_ways, np.float32(3.0))
+    assert small == {"a": [4.0, 7], "b": (2.0, None)}
+    large = called(pool, functions.both_ways, x)
+    np.testing.assert_array_equal(large["a"][0], x + 1)
+    assert large["b"][1] is None
+
+
+def test_arguments_are_the_functions_own(pool: Any) -> None:
+    x = array()
+    np.testing.assert_array_equal(called(pool, functions.negated_in_place, x), -array())
+    np.testing.assert_array_equal(x, array())
+
+
+def test_what_a_function_keeps_stays(pool: Any) -> None:
+    firsts = [float(number) for number in range(100)]  # more than it may have files
+    for first in firsts:
+        np.testing.assert_array_equal(called(pool, functions.keeps, array(first)), array(first))
+        called(pool, functions.doubled, array(-1.0))
+    np.testing.assert_array_equal(called(pool, functions.first_kept, 0), firsts)
+    called(pool, functions.forgets, 0)
+
+
+def test_what_is_returned_of_an_argument_does_not_keep_it(pool: Any) -> None:
+    before = functions.open_blocks(0)
+    for first in range(40):
+        np.testing.assert_array_equal(
+            called(pool, functions.first_row, array(first)), array(first)[0]
+        )
+    assert functions.open_blocks(0) <= before + 1
+
+
+def test_memory_is_used_again(pool: Any) -> None:
+    called(pool, functions.doubled, array())
+    before = functions.open_blocks(0), called(pool, functions.open_blocks, 0)
+    for _ in range(40):
+        called(pool, functions.doubled, array())
+        called(pool, functions.doubled, np.tile(array(), 3))
+    assert (functions.open_blocks(0), called(pool, functions.open_blocks, 0)) == before
+
+
+def test_lent_results_keep_their_memory(pool: Any) -> None:
+    results = [called(pool, functions.doubled, array(first), lends=True) for first in range(5)]
+    for first, result in enumerate(results):
+        np.testing.assert_array_equal(result, 2 * array(first))
+
+
+def test_more_calls_at_once_than_there_may_be_blocks(
+    pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_shared_blocks, "_MOST_OPEN", 3)
+    provider = provider_of(pool)
+    assert provider is not None
+    callee = Callee(provider, functions.doubled, "doubled")
+    calls = [callee.start(array(first)) for first in range(20)]
+    for first, call in enumerate(calls):
+        np.testing.assert_array_equal(call.result(), 2 * array(first))
+
+
+def test_a_worker_that_cannot_open_the_memory_is_sent_the_arrays(
+    pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_shared_blocks, "_free", type(_shared_blocks._free)())
+    monkeypatch.setattr(_parcels, "_is_reachable", True)
+    block = _shared_blocks.take()
+    process, file, number = block.address
+    block.address = process, file, number + 1
+    _shared_blocks.give_back(block)
+    np.testing.assert_array_equal(called(pool, functions.doubled, array()), 2 * array())
+    assert not _parcels._is_reachable
+
+
+def test_what_fails_gives_all_memory_back() -> None:
+    with workers() as made:
+        called(made, functions.doubled, array())
+        before = functions.open_blocks(0)
+        for _ in range(5):
+            with pytest.raises(TypeError, match="0-dimensional"):
+                called(made, functions.fails, array())
+            with pytest.raises(ExecutorError, match="cannot send what it returned"):
+                called(made, functions.returns_a_lock, array())
+        assert functions.open_blocks(0) <= before
+        with pytest.raises(ExecutorError, match="SIGKILL"):
+            called(made, functions.ends, array())
+        assert functions.open_blocks(0) <= before
+
+
+def pipes(folder: Path) -> tuple[str, str]:
+    names = str(folder / "gate"), str(folder / "answer")
+    for name in names:
+        os.mkfifo(name)
+    return names
+
+
+def told_by(gate: str, answer: str) -> float:
+    """What the function says that waits at the gate."""
+    Path(gate).write_text("")
+    return float(Path(answer).read_text())
+
+
+def test_a_late_call_keeps_its_arguments(tmp_path: Path) -> None:
+    gate, answer = pipes(tmp_path)
+    with workers(2) as made:
+        called(made, functions.doubled, array())
+        waits = functools.partial(functions.sums_when_told, gate=gate, answer=answer)
+        provider = provider_of(made)
+        assert provider is not None
+        call = Callee(provider, waits, "waits", timeout=0.2).start(array(5.0))
+        with pytest.raises(DeadlineExceededError):
+            call.result()
+        for _ in range(5):
+            called(made, functions.doubled, array())
+        assert told_by(gate, answer) == array(5.0).sum()
+
+
+def test_a_child_that_a_function_forks_keeps_its_arguments(tmp_path: Path) -> None:
+    gate, answer = pipes(tmp_path)
+    with workers() as made:
+        forks = functools.partial(functions.forks_with, gate=gate, answer=answer)
+        forks.__name__ = "forks"  # type: ignore[attr-defined]
+        called(made, forks, array(5.0))
+        for _ in range(5):
+            called(made, functions.doubled, array())
+        assert told_by(gate, answer) == array(5.0).sum()
+
+
+FORKED = """
+import concurrent.futures, multiprocessing, os, sys
+import __main__
+import numpy as np
+from hostcall_runtime._executors import Callee, provider_of
+from tests.support import executor_functions as functions
+
+__main__.__file__ = None  # which workers would run again
+
+def made():
+    return concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+def doubled(first):
+    x = np.full(1 << 18, first, np.float32)
+    return Callee(provider_of(made), functions.doubled, "doubled", lends=True).start(x).result()
+
+if __name__ == "__main__":
+    lent = doubled(1.0)
+    doubled(2.0)
+    child, gate = os.fork(), os.pipe()
+    if child == 0:
+        own = [doubled(7.0) for _ in range(2)]
+        assert all((result == 14.0).all() for result in own)
+        del own
+        again = doubled(8.0)
+        assert (lent == 2.0).all() and (again == 16.0).all()
+        os._exit(3)
+    kept = lent
+    del lent
+    for _ in range(3):
+        assert (doubled(3.0) == 6.0).all()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert (kept == 2.0).all()
+    print("both")
+"""
+
+
+def test_a_forked_child_shares_nothing(run_python: Callable[..., str]) -> None:
+    assert run_python(FORKED) == "both\n"
