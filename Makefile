@@ -44,9 +44,10 @@ CONTRACT := $(filter-out tests/e2e/test_partition% tests/e2e/test_every%,$(wildc
   $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
+KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz differential upstream mutations docs format clean
+.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz stress differential upstream mutations docs format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -88,6 +89,9 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 fuzz: build/asan/built  ## Call the runtime, and the workers' client, with random data for FUZZ_SECONDS (60)
 	@$(ASAN) $(BIN)/python -m tests.support.native.fuzz $(FUZZ_SECONDS)
 	@$(ASAN) $(BIN)/python -m tests.support.serving.fuzz $(FUZZ_SECONDS)
+
+stress: $(BUILT)  ## Kill KILLS (200) workers of executors at random while calls go on
+	@HOSTCALL_TEST_KILLS=$(KILLS) TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) tests/stress/test_killed_workers.py
 
 differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, exported, and unjitted
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)

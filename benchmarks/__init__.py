@@ -15,4 +15,5 @@ QUESTIONS = (
     "worker",
     "overlap",
     "unawaited",
+    "executors",
 )

@@ -169,3 +169,11 @@ def ends_once(x: Any, folder: str) -> Any:
 def lasts_and_doubles(x: Any) -> Any:
     time.sleep(0.01)
     return x * 2
+
+
+def noted(x: Any, file: str) -> Any:
+    """Writes its argument down, in one piece, where the death of this process leaves it."""
+    journal = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(journal, f"{int(x.flat[0])}\n".encode())
+    os.close(journal)
+    return x

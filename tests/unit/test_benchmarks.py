@@ -16,6 +16,7 @@ FILES = {path.stem for folder in benchmarks.__path__ for path in Path(folder).gl
 HELPERS = {
     "__init__",
     "__main__",
+    "executor_functions",
     "jax_programs",
     "machine",
     "native_programs",

@@ -76,7 +76,8 @@ def call(
         no bool.
       ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, `retries` without
         `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when the call is
-        differentiated; for `wait=False` with results or `pure`, and what `hostcall.declare` refuses of `queue` and `when_full`.
+        differentiated; for `wait=False` with results or `pure`, and what
+        `hostcall.declare` refuses of `queue` and `when_full`.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
 
