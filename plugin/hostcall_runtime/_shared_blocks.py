@@ -8,6 +8,7 @@ that has it open or mapped is gone, and there is nothing that anybody would have
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import mmap
 import os
@@ -52,7 +53,13 @@ def _before_fork() -> None:
     _forks += 1
 
 
-os.register_at_fork(before=_before_fork)
+def _after_fork() -> None:
+    # They are the parent's, which goes on to use them.
+    _free.clear()
+    _open.clear()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 class _Mapping:
@@ -183,14 +190,10 @@ def take() -> Block:
     Raises:
       OSError: when there are too many.
     """
-    while _free:
-        try:
-            block = _free.pop()  # the one that the caches know best
-        except IndexError:  # another thread was faster
-            break
-        if block.address[0] == os.getpid():  # else the parent's, in a forked child
-            block.clear()
-            return block
+    with contextlib.suppress(IndexError):
+        block = _free.pop()  # the one that the caches know best
+        block.clear()
+        return block
     if len(_open) >= _MOST_OPEN:
         raise OSError(f"{_MOST_OPEN} blocks are in use")
     file = os.memfd_create("hostcall")
@@ -200,8 +203,6 @@ def take() -> Block:
 
 def give_back(block: Block) -> None:
     """Takes a block that nobody refers to, for another call."""
-    if block.address[0] != os.getpid():
-        return
     size = block.size + sum(other.size for other in list(_free))
     if len(_free) < _MOST_FREE_BLOCKS and size <= _MOST_FREE_BYTES:
         _free.append(block)

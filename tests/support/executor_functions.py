@@ -113,9 +113,9 @@ def open_blocks(x: Any) -> Any:
 
 
 def sums_when_told(x: Any, gate: str, answer: str) -> Any:
-    """Writes the sum of an array to one pipe when the other one has been opened and closed."""
+    """Writes the sum of an array to one pipe when there is a line in the other one."""
     with open(gate, encoding="utf-8") as file:
-        file.read()
+        file.readline()
     with open(answer, "w", encoding="utf-8") as file:
         file.write(str(x.sum()))
     return x

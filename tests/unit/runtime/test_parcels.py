@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import importlib
 import multiprocessing
 import os
 import resource
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from hostcall_runtime import _parcels, _shared_blocks
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executors import Callee, provider_of
 from tests.support import executor_functions as functions
+from tests.support.threads import PATIENCE
 
 SHAPE = (512, 256)  # half a MiB of float32
 
@@ -35,7 +38,7 @@ def workers(count: int = 1) -> concurrent.futures.ProcessPoolExecutor:
 @pytest.fixture(scope="module", params=["processes", "loky"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "loky":
-        loky = pytest.importorskip("loky")
+        loky = importlib.import_module("loky")
         made = loky.ProcessPoolExecutor(1, initializer=few_files)
     else:
         made = workers()
@@ -160,43 +163,54 @@ def test_what_fails_gives_all_memory_back() -> None:
         assert functions.open_blocks(0) <= before
 
 
-def pipes(folder: Path) -> tuple[str, str]:
-    names = str(folder / "gate"), str(folder / "answer")
-    for name in names:
-        os.mkfifo(name)
-    return names
+class Pipes:
+    """What a function waits at, and then writes to."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._how = {name: str(folder / name) for name in ("gate", "answer")}
+        self._ends = {}
+        for name, path in self._how.items():
+            os.mkfifo(path)
+            self._ends[name] = os.open(path, os.O_RDWR)  # which waits for nobody
+
+    def waiting(self, function: Callable[..., Any]) -> Any:
+        """The function, with these pipes."""
+        return functools.update_wrapper(functools.partial(function, **self._how), function)
+
+    def told(self) -> float:
+        """What the function writes when it may go on."""
+        os.write(self._ends["gate"], b"go\n")
+        can_read, _, _ = select.select([self._ends["answer"]], [], [], PATIENCE)
+        assert can_read, "the function has not run"
+        answer = float(os.read(self._ends["answer"], 100))
+        for end in self._ends.values():
+            os.close(end)
+        return answer
 
 
-def told_by(gate: str, answer: str) -> float:
-    """What the function says that waits at the gate."""
-    Path(gate).write_text("")
-    return float(Path(answer).read_text())
-
-
-def test_a_late_call_keeps_its_arguments(tmp_path: Path) -> None:
-    gate, answer = pipes(tmp_path)
-    with workers(2) as made:
+def test_late_calls_keep_their_arguments(tmp_path: Path) -> None:
+    runs, waits = Pipes(tmp_path / "runs"), Pipes(tmp_path / "waits")
+    with workers() as made, workers() as other:
         called(made, functions.doubled, array())
-        waits = functools.partial(functions.sums_when_told, gate=gate, answer=answer)
-        provider = provider_of(made)
-        assert provider is not None
-        call = Callee(provider, waits, "waits", timeout=0.2).start(array(5.0))
-        with pytest.raises(DeadlineExceededError):
-            call.result()
-        for _ in range(5):
-            called(made, functions.doubled, array())
-        assert told_by(gate, answer) == array(5.0).sum()
+        for number, late in enumerate((runs, waits)):
+            with pytest.raises(DeadlineExceededError, match="It still runs"):
+                called(
+                    made, late.waiting(functions.sums_when_told), array(5.0 + number), timeout=0.2
+                )
+        for _ in range(5):  # which take other memory
+            called(other, functions.doubled, array())
+        assert runs.told() == array(5.0).sum()
+        assert waits.told() == array(6.0).sum()
 
 
 def test_a_child_that_a_function_forks_keeps_its_arguments(tmp_path: Path) -> None:
-    gate, answer = pipes(tmp_path)
+    child = Pipes(tmp_path / "child")
     with workers() as made:
-        forks = functools.partial(functions.forks_with, gate=gate, answer=answer)
-        forks.__name__ = "forks"  # type: ignore[attr-defined]
-        called(made, forks, array(5.0))
+        called(made, child.waiting(functions.forks_with), array(5.0))
         for _ in range(5):
             called(made, functions.doubled, array())
-        assert told_by(gate, answer) == array(5.0).sum()
+        assert child.told() == array(5.0).sum()
 
 
 FORKED = """
@@ -208,30 +222,38 @@ from tests.support import executor_functions as functions
 
 __main__.__file__ = None  # which workers would run again
 
+pools = []
+
 def made():
-    return concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pools.append(concurrent.futures.ProcessPoolExecutor(1, context))
+    return pools[-1]
+
+provider = provider_of(made)
 
 def doubled(first):
     x = np.full(1 << 18, first, np.float32)
-    return Callee(provider_of(made), functions.doubled, "doubled", lends=True).start(x).result()
+    return Callee(provider, functions.doubled, "doubled", lends=True).start(x).result()
 
 if __name__ == "__main__":
-    lent = doubled(1.0)
-    doubled(2.0)
-    child, gate = os.fork(), os.pipe()
+    doubled(1.0)
+    lent = doubled(2.0)
+    gate = os.pipe()
+    child = os.fork()
     if child == 0:
-        own = [doubled(7.0) for _ in range(2)]
-        assert all((result == 14.0).all() for result in own)
-        del own
-        again = doubled(8.0)
-        assert (lent == 2.0).all() and (again == 16.0).all()
+        own = [doubled(number) for number in (7.0, 8.0)]
+        os.close(gate[1])
+        os.read(gate[0], 1)
+        assert (lent == 4.0).all()
+        assert [result[0] for result in own] == [14.0, 16.0]
+        pools[-1].shutdown()
         os._exit(3)
-    kept = lent
     del lent
-    for _ in range(3):
-        assert (doubled(3.0) == 6.0).all()
+    results = [doubled(number) for number in (3.0, 4.0, 5.0)]
+    os.close(gate[1])
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-    assert (kept == 2.0).all()
+    assert [set(result.tolist()) for result in results] == [{6.0}, {8.0}, {10.0}]
+    pools[-1].shutdown()
     print("both")
 """
 
