@@ -102,7 +102,7 @@ may_go_on = threading.Event()
 def fails(i):
     raise KeyError(int(i))
 def waits(i):
-    may_go_on.wait()
+    may_go_on.wait(30.0)
     write("parent", i)
 
 failing = later(fails)
@@ -116,9 +116,12 @@ def run_child():
 
 child = os.fork()
 if child == 0:
-    run_child()
-    hostcall.barrier()
-    os._exit(7)
+    try:
+        run_child()
+        hostcall.barrier()
+        os._exit(7)
+    finally:
+        os._exit(1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 process = multiprocessing.get_context("fork").Process(target=run_child)
 process.start()
