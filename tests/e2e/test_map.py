@@ -234,12 +234,20 @@ class ByHand:
     def __init__(self) -> None:
         self.futures: list[concurrent.futures.Future[Any]] = []
         self.are_there = threading.Event()
+        self._calls: list[Callable[[], Any]] = []
 
     def submit(self, function: Any, /, *args: Any) -> Any:
         self.futures.append(concurrent.futures.Future())
+        self._calls.append(lambda: function(*args))
         if len(self.futures) == 3:
             self.are_there.set()
         return self.futures[-1]
+
+    def make(self, number: int) -> None:
+        try:
+            self.futures[number].set_result(self._calls[number]())
+        except Exception as error:
+            self.futures[number].set_exception(error)
 
 
 def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
@@ -252,15 +260,15 @@ def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
         second.set_running_or_notify_cancel()
         is_cancelled = threading.Event()
         third.add_done_callback(lambda _: is_cancelled.set())
-        first.set_exception(ValueError("the first"))
+        executor.make(0)
         is_cancelled.wait(PATIENCE)
         was_over.append(is_over.is_set())
-        second.set_result(np.zeros(1))
+        executor.make(1)
 
     thread = threading.Thread(target=make_calls)
     thread.start()
-    with pytest.raises(ValueError, match="the first"):
-        hostcall.map(np.cumsum, executor=executor, chunks=3)(np.arange(3.0))
+    with pytest.raises(ValueError, match="5"):
+        hostcall.map(functions.fails_at_5, executor=executor, chunks=3)(np.arange(5.0, 8.0))
     is_over.set()
     thread.join(PATIENCE)
     assert executor.futures[2].cancelled()

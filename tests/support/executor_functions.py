@@ -171,7 +171,7 @@ def lasts_and_doubles(x: Any) -> Any:
     return x * 2
 
 
-def noted(x: Any, file: str) -> Any:
+def journaled(x: Any, file: str) -> Any:
     """Writes its argument down, in one piece, where the death of this process leaves it."""
     journal = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(journal, f"{int(x.flat[0])}\n".encode())

@@ -123,7 +123,7 @@ def run(kills: int, folder: Path, seed: int = 0) -> None:
     file = folder / "journal"
     stateful_workers, pure_workers = Workers(), Workers()
     note = hostcall.callback(
-        functools.partial(functions.noted, file=str(file)),
+        functools.partial(functions.journaled, file=str(file)),
         result=lambda x: x,
         executor=stateful_workers,
     )
