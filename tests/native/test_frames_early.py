@@ -159,7 +159,8 @@ def test_an_error_is_told_to_who_takes_the_results() -> None:
 
 
 def test_a_result_of_another_shape_is_told_to_who_takes_it() -> None:
-    done = take(begun(Target(lambda x: x[:5]), [X], [Y]), [Y])
+    target = Target(lambda x: x[:5])
+    done = take(begun(target, [X], [Y]), [Y])
     assert (done.code, done.untouched) == (3, True)
 
 
@@ -169,7 +170,8 @@ def test_a_callback_that_is_gone() -> None:
 
 
 def test_results_are_taken_once() -> None:
-    handle = begun(Target(lambda x: x), [X], [Y])
+    target = Target(lambda x: x)
+    handle = begun(target, [X], [Y])
     assert take(handle, [Y]).code == 0
     again = take(handle, [Y])
     assert (again.code, again.untouched) == (13, True)
@@ -212,7 +214,7 @@ def test_calls_whose_program_has_failed_are_dropped() -> None:
     go_on = threading.Event()
     target = Target(lambda x: (go_on.wait(TIMEOUT), x)[1])
     begun(target, [X], [Y])
-    begun(Target(lambda x: x), [X], [Y])
+    begun(target, [X], [Y])
     native.drop_early_calls(runtime.early_calls())
     assert runtime.count_early_calls() == 0
     go_on.set()  # it ends in memory of its own

@@ -11,9 +11,12 @@ from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import BoundedSpec, Spec, merge, static_shape
 from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall_runtime._mapped_calls import MappedFunction
 
 
-def of_batch(spec: CallbackSpec, inputs: Inputs, level: int) -> CallbackSpec:
+def of_batch(
+    spec: CallbackSpec, inputs: Inputs, level: int, divided: Sequence[bool] | None = None
+) -> CallbackSpec:
     """The spec of one call for the elements of a batch.
 
     Args:
@@ -21,27 +24,40 @@ def of_batch(spec: CallbackSpec, inputs: Inputs, level: int) -> CallbackSpec:
       inputs: the arguments, in the structure of `spec.inputs`. The first axis of each is that of
         the batch, or has size 1 for an argument that is the same for all elements.
       level: tells the batch from others.
+      divided: where the call is divided among the workers of the executor: which of the op's inputs
+        are divided; the others each worker gets whole.
     """
+    function, declaration = spec.function, spec.declaration
+    if divided is not None:
+        function, declaration = _divided(spec, divided), declaration.of_divided_call()
     outputs = Outputs(without_shapes(spec.outputs.structure), spec.outputs.strict)
     shapes = shapes_of_batch(spec.shape_function, spec.outputs.specs)
     batched: CallbackSpec
     if isinstance(spec, EagerSpec):
-        batched = EagerSpec(
-            spec.function, inputs, outputs, shapes, (), spec.differentiable, spec.pure
-        )
+        batched = EagerSpec(function, inputs, outputs, shapes, (), spec.differentiable, spec.pure)
         batched.orders_wanted = spec.root.orders_wanted
         batched.gradient_wanted = spec.gradient_wanted
     else:
-        batched = type(spec)(spec.function, inputs, outputs, shapes)
+        batched = type(spec)(function, inputs, outputs, shapes)
     batched.op_name = spec.op_name
     batched.description = spec.description
     batched.copies_inputs = spec.copies_inputs
-    batched.declaration = spec.declaration
+    batched.declaration = declaration
     batched.given_name = spec.given_name
     batched.timeout = spec.timeout
     batched.route = spec.route
     batched.levels = (level, *spec.levels)
     return batched
+
+
+def _divided(spec: CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
+    function: Any = spec.function
+    provider = spec.declaration.executor
+    if provider is None:  # of an inner batch, which goes whole to the workers now
+        assert isinstance(function, MappedFunction)
+        function, provider = function.function, function.provider
+    axes = tuple(spec.inputs.pack([0 if one else None for one in divided]))
+    return MappedFunction(function, provider, axes, None, spec.description)
 
 
 def without_shapes(structure: Any) -> Any:

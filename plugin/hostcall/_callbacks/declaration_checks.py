@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+from hostcall._callbacks.vmap_methods import MAP
 from hostcall_runtime import _executor_errors
 from hostcall_runtime._words import counted
 
@@ -177,6 +178,12 @@ def check_takes_tensors(declaration: Any, who: str) -> None:
             f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "
             f"{who} gives its function tensors: its gradient needs what each call computes, and so "
             "each call runs. Use tf.numpy_function, or take memo away."
+        )
+    if declaration.vmap_method == MAP:
+        raise ValueError(
+            f"hostcall: vmap_method='map' is for functions that take NumPy arrays, and {who} gives "
+            "its function tensors, which cannot be divided here. Use tf.numpy_function, or "
+            'vmap_method="expand_dims".'
         )
     if declaration.executor is not None and declaration.executor.runs_no_threads:
         raise ValueError(_executor_errors.takes_tensors(who, declaration.executor.given))

@@ -45,7 +45,7 @@ class Declaration:
       wait: whether programs wait for the calls.
       queue: how many calls may wait that no program waits for; None for the usual number.
       when_full: what becomes of one more: "wait" or "drop_oldest".
-      vmap_method: "sequential", "expand_dims" or "broadcast_all"; None where nothing is said of it.
+      vmap_method: one of `vmap_methods.METHODS`; None where nothing is said of it.
       retries: how often a call is made again whose worker has died.
       table: the results that are kept, or None.
       line: the calls that no program waits for, or None where programs wait.
@@ -82,7 +82,7 @@ class Declaration:
         line = _unawaited.line_for(self.wait, self.queue, self.when_full)
         object.__setattr__(self, "line", line)
         check_unawaited(self)
-        check_vmap_method(self.vmap_method)
+        check_vmap_method(self.vmap_method, self.executor)
         check_retries(self.retries)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
         if self.out and self.table is not None:
@@ -100,6 +100,12 @@ class Declaration:
     def renewed(self) -> Declaration:
         """The same for another function, whose results are kept in a table of their own."""
         return dataclasses.replace(self)
+
+    def of_divided_call(self) -> Declaration:
+        """The same for calls whose function has an executor make calls of its own."""
+        declaration = copy.copy(self)
+        object.__setattr__(declaration, "executor", None)
+        return declaration
 
     def of_call(self, result: Any, key: Hashable) -> Declaration:
         """The same for calls with keyword arguments, whose results are kept in the same table.
@@ -256,7 +262,9 @@ def declare(
           of the batch, or of size 1 if the argument is the same for all elements. So do the
           results, whose first axis is that of the batch. What `result` says remains that of one
           element;
-        - `"broadcast_all"`: the same, and the axis of each argument has the batch's size.
+        - `"broadcast_all"`: the same, and the axis of each argument has the batch's size;
+        - `"map"`: as `"expand_dims"`, and the call is divided among the workers of `executor`, as
+          `hostcall.map` does it: the function gets a part of the batch.
 
         None is "sequential" for TensorFlow, with its warning, and is refused if
         `fallback_to_while_loop` is False.
@@ -274,8 +282,8 @@ def declare(
         `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too. So do
         `wait=False` with `borrow`, `out`, `memo` or `pure`, and an op with results of such a
         function; a `queue` that is no positive number, another `when_full`, and either of these
-        two without `wait=False`; a `vmap_method` that there is not; and `retries` that is no number
-        from 0 on. A stateful op of a function with `retries` that is not `pure` raises it.
+        two without `wait=False`; a `vmap_method` that there is not, or "map" without an executor;
+        and `retries` that is no number from 0 on. A stateful op of a function with `retries` that is not `pure` raises it.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))

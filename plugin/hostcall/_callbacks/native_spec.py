@@ -28,8 +28,7 @@ class NativeSpec(NumpySpec):
     custom_call = "hostcall_native"
     function: NativeCode
 
-    @property
-    def _call(self) -> Callable[..., Any]:
+    def _call(self, lends: bool) -> Callable[..., Any]:
         return self._run
 
     def _run(self, *arrays: Any) -> list[np.ndarray]:

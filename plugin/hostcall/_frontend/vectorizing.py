@@ -11,7 +11,7 @@ from hostcall._callbacks import batches, lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._callbacks.vmap_methods import BROADCAST_ALL, OF_BATCHES
+from hostcall._callbacks.vmap_methods import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._frontend import batched_callback_gradients, custom_gradients, script_ops
 from hostcall._frontend.batched_gradients import GradientOfBatch, RecomputingOfBatch
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
@@ -98,7 +98,8 @@ def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
         for i, (tensor, _) in enumerate(mapped.inputs)
     ]
     inputs = spec.inputs.with_tensors(tensors)
-    batched = batches.of_batch(spec, inputs, mapped.loop)
+    divided = [stacked for _, stacked in mapped.inputs] if method == MAP else None
+    batched = batches.of_batch(spec, inputs, mapped.loop, divided)
     if spec.grad is not None:
         expands = method != BROADCAST_ALL and not recorded
         shared = [expands and not stacked for _, stacked in mapped.inputs]

@@ -124,7 +124,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     borrow: bool = False
     out: bool = False
     memo: bool | int = False
-    vmap_method: Literal["sequential", "expand_dims", "broadcast_all"] | None = None
+    vmap_method: Literal["sequential", "expand_dims", "broadcast_all", "map"] | None = None
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from hostcall._callbacks.declaration_checks import check_no_results, check_repeatable
 from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.vmap_methods import MAP
 from hostcall._tf import source_location
 from hostcall.jax import _effects, _primitive
 from hostcall.jax._functions import Function, hashable
@@ -59,7 +60,8 @@ def call(
         With `jax.effects_barrier()` the program waits for it.
       pure: whether the function returns the same for the same inputs and does nothing else, so that
         XLA may drop, share or repeat calls. Otherwise each call runs once.
-      vmap_method: what `jax.vmap` makes of the call, as in `jax.pure_callback`.
+      vmap_method: what `jax.vmap` makes of the call, as in `jax.pure_callback`; or "map", as in
+        `hostcall.declare`.
       executor: what runs the calls, as in `hostcall.declare`.
       wait: False has programs hand the call over and go on, as in `hostcall.declare`; for a call
         without results. Where the calls of a program are to keep their order, say `ordered=True`.
@@ -95,9 +97,11 @@ def call(
     called_as += source_location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
     effect = effect_of(ordered, pure, title)
-    declared = Declaration(pure=pure, executor=executor, retries=retries)
+    divided = MAP if vmap_method == MAP else None
+    declared = Declaration(pure=pure, executor=executor, retries=retries, vmap_method=divided)
     check_repeatable(declared, not pure, f"hostcall.jax.call of {title}", "pure=True")
-    check_vmap_method(vmap_method, title)
+    if divided is None:
+        check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]

@@ -24,6 +24,7 @@ from hostcall_runtime import (
     within,
 )
 from hostcall_runtime._errors import NotExportableError, ResultError
+from hostcall_runtime._mapped_calls import MappedFunction
 
 _numbers = itertools.count(1)
 
@@ -173,6 +174,23 @@ def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> boo
         and len(leaves) == len(returned)
         and tree in (jax.tree.structure(leaves), jax.tree.structure(tuple(leaves)))
     )
+
+
+def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
+    """The function for calls with a batch, which its executor divides.
+
+    Args:
+      function: the one for an element.
+      stacked: for each flat argument, whether its first axis is that of the elements.
+    """
+    called: Any = function.function
+    provider = function.executor
+    if provider is None:  # of an inner batch, which goes whole to the workers now
+        assert isinstance(called, MappedFunction)
+        called, provider = called.function, called.provider
+    axes = jax.tree.unflatten(function.in_tree, [0 if one else None for one in stacked])
+    mapped = MappedFunction(called, provider, axes, None, function.description)
+    return dataclasses.replace(function, function=mapped, executor=None)
 
 
 def hashable(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
 
-from hostcall._callbacks.vmap_methods import OF_BATCHES
-from hostcall.jax import _effects, _lowering, _names, _reducers, _sub_byte
-from hostcall.jax._functions import Function
+from hostcall._callbacks.vmap_methods import MAP, OF_BATCHES
+from hostcall.jax import _effects, _lowering, _names, _reducers, _sub_byte, _values
+from hostcall.jax._functions import Function, divided
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import _patching, prepared
 
@@ -135,4 +136,22 @@ def _batch(args: Any, dims: Any, **params: Any) -> Any:
             '"broadcast_all" (one call with a batch dimension in front); they mean what they mean '
             "in jax.pure_callback."
         )
+    if method == MAP:
+        return _divide(args, dims, **params)
     return _ffi.ffi_batching_rule(call_p, args, dims, **params)
+
+
+def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **params: Any) -> Any:
+    """One call for the batch, which an executor divides."""
+    (size,) = {a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None}
+    batched = [
+        jnp.expand_dims(a, 0) if d is None else jnp.moveaxis(a, d, 0)
+        for a, d in zip(args, dims, strict=True)
+    ]
+    called = call_p.bind(
+        *batched,
+        function=divided(function, tuple(dim is not None for dim in dims)),
+        result_avals=tuple(_values.aval_of((size, *a.shape), a.dtype) for a in result_avals),
+        **params,
+    )
+    return called, [0] * len(called)
