@@ -283,7 +283,8 @@ def declare(
         `wait=False` with `borrow`, `out`, `memo` or `pure`, and an op with results of such a
         function; a `queue` that is no positive number, another `when_full`, and either of these
         two without `wait=False`; a `vmap_method` that there is not, or "map" without an executor;
-        and `retries` that is no number from 0 on. A stateful op of a function with `retries` that is not `pure` raises it.
+        and `retries` that is no number from 0 on. A stateful op of a function with `retries` that
+        is not `pure` raises it.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
