@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.hostcall-installed
 BUILT := $(VENV)/.hostcall-built
 PLOTS := $(VENV)/.hostcall-plots
 SITE := $(VENV)/.hostcall-site
+HEAVY := $(VENV)/.hostcall-executors
 NATIVE := $(shell find CMakeLists.txt cmake csrc) plugin/hostcall/_tf/attributes.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
@@ -47,7 +48,7 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz stress differential upstream mutations docs format clean
+.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz stress differential upstream mutations executors docs format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -106,6 +107,9 @@ upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TEN
 mutations: $(BUILT)  ## Undo one fix after another, and see its tests fail
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.mutations
 
+executors: $(BUILT) $(HEAVY)  ## Test functions on Ray and MPI, which it installs
+	@TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) tests/executors_heavy
+
 docs: $(SITE)  ## Build the documentation site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Built build/site/index.html."
@@ -135,10 +139,11 @@ $(BUILT): $(INSTALLED) $(NATIVE)
 	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-# What only the benchmarks or only the site need, so that tests wait for nothing that they do not use.
+# What only the benchmarks, the site or some executors need, so that tests wait for nothing that they do not use.
 $(PLOTS): EXTRA := bench
 $(SITE): EXTRA := docs
-$(PLOTS) $(SITE): $(INSTALLED)
+$(HEAVY): EXTRA := executors
+$(PLOTS) $(SITE) $(HEAVY): $(INSTALLED)
 	@$(PIP) install $$($(BIN)/python -c 'import tomllib; print(*tomllib.load( \
 	  open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(EXTRA)"])')
 	@touch $@

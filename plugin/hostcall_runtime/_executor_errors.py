@@ -5,11 +5,11 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import pickle
-import signal
-import threading
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from hostcall_runtime import _dask_calls, _dead_workers, _worker_calls
 from hostcall_runtime._errors import ExecutorError
 from hostcall_runtime._sent_functions import sendable
 
@@ -25,10 +25,10 @@ _BY_NAME = (
     "a module. Or run it in a thread, executor=concurrent.futures.ThreadPoolExecutor(4), or on an "
     "executor that sends functions by value, such as loky's."
 )
-
-
-# Seconds for an executor to end its workers, which takes milliseconds.
-_PATIENCE = 5.0
+_BY_VALUE = (
+    "It refers to something that stays in its process, such as a lock, a file or a connection: let "
+    "the function make or open that itself."
+)
 
 
 class _Provider(Protocol):
@@ -47,6 +47,8 @@ class Sent:
       description: what errors call it.
       timeout: how many seconds it may take, or None.
       attempts: how often it has been made, this time included.
+      is_lost: whether a worker has died that was to make it.
+      workers: the processes that its executor had when it took the call.
     """
 
     function: Callable[..., Any]
@@ -54,31 +56,28 @@ class Sent:
     description: str
     timeout: float | None
     attempts: int = 1
+    is_lost: bool = False
+    workers: dict[int, Any] = dataclasses.field(default_factory=dict)
 
 
-def told(
-    sent: Sent, provider: _Provider, executor: Any, error: BaseException, in_thread: bool
-) -> BaseException:
-    """What to raise for what a future tells of: the function's own exception, or what is wrong.
+def told(sent: Sent, provider: _Provider, executor: Any, error: BaseException) -> BaseException:
+    """What to raise for the exception of a future, which is never the function's.
 
     Args:
       sent: the call.
       provider: gives the executor; it gives another one after this where that has broken.
       executor: what was to make the call.
       error: the future's exception.
-      in_thread: whether what the function raises comes another way.
     """
-    place = str(error.__cause__)
-    in_worker = "in _process_worker" in place  # as the pools of Python and of loky call it
-    of_function = error.__traceback__ is not None or in_worker
-    if "in _sendback_result" in place:
-        text = _unsendable_result(sent, executor, error)
-    elif isinstance(error, concurrent.futures.BrokenExecutor) and (in_thread or not of_function):
+    if not isinstance(error, Exception):
+        return error  # Ctrl-C in a worker
+    if isinstance(error, concurrent.futures.BrokenExecutor):
+        sent.is_lost = True
         text = _broken(sent, executor, error, provider.drop(executor))
-    elif "in _feed" in place and not in_worker:
-        text = _unsendable(sent, executor, error)
+    elif "in _sendback_result" in str(error.__cause__):
+        text = _unsendable_result(sent, executor, error)
     else:
-        return error
+        text = _unsendable(sent, executor, error)
     wrong = ExecutorError(text)
     wrong.__cause__ = error
     return wrong
@@ -88,30 +87,45 @@ def refused(sent: Sent, executor: Any, error: Exception) -> str:
     """The executor does not take the call."""
     if isinstance(error, concurrent.futures.BrokenExecutor):
         return _broken(sent, executor, error, may_renew=False)
-    if isinstance(error, RuntimeError):
+    if isinstance(error, RuntimeError) or _dask_calls.is_closed(executor):
         return (
-            f"{_name(executor)} was shut down: {error}. It was to run {sent.description}. Call the "
-            "program before that, or give a function that makes the executor, which is asked for "
-            f"another one then:\n\n{_MAKE_ONE}"
+            f"{name(executor)} was shut down: {str(error).rstrip('.')}. It was to run "
+            f"{sent.description}. Call the program before that, or give a function that makes the "
+            f"executor, which is asked for another one then:\n\n{_MAKE_ONE}"
         )
     return _unsendable(sent, executor, error)
 
 
-def cancelled(sent: Sent, executor: Any) -> str:
+def cancelled(sent: Sent, executor: Any, future: Any) -> str:
     """Somebody has cancelled the call."""
+    text = f"The call of {sent.description} was cancelled"
+    if _dask_calls.is_dask(executor):
+        if worker := _dask_calls.lost_worker(executor, future):
+            sent.is_lost = True
+            return _worker_calls.lost(sent.description, name(executor), worker)
+        return (
+            f"{text}: {name(executor)}, its client or its cluster was closed, or the connection to "
+            "its scheduler is lost. Nobody knows how far the function has come. Wait for the "
+            "program before you close them."
+        )
     return (
-        f"The call of {sent.description} was cancelled before {_name(executor)} has begun it. Who "
-        "shuts an executor down with cancel_futures=True does so; wait for the program before."
+        f"{text} before {name(executor)} has begun it. Who shuts an executor down with "
+        "cancel_futures=True does so; wait for the program before."
     )
 
 
 def forked(executor: Any) -> str:
     """The executor is one of the parent process."""
     return (
-        f"{_name(executor)} belongs to the process that this one was forked from, and its threads "
+        f"{name(executor)} belongs to the process that this one was forked from, and its threads "
         "are not here. Give a function that makes the executor, which each process calls for "
         f"itself:\n\n{_MAKE_ONE}"
     )
+
+
+def name(executor: Any) -> str:
+    """What to call an executor."""
+    return f"the executor ({type(executor).__name__})"
 
 
 def no_executor(maker: Any, made: Any) -> str:
@@ -143,15 +157,15 @@ def takes_tensors(who: str, executor: Any) -> str:
     """A function of tensors was to run in another process."""
     return (
         f"hostcall: {who} gives its function tensors, which stay in this process, and "
-        f"{_name(executor)} is no ThreadPoolExecutor. Use "
+        f"{name(executor)} is no ThreadPoolExecutor. Use "
         "executor=concurrent.futures.ThreadPoolExecutor(4), or a function of arrays: "
         "tf.numpy_function, or hostcall.callback with kind='numpy'."
     )
 
 
 def _broken(sent: Sent, executor: Any, error: BaseException, may_renew: bool) -> str:
-    ended = _ended(executor)
-    text = f"{_name(executor)} has broken, and {sent.description} has no result: {error}\n"
+    ended = _dead_workers.told(executor, sent.workers)
+    text = f"{name(executor)} has broken, and {sent.description} has no result: {error}\n"
     text += f"{ended}\n" if ended else ""
     text += (
         "A worker ends so when it is killed, has no memory left, or cannot import the module of "
@@ -166,12 +180,6 @@ def _broken(sent: Sent, executor: Any, error: BaseException, may_renew: bool) ->
     )
 
 
-def lost_worker(error: BaseException) -> bool:
-    """Whether an ExecutorError says that a worker has died during the call."""
-    cause = error.__cause__
-    return isinstance(cause, concurrent.futures.BrokenExecutor)
-
-
 def _attempts(sent: Sent) -> str:
     if sent.attempts > 1:
         return f"The call was made {sent.attempts} times, as often as its retries allow. "
@@ -181,52 +189,40 @@ def _attempts(sent: Sent) -> str:
     )
 
 
-def _ended(executor: Any) -> str:
-    """Which workers have ended of themselves; a pool that breaks ends the others by SIGTERM."""
-    workers = getattr(executor, "_processes", None)
-    manager = getattr(executor, "_executor_manager_thread", None)
-    if not isinstance(workers, Mapping) or not isinstance(manager, threading.Thread):
-        return ""
-    # It ends as soon as it knows how each has ended, which two threads must not ask at once.
-    manager.join(_PATIENCE)
-    if manager.is_alive():
-        return ""
-    codes = {pid: getattr(worker, "exitcode", None) for pid, worker in list(workers.items())}
-    how = {pid: code for pid, code in codes.items() if code not in (None, -signal.SIGTERM)}
-    return " ".join(f"Its worker process {pid} {_manner(code)}." for pid, code in how.items())
-
-
-def _manner(code: Any) -> str:
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except (TypeError, ValueError):
-        return f"has ended with status {code}"
-
-
 def _unsendable(sent: Sent, executor: Any, error: BaseException) -> str:
-    text = f"{_name(executor)} cannot send "
-    try:
-        pickle.dumps(sendable(sent.function))
-    except Exception:
-        return f"{text}the function of {sent.description}: {error}. {_BY_NAME}"
+    text = f"{name(executor)} cannot send "
+    pickler = _pickler(executor)
+    if why := _refuses(pickler, sendable(sent.function)):
+        advice = _BY_NAME if pickler is pickle else _BY_VALUE
+        return f"{text}the function of {sent.description}: {why}. {advice}"
     for index, value in enumerate(sent.args):
-        try:
-            pickle.dumps(value)
-        except Exception:
-            return f"{text}argument {index} of {sent.description}: {error}. Pass arrays."
+        if why := _refuses(pickler, value):
+            return f"{text}argument {index} of {sent.description}: {why}. Pass arrays."
     return (
-        f"{_name(executor)} does not make a call of {sent.description}: {type(error).__name__}: "
-        f"{error}."
+        f"{name(executor)} does not make a call of {sent.description}: {type(error).__name__}: "
+        f"{error}"
     )
+
+
+def _pickler(executor: Any) -> Any:
+    """The module by whose rules an executor sends."""
+    of_mpi = type(executor).__module__.startswith("mpi4py.")
+    if of_mpi or isinstance(executor, concurrent.futures.ProcessPoolExecutor):
+        return pickle
+    return sys.modules.get("cloudpickle", pickle)  # which loky, Dask and Ray have imported
+
+
+def _refuses(pickler: Any, value: Any) -> str:
+    try:
+        pickler.dumps(value)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _unsendable_result(sent: Sent, executor: Any, error: BaseException) -> str:
     return (
         f"{sent.description} has run, and its worker cannot send what it returned or raised to "
         f"this process: {error}. Return arrays or numbers, and raise exceptions that can be "
-        f"pickled. The executor is {_name(executor)}."
+        f"pickled. The executor is {name(executor)}."
     )
-
-
-def _name(executor: Any) -> str:
-    return f"the executor ({type(executor).__name__})"

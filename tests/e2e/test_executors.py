@@ -235,7 +235,7 @@ def test_what_cannot_be_sent_is_named() -> None:
     assert "at the top of a module" in str(raised)
     raised = raised_by(jitted(on(processes, functions.returns_a_lock)), X)
     assert isinstance(raised, hostcall.ExecutorError)
-    assert "cannot send what it returned" in str(raised)
+    assert "its worker cannot send that" in str(raised)
     assert "returns_a_lock" in str(raised)
     double = jitted(on(processes, functions.doubled))
     np.testing.assert_array_equal(double(X), 2.0 * X)
@@ -304,11 +304,17 @@ def test_others_run_while_a_call_waits(mode: Any, threads: Any) -> None:
 
 
 @pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
-def test_a_call_on_the_executors_only_thread_runs_there() -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        inner = jitted(on(pool, functions.doubled))
-        outer = jitted(on(pool, lambda x: inner(x).numpy() + 1))
-        np.testing.assert_array_equal(outer(X), 2.0 * X + 1.0)
+def test_a_call_of_the_executors_own_thread_runs_there(threads: Any) -> None:
+    names: list[str] = []
+
+    def noting(x: Any) -> Any:
+        names.append(threading.current_thread().name)
+        return x * 2
+
+    inner = jitted(on(threads, noting))
+    outer = jitted(on(threads, lambda x: noting(inner(x).numpy())))
+    np.testing.assert_array_equal(outer(X), 4.0 * X)
+    assert names == ["executor_0"] * 2
 
 
 def test_results_are_kept_here(threads: Any) -> None:

@@ -176,4 +176,79 @@ def journaled(x: Any, file: str) -> Any:
     journal = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(journal, f"{int(x.flat[0])}\n".encode())
     os.close(journal)
+
+
+def makes_its_own(x: Any) -> Any:
+    """Writes to its argument, which is nobody else's."""
+    x += 1
+    return x
+
+
+def noted(file: str, x: Any) -> Any:
+    """Adds a line to a file, with its process."""
+    with open(file, "a") as journal:
+        journal.write(f"{os.getpid()}\n")
+    return x
+
+
+def exits(file: str, x: Any) -> Any:
+    noted(file, x)
+    os._exit(3)
+
+
+def waits_to_be_killed(pipe: str, file: str, x: Any) -> Any:
+    """Writes its process into a pipe, and waits."""
+    noted(file, x)
+    noted(pipe, x)
+    while True:
+        time.sleep(1.0)
+
+
+class HoldsALockError(ValueError):
+    """Cannot be pickled."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+def cannot_be_made() -> None:
+    raise RuntimeError("nobody can read this")
+
+
+class UnreadableError(ValueError):
+    """Can be pickled and not be read again."""
+
+    def __reduce__(self) -> Any:
+        return cannot_be_made, ()
+
+
+def raises_what_cannot_be_sent(x: Any) -> Any:
+    raise HoldsALockError("sensor 5")
+
+
+def raises_what_cannot_be_read(x: Any) -> Any:
+    raise UnreadableError("sensor 6")
+
+
+class Unreadable:
+    def __reduce__(self) -> Any:
+        return cannot_be_made, ()
+
+
+def returns_what_cannot_be_read(x: Any) -> Any:
+    return Unreadable()
+
+
+def holds_a_lock(lock: Any, x: Any) -> Any:
+    """For a partial function that cannot be sent."""
+    return x
+
+
+def waits_for(pipe: str, gate: str, x: Any) -> Any:
+    """Writes its process into a pipe, and waits for a file that is not there yet."""
+    if not os.path.exists(gate):
+        noted(pipe, x)
+    while not os.path.exists(gate):
+        time.sleep(0.01)
     return x

@@ -88,8 +88,17 @@ class Worker:
         return self._errors.read()
 
 
-def start(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> subprocess.Popen[str]:
-    """Starts a process that calls one function and then exits by itself."""
+def start(
+    function: Callable[..., Any], *args: Any, limit: float = 30.0, group: bool = False
+) -> subprocess.Popen[str]:
+    """Starts a process that calls one function and then exits by itself.
+
+    Args:
+      function: the function.
+      *args: its arguments, which are JSON.
+      limit: how many seconds it may take.
+      group: whether the process and those that it starts get signals as in a terminal.
+    """
     return subprocess.Popen(
         [sys.executable, _CHILD, "", _call(function, args, limit)],
         env=_environment(),
@@ -97,6 +106,7 @@ def start(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> subp
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=group,
     )
 
 

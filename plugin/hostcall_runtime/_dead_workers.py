@@ -1,0 +1,49 @@
+"""Which workers of a pool of processes have ended."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+# Seconds for an executor to end its workers, which takes milliseconds.
+_PATIENCE = 5.0
+
+# How a pool that breaks ends the workers that are left: Python's, and loky's.
+_BY_THE_POOL = (-signal.SIGTERM, -signal.SIGKILL)
+
+
+def workers_of(executor: Any) -> dict[int, Any]:
+    """The workers that an executor has now, by their processes."""
+    workers = getattr(executor, "_processes", None)
+    return dict(workers) if isinstance(workers, Mapping) else {}
+
+
+def told(executor: Any, workers: dict[int, Any]) -> str:
+    """Which have ended of themselves, and how; "" where nobody knows.
+
+    Args:
+      executor: an executor that has broken.
+      workers: those that it had when it took the call; some forget them as they break.
+    """
+    manager = getattr(executor, "_executor_manager_thread", None)
+    if isinstance(manager, threading.Thread):
+        # It ends as soon as it knows how each has ended, which two threads must not ask at once.
+        manager.join(_PATIENCE)
+        if manager.is_alive():
+            return ""
+    workers = {**workers, **workers_of(executor)}
+    codes = {pid: getattr(worker, "exitcode", None) for pid, worker in workers.items()}
+    for ignored in (_BY_THE_POOL, _BY_THE_POOL[:1], ()):
+        how = {pid: code for pid, code in codes.items() if code not in (None, *ignored)}
+        if how:
+            break
+    return " ".join(f"Its worker process {pid} {_manner(code)}." for pid, code in how.items())
+
+
+def _manner(code: Any) -> str:
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except (TypeError, ValueError):
+        return f"has ended with status {code}"

@@ -1,0 +1,109 @@
+"""Where the executor of a process comes from: the user gives it, or a function that makes it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import threading
+import weakref
+from typing import Any
+
+from hostcall_runtime import _executor_errors, _forked_executors
+from hostcall_runtime._errors import ExecutorError
+
+
+class Provider:
+    """Gives the executor of this process: the user's, or what the user's function makes.
+
+    There is one for each object that users give, so that calls of one maker share what it makes.
+
+    Attributes:
+      given: the executor, or the function that makes it.
+      is_made: whether it is the latter.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self.is_made = _is_maker(given)
+        self._process = os.getpid()
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """What holds in a forked child, too, where nothing is left of an executor's threads."""
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def executor(self) -> Any:
+        """The executor of this process.
+
+        Raises:
+          ExecutorError: when there is none.
+        """
+        if not self.is_made:
+            if self._process != os.getpid():
+                raise ExecutorError(_executor_errors.forked(self.given))
+            return self.given
+        with self._lock:
+            if self._made is None:
+                made = self.given()
+                if _is_maker(made) or not callable(getattr(made, "submit", None)):
+                    raise ExecutorError(_executor_errors.no_executor(self.given, made))
+                if _forked_executors.is_left_behind(made):
+                    raise ExecutorError(_executor_errors.forked(made))
+                self._made = made
+            return self._made
+
+    def drop(self, executor: Any) -> bool:
+        """Has the next call make another executor than this one; False where none can be made."""
+        with self._lock:
+            if self._made is executor:
+                self._made = None
+        return self.is_made
+
+    @property
+    def runs_no_threads(self) -> bool:
+        """Whether it is known that the calls run in no thread of this process."""
+        return not self.is_made and not has_threads(self.given)
+
+
+_providers: weakref.WeakValueDictionary[int, Provider] = weakref.WeakValueDictionary()
+
+# Of the parent's in a forked child: their finalizers may wait for locks that nobody releases there.
+_left_behind: list[Any] = []
+
+
+def _after_fork() -> None:
+    for provider in list(_providers.values()):
+        _left_behind.append(provider._made)
+        provider.begin_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def provider_of(given: Any) -> Provider | None:
+    """What gives the executor for `executor=`; None for None.
+
+    Raises:
+      TypeError: when it is neither an executor nor a function that makes one.
+    """
+    if given is None or isinstance(given, Provider):
+        return given
+    if hasattr(given, "get_executor"):  # Dask's client
+        raise TypeError(_executor_errors.is_client(given))
+    if not callable(given) and not callable(getattr(given, "submit", None)):
+        raise TypeError(_executor_errors.is_none(given))
+    known = _providers.get(id(given))
+    if known is None or known.given is not given:
+        known = _providers[id(given)] = Provider(given)
+    return known
+
+
+def _is_maker(given: Any) -> bool:
+    # A class of executors has a `submit`, too, and makes one.
+    return isinstance(given, type) or not callable(getattr(given, "submit", None))
+
+
+def has_threads(executor: Any) -> bool:
+    """Whether an executor's calls run in threads of this process."""
+    return isinstance(executor, concurrent.futures.ThreadPoolExecutor)

@@ -1,0 +1,291 @@
+"""`executor=`: whatever goes wrong on an executor is an error, and the next call works."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import distributed
+import jax
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+import hostcall.jax
+from tests.support import executor_functions as functions
+from tests.support import executors
+from tests.support.executors import KINDS, OF_PROCESSES
+from tests.support.helpers import MODES, failure, jitted, plain
+from tests.support.threads import PATIENCE
+
+X = tf.constant([1.0, 2.0, 3.0])
+
+each_mode = pytest.mark.parametrize("mode", MODES)
+each_kind = pytest.mark.parametrize("kind", OF_PROCESSES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _none_left() -> Iterator[None]:
+    with executors.none_left():
+        yield
+
+
+def on(executor: Any, function: Callable[..., Any], **how: Any) -> Any:
+    return hostcall.callback(function, result=lambda x: x, executor=executor, **how)
+
+
+def said_by(program: Any, *args: Any) -> str:
+    """What an ExecutorError says."""
+    raised = hostcall.last_error(failure(program, *(args or (X,))))
+    assert isinstance(raised, hostcall.ExecutorError), raised
+    return str(raised)
+
+
+def assert_next_call_works(kind: str) -> None:
+    double = on(KINDS[kind], functions.doubled)
+    for program in (jitted(double), plain(double), double):
+        np.testing.assert_array_equal(program(X), 2.0 * X)
+
+
+def in_thread(program: Callable[[Any], Any]) -> concurrent.futures.Future[Any]:
+    """What a program comes to, which runs meanwhile."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(program(X))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+@each_kind
+@each_mode
+def test_a_worker_that_is_killed(mode: Any, kind: str, tmp_path: Path) -> None:
+    pipe, journal = tmp_path / "pipe", tmp_path / "journal"
+    os.mkfifo(pipe)
+    function = functools.partial(functions.waits_to_be_killed, str(pipe), str(journal))
+    called = in_thread(mode(on(KINDS[kind], function)))
+    victim = int(pipe.read_text())
+    os.kill(victim, signal.SIGKILL)
+    raised = hostcall.last_error(called.exception(PATIENCE))
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert str(victim) in str(raised)
+    assert "waits_to_be_killed" in str(raised)
+    assert_next_call_works(kind)
+    assert journal.read_text() == f"{victim}\n"  # it was called once
+
+
+@each_kind
+@each_mode
+def test_a_worker_that_ends(mode: Any, kind: str, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    ends = on(KINDS[kind], functools.partial(functions.exits, str(journal)))
+    said = said_by(mode(lambda x: ends(x)))
+    (process,) = journal.read_text().splitlines()  # it was called once
+    assert process in said
+    assert "of functools.partial" in said or "exits" in said
+    assert_next_call_works(kind)
+
+
+@each_kind
+def test_a_function_that_cannot_be_sent(kind: str) -> None:
+    function = functools.partial(functions.holds_a_lock, threading.Lock())
+    said = said_by(jitted(on(KINDS[kind], function)))
+    assert "cannot send the function of" in said
+    assert "holds_a_lock" in said
+    assert "cannot pickle '_thread.lock' object" in said
+    assert_next_call_works(kind)
+
+
+@each_kind
+def test_an_argument_that_cannot_be_sent(kind: str) -> None:
+    lock = threading.Lock()
+    call = hostcall.callback(functions.scaled, result=lambda x: x, executor=KINDS[kind])
+    said = said_by(jitted(lambda x: call(x, factor=lock)))
+    assert "cannot send" in said
+    assert "scaled" in said
+    assert "cannot pickle '_thread.lock' object" in said
+    assert_next_call_works(kind)
+
+
+@each_kind
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [
+        (functions.returns_a_lock, "returned a lock"),
+        (functions.returns_what_cannot_be_read, "returned a Unreadable"),
+        (functions.raises_what_cannot_be_sent, "raised HoldsALockError"),
+        (functions.raises_what_cannot_be_read, "raised UnreadableError"),
+    ],
+)
+@each_mode
+def test_results_and_exceptions_that_cannot_be_sent(
+    mode: Any, function: Callable[..., Any], what: str, kind: str
+) -> None:
+    program = on(KINDS[kind], function)
+    said = said_by(mode(lambda x: program(x)))
+    assert f"has {what}, and its worker cannot send that to this process" in said
+    assert function.__name__ in said
+    if what == "raised HoldsALockError":
+        assert "sensor 5" in said
+        assert "in raises_what_cannot_be_sent\n" in said
+    assert_next_call_works(kind)
+
+
+@pytest.mark.parametrize("kind", ["threads", "forkserver"])
+@each_mode
+def test_a_call_that_is_cancelled_in_the_queue(mode: Any, kind: str) -> None:
+    pool = KINDS[kind]()
+    blocked = threading.Event()
+    held = [pool.submit(functions.lasts, 0.5) for _ in range(3)]  # processes take two at once
+    double = on(pool, functions.doubled)
+    called = in_thread(mode(lambda x: double(x)))
+    while pool_size(pool) < 4:
+        blocked.wait(0.01)
+    pool.shutdown(wait=False, cancel_futures=True)
+    raised = hostcall.last_error(called.exception(PATIENCE))
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "was cancelled before" in str(raised)
+    assert "of doubled (" in str(raised)
+    assert "was shut down" in said_by(mode(double))
+    assert held[0].result(PATIENCE) == 0.5
+    assert_next_call_works(kind)
+
+
+def pool_size(pool: Any) -> int:
+    """How many calls it has been given that have not ended."""
+    if isinstance(pool, concurrent.futures.ThreadPoolExecutor):
+        return 1 + pool._work_queue.qsize()
+    return len(pool._pending_work_items)
+
+
+@each_mode
+def test_an_executor_of_dask_that_is_shut_down(mode: Any, tmp_path: Path) -> None:
+    executor = KINDS["dask"]()
+    pipe, journal = tmp_path / "pipe", tmp_path / "journal"
+    os.mkfifo(pipe)
+    function = functools.partial(functions.waits_to_be_killed, str(pipe), str(journal))
+    called = in_thread(mode(on(executor, function)))
+    victim = int(pipe.read_text())
+    executor.shutdown(wait=False)
+    raised = hostcall.last_error(called.exception(PATIENCE))
+    os.kill(victim, signal.SIGKILL)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "its client or its cluster was closed" in str(raised)
+    assert "was shut down" in said_by(mode(on(executor, functions.doubled)))
+    assert_next_call_works("dask")
+
+
+def test_what_dask_loses(tmp_path: Path) -> None:
+    """The only worker, the scheduler, the client; then a maker brings what is there again."""
+    clients: list[Any] = []
+
+    def make() -> Any:
+        return clients[-1].get_executor(pure=False)
+
+    double = jitted(on(make, functions.doubled))
+    with executors.separate_cluster(tmp_path) as (client, scheduler, worker):
+        clients.append(client)
+        executor = client.get_executor(pure=False)
+        np.testing.assert_array_equal(double(X), 2.0 * X)
+        called, process = call_that_waits(executor, tmp_path / "of the worker")
+        worker.kill()
+        said = said_by(called.result, PATIENCE)
+        assert f"(process {process})" in said
+        assert worker.pid == process
+        called = in_thread(jitted(on(executor, functions.doubled)))  # waits for a worker
+        scheduler.kill()
+        said = said_by(called.result, PATIENCE)
+        assert "its client or its cluster was closed, or the connection" in said
+        client.close()
+        for program in (jitted(on(executor, functions.doubled)), double):
+            said = said_by(program)
+            assert "was shut down: Client is closed" in said
+            assert "of doubled (" in said
+    clients.append(KINDS["dask"]()._client)
+    np.testing.assert_array_equal(double(X), 2.0 * X)
+
+
+def call_that_waits(executor: Any, folder: Path) -> tuple[concurrent.futures.Future[Any], int]:
+    """A call that has begun, and the process that makes it."""
+    folder.mkdir()
+    pipe, journal = folder / "pipe", folder / "journal"
+    os.mkfifo(pipe)
+    function = functools.partial(functions.waits_to_be_killed, str(pipe), str(journal))
+    called = in_thread(jitted(on(executor, function)))
+    return called, int(pipe.read_text())
+
+
+def test_a_client_of_dask_is_no_executor() -> None:
+    with pytest.raises(TypeError, match=r"executor=client\.get_executor\(pure=False\)"):
+        on(KINDS["dask"]()._client, functions.doubled)
+    with pytest.raises(TypeError, match="neither an executor"):
+        on(distributed, functions.doubled)
+
+
+@each_mode
+def test_a_call_within_a_call_on_a_full_pool(mode: Any) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        inner = mode(on(pool, functions.doubled))
+        outer = mode(on(pool, lambda x: inner(x).numpy() + 1))
+        np.testing.assert_array_equal(outer(X), 2.0 * X + 1.0)
+
+
+@pytest.mark.parametrize("route", ["auto", "partition"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_calls_within_calls_of_several_threads(size: int, route: str) -> None:
+    with concurrent.futures.ThreadPoolExecutor(size) as pool, hostcall.scope(route=route):
+        inner = jitted(on(pool, functions.doubled))
+        middle = jitted(on(pool, lambda x: inner(x).numpy() + 1, stateful=False))
+        outer = jitted(on(pool, lambda x: middle(x).numpy() + 1))
+        for future in [in_thread(outer) for _ in range(4)]:
+            np.testing.assert_array_equal(future.result(PATIENCE), 2.0 * X + 2.0)
+
+
+def test_calls_of_jax_within_calls_on_a_full_pool() -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+
+        @jax.jit
+        def inner(x: Any) -> Any:
+            return hostcall.jax.call(functions.doubled, x, x, executor=pool)
+
+        @jax.jit
+        def outer(x: Any) -> Any:
+            return hostcall.jax.call(lambda x: np.asarray(inner(x)) + 1, x, x, executor=pool)
+
+        called = in_thread(lambda x: np.asarray(outer(x.numpy())))
+        np.testing.assert_array_equal(called.result(PATIENCE), 2.0 * X + 1.0)
+
+
+def test_a_call_waits_for_a_pool_that_works() -> None:
+    """Its threads are in functions that wait for something else than a program."""
+    go_on, begun = threading.Event(), threading.Event()
+    running: list[str] = []
+
+    def wait(x: Any) -> Any:
+        running.append(threading.current_thread().name)
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return x
+
+    with concurrent.futures.ThreadPoolExecutor(1, "executor") as pool:
+        program = jitted(on(pool, wait))
+        calls = [in_thread(program) for _ in range(2)]
+        assert begun.wait(PATIENCE)
+        # Ten looks at the pool: whoever waits for nothing looks at nothing.
+        assert not concurrent.futures.wait(calls, 0.2).done
+        assert running == ["executor_0"]
+        go_on.set()
+        for call in calls:
+            np.testing.assert_array_equal(call.result(PATIENCE), X)
+    assert running == ["executor_0"] * 2

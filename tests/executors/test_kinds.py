@@ -1,0 +1,156 @@
+"""`executor=`: each kind of executor gives what a call without one gives."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+import hostcall.jax
+from tests.support import executor_functions as functions
+from tests.support import executors
+from tests.support.executors import BY_NAME, BY_VALUE, KINDS
+from tests.support.helpers import MODES, failure, jitted
+
+X = tf.constant([1.0, 2.0, 3.0])
+
+
+def eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is."""
+    return function
+
+
+def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function in clusters."""
+    program = jitted(function)
+
+    def call(*args: Any) -> Any:
+        with hostcall.scope(route="partition"):
+            return program(*args)
+
+    return call
+
+
+each_mode = pytest.mark.parametrize("mode", [*MODES, partitioned, eager])
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _none_left() -> Iterator[None]:
+    with executors.none_left():
+        yield
+
+
+def like(x: Any) -> Any:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def on(kind: str, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:
+    return hostcall.callback(function, result=result, executor=KINDS[kind], **how)
+
+
+@each_kind
+@each_mode
+def test_values_come_from_the_executor(mode: Any, kind: str) -> None:
+    place = on(kind, functions.place, tf.TensorSpec([3], tf.float64))
+    process, has_tensorflow, total = mode(lambda x: 1.0 * place(2.0 * x))(X).numpy()
+    assert total == 12.0
+    if kind == "threads":
+        assert process == os.getpid()
+    else:
+        assert (process != os.getpid(), has_tensorflow) == (True, False)
+
+
+@each_kind
+@each_mode
+@pytest.mark.parametrize("size", [3, 1 << 19])
+def test_functions_may_write_to_their_arguments(size: int, mode: Any, kind: str) -> None:
+    increment = on(kind, functions.makes_its_own)
+    x = tf.range(float(size))
+    result = mode(lambda x: increment(x) + 0.0 * x)(x)
+    np.testing.assert_array_equal(result, np.arange(1.0, size + 1.0, dtype=np.float32))
+    np.testing.assert_array_equal(x, np.arange(size, dtype=np.float32))
+
+
+@each_kind
+@each_mode
+def test_structures_of_arrays(mode: Any, kind: str) -> None:
+    result = {"sum": like(X), "difference": like(X)}
+    both = on(kind, functions.sums, result)
+    sums = mode(lambda x: both({"a": x, "b": 2.0 * x}))(X)
+    np.testing.assert_array_equal(sums["sum"], 3.0 * X)
+    np.testing.assert_array_equal(sums["difference"], -X)
+
+
+@each_kind
+@each_mode
+def test_each_stateful_call_runs_once(mode: Any, kind: str, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    noted = on(kind, functools.partial(functions.noted, str(journal)))
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(3):
+            noted(x)  # equal arguments, and nobody wants the result
+        return x
+
+    mode(program)(X)
+    assert len(journal.read_text().splitlines()) == 3
+
+
+@each_kind
+@each_mode
+def test_exceptions_are_those_of_the_function(mode: Any, kind: str) -> None:
+    fails = on(kind, functions.fails)
+    error = failure(mode(lambda x: fails(x)), tf.constant(5.0))
+    assert isinstance(error, tf.errors.InvalidArgumentError)  # as for any ValueError
+    assert "in fails\n" in error.message
+    assert "executor_functions.py" in error.message
+    raised = hostcall.last_error(error)
+    assert isinstance(raised, functions.SimulatorError)
+    assert raised.sensor == 5
+
+
+@pytest.mark.parametrize("kind", ["threads", *BY_VALUE])
+@each_mode
+def test_functions_without_a_name(mode: Any, kind: str) -> None:
+    scale = 3.0
+    np.testing.assert_array_equal(mode(on(kind, lambda x: x * scale))(X), 3.0 * X)
+
+
+@pytest.mark.parametrize("kind", BY_NAME)
+@each_mode
+def test_functions_without_a_name_that_need_one(mode: Any, kind: str) -> None:
+    error = failure(mode(on(kind, lambda x: x)), X)
+    raised = hostcall.last_error(error)
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "cannot send the function of" in str(raised)
+    assert "<lambda>" in str(raised)
+    assert "at the top of a module" in str(raised)
+
+
+@each_kind
+def test_calls_of_jax(kind: str) -> None:
+    @jax.jit
+    def program(x: jax.Array) -> Any:
+        return 2.0 * hostcall.jax.call(functions.doubled, x, x, executor=KINDS[kind])
+
+    np.testing.assert_array_equal(program(np.ones(3, np.float32)), 4.0 * np.ones(3))
+
+
+@each_kind
+@each_mode
+def test_calls_that_are_late(mode: Any, kind: str) -> None:
+    wait = on(kind, functions.lasts, timeout=0.05)
+    error = failure(mode(lambda x: wait(x)), tf.constant(0.2))
+    assert isinstance(hostcall.last_error(error), TimeoutError)
+    assert "within its timeout of 0.05 s" in error.message
+    double = on(kind, functions.doubled)
+    np.testing.assert_array_equal(mode(double)(X), 2.0 * X)

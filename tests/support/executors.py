@@ -1,0 +1,116 @@
+"""Executors of all kinds, each with a single worker but for Dask, which has two."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import distributed
+import loky
+
+_made: list[Any] = []
+
+# A busy machine takes its time to start a worker again, and Dask gives the worker up meanwhile.
+dask.config.set({"distributed.deploy.lost-worker-timeout": "600s"})
+
+
+def threads() -> Any:
+    _made.append(concurrent.futures.ThreadPoolExecutor(1, "executor"))
+    return _made[-1]
+
+
+def spawn() -> Any:
+    return _processes("spawn")
+
+
+def forkserver() -> Any:
+    return _processes("forkserver")
+
+
+def _processes(method: str) -> Any:
+    context = multiprocessing.get_context(method)
+    _made.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
+    return _made[-1]
+
+
+def loky_pool() -> Any:
+    return loky.get_reusable_executor(max_workers=1)
+
+
+def on_dask() -> Any:
+    return _client().get_executor(pure=False)
+
+
+@functools.cache
+def _client() -> Any:
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+    )
+    return distributed.Client(cluster, set_as_default=False)
+
+
+@contextmanager
+def separate_cluster(folder: Path) -> Iterator[tuple[Any, Any, Any]]:
+    """A client, and the processes of its scheduler and of a worker that nobody starts again."""
+    file = str(folder / "scheduler.json")
+    options = ["--scheduler-file", file, "--host", "127.0.0.1"]
+    started = []
+    for name, more in (
+        ("dask_scheduler", ["--port", "0", "--dashboard-address", ":0"]),
+        ("dask_worker", ["--nthreads", "1", "--no-nanny", "--no-dashboard"]),
+    ):
+        command = [sys.executable, "-m", f"distributed.cli.{name}", *options, *more]
+        started.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        while not os.path.exists(file):
+            time.sleep(0.01)
+    # So many seconds it looks for the scheduler, also when that is gone.
+    client = distributed.Client(scheduler_file=file, timeout=5, set_as_default=False)
+    client.wait_for_workers(1, timeout=60)
+    try:
+        yield client, *started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+        client.close()
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "threads": threads,
+    "spawn": spawn,
+    "forkserver": forkserver,
+    "loky": loky_pool,
+    "dask": on_dask,
+}
+
+# Those whose workers are processes, and send functions by name, and by value.
+BY_NAME = ["spawn", "forkserver"]
+BY_VALUE = ["loky", "dask"]
+OF_PROCESSES = ["forkserver", "loky", "dask"]
+
+
+@contextmanager
+def none_left() -> Iterator[None]:
+    """Ends all executors at the end."""
+    try:
+        yield
+    finally:
+        while _made:
+            _made.pop().shutdown(cancel_futures=True)
+        if _client.cache_info().currsize:
+            client = _client()
+            cluster = client.cluster
+            client.close()
+            cluster.close()
+            _client.cache_clear()
+        loky.get_reusable_executor().shutdown(kill_workers=True)
