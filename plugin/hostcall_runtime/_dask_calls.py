@@ -9,8 +9,8 @@ hostcall: cloudpickle sends all of it.
 from __future__ import annotations
 
 import functools
+import os
 import pickle
-import threading
 import uuid
 import weakref
 from collections.abc import Callable
@@ -21,6 +21,9 @@ from hostcall_runtime import _locks, _worker_side
 _lock = _locks.new_lock()
 # The clients whose scheduler has the plugin.
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
+# In a forked child: those of its parent, whose threads are not here.
+_of_parent: weakref.WeakSet[Any] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: _of_parent.update(list(_prepared)))
 # Of futures that somebody waits for, what Dask calls their tasks.
 _keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
@@ -60,11 +63,9 @@ def lost_worker(executor: Any, future: Any) -> str:
     return ""
 
 
-def loop_thread(executor: Any) -> threading.Thread | None:
-    """The thread of this process that speaks with the scheduler."""
-    runner = getattr(getattr(executor, "_client", None), "_loop_runner", None)
-    thread = getattr(runner, "_loop_thread", None)
-    return thread if isinstance(thread, threading.Thread) else None
+def is_of_parent(executor: Any) -> bool:
+    """Whether its client has been used before this process was forked."""
+    return is_dask(executor) and executor._client in _of_parent
 
 
 class _ByValue:

@@ -23,9 +23,10 @@ def is_left_behind(executor: Any) -> bool:
     """Whether an executor was made before this process was forked, and so runs nothing."""
     if not _is_forked:
         return False
+    if _dask_calls.is_of_parent(executor):
+        return True
     candidates = [
         getattr(executor, "_executor_manager_thread", None),  # of the pools of processes
-        _dask_calls.loop_thread(executor),
         *(getattr(executor, "_threads", None) or ()),
     ]
     threads = [thread for thread in candidates if isinstance(thread, threading.Thread)]
