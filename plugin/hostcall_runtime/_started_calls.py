@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from hostcall_runtime import (
     _crowded_pools,
@@ -25,8 +25,30 @@ from hostcall_runtime._executor_providers import Provider, has_threads
 from hostcall_runtime._sent_functions import sendable
 from hostcall_runtime._worker_calls import InWorker
 
-if TYPE_CHECKING:
-    from hostcall_runtime._executors import Callee
+
+class Callee(Protocol):
+    """A function whose calls an executor makes: see `_executors.Callee`."""
+
+    @property
+    def provider(self) -> Provider: ...
+    @property
+    def function(self) -> Callable[..., Any]: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def timeout(self) -> float | None: ...
+    @property
+    def threads_only(self) -> bool: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def lends(self) -> bool: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def local(self) -> Callable[..., Any]: ...
+    @property
+    def at_once(self) -> Callable[..., Any]: ...
 
 
 def runs_here(provider: Provider) -> bool:
