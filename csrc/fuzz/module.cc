@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -22,7 +21,6 @@
 #include "frame.h"
 #include "native_code.h"
 #include "runtime/capsules.h"
-#include "runtime/early_calls.h"
 
 namespace nb = nanobind;
 
@@ -143,16 +141,6 @@ NB_MODULE(_frames, m) {
       [] { return nb::capsule(GetBufferProvider(), hostcall::capsules::kBufferProviderApi); },
       "Provides the memory of frames: a pointer to a BufferProviderApi "
       "(runtime/buffer_provider.h).");
-  m.def(
-      "drop_early_calls",
-      [](const nb::capsule& api) {
-        static_cast<const hostcall::EarlyCallsApi*>(
-            hostcall::capsules::Get(api, hostcall::capsules::kEarlyCallsApi))
-            ->drop_before(std::numeric_limits<int64_t>::max());
-      },
-      nb::arg("api"),
-      "Lets go of all calls that were begun early: a pointer to an EarlyCallsApi "
-      "(runtime/early_calls.h).");
   m.def("holds", &Holds, "How often the memory of frames is held.");
   m.def("live_objects", &LiveObjects,
         "How many errors and futures of XLA exist: none when no call is under way.");

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -149,12 +150,25 @@ class EarlyCalls {
     return *calls;
   }
 
-  void SetClock(int64_t (*now)()) { now_ = now; }
+  int64_t BeginRun() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    runs_.insert(next_);
+    return next_++;
+  }
+
+  void EndRun(int64_t run) {
+    std::vector<std::shared_ptr<EarlyCall>> dropped;  // let go without the lock
+    std::lock_guard<std::mutex> lock(mutex_);
+    runs_.erase(run);
+    while (!calls_.empty() && (runs_.empty() || calls_.begin()->first < *runs_.begin())) {
+      dropped.push_back(std::move(calls_.extract(calls_.begin()).mapped()));
+    }
+    size_ = calls_.size();
+  }
 
   int64_t Add(std::shared_ptr<EarlyCall> call) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto now = now_.load();
-    calls_.emplace_hint(calls_.end(), next_, Entry{now == nullptr ? 0 : now(), std::move(call)});
+    calls_.emplace_hint(calls_.end(), next_, std::move(call));
     size_ = calls_.size();
     return next_++;
   }
@@ -164,34 +178,19 @@ class EarlyCalls {
     std::lock_guard<std::mutex> lock(mutex_);
     auto node = calls_.extract(handle);
     size_ = calls_.size();
-    return node.empty() ? nullptr : std::move(node.mapped().call);
+    return node.empty() ? nullptr : std::move(node.mapped());
   }
 
   size_t size() const { return size_; }
 
-  void DropBefore(int64_t moment) {
-    if (size_ == 0) return;
-    std::vector<Entry> dropped;  // let go without the lock
-    std::lock_guard<std::mutex> lock(mutex_);
-    while (!calls_.empty() && calls_.begin()->second.moment < moment) {
-      dropped.push_back(std::move(calls_.extract(calls_.begin()).mapped()));
-    }
-    size_ = calls_.size();
-  }
-
  private:
-  struct Entry {
-    int64_t moment;
-    std::shared_ptr<EarlyCall> call;
-  };
-
   static std::mutex& Mutex() { return Global().mutex_; }
 
   std::mutex mutex_;
   int64_t next_ = FirstId();
-  std::map<int64_t, Entry> calls_;  // in the order of their moments, too
+  std::map<int64_t, std::shared_ptr<EarlyCall>> calls_;
+  std::set<int64_t> runs_;  // numbered together with the calls, so that it is known what came first
   std::atomic<size_t> size_{0};
-  std::atomic<int64_t (*)()> now_{nullptr};
 };
 
 // A call that is known to be short is made at once, where that is possible: see `RunsHere` in
@@ -283,12 +282,13 @@ Result Done(ffi::RemainingArgs args, ffi::RemainingRets rets) {
   });
 }
 
-constexpr EarlyCallsApi kApi = {
-    [](int64_t (*now)()) { EarlyCalls::Global().SetClock(now); },
-    [](int64_t moment) { EarlyCalls::Global().DropBefore(moment); },
-};
+constexpr EarlyCallsApi kApi = {&BeginRun, &EndRun};
 
 }  // namespace
+
+int64_t BeginRun() { return EarlyCalls::Global().BeginRun(); }
+
+void EndRun(int64_t run) { EarlyCalls::Global().EndRun(run); }
 
 const EarlyCallsApi* GetEarlyCallsApi() { return &kApi; }
 

@@ -25,12 +25,18 @@ extern "C" XLA_FFI_Error* HostcallDoneHandler(XLA_FFI_CallFrame* frame);
 
 namespace hostcall {
 
-// Whose results nobody takes when a program fails in between. Who runs programs tells when these
-// have ended, by a clock of its own.
+// A run of a program with such calls begins. Returns its number, from which it ends.
+//
+// Where a program fails, nobody takes the results of what it has begun. These calls are let go of
+// when all runs have ended that were under way when they began. So whoever runs programs has to say
+// when.
+int64_t BeginRun();
+void EndRun(int64_t run);
+
+// The same for other extension modules.
 struct EarlyCallsApi {
-  void (*set_clock)(int64_t (*now)());
-  // Lets go of the calls that were begun before the moment.
-  void (*drop_before)(int64_t moment);
+  int64_t (*begin_run)();
+  void (*end_run)(int64_t run);
 };
 
 const EarlyCallsApi* GetEarlyCallsApi();

@@ -159,7 +159,11 @@ NB_MODULE(_runtime, m) {
   m.def(
       "early_calls",
       [] { return nb::capsule(hostcall::GetEarlyCallsApi(), capsules::kEarlyCallsApi); },
-      "What lets go of such calls, where programs fail: a pointer to an EarlyCallsApi.");
+      "What is told of runs of programs with such calls: a pointer to an EarlyCallsApi.");
+  m.def("begin_run", &hostcall::BeginRun,
+        "A run of a program with such calls begins. Returns its number.");
+  m.def("end_run", &hostcall::EndRun, nb::arg("run"),
+        "The run of this number has ended: lets go of calls whose results nobody will take.");
   m.def("count_early_calls", &hostcall::CountEarlyCalls,
         "How many of these calls there are whose results nobody has taken.");
   m.def(

@@ -113,7 +113,6 @@ class TapeResiduals {
 const EarlyCallsApi* early_calls = nullptr;
 
 void DropBefore(int64_t moment) {
-  if (early_calls != nullptr) early_calls->drop_before(moment);
   if (TapeResiduals::Global().empty() || !PythonIsRunning()) return;
   GilHold gil;
   TapeResiduals::Global().DropBefore(moment);
@@ -220,7 +219,9 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
       return;
     }
     const int64_t begun = Runs::Global().Begin();
-    launch_->AsAsync()->ComputeAsync(ctx, [begun, done = std::move(done)] {
+    const int64_t run = early_calls->begin_run();
+    launch_->AsAsync()->ComputeAsync(ctx, [begun, run, done = std::move(done)] {
+      early_calls->end_run(run);
       DropBefore(Runs::Global().End(begun));
       done();
     });
@@ -280,10 +281,10 @@ void DefineRunTracking(nb::module_& m) {
       [](const nb::capsule& api) {
         early_calls =
             static_cast<const EarlyCallsApi*>(capsules::Get(api, capsules::kEarlyCallsApi));
-        early_calls->set_clock([] { return Runs::Global().Now(); });
       },
       nb::arg("api"),
-      "Sets what lets go of calls that were begun early: a pointer to an EarlyCallsApi.");
+      "Sets what is told of runs of programs that begin calls early: a pointer to an "
+      "EarlyCallsApi.");
   m.def(
       "set_table", [](nb::dict table) { TapeResiduals::Global().SetTable(std::move(table)); },
       nb::arg("table"), "Sets the dict that `drop_after_run` removes from.");

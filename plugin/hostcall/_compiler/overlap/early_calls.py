@@ -17,11 +17,11 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import lookup
-from hostcall._compiler.overlap.nodes import Gate, write
-from hostcall._compiler.overlap.schedule import gates_of, steps_of
+from hostcall._compiler.overlap.nodes import Gate, gate_value, handle, write
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall_runtime import _overlap
 
 # What a call may well go on beside, but for loops, branches and calls: what takes XLA more than one
 # pass over its operands.
@@ -118,16 +118,18 @@ class _Overlapping:
         values = {value for node in nodes for value in node.input if not value.startswith("^")}
         used = values | set(function.ret.values())
         taken = set(map(defs.source, used))
-        calls = {node.name for node in nodes if node.name in taken and _may_begin_early(node)}
+        calls = {i for i, node in enumerate(nodes) if node.name in taken and _may_begin_early(node)}
         if not calls:
             return []
         types = defs.Types(function, self._functions)
+        awaited = {i: [handle(nodes[i].name)] for i in calls}
         beside = {
-            node.name: [value for value in _values(node, types) if value in used]
-            for node in nodes
-            if node.name not in calls and self._is_heavy(node)
+            i: [value for value in _values(node, types) if value in used]
+            for i, node in enumerate(nodes)
+            if i not in calls and self._is_heavy(node)
         }
-        return gates_of(steps_of(nodes, calls), beside)
+        steps = _overlap.steps_of(defs.predecessors(nodes), calls)
+        return _named(_overlap.gates_of(steps, beside), nodes, awaited | beside)
 
     def _is_heavy(self, node: NodeDef) -> bool:
         if node.op in _HEAVY or node.op in op_kinds.SCRIPT_OPS or node.op in op_kinds.LOOP_OPS:
@@ -140,6 +142,19 @@ class _Overlapping:
             function = self._functions.get(name)
             self._heavy[name] = function is not None and any(map(self._is_heavy, function.node_def))
         return self._heavy[name]
+
+
+def _named(
+    gates: list[_overlap.Gate], nodes: list[NodeDef], values: Mapping[int, list[str]]
+) -> list[Gate]:
+    """The gates in the terms of a function: values of nodes, and names of calls."""
+    return [
+        Gate(
+            [v for i in gate.awaited for v in values[i]] + [gate_value(number - 1)] * (number > 0),
+            [nodes[i].name for i in gate.calls],
+        )
+        for number, gate in enumerate(gates)
+    ]
 
 
 def _may_begin_early(node: NodeDef) -> bool:
