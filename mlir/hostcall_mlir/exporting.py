@@ -1,4 +1,4 @@
-"""What `hostcall` needs to export programs, and to load them into TensorFlow.
+"""What `hostcall` needs to export programs, to load them into TensorFlow, and of passes for JAX.
 
 The rest of this package is for nobody but itself, its command and its tests.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hostcall_mlir.ir.custom_calls import host_calls, is_name
 from hostcall_mlir.ir.diagnostics import PassError
+from hostcall_mlir.passes.overlap import overlapping
 from hostcall_mlir.program.dtypes import dtype_of
 from hostcall_mlir.program.files import Program, read
 from hostcall_mlir.program.for_tensorflow import convert
@@ -57,6 +58,7 @@ __all__ = [
     "is_name",
     "mismatches",
     "outputs_of",
+    "overlapping",
     "pack",
     "parse",
     "read",

@@ -1,5 +1,6 @@
 """hostcall_mlir.load, as a whole and partition: both do what the program says."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
 import hostcall_mlir
+import hostcall_runtime
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.program import mlir_artifact
@@ -22,6 +24,7 @@ from tests.support import mlir_programs
 from tests.support.exported import functions
 from tests.support.exported.cases import CASES, of_text
 from tests.support.exported.programs import F3, call, load, make, without_tokens
+from tests.support.threads import PATIENCE
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -74,6 +77,28 @@ def test_every_dtype_goes_in_and_out(tmp_path: Path) -> None:
         for result, value in zip(results, values, strict=True):
             assert result.dtype == value.dtype
             np.testing.assert_array_equal(np.asarray(result), value)
+
+
+def test_pure_calls_overlap(tmp_path: Path) -> None:
+    together = threading.Barrier(3)
+
+    def meet(x: Any) -> Any:
+        together.wait(PATIENCE)
+        return x
+
+    type_ = "tensor<3xf32>"
+    calls = [f"%{i} = {call('same', f'({type_}) -> {type_}', '%x')}" for i in range(3)]
+    added = f"%3 = stablehlo.add %0, %1 : {type_}\n%4 = stablehlo.add %2, %3 : {type_}"
+    lines = "\n".join([*calls, added, f"return %4 : {type_}"])
+    made = make(f"func.func public @main(%x: {type_}) -> {type_} {{\n{lines}\n}}")
+    callbacks = {"tests.support.exported.functions:same": meet}
+    program = load(made, tmp_path, callbacks=callbacks)
+    np.testing.assert_array_equal(program.call(F3), 3 * F3)
+    together.abort()
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        program.call(F3)
+    assert hostcall_runtime.prepared().count_early_calls() == 0
+    assert "hostcall_start" not in program.text
 
 
 def private_dtype(name: str) -> np.dtype:

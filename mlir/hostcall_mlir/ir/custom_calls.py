@@ -24,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from jaxlib.mlir import ir
 
 TARGET = "hostcall"
+# Where JAX writes the attributes of typed FFI calls, with an empty `backend_config`.
+OF_JAX = "mhlo.backend_config"
 ARRAYS = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
 # The sub-byte element types: FFI's code to MLIR's type. XLA packs them. The last three codes are
 # ours: the runtime is not to know XLA's (26, 27, 32), or it would read packed buffers beyond their

@@ -15,6 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
+from hostcall_runtime import _runs
 from hostcall_runtime._places import PLACES
 
 # Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
@@ -57,6 +58,16 @@ def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
         return op.attributes.get(name)
     except TypeError:
         return None
+
+
+def copy_of(module: ir.Module) -> ir.Module:
+    """Another module with the same ops, in the same context."""
+    copy = ir.Module.create(module.operation.location)
+    for name in module.operation.attributes:
+        copy.operation.attributes[name] = module.operation.attributes[name]
+    for op in module.body:
+        copy.body.append(op.operation.clone(ip=False))
+    return copy
 
 
 def is_token(type_: ir.Type) -> bool:
@@ -169,7 +180,7 @@ def execute_to_end(executable: Any, arrays: Sequence[Any]) -> list[Any]:
     stream = _jax.get_execution_stream_id()
     _jax.set_execution_stream_id(next(_streams))
     try:
-        with PLACES.taken():
+        with PLACES.taken(), _runs.under_way():
             results = executable.execute_sharded(arrays, with_tokens=True)
             token = results.consume_token()
             found = [shards[0] for shards in results.disassemble_into_single_device_arrays()]

@@ -46,9 +46,6 @@ from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 _TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
 _FOREIGN = re.compile(r"xla_(ffi|buffer)_(partitioned_)?python_\w+_callback")
 
-# Where JAX writes the attributes of typed FFI calls.
-_ELSEWHERE = "mhlo.backend_config"
-
 # What FFI and hostcall call the element types that go as 8-bit ones.
 _CODES = {type_: code for code, type_ in custom_calls.SUB_BYTE.items()}
 
@@ -63,7 +60,7 @@ def _run(module: ir.Module, options: Options) -> None:
     ok = True
     for op in custom_calls.walk(module):
         target = custom_calls.target_of(op) or ""
-        if target == custom_calls.TARGET and _ELSEWHERE in op.attributes:
+        if target == custom_calls.TARGET and custom_calls.OF_JAX in op.attributes:
             _respell(op)
             continue
         if target not in _TARGETS and not _FOREIGN.fullmatch(target):
@@ -89,8 +86,8 @@ PASS = Pass(
 def _respell(op: ir.Operation) -> None:
     """Brings a call of hostcall's own, as JAX writes it, into the form of `_calls`."""
     op.attributes["api_version"] = custom_calls.api_version()
-    op.attributes["backend_config"] = op.attributes[_ELSEWHERE]
-    del op.attributes[_ELSEWHERE]
+    op.attributes["backend_config"] = op.attributes[custom_calls.OF_JAX]
+    del op.attributes[custom_calls.OF_JAX]
 
 
 def _problem(op: ir.Operation, target: str) -> str | None:
@@ -105,7 +102,7 @@ def _problem(op: ir.Operation, target: str) -> str | None:
 
 
 def _config(op: ir.Operation) -> dict[str, ir.Attribute]:
-    for name in (_ELSEWHERE, "backend_config"):
+    for name in (custom_calls.OF_JAX, "backend_config"):
         config = op.attributes.get(name)
         if isinstance(config, ir.DictAttr):
             return {entry.name: entry.attr for entry in config}
@@ -139,7 +136,7 @@ def _attributes(op: ir.Operation, callback: int) -> dict[str, ir.Attribute]:
         "sub_byte_results": _sub_byte_pairs(_token_last([*op.results], op.results)),
     }
     kept = {entry: op.attributes[entry] for entry in op.attributes}
-    kept.pop(_ELSEWHERE, None)
+    kept.pop(custom_calls.OF_JAX, None)
     for name, values in (("operand_layouts", op.operands), ("result_layouts", op.results)):
         if name in kept:
             kept[name] = ir.ArrayAttr.get(_token_last([*ir.ArrayAttr(kept[name])], values))

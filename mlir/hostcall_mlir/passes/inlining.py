@@ -172,7 +172,7 @@ def _erase_unused(
     functions: dict[str, ir.Operation], bodies: dict[str, list[ir.Operation]], names: set[str]
 ) -> None:
     """Erases those of the functions that are private, and that no public one of them reaches."""
-    kept = [name for name in names if not _is_private(functions[name])]
+    kept = [name for name in names if not is_private(functions[name])]
     seen = set(kept)
     while kept:
         callees = {str(side_effects.callee_of(op)) for op in bodies[kept.pop()]} & names - seen
@@ -182,6 +182,7 @@ def _erase_unused(
         functions[name].erase()
 
 
-def _is_private(function: ir.Operation) -> bool:
+def is_private(function: ir.Operation) -> bool:
+    """Whether only its own module can call a function."""
     attribute = function.attributes.get("sym_visibility")
     return attribute is not None and ir.StringAttr(attribute).value == "private"

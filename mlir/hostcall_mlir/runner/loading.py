@@ -15,7 +15,7 @@ import hostcall_runtime
 from hostcall_mlir.ir import custom_calls, nesting
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
-from hostcall_mlir.passes import pipeline
+from hostcall_mlir.passes import overlap, pipeline
 from hostcall_mlir.program import files as _program
 from hostcall_mlir.program import function_lookup, signature, structures
 from hostcall_mlir.program.errors import ProgramError
@@ -129,8 +129,9 @@ class LoadedProgram:
         module = program.module()
         with module.context, ir.Location.unknown():
             # The runtime holds them weakly.
-            self._targets = registration.register(module, self.manifest, functions, self._classes)
-            self._run = _compile(module, self._device, partitioned)
+            self._callbacks = registration.register(module, self.manifest, functions, self._classes)
+            keep = self._callbacks.in_program_memory
+            self._run = _compile(module, self._device, partitioned, keep)
         self._arguments = self.manifest.inputs_of("argument")
         self._variables = self.manifest.inputs_of("variable")
         self._lock = threading.Lock()
@@ -220,25 +221,27 @@ def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
         raise error from hostcall_runtime.last_error(error)
 
 
-def _compile(module: ir.Module, device: jax.Device, partitioned: bool) -> _Run:
-    """What runs a program whose host calls have callback ids."""
+def _compile(module: ir.Module, device: jax.Device, partitioned: bool, keep: Sequence[int]) -> _Run:
+    """What runs a program whose host calls have callback ids; those in `keep` never overlap."""
     try:
         if partitioned:
             return _compile_parts(module, device)
-        return _compile_whole(module, device)
+        return _compile_whole(module, device, keep)
     except RuntimeError as error:
         raise ProgramError(f"XLA cannot compile the program for {device}: {error}") from error
 
 
-def _compile_whole(module: ir.Module, device: jax.Device) -> _Run:
+def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -> _Run:
     if device.platform not in _WITH_HOST_CALLS and custom_calls.host_calls(module):
         raise ProgramError(
             f"the program calls Python, which XLA's programs for {device} cannot do. Load it with "
             "partitioned=True, which compiles it in parts with the calls between them, or with "
             'device=jax.devices("cpu")[0].'
         )
-    registration.register_handler()
+    registration.register_handlers()
     calls = bool(custom_calls.host_calls(module))
+    if device.platform in _WITH_HOST_CALLS:
+        module = overlap.overlapping(module, keep) or module
     executable = private.compile_for(private.bytecode_of(module), device, calls)
     return lambda arrays: private.execute_to_end(executable, arrays)
 
@@ -253,7 +256,7 @@ def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
             raise ProgramError(
                 f"the program cannot be partitioned:\n{collector.show('the program')}"
             ) from error
-    registration.register_handler()
+    registration.register_handlers()
     plan = execution_plan.make_plan(module, device, _host_of(device))
 
     def run(arrays: Sequence[Any]) -> list[Any]:

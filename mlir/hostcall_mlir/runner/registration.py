@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 from jaxlib.mlir import ir
@@ -18,11 +19,27 @@ from hostcall_mlir.program.manifest_schema import Callback, Manifest
 _programs = itertools.count(1)
 
 
+class Registered(NamedTuple):
+    """The callbacks of a program.
+
+    Attributes:
+      targets: what has to live as long as the program may run.
+      in_program_memory: the ids of those that read or write arrays where the program has them.
+    """
+
+    targets: list[hostcall_runtime.Target]
+    in_program_memory: list[int]
+
+
 @functools.cache
-def register_handler() -> None:
-    """Tells JAX's CPU what to do at a host call."""
-    handler = hostcall_runtime.prepared().handler()
-    jax.ffi.register_ffi_target(custom_calls.TARGET, handler, platform="cpu", api_version=1)
+def register_handlers() -> None:
+    """Tells JAX's CPU what to do at a host call, and at what `hostcall-overlap` makes of one."""
+    runtime = hostcall_runtime.prepared()
+    for target, handler in {
+        custom_calls.TARGET: runtime.handler(),
+        **runtime.early_handlers(),
+    }.items():
+        jax.ffi.register_ffi_target(target, handler, platform="cpu", api_version=1)
 
 
 def register(
@@ -30,7 +47,7 @@ def register(
     manifest: Manifest,
     functions: Mapping[str, Function],
     classes: Mapping[str, type],
-) -> list[hostcall_runtime.Target]:
+) -> Registered:
     """Writes callback ids in the place of the names in a program.
 
     Calls from different lines have different ids, so that errors can tell which it was.
@@ -40,15 +57,12 @@ def register(
       manifest: its manifest.
       functions: those of its callbacks, by name.
       classes: the namedtuples in structures, by name.
-
-    Returns:
-      What has to live as long as the program may run.
     """
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
     callbacks = {callback.name: callback for callback in manifest.callbacks}
     ids: dict[tuple[str, str | None], int] = {}
-    targets: list[hostcall_runtime.Target] = []
+    registered = Registered([], [])
     for op in custom_calls.host_calls(module):
         name = custom_calls.callback_of(op)
         assert isinstance(name, str), "the program has been compared with its manifest"
@@ -57,7 +71,7 @@ def register(
             callback = callbacks[name]
             called = function_lookup.host_function(callback, functions[name], classes)
             target = _target(callback, called, key[1])
-            label = f"{name}/exported {program}.{len(targets)}"
+            label = f"{name}/exported {program}.{len(registered.targets)}"
             ids[key] = hostcall_runtime.register(
                 target,
                 label,
@@ -65,9 +79,11 @@ def register(
                 borrows=callback.borrow,
                 takes_out=callback.out,
             )
-            targets.append(target)
+            registered.targets.append(target)
+            if callback.borrow or callback.out:
+                registered.in_program_memory.append(ids[key])
         custom_calls.set_callback(op, ids[key])
-    return targets
+    return registered
 
 
 def _target(
