@@ -19,6 +19,7 @@ from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax as _jaxlib
 
 from hostcall.jax._lowering import Owned
+from hostcall_runtime import _runs
 from hostcall_runtime._places import PLACES
 
 # Of the runs of programs, from ids on that no thread has as its own.
@@ -34,7 +35,7 @@ class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
         stream = _jaxlib.get_execution_stream_id()
         _jaxlib.set_execution_stream_id(next(_streams))
         try:
-            with PLACES.taken():
+            with PLACES.taken(), _runs.under_way():
                 return super().__call__(*args)
         finally:
             _jaxlib.set_execution_stream_id(stream)

@@ -67,6 +67,11 @@ class Function:
     line: _unawaited_calls.Line | None = None
     retries: int = 0
 
+    @property
+    def may_begin_early(self) -> bool:
+        """Whether a call without side effects may go on while its program does."""
+        return self.table is None and not self.borrow and not self.out
+
     def register(self) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id."""
         target = Target(self._host_function(), self.title, self.description, origin=self)

@@ -15,6 +15,7 @@ from jax._src.lib.mlir.dialects import hlo as _hlo
 from jax.interpreters import mlir
 
 from hostcall.jax import _effects
+from hostcall_runtime import Target
 
 # JAX's LoweringRuleContext: its package has no types.
 LoweringContext = Any
@@ -62,21 +63,22 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
 class Owned:
     """What an executable owns. JAX takes it for a callback of its own, and never calls it."""
 
-    def __init__(self, value: object) -> None:
-        self.value = value
+    def __init__(self, target: Target, callback_id: int) -> None:
+        self.target = target
+        self.callback_id = callback_id
 
     def __call__(self) -> object:
-        return self.value
+        return self.target
 
 
-def own_with_executable(context: LoweringContext, value: object) -> None:
-    """Gives `value` to the executable that the program becomes, which owns it from then on.
+def own_with_executable(context: LoweringContext, target: Target, callback_id: int) -> None:
+    """Gives a target to the executable that the program becomes, which owns it from then on.
 
     Such an executable is run by `_execution`, and is never stored in JAX's compilation cache. JAX
     does this for its own callbacks. What `add_keepalive` keeps dies earlier: JAX's fast path into a
     program holds the executable alone.
     """
-    context.module_context.add_host_callback(Owned(value))
+    context.module_context.add_host_callback(Owned(target, callback_id))
 
 
 def convert(context: LoweringContext, value: Any, aval: Any) -> Any:

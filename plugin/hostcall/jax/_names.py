@@ -18,6 +18,7 @@ VMAP = "jax.vmap of calls"
 CONTROL_FLOW = "calls with side effects in branches and loops"
 REDUCERS = "errors for calls in reducers"
 EXECUTION = "calls that run JAX programs"
+OVERLAP = "calls that overlap"
 DERIVATIVES = "errors for derivatives of calls"
 TRACING = "callbacks without arguments"
 TO_TF = "hostcall.jax.to_tf"
@@ -31,6 +32,7 @@ _WITHOUT = {
     CONTROL_FLOW: "JAX refuses calls without pure=True in branches and loops.",
     REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
     EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
+    OVERLAP: "a program waits for each call of a pure function before it goes on.",
     DERIVATIVES: "JAX's own message says that a call has no derivative.",
     TRACING: "a callback without arguments is always called as TensorFlow's.",
     TO_TF: "hostcall.jax.to_tf raises a NotImplementedError.",
@@ -73,6 +75,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "ExecuteReplicated._handle_token_bufs UnloadedMeshExecutable.build_unsafe_call",
         "jax._src.lib": "_jax.get_execution_stream_id _jax.set_execution_stream_id",
     },
+    OVERLAP: {"jax._src.compiler": "backend_compile_and_load"},
     DERIVATIVES: {"jax.interpreters.ad": "primitive_jvps primitive_transposes"},
     TRACING: {"jax._src.core": "trace_state_clean"},
     TO_TF: {

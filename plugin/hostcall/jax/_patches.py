@@ -17,7 +17,7 @@ from typing import Any
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import _control_flow, _effects, _names, _reducers
+from hostcall.jax import _control_flow, _effects, _names, _overlap, _reducers
 from hostcall_runtime._patching import Patch, PatchTable, replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -138,6 +138,13 @@ TABLE = PatchTable(
             "Programs with calls that run JAX programs could wait for each other forever.",
             _names.EXECUTION,
         ),
+        _attribute(
+            "jax._src.compiler",
+            "backend_compile_and_load",
+            _overlap.overlapping,
+            "A program would wait for each call of a pure function before it goes on.",
+            _names.OVERLAP,
+        ),
     ),
 )
 
@@ -151,7 +158,7 @@ def hide_frames() -> None:
         return
     from jax._src import source_info_util, traceback_util
 
-    for module in ("_control_flow", "_execution", "_reducers"):
+    for module in ("_control_flow", "_execution", "_overlap", "_reducers"):
         file = os.path.join(os.path.dirname(__file__), f"{module}.py")
         source_info_util.register_exclusion(file)
         traceback_util.register_exclusion(file)

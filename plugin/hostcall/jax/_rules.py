@@ -34,6 +34,8 @@ def register() -> None:
     hostcall is disabled.
     """
     jax.ffi.register_ffi_target(TARGET, prepared().handler(), platform="cpu", api_version=1)
+    for name, handler in prepared().early_handlers().items():
+        jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
     # Needs no GPU: JAX keeps it until there is one.
     jax.ffi.register_ffi_target(TARGET, prepared().cuda_handler(), platform="CUDA", api_version=1)
     call_p.def_effectful_abstract_eval(_abstract)
@@ -88,7 +90,7 @@ def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> A
             "a hostcall.callback)."
         )
     target, callback_id = function.register()
-    _lowering.own_with_executable(context, target)
+    _lowering.own_with_executable(context, target, callback_id)
     return emit(context, operands, callback_id, params["effect"])
 
 

@@ -99,6 +99,7 @@ _CHECKS: dict[str, dict[str, str]] = {
     },
     _names.REDUCERS: {"reducer": "NotImplementedError: hostcall.jax.call of add"},
     _names.EXECUTION: {},
+    _names.OVERLAP: {},
     _names.DERIVATIVES: {"gradient": "NotImplementedError: Differentiation rule for 'hostcall'"},
     _names.TRACING: {"without_arguments": "TypeError: "},
     _names.TO_TF: {"to_tf": "NotImplementedError: hostcall.jax: JAX "},

@@ -1,0 +1,37 @@
+"""Calls without side effects that go on while their program does.
+
+XLA gets another module than the one that JAX has lowered, and shows, exports and keeps: see
+`hostcall_mlir.passes.overlap`. What is left of a program that fails, `_execution` lets go of.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hostcall.jax import _names
+from hostcall.jax._lowering import Owned
+from hostcall_mlir import exporting
+
+
+def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """JAX's `backend_compile_and_load`, with calls that overlap in programs for one CPU."""
+
+    @functools.wraps(stock)
+    def backend_compile_and_load(
+        backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
+    ) -> Any:
+        if backend.platform == "cpu" and len(executable_devices) == 1:
+            module = _with_overlap(module, host_callbacks)
+        return stock(backend, module, executable_devices, options, host_callbacks)
+
+    return backend_compile_and_load
+
+
+def _with_overlap(module: Any, host_callbacks: Sequence[Any]) -> Any:
+    owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
+    if not owned or not _names.has(_names.EXECUTION):
+        return module
+    keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
+    return exporting.overlapping(module, keep) or module

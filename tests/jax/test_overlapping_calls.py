@@ -1,0 +1,362 @@
+"""Pure calls begin early and are waited for late, in compiled JAX programs.
+
+The functions wait for one another, so that a program whose calls do not overlap fails.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hostcall
+import hostcall.jax
+from hostcall_runtime import prepared
+from tests.support.jax.helpers import X, failure, struct
+from tests.support.threads import PATIENCE, in_threads
+
+W = jnp.arange(16, dtype=jnp.float32).reshape(4, 4)
+
+
+def meeting(count: int) -> Callable[[Any], Any]:
+    """A function from x to 2x that returns when `count` calls have begun.
+
+    It takes a while: what is known to be short runs at once.
+    """
+    barrier = threading.Barrier(count)
+
+    def meet(x: Any) -> Any:
+        barrier.wait(PATIENCE)
+        end = time.perf_counter() + 0.002
+        while time.perf_counter() < end:
+            pass
+        return x + x
+
+    return meet
+
+
+def pure(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    return lambda x: hostcall.jax.call(function, x, x, pure=True, **how)
+
+
+def callback(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    return hostcall.callback(function, result=lambda x: x, stateful=False, **how)
+
+
+def with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    return callback(function, grad=lambda inputs, results, upstream: upstream)
+
+
+def jitted_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(pure(function))
+
+
+def batched(function: Callable[..., Any]) -> Callable[..., Any]:
+    one = pure(function, vmap_method="expand_dims")
+    return lambda x: jax.vmap(one)(x[:, None])[:, 0]
+
+
+WAYS = {
+    "call": pure,
+    "callback": callback,
+    "callback with a gradient": with_gradient,
+    "call in a jitted function": jitted_alone,
+    "call under vmap": batched,
+}
+
+
+def compiled(function: Callable[..., Any], *args: Any) -> str:
+    """What XLA runs."""
+    return str(jax.jit(function).lower(*args).compile().as_text())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    assert prepared().count_early_calls() == 0
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_independent_calls_overlap(way: Any) -> None:
+    meet = way(meeting(8))
+    program = jax.jit(lambda x: sum(meet(x + i) for i in range(8)))
+    for _ in range(3):
+        np.testing.assert_array_equal(program(X), 16 * X + 56)
+
+
+def test_calls_on_an_executor_overlap() -> None:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        meet = pure(meeting(8), executor=pool)
+        program = jax.jit(lambda x: sum(meet(x + i) for i in range(8)))
+        np.testing.assert_array_equal(program(X), 16 * X + 56)
+
+
+def test_calls_of_a_batch_overlap() -> None:
+    meet = pure(meeting(4), vmap_method="sequential_unrolled")
+    np.testing.assert_array_equal(jax.jit(jax.vmap(meet))(X), 2 * X)
+
+
+def test_calls_in_loops_and_branches_overlap() -> None:
+    meet, other = pure(meeting(2)), pure(meeting(2))
+
+    @jax.jit
+    def program(x: Any, choice: Any) -> Any:
+        x = jax.lax.scan(lambda c, _: (meet(c) - meet(0.5 * c), None), x, None, length=5)[0]
+        x = jax.lax.fori_loop(0, 3, lambda _, c: meet(c) - meet(0.5 * c), x)
+        return jax.lax.cond(choice, lambda x: other(x) + other(x + 1), lambda x: x, x)
+
+    np.testing.assert_array_equal(program(X * 0 + 3, False), X * 0 + 3)
+    np.testing.assert_array_equal(program(X * 0 + 3, True), 4 * (X * 0 + 3) + 2)
+
+
+def test_a_level_of_calls_waits_for_the_one_before_it() -> None:
+    first, second = pure(meeting(3)), pure(meeting(2))
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        a, b, c = first(x), first(x + 1), first(x + 2)
+        return second(a + b) + second(c)
+
+    np.testing.assert_array_equal(program(X), 12 * X + 12)
+
+
+@pytest.mark.parametrize(("ordered", "has_result"), [(True, False), (True, True), (False, True)])
+def test_a_call_goes_on_beside_calls_with_side_effects(ordered: bool, has_result: bool) -> None:
+    told = threading.Event()
+
+    def wait(x: Any) -> Any:
+        assert told.wait(PATIENCE)
+        return x
+
+    def tell(x: Any) -> Any:
+        told.set()
+        return x if has_result else None
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        waited = pure(wait)(x)
+        hostcall.jax.call(tell, x if has_result else None, x, ordered=ordered)
+        return waited
+
+    np.testing.assert_array_equal(program(X), X)
+
+
+def test_a_call_is_waited_for_after_a_product() -> None:
+    text = compiled(lambda x, w: (pure(np.sort)(x), w @ w), X, W)
+    (gate,) = re.findall(r'custom-call\(([^()]*)\), custom_call_target="hostcall_gate"', text)
+    assert len(gate.split(", ")) == 2
+    assert "dot" in gate
+
+
+def test_side_effects_keep_their_order_and_number() -> None:
+    order: list[str] = []
+
+    def note(tag: str, x: Any, **how: Any) -> Any:
+        return hostcall.jax.call(lambda v: (order.append(tag), v)[1], x, x, **how)
+
+    meet = pure(meeting(2))
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        y = note("a", meet(x), ordered=True)
+        note("?", x)
+        z = note("b", x, ordered=True)
+        w = note("c", meet(x + 1), ordered=True)
+        return y, z, w, note("d", x, ordered=True)
+
+    for count in (1, 2):
+        jax.block_until_ready(program(X))
+        assert [tag for tag in order if tag != "?"] == list("abcd") * count
+        assert order.count("?") == count
+
+
+def test_gradients_overlap() -> None:
+    meet = meeting(2)
+    square = callback(lambda x: x * x, grad=lambda x, _, upstream: callback(meet)(x[0]) * upstream)
+
+    @jax.jit
+    @jax.grad
+    def gradient(x: Any) -> Any:
+        return jnp.sum(square(x) + square(x + 1))
+
+    np.testing.assert_array_equal(gradient(X), 2 * X + 2 * (X + 1))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "bfloat16", "int4", "complex64", "int8", "float8_e5m2"])
+def test_dtypes_are_kept(dtype: str) -> None:
+    dtypes = []
+    same = pure(lambda x: (dtypes.append(x.dtype), x)[1])
+    x = jnp.array([1, 0, 3], dtype)
+    results = jax.jit(lambda x: [same(x), same(x[:0]), same(x[::-1])])(x)
+    for got, given in zip(results, (x, x[:0], x[::-1]), strict=True):
+        np.testing.assert_array_equal(got, given)
+    assert dtypes == [x.dtype] * 3
+
+
+def test_large_arrays_and_several_results() -> None:
+    def split(x: Any) -> Any:
+        return {"halves": (x[: x.size // 2], x[x.size // 2 :]), "size": np.int32(x.size)}
+
+    half = struct((1 << 19,))
+    result = {"halves": (half, half), "size": struct((), np.int32)}
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        one, two = (hostcall.jax.call(split, result, y, pure=True) for y in (x, -x))
+        return jnp.concatenate([*one["halves"], *two["halves"]]), one["size"] + two["size"]
+
+    x = jnp.arange(1 << 20, dtype=jnp.float32)
+    both, size = program(x)
+    np.testing.assert_array_equal(both, np.concatenate([x, -x]))
+    assert int(size) == 1 << 21
+
+
+@pytest.mark.parametrize("fails", [0, 7])
+def test_an_error_is_that_of_its_call(fails: int) -> None:
+    meet = meeting(8)
+    wrong = [True]
+
+    def call(i: int) -> Any:
+        def number(x: Any) -> Any:
+            meet(x)
+            if wrong[0] and i == fails:
+                raise KeyError(f"of call {i}")
+            return x
+
+        return pure(number)
+
+    calls = [call(i) for i in range(8)]
+    program = jax.jit(lambda x: sum(one(x) for one in calls))
+    for _ in range(3):
+        error = failure(program, X)
+        assert f"of call {fails}" in str(error)
+        assert isinstance(hostcall.last_error(error), KeyError)
+        assert prepared().count_early_calls() == 0
+    wrong[0] = False
+    np.testing.assert_array_equal(program(X), 8 * X)
+
+
+def test_nothing_is_left_of_a_program_that_fails_before_results_are_taken() -> None:
+    ended = threading.Event()
+
+    def slow(x: Any) -> Any:
+        time.sleep(0.002)
+        ended.set()
+        return x
+
+    def fail(x: Any) -> Any:
+        raise KeyError("no such sensor")
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        return pure(slow)(x) + hostcall.jax.call(fail, x, x)
+
+    for _ in range(10):
+        assert "no such sensor" in str(failure(program, X))
+        assert prepared().count_early_calls() == 0
+        assert ended.wait(PATIENCE)
+        ended.clear()
+
+
+def test_another_run_that_ends_takes_nothing_away() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(x: Any) -> Any:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return x
+
+    slow = jax.jit(lambda x: pure(wait)(x) + pure(wait)(x + 1))
+    quick = jax.jit(lambda x: pure(np.sort)(x) + pure(np.sort)(-x))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(slow, X)
+        assert begun.wait(PATIENCE)
+        quick(X).block_until_ready()
+        go_on.set()
+        np.testing.assert_array_equal(waiting.result(PATIENCE), 2 * X + 1)
+
+
+def test_programs_on_many_threads_keep_their_results_apart() -> None:
+    double = pure(lambda x: x + x)
+    program = jax.jit(lambda x: double(x) - double(x + 1) + double(3 * x))
+
+    def work(number: int) -> None:
+        for i in range(50):
+            x = jnp.array([number, i], jnp.float32)
+            np.testing.assert_array_equal(program(x), 6 * x - 2)
+
+    in_threads(8, work)
+
+
+def test_a_nested_program_has_calls_that_overlap() -> None:
+    meet = pure(meeting(4))
+    # Compiled before: of a jitted function's first calls JAX makes one after another.
+    inner = jax.jit(lambda x: meet(x) + meet(x + 1)).lower(X).compile()
+    outer = pure(lambda x: np.asarray(inner(x)))
+    np.testing.assert_array_equal(jax.jit(lambda x: outer(x) + outer(x + 2))(X), 8 * X + 12)
+
+
+def test_what_a_loop_does_not_change_is_called_once() -> None:
+    calls: list[Any] = []
+    note = pure(lambda x: (calls.append(x), x)[1])
+
+    @jax.jit
+    def program(x: Any, y: Any) -> Any:
+        return jax.lax.scan(lambda c, _: (c + note(y) + note(y + 1), None), x, None, length=5)[0]
+
+    np.testing.assert_array_equal(program(X, X), 11 * X + 5)
+    assert len(calls) == 2
+
+
+def test_what_nobody_uses_is_not_called() -> None:
+    calls: list[float] = []
+    note = pure(lambda x: (calls.append(float(x[1])), x)[1])
+
+    @jax.jit
+    def both(x: Any) -> Any:
+        return note(x), note(x + 10)
+
+    jax.block_until_ready(jax.jit(lambda x: (both(x)[0], note(x + 1)))(X))
+    assert sorted(calls) == [1, 2]
+
+
+@pytest.mark.parametrize("how", [{"borrow": True}, {"out": True}, {"memo": True}])
+def test_calls_that_need_the_memory_of_the_program_are_left_alone(how: dict[str, Any]) -> None:
+    def function(x: Any, out: Any = None) -> Any:
+        return np.add(x, x, out=out)
+
+    double = callback(function, **how)
+    assert "hostcall_start" not in compiled(lambda x: double(x) + double(x + 1), X)
+    np.testing.assert_array_equal(jax.jit(lambda x: double(x) + double(x + 1))(X), 4 * X + 2)
+
+
+def test_a_lone_call_is_one_call() -> None:
+    assert "hostcall_start" not in compiled(lambda x: pure(np.sort)(x) + 1, X)
+    assert "hostcall_start" not in compiled(lambda x: pure(np.sort)(pure(np.sort)(x)), X)
+
+
+def test_what_jax_shows_has_calls_as_they_are() -> None:
+    program = jax.jit(lambda x: pure(np.sort)(x) + pure(np.sort)(-x))
+    lowered = program.lower(X)
+    before = lowered.as_text()
+    assert "hostcall_start" in lowered.compile().as_text()
+    assert lowered.as_text() == before
+    assert "hostcall_start" not in before
+
+
+def test_disabled_calls_do_not_overlap() -> None:
+    program = jax.jit(lambda x: pure(np.sort)(x) + pure(np.sort)(-x))
+    hostcall.disable()
+    try:
+        assert "hostcall_start" not in program.lower(X).compile().as_text()
+        np.testing.assert_array_equal(program(X), np.sort(X) + np.sort(-X))
+    finally:
+        hostcall.enable()
