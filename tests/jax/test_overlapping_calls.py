@@ -99,6 +99,14 @@ def test_calls_on_an_executor_overlap() -> None:
         np.testing.assert_array_equal(program(X), 16 * X + 56)
 
 
+def test_calls_on_an_executors_only_thread_run_there() -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        double = pure(lambda x: x + x, executor=pool)
+        inner = jax.jit(lambda x: double(x) - double(x + 1)).lower(X).compile()
+        outer = pure(lambda x: np.asarray(inner(x)), executor=pool)
+        np.testing.assert_array_equal(jax.jit(outer)(X), X * 0 - 2)
+
+
 def test_calls_of_a_batch_overlap() -> None:
     meet = pure(meeting(4), vmap_method="sequential_unrolled")
     np.testing.assert_array_equal(jax.jit(jax.vmap(meet))(X), 2 * X)
