@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -15,27 +14,21 @@ import tensorflow as tf
 
 import hostcall
 from tests.support import executor_functions as functions
+from tests.support import process_pools
 from tests.support.helpers import MODES, failure, jitted, plain
+from tests.support.process_pools import end_pools
+from tests.support.process_pools import one_process as processes
 from tests.support.threads import PATIENCE, in_threads
 
 X = tf.constant([1.0, 2.0, 3.0])
 
 each_mode = pytest.mark.parametrize("mode", MODES)
-pools: list[concurrent.futures.ProcessPoolExecutor] = []
-
-
-def processes() -> concurrent.futures.ProcessPoolExecutor:
-    """One worker, so that tests know which process runs a call."""
-    context = multiprocessing.get_context("forkserver")
-    pools.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
-    return pools[-1]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes_left() -> Iterator[None]:
     yield
-    for pool in pools:
-        pool.shutdown(cancel_futures=True)
+    end_pools()
 
 
 @pytest.fixture
@@ -204,12 +197,12 @@ def test_a_pool_that_broke_between_calls_is_replaced() -> None:
     double = jitted(on(processes, functions.doubled))
     place = on(processes, functions.place, tf.TensorSpec([3], tf.float64))
     victim = int(place(X)[0])
-    pool = pools[-1]
+    pool = process_pools.made[-1]
     os.kill(victim, 9)
     with pytest.raises(concurrent.futures.BrokenExecutor):
         use_until_it_breaks(pool)
     np.testing.assert_array_equal(double(X), 2.0 * X)
-    assert pools[-1] is not pool
+    assert process_pools.made[-1] is not pool
 
 
 def test_a_broken_pool_of_the_users_says_what_to_write() -> None:

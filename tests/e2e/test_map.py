@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -17,25 +16,19 @@ import tensorflow as tf
 import hostcall
 from tests.support import executor_functions as functions
 from tests.support.helpers import MODES, failure, jitted
+from tests.support.process_pools import end_pools
+from tests.support.process_pools import two_processes as processes
 from tests.support.threads import PATIENCE
 
 X = tf.reshape(tf.range(14.0), [7, 2])
 
 each_mode = pytest.mark.parametrize("mode", MODES)
-pools: list[concurrent.futures.ProcessPoolExecutor] = []
-
-
-def processes() -> concurrent.futures.ProcessPoolExecutor:
-    context = multiprocessing.get_context("forkserver")
-    pools.append(concurrent.futures.ProcessPoolExecutor(2, mp_context=context))
-    return pools[-1]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes_left() -> Iterator[None]:
     yield
-    for pool in pools:
-        pool.shutdown(cancel_futures=True)
+    end_pools()
 
 
 @pytest.fixture

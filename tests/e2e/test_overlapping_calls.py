@@ -8,7 +8,6 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,30 +19,13 @@ import hostcall
 from hostcall_runtime import prepared
 from tests.support import meeting_functions
 from tests.support.helpers import failure, jitted, plain
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, meeting
 
 X = tf.constant([1.0, 2.0, 3.0])
 
 
 def like(x: Any) -> Any:
     return tf.TensorSpec(x.shape, x.dtype)
-
-
-def meeting(count: int) -> Callable[[Any], Any]:
-    """A function from x to 2x that returns when `count` calls have begun.
-
-    It takes a while: what is known to be short runs at once.
-    """
-    barrier = threading.Barrier(count)
-
-    def meet(x: Any) -> Any:
-        barrier.wait(PATIENCE)
-        end = time.perf_counter() + 0.002
-        while time.perf_counter() < end:
-            pass
-        return x + x
-
-    return meet
 
 
 def stateless(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,20 @@ import tensorflow as tf
 
 import hostcall
 from tests.support import executor_functions as functions
+from tests.support import process_pools
 from tests.support.helpers import MODES, failure
+from tests.support.process_pools import end_pools
+from tests.support.process_pools import one_process as processes
 
 X = tf.constant([1.0, 2.0, 3.0])
 
 each_mode = pytest.mark.parametrize("mode", MODES)
-pools: list[concurrent.futures.ProcessPoolExecutor] = []
-
-
-def processes() -> concurrent.futures.ProcessPoolExecutor:
-    context = multiprocessing.get_context("forkserver")
-    pools.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
-    return pools[-1]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes_left() -> Iterator[None]:
     yield
-    for pool in pools:
-        pool.shutdown(cancel_futures=True)
+    end_pools()
 
 
 def like(x: Any) -> Any:
@@ -64,7 +58,7 @@ def test_stock_ops_of_declared_functions(how: Any, mode: Any, tmp_path: Path) ->
 
 @each_mode
 def test_the_last_death_is_told(mode: Any) -> None:
-    before = len(pools)
+    before = len(process_pools.made)
     ends = hostcall.callback(
         functions.ends, result=like, executor=processes, stateful=False, retries=2
     )
@@ -72,7 +66,7 @@ def test_the_last_death_is_told(mode: Any) -> None:
     assert isinstance(raised, hostcall.ExecutorError)
     assert "was ended by SIGKILL" in str(raised)
     assert "The call was made 3 times, as often as its retries allow." in str(raised)
-    assert len(pools) >= before + 2
+    assert len(process_pools.made) >= before + 2
 
 
 def test_without_retries_the_error_says_how_to_get_them() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
-import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,22 +15,16 @@ import pytest
 import hostcall
 import hostcall.jax
 from tests.support import executor_functions as functions
+from tests.support.process_pools import end_pools
+from tests.support.process_pools import two_processes as processes
 
 X = np.arange(14, dtype=np.float32).reshape(7, 2)
-pools: list[concurrent.futures.ProcessPoolExecutor] = []
-
-
-def processes() -> concurrent.futures.ProcessPoolExecutor:
-    context = multiprocessing.get_context("forkserver")
-    pools.append(concurrent.futures.ProcessPoolExecutor(2, mp_context=context))
-    return pools[-1]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes_left() -> Iterator[None]:
     yield
-    for pool in pools:
-        pool.shutdown(cancel_futures=True)
+    end_pools()
 
 
 def test_a_batch_is_divided_among_processes() -> None:

@@ -21,26 +21,9 @@ import hostcall
 import hostcall.jax
 from hostcall_runtime import prepared
 from tests.support.jax.helpers import X, failure, struct
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, meeting
 
 W = jnp.arange(16, dtype=jnp.float32).reshape(4, 4)
-
-
-def meeting(count: int) -> Callable[[Any], Any]:
-    """A function from x to 2x that returns when `count` calls have begun.
-
-    It takes a while: what is known to be short runs at once.
-    """
-    barrier = threading.Barrier(count)
-
-    def meet(x: Any) -> Any:
-        barrier.wait(PATIENCE)
-        end = time.perf_counter() + 0.002
-        while time.perf_counter() < end:
-            pass
-        return x + x
-
-    return meet
 
 
 def pure(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from typing import Any
 
 # Seconds, which only a failing test waits for.
 PATIENCE = 60.0
@@ -28,3 +30,20 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+def meeting(count: int) -> Callable[[Any], Any]:
+    """A function from x to 2x that returns when `count` calls have begun.
+
+    It takes a while: what is known to be short runs at once.
+    """
+    barrier = threading.Barrier(count)
+
+    def meet(x: Any) -> Any:
+        barrier.wait(PATIENCE)
+        end = time.perf_counter() + 0.002
+        while time.perf_counter() < end:
+            pass
+        return x + x
+
+    return meet
