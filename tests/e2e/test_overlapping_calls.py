@@ -109,6 +109,20 @@ def test_calls_in_a_loop_overlap_in_each_iteration() -> None:
     np.testing.assert_array_equal(program(X), X)
 
 
+def test_a_call_that_is_the_same_in_each_iteration_is_made_once() -> None:
+    calls: list[int] = []
+    same, other = stateless(lambda x: (calls.append(1), x)[1]), stateless(lambda x: x + x)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(5):
+            x = other(x) - same(y)
+        return x
+
+    np.testing.assert_array_equal(program(X, X), X)
+    assert len(calls) == 1
+
+
 def test_calls_in_branches_and_inner_functions_overlap() -> None:
     meet, other = stateless(meeting(2)), stateless(meeting(2))
 

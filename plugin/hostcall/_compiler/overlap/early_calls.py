@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import lookup
+from hostcall._compiler.overlap import loop_invariants
 from hostcall._compiler.overlap.nodes import Gate, gate_value, handle, write
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -74,6 +75,7 @@ class _Overlapping:
         self._functions = functions
         self._names: dict[str, str] = {}
         self._heavy: dict[str, bool] = {}
+        self._bodies: set[str] = set()  # of the loops that were met
 
     def rewritten(self, name: str) -> str:
         """The name of what takes a function's place: its own where that is ours, or unchanged."""
@@ -92,6 +94,8 @@ class _Overlapping:
         gates = self._gates(function)
         changes = bool(gates)
         for node in function.node_def:
+            if node.op in op_kinds.LOOP_OPS:
+                self._bodies.add(node.attr["body"].func.name)
             for callee in defs.callees(node):
                 new = self.rewritten(callee.name)
                 changes |= new != callee.name
@@ -119,6 +123,9 @@ class _Overlapping:
         used = values | set(function.ret.values())
         taken = set(map(defs.source, used))
         calls = {i for i, node in enumerate(nodes) if node.name in taken and _may_begin_early(node)}
+        if calls and function.signature.name in self._bodies:
+            same = loop_invariants.of_body(function, self._functions)
+            calls = {i for i in calls if nodes[i].name not in same}
         if not calls:
             return []
         types = defs.Types(function, self._functions)
