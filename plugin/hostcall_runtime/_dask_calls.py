@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall_runtime import _locks, _worker_side
+from hostcall_runtime._executor_types import Executor, Future
 
 _lock = _locks.new_lock()
 # The clients whose scheduler has the plugin.
@@ -28,17 +29,17 @@ os.register_at_fork(after_in_child=lambda: _of_parent.update(list(_prepared)))
 _keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
-def is_dask(executor: Any) -> bool:
+def is_dask(executor: Executor) -> bool:
     """Whether an executor is one of Dask's."""
     return type(executor).__module__.startswith("distributed.")
 
 
-def is_closed(executor: Any) -> bool:
+def is_closed(executor: Executor) -> bool:
     """Whether it is an executor of Dask's whose client is closed or has lost its scheduler."""
     return is_dask(executor) and getattr(executor._client, "status", "") != "running"
 
 
-def submit(executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The future of a call; it comes to an answer for `_worker_calls.opened`."""
     client = executor._client
     if not is_closed(executor):  # else Dask says what is wrong when it is given the call
@@ -53,7 +54,7 @@ def submit(executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -
     return future
 
 
-def lost_worker(executor: Any, future: Any) -> str:
+def lost_worker(executor: Executor, future: Future) -> str:
     """The worker with which a call was lost that is cancelled; "" where there is none."""
     key = _keys.get(future)
     for one in list(executor._futures):  # of which Dask's own holds the reason
@@ -63,7 +64,7 @@ def lost_worker(executor: Any, future: Any) -> str:
     return ""
 
 
-def is_of_parent(executor: Any) -> bool:
+def is_of_parent(executor: Executor) -> bool:
     """Whether its client has been used before this process was forked."""
     return is_dask(executor) and executor._client in _of_parent
 

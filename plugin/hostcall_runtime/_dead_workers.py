@@ -7,6 +7,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from hostcall_runtime._executor_types import Executor
+
 # Seconds for an executor to end its workers, which takes milliseconds.
 _PATIENCE = 5.0
 
@@ -14,13 +16,13 @@ _PATIENCE = 5.0
 _BY_THE_POOL = (-signal.SIGTERM, -signal.SIGKILL)
 
 
-def workers_of(executor: Any) -> dict[int, Any]:
+def workers_of(executor: Executor) -> dict[int, Any]:
     """The workers that an executor has now, by their processes."""
     workers = getattr(executor, "_processes", None)
     return dict(workers) if isinstance(workers, Mapping) else {}
 
 
-def told(executor: Any, workers: dict[int, Any]) -> str:
+def told(executor: Executor, workers: dict[int, Any]) -> str:
     """Which have ended of themselves, and how; "" where nobody knows.
 
     Args:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from hostcall_runtime import _dask_calls, _dead_workers, _worker_calls
 from hostcall_runtime._errors import ExecutorError
+from hostcall_runtime._executor_types import Executor, Future
 from hostcall_runtime._sent_functions import sendable
 
 _MAKE_ONE = (
@@ -34,7 +35,7 @@ _BY_VALUE = (
 class _Provider(Protocol):
     is_made: bool
 
-    def drop(self, executor: Any) -> bool: ...
+    def drop(self, executor: Executor) -> bool: ...
 
 
 @dataclasses.dataclass
@@ -60,7 +61,9 @@ class Sent:
     workers: dict[int, Any] = dataclasses.field(default_factory=dict)
 
 
-def told(sent: Sent, provider: _Provider, executor: Any, error: BaseException) -> BaseException:
+def told(
+    sent: Sent, provider: _Provider, executor: Executor, error: BaseException
+) -> BaseException:
     """What to raise for the exception of a future, which is never the function's.
 
     Args:
@@ -83,7 +86,7 @@ def told(sent: Sent, provider: _Provider, executor: Any, error: BaseException) -
     return wrong
 
 
-def refused(sent: Sent, executor: Any, error: Exception) -> str:
+def refused(sent: Sent, executor: Executor, error: Exception) -> str:
     """The executor does not take the call."""
     if isinstance(error, concurrent.futures.BrokenExecutor):
         return _broken(sent, executor, error, may_renew=False)
@@ -96,7 +99,7 @@ def refused(sent: Sent, executor: Any, error: Exception) -> str:
     return _unsendable(sent, executor, error)
 
 
-def cancelled(sent: Sent, executor: Any, future: Any) -> str:
+def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
     """Somebody has cancelled the call."""
     text = f"The call of {sent.description} was cancelled"
     if _dask_calls.is_dask(executor):
@@ -114,7 +117,7 @@ def cancelled(sent: Sent, executor: Any, future: Any) -> str:
     )
 
 
-def forked(executor: Any) -> str:
+def forked(executor: Executor) -> str:
     """The executor is one of the parent process."""
     return (
         f"{name(executor)} belongs to the process that this one was forked from, and its threads "
@@ -123,7 +126,7 @@ def forked(executor: Any) -> str:
     )
 
 
-def name(executor: Any) -> str:
+def name(executor: Executor) -> str:
     """What to call an executor."""
     return f"the executor ({type(executor).__name__})"
 
@@ -153,7 +156,7 @@ def is_client(given: Any) -> str:
     )
 
 
-def takes_tensors(who: str, executor: Any) -> str:
+def takes_tensors(who: str, executor: Executor) -> str:
     """A function of tensors was to run in another process."""
     return (
         f"hostcall: {who} gives its function tensors, which stay in this process, and "
@@ -163,7 +166,7 @@ def takes_tensors(who: str, executor: Any) -> str:
     )
 
 
-def _broken(sent: Sent, executor: Any, error: BaseException, may_renew: bool) -> str:
+def _broken(sent: Sent, executor: Executor, error: BaseException, may_renew: bool) -> str:
     ended = _dead_workers.told(executor, sent.workers)
     text = f"{name(executor)} has broken, and {sent.description} has no result: {error}\n"
     text += f"{ended}\n" if ended else ""
@@ -189,7 +192,7 @@ def _attempts(sent: Sent) -> str:
     )
 
 
-def _unsendable(sent: Sent, executor: Any, error: BaseException) -> str:
+def _unsendable(sent: Sent, executor: Executor, error: BaseException) -> str:
     text = f"{name(executor)} cannot send "
     pickler = _pickler(executor)
     if why := _refuses(pickler, sendable(sent.function)):
@@ -204,7 +207,7 @@ def _unsendable(sent: Sent, executor: Any, error: BaseException) -> str:
     )
 
 
-def _pickler(executor: Any) -> Any:
+def _pickler(executor: Executor) -> Any:
     """The module by whose rules an executor sends."""
     of_mpi = type(executor).__module__.startswith("mpi4py.")
     if of_mpi or isinstance(executor, concurrent.futures.ProcessPoolExecutor):
@@ -220,7 +223,7 @@ def _refuses(pickler: Any, value: Any) -> str:
     return ""
 
 
-def _unsendable_result(sent: Sent, executor: Any, error: BaseException) -> str:
+def _unsendable_result(sent: Sent, executor: Executor, error: BaseException) -> str:
     return (
         f"{sent.description} has run, and its worker cannot send what it returned or raised to "
         f"this process: {error}. Return arrays or numbers, and raise exceptions that can be "

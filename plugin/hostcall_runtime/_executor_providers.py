@@ -10,6 +10,7 @@ from typing import Any
 
 from hostcall_runtime import _executor_errors, _forked_executors
 from hostcall_runtime._errors import ExecutorError
+from hostcall_runtime._executor_types import Executor
 
 
 class Provider:
@@ -53,7 +54,7 @@ class Provider:
                 self._made = made
             return self._made
 
-    def drop(self, executor: Any) -> bool:
+    def drop(self, executor: Executor) -> bool:
         """Has the next call make another executor than this one; False where none can be made."""
         with self._lock:
             if self._made is executor:
@@ -104,6 +105,6 @@ def _is_maker(given: Any) -> bool:
     return isinstance(given, type) or not callable(getattr(given, "submit", None))
 
 
-def has_threads(executor: Any) -> bool:
+def has_threads(executor: Executor) -> bool:
     """Whether an executor's calls run in threads of this process."""
     return isinstance(executor, concurrent.futures.ThreadPoolExecutor)

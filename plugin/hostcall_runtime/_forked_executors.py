@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 
 from hostcall_runtime import _dask_calls
+from hostcall_runtime._executor_types import Executor
 
 _is_forked = False
 
@@ -19,7 +19,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def is_left_behind(executor: Any) -> bool:
+def is_left_behind(executor: Executor) -> bool:
     """Whether an executor was made before this process was forked, and so runs nothing."""
     if not _is_forked:
         return False

@@ -9,6 +9,7 @@ from typing import Any
 
 from hostcall_runtime import _batches
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
+from hostcall_runtime._executor_types import Executor
 from hostcall_runtime._executors import Callee, Provider, StartedCall, runs_here
 from hostcall_runtime._keyword_call import KeywordCall
 
@@ -150,7 +151,7 @@ def _note(error: Exception, callee: Callee) -> None:
         error.add_note(f"This was {callee.description}.")
 
 
-def _workers_of(executor: Any) -> int:
+def _workers_of(executor: Executor) -> int:
     """How many calls the executor makes at once, where it says so; else one for each CPU."""
     for attribute in ("_max_workers", "num_workers"):  # concurrent.futures and loky; mpi4py
         count = getattr(executor, attribute, None)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hostcall_runtime import _shared_blocks
+from hostcall_runtime._executor_types import Executor, Future
 from hostcall_runtime._shared_blocks import Address, Block, Place
 
 # From how many bytes on an array goes through shared memory.
@@ -26,7 +27,7 @@ LARGE = 1 << 18
 _is_reachable = True
 
 
-def takes_parcels(executor: Any) -> bool:
+def takes_parcels(executor: Executor) -> bool:
     """Whether the executor's workers are processes of this machine."""
     if isinstance(executor, concurrent.futures.ProcessPoolExecutor):
         return True
@@ -95,7 +96,7 @@ class Parcel:
         block.let_go().give_back(block)
         return returned
 
-    def keep_for(self, future: Any) -> None:
+    def keep_for(self, future: Future) -> None:
         """Keeps what a call that nobody waits for any more may still read."""
         block = self._block
         future.add_done_callback(lambda _: block)

@@ -22,6 +22,7 @@ from hostcall_runtime import (
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executor_errors import Sent
 from hostcall_runtime._executor_providers import Provider, has_threads
+from hostcall_runtime._executor_types import Executor, Future
 from hostcall_runtime._sent_functions import sendable
 from hostcall_runtime._worker_calls import InWorker
 
@@ -161,7 +162,7 @@ class StartedCall:
             else:
                 return
 
-    def _handed_to(self, executor: Any) -> Any:
+    def _handed_to(self, executor: Executor) -> Any:
         """The executor's future."""
         args = self._sent.args
         self._task: _ThreadTask | None = None
@@ -187,7 +188,7 @@ class StartedCall:
         return future
 
 
-def _late(sent: Sent, executor: Any, future: Any, task: _ThreadTask | None) -> str:
+def _late(sent: Sent, executor: Executor, future: Future, task: _ThreadTask | None) -> str:
     text = f"{sent.description} has not returned within its timeout of {sent.timeout} s. "
     if future.cancel():
         if not _tells_what_runs(executor):
@@ -199,7 +200,7 @@ def _late(sent: Sent, executor: Any, future: Any, task: _ThreadTask | None) -> s
     return text if task is None else f"{text} This is where it was:\n{task.stack()}"
 
 
-def _tells_what_runs(executor: Any) -> bool:
+def _tells_what_runs(executor: Executor) -> bool:
     """Whether nobody can cancel a future of a call that runs, as with Python's own executors."""
     pools = (concurrent.futures.ThreadPoolExecutor, concurrent.futures.ProcessPoolExecutor)
     kind = type(executor).__module__.partition(".")[0]
@@ -214,7 +215,11 @@ class _ThreadTask:
     """A call on a thread of this process, whose exceptions are not those of the executor."""
 
     def __init__(
-        self, provider: Provider, pool: Any, function: Callable[..., Any], args: tuple[Any, ...]
+        self,
+        provider: Provider,
+        pool: Executor,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
     ) -> None:
         self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None = (function, args)
         self._provider = provider

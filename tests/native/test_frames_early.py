@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.native.frames import (
-    CODES,
-    INT32,
-    INT64,
-    Attribute,
-    Buffer,
-    Outcome,
-    Target,
-    call,
-    native,
-    runtime,
+from tests.support.native.early_frames import (
+    DONE,
+    GATE,
+    HANDLE,
+    START,
+    attributes,
+    described,
+    start,
+    take,
 )
+from tests.support.native.frames import CODES, INT32, INT64, Buffer, Target, call, native, runtime
 
 TIMEOUT = 60
-START, GATE, DONE = (
-    runtime.early_handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done")
-)
-HANDLE = Buffer(INT64, (), bytes(8))
 
 X = Buffer.of(np.arange(1000, dtype=np.float32))
 Y = Buffer.result((1000,))
@@ -37,38 +32,6 @@ Y = Buffer.result((1000,))
 def _nothing_is_left() -> Iterator[None]:
     yield
     assert (runtime.count_early_calls(), native.live_objects()) == (0, 0)
-
-
-def described(results: Sequence[Buffer]) -> list[int]:
-    return [n for result in results for n in (result.code, len(result.dims), *result.dims)]
-
-
-def attributes(
-    target: Target | int, results: Sequence[int], **pairs: Sequence[int]
-) -> list[Attribute]:
-    number = target if isinstance(target, int) else target.id
-    names = ("dynamic_operands", "dynamic_results", "results", "sub_byte_operands")
-    arrays = {**dict.fromkeys((*names, "sub_byte_results"), ()), **pairs, "results": results}
-    return [
-        ("callback", INT64, True, [number]),
-        *((name, INT64, False, list(numbers)) for name, numbers in sorted(arrays.items())),
-    ]
-
-
-def start(
-    target: Target | int,
-    operands: Sequence[Buffer],
-    results: Sequence[Buffer],
-    foreign: bool = False,
-    **pairs: Sequence[int],
-) -> Outcome:
-    said = attributes(target, described(results), **pairs)
-    return call(target, operands, [HANDLE], entry=START, attributes=said, foreign=foreign)
-
-
-def take(handle: Any, results: Sequence[Buffer], foreign: bool = False) -> Outcome:
-    operands = [Buffer.of(np.int64(handle)), Buffer.of(np.int64(0))]
-    return call(0, operands, results, entry=DONE, attributes=[], foreign=foreign)
 
 
 def begun(*args: Any, **how: Any) -> int:

@@ -176,6 +176,7 @@ def journaled(x: Any, file: str) -> Any:
     journal = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(journal, f"{int(x.flat[0])}\n".encode())
     os.close(journal)
+    return x
 
 
 def makes_its_own(x: Any) -> Any:

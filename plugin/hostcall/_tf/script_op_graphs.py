@@ -171,12 +171,12 @@ def must_run(func_graph: FuncGraph, ops: list[Any]) -> None:
 
 def note_replaced(graph: Any, ops: list[Any]) -> None:
     """Remembers ops of a graph that others have taken the place of."""
-    graph._hostcall_replaced = [*replaced_ops_of(graph), *ops]
+    graph._hostcall_replaced_ops = [*replaced_ops_of(graph), *ops]
 
 
 def replaced_ops_of(graph: Graph) -> list[Any]:
     """The ops of a graph that others have taken the place of."""
-    return list(getattr(graph, "_hostcall_replaced", ()))
+    return list(getattr(graph, "_hostcall_replaced_ops", ()))
 
 
 def must_not_run(func_graph: Any, ops: list[Any]) -> None:

@@ -61,10 +61,12 @@ def main(seconds: float, threads: int = 8, seed: int | None = None) -> int:
     errors = collections.Counter[int]()
     for worker in workers:
         errors.update(worker.fuzzer.errors)
-    left = native.live_objects()
+    left = native.live_objects() + runtime.count_early_calls()
     print(*failures, sep="\n", end="\n" if failures else "")
     print(f"{calls} calls, {errors.total()} of them errors: {dict(sorted(errors.items()))} by code")
-    print(f"{len(failures)} failures, {hung} hung threads, {left} errors and futures left over")
+    print(
+        f"{len(failures)} failures, {hung} hung threads, {left} errors, futures and calls left over"
+    )
     return int(bool(failures or hung or left or not calls))
 
 

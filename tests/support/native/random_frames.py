@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.native import random_results
+from tests.support.native.early_frames import start_and_take
 from tests.support.native.frames import (
     CODES,
     DTYPES,
@@ -76,8 +77,18 @@ class Fuzzer:
         """Makes a random frame, calls the handler with it, and checks what comes of it."""
         frame = self.a_frame()
         target = Target(self.a_function(frame, depth), title=self.rng.choice(["it", "\udcff", ""]))
-        number = self.spoil(frame, target)
-        done = call(
+        done = self.call(frame, self.spoil(frame, target))
+        self.calls += 1
+        if done.code:
+            self.errors[done.code] = self.errors.get(done.code, 0) + 1
+        check(frame, done)
+
+    def call(self, frame: Frame, number: int) -> Outcome:
+        is_plain = not (frame.token or frame.on_device or frame.attributes)
+        if is_plain and self.rng.random() < 0.5:
+            how = {"foreign": frame.foreign, **frame.pairs}
+            return start_and_take(number, frame.operands, frame.results, **how)
+        return call(
             number,
             frame.operands,
             frame.results,
@@ -87,10 +98,6 @@ class Fuzzer:
             attributes=frame.attributes,
             **frame.pairs,
         )
-        self.calls += 1
-        if done.code:
-            self.errors[done.code] = self.errors.get(done.code, 0) + 1
-        check(frame, done)
 
     def a_shape(self) -> list[int]:
         rng = self.rng

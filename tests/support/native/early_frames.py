@@ -1,0 +1,65 @@
+"""Calls that begin early, with call frames made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.support.native.frames import INT64, Attribute, Buffer, Outcome, Target, call, runtime
+
+START, GATE, DONE = (
+    runtime.early_handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done")
+)
+HANDLE = Buffer(INT64, (), bytes(8))
+
+
+def described(results: Sequence[Buffer]) -> list[int]:
+    """The attribute `results` of a call that begins early."""
+    return [n for result in results for n in (result.code, len(result.dims), *result.dims)]
+
+
+def attributes(
+    target: Target | int, results: Sequence[int], **pairs: Sequence[int]
+) -> list[Attribute]:
+    """All attributes of it."""
+    number = target if isinstance(target, int) else target.id
+    names = ("dynamic_operands", "dynamic_results", "results", "sub_byte_operands")
+    arrays = {**dict.fromkeys((*names, "sub_byte_results"), ()), **pairs, "results": results}
+    return [
+        ("callback", INT64, True, [number]),
+        *((name, INT64, False, list(numbers)) for name, numbers in sorted(arrays.items())),
+    ]
+
+
+def start(
+    target: Target | int,
+    operands: Sequence[Buffer],
+    results: Sequence[Buffer],
+    foreign: bool = False,
+    **pairs: Sequence[int],
+) -> Outcome:
+    """Begins a call; the only result is its handle."""
+    said = attributes(target, described(results), **pairs)
+    return call(target, operands, [HANDLE], entry=START, attributes=said, foreign=foreign)
+
+
+def take(handle: Any, results: Sequence[Buffer], foreign: bool = False) -> Outcome:
+    """Takes the results of a call that has begun."""
+    operands = [Buffer.of(np.int64(handle)), Buffer.of(np.int64(0))]
+    return call(0, operands, results, entry=DONE, attributes=[], foreign=foreign)
+
+
+def start_and_take(
+    target: Target | int,
+    operands: Sequence[Buffer],
+    results: Sequence[Buffer],
+    foreign: bool = False,
+    **pairs: Sequence[int],
+) -> Outcome:
+    """Both, as a program does it; how the call ended."""
+    begun = start(target, operands, results, foreign, **pairs)
+    if begun.code == 0:
+        return take(begun.array(), results, foreign)
+    return Outcome(begun.code, begun.message, [], list(results))
