@@ -64,7 +64,7 @@ def main(effort: Effort = FULL) -> list[Row]:
 
 
 def _beside_work(effort: Effort) -> list[Row]:
-    """A call that takes as long as two products of matrices, beside these."""
+    """A call that takes a little longer than two products of matrices, beside these."""
     size = max(4, effort.of(WIDTH))
     w = tf.random.normal([size, size], seed=0)
     work = compiled(heavy, w)
@@ -73,7 +73,7 @@ def _beside_work(effort: Effort) -> list[Row]:
         start = time.perf_counter()
         work()
         taken.append(time.perf_counter() - start)
-    seconds = sorted(taken)[2]
+    seconds = 1.3 * sorted(taken)[2]
 
     def wait(x):
         time.sleep(seconds)
@@ -81,7 +81,7 @@ def _beside_work(effort: Effort) -> list[Row]:
 
     call = hostcall.callback(wait, result=like, stateful=False)
     x = tf.zeros([4])
-    product, waiting, both = "matrix products", "a call that sleeps as long", "the two, independent"
+    product, waiting, both = "matrix products", "a call that sleeps longer", "the two, independent"
     samples = measure(
         {
             product: work,
@@ -93,7 +93,7 @@ def _beside_work(effort: Effort) -> list[Row]:
     return [
         alone(product, samples[product]),
         beside(samples, waiting, product),
-        beside(samples, both, product, at_most(1.2)),
+        beside(samples, both, waiting, at_most(1.2)),
     ]
 
 
