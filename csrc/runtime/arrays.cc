@@ -131,7 +131,7 @@ int64_t SizeInBytes(const Buffer& buffer) {
   int64_t size = PyDataType_ELSIZE(AsDescr(DtypeOf(buffer.dtype).descr));
   for (const int64_t dim : buffer.dims) {
     if (dim < 0 || __builtin_mul_overflow(size, dim, &size)) {
-      throw Failure::InvalidArgument("hostcall: malformed custom call.");
+      throw Failure::Malformed();
     }
   }
   return size;

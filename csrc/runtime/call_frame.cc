@@ -37,8 +37,6 @@ std::vector<Buffer> CopyBuffers(const Remaining& remaining, Get get) {
   return buffers;
 }
 
-Failure Malformed() { return Failure::InvalidArgument("hostcall: malformed custom call."); }
-
 Failure WrongSize(int64_t size, int64_t bound) {
   return Failure(ffi::ErrorCode::kInternal,
                  "hostcall: an operand of a host callback has size " + std::to_string(size) +
@@ -51,7 +49,7 @@ Failure WrongSize(int64_t size, int64_t bound) {
 template <typename Assign>
 void TakeSizes(std::vector<Buffer>& buffers, Pairs pairs, Assign assign) {
   const size_t sizes = pairs.size() / 2;
-  if (pairs.size() % 2 != 0 || sizes > buffers.size()) throw Malformed();
+  if (pairs.size() % 2 != 0 || sizes > buffers.size()) throw Failure::Malformed();
   const size_t count = buffers.size() - sizes;
   for (size_t i = 0; i < sizes; ++i) {
     const auto index = static_cast<size_t>(pairs[2 * i]);
@@ -59,7 +57,7 @@ void TakeSizes(std::vector<Buffer>& buffers, Pairs pairs, Assign assign) {
     const Buffer& size = buffers[count + i];
     if (index >= count || dim >= buffers[index].dims.size() || size.dtype != ffi::DataType::S32 ||
         size.dims.size() != 0 || size.data == nullptr) {
-      throw Malformed();
+      throw Failure::Malformed();
     }
     assign(buffers[index], dim, static_cast<int32_t*>(size.data));
   }
@@ -67,10 +65,10 @@ void TakeSizes(std::vector<Buffer>& buffers, Pairs pairs, Assign assign) {
 }
 
 void SetVisibleDtypes(std::vector<Buffer>& buffers, Pairs pairs) {
-  if (pairs.size() % 2 != 0) throw Malformed();
+  if (pairs.size() % 2 != 0) throw Failure::Malformed();
   for (size_t i = 0; i < pairs.size(); i += 2) {
     const auto index = static_cast<size_t>(pairs[i]);
-    if (index >= buffers.size()) throw Malformed();
+    if (index >= buffers.size()) throw Failure::Malformed();
     buffers[index].visible_dtype = static_cast<ffi::DataType>(pairs[i + 1]);
   }
 }

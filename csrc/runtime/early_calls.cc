@@ -2,7 +2,6 @@
 
 #include <Python.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -29,8 +28,6 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-Failure Malformed() { return Failure::InvalidArgument("hostcall: malformed custom call."); }
-
 // Memory as XLA gives it.
 class Memory {
  public:
@@ -55,11 +52,11 @@ class Memory {
 std::vector<Buffer> ReadResults(Dims described) {
   std::vector<Buffer> results;
   for (size_t i = 0; i < described.size();) {
-    if (described.size() - i < 2) throw Malformed();
+    if (described.size() - i < 2) throw Failure::Malformed();
     const auto dtype = static_cast<ffi::DataType>(described[i]);
     const int64_t rank = described[i + 1];
     i += 2;
-    if (rank < 0 || static_cast<uint64_t>(rank) > described.size() - i) throw Malformed();
+    if (rank < 0 || static_cast<uint64_t>(rank) > described.size() - i) throw Failure::Malformed();
     results.push_back(Buffer{
         dtype, dtype, nullptr, Dims(described.begin() + i, static_cast<size_t>(rank)), {}, {}});
     i += static_cast<size_t>(rank);
@@ -98,10 +95,11 @@ class EarlyCall {
 
   // Puts the results into the program's, as soon as they are there.
   Result Take(const std::vector<Buffer>& results) {
-    if (results.size() != results_.size()) throw Malformed();
+    if (results.size() != results_.size()) throw Failure::Malformed();
     std::vector<void*> to;
     for (size_t i = 0; i < results.size(); ++i) {
-      if (SizeInBytes(results[i]) != static_cast<int64_t>(results_[i].size())) throw Malformed();
+      if (SizeInBytes(results[i]) != static_cast<int64_t>(results_[i].size()))
+        throw Failure::Malformed();
       to.push_back(results[i].data);
     }
     {
@@ -163,13 +161,11 @@ class EarlyCalls {
     while (!calls_.empty() && (runs_.empty() || calls_.begin()->first < *runs_.begin())) {
       dropped.push_back(std::move(calls_.extract(calls_.begin()).mapped()));
     }
-    size_ = calls_.size();
   }
 
   int64_t Add(std::shared_ptr<EarlyCall> call) {
     std::lock_guard<std::mutex> lock(mutex_);
     calls_.emplace_hint(calls_.end(), next_, std::move(call));
-    size_ = calls_.size();
     return next_++;
   }
 
@@ -177,11 +173,13 @@ class EarlyCalls {
   std::shared_ptr<EarlyCall> Remove(int64_t handle) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto node = calls_.extract(handle);
-    size_ = calls_.size();
     return node.empty() ? nullptr : std::move(node.mapped());
   }
 
-  size_t size() const { return size_; }
+  size_t size() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return calls_.size();
+  }
 
  private:
   static std::mutex& Mutex() { return Global().mutex_; }
@@ -190,7 +188,6 @@ class EarlyCalls {
   int64_t next_ = FirstId();
   std::map<int64_t, std::shared_ptr<EarlyCall>> calls_;
   std::set<int64_t> runs_;  // numbered together with the calls, so that it is known what came first
-  std::atomic<size_t> size_{0};
 };
 
 // A call that is known to be short is made at once, where that is possible: see `RunsHere` in
@@ -228,21 +225,9 @@ void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
 int64_t* HandleIn(const std::vector<Buffer>& buffers) {
   if (buffers.empty() || buffers[0].dtype != ffi::DataType::S64 || buffers[0].dims.size() != 0 ||
       buffers[0].data == nullptr) {
-    throw Malformed();
+    throw Failure::Malformed();
   }
   return static_cast<int64_t*>(buffers[0].data);
-}
-
-// No exception reaches XLA.
-template <typename Answer>
-Result Answered(Answer&& answer) {
-  try {
-    return answer();
-  } catch (const Failure& failure) {
-    return {std::nullopt, failure.ToError()};
-  } catch (const std::exception& error) {
-    return {std::nullopt, ffi::Error(ffi::ErrorCode::kInternal, error.what())};
-  }
 }
 
 Result Start(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,

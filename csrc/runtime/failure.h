@@ -19,6 +19,9 @@ class Failure : public std::exception {
     return Failure(xla::ffi::ErrorCode::kInvalidArgument, std::move(message));
   }
 
+  // A frame that no lowering of ours makes.
+  static Failure Malformed() { return InvalidArgument("hostcall: malformed custom call."); }
+
   // The same failure, with the description of the callback that it happened in.
   Failure In(const std::string& description) const {
     return Failure(code_, message_ + " This is " + description + ".");

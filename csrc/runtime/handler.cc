@@ -9,7 +9,6 @@
 
 #include "call.h"
 #include "call_frame.h"
-#include "failure.h"
 #include "gil.h"
 #include "handler_result.h"
 #include "pool.h"
@@ -39,7 +38,7 @@ void Complete(ffi::Promise& promise, const HostCall& call) {
 Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
               Pairs dynamic_operands, Pairs dynamic_results, Pairs sub_byte_operands,
               Pairs sub_byte_results) {
-  try {
+  return Answered([&]() -> Result {
     HostCall call = ReadFrame(args, rets, callback);
     ReadAttributes(call, {dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results});
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
@@ -49,11 +48,7 @@ Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback
     const auto kept = std::make_shared<const OwningCall>(std::move(call));
     RunOnPool([promise, kept]() mutable { Complete(promise, kept->call()); });
     return {std::move(future), std::nullopt};
-  } catch (const Failure& failure) {
-    return {std::nullopt, failure.ToError()};
-  } catch (const std::exception& error) {
-    return {std::nullopt, ffi::Error(ffi::ErrorCode::kInternal, error.what())};
-  }
+  });
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // What a handler answers XLA.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <utility>
 #include <variant>
 
+#include "failure.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
@@ -14,6 +16,18 @@ struct Result {
   std::optional<xla::ffi::Future> later;
   std::optional<xla::ffi::Error> error;
 };
+
+// No exception reaches XLA.
+template <typename Answer>
+Result Answered(Answer&& answer) {
+  try {
+    return answer();
+  } catch (const Failure& failure) {
+    return {std::nullopt, failure.ToError()};
+  } catch (const std::exception& error) {
+    return {std::nullopt, xla::ffi::Error(xla::ffi::ErrorCode::kInternal, error.what())};
+  }
+}
 
 }  // namespace hostcall
 

@@ -85,11 +85,9 @@ class GateKernel : public tensorflow::XlaOpKernel {
       absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
       if (shape.ok() && shape->IsArray() && shape->is_static()) awaited.push_back(ctx->Input(i));
     }
-    ctx->SetOutput(0, xla::CustomCall(ctx->builder(), "hostcall_gate", awaited,
-                                      xla::ShapeUtil::MakeScalarShape(xla::S64), "{}",
-                                      /*has_side_effect=*/false, /*output_operand_aliasing=*/{},
-                                      /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
-                                      xla::CustomCallApiVersion::API_VERSION_TYPED_FFI));
+    ctx->SetOutput(
+        0, TypedCall(ctx, "hostcall_gate", awaited, xla::ShapeUtil::MakeScalarShape(xla::S64), "{}",
+                     /*has_side_effect=*/false));
   }
 };
 

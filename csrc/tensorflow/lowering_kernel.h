@@ -67,6 +67,16 @@ inline xla::Shape DenseShape(xla::PrimitiveType type, const std::vector<int64_t>
   return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, dims);
 }
 
+// A custom call of the typed FFI.
+inline xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
+                            const std::vector<xla::XlaOp>& operands, const xla::Shape& shape,
+                            const std::string& attributes, bool has_side_effect) {
+  return xla::CustomCall(ctx->builder(), target, operands, shape, attributes, has_side_effect,
+                         /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
+                         xla::CustomCallSchedule::SCHEDULE_NONE,
+                         xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+}
+
 class LoweringKernel : public tensorflow::XlaOpKernel {
  public:
   // `node` is the script op that is lowered: the kernel's own node, or one that it stands for.
@@ -143,15 +153,6 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
       }
       ctx->SetOutput(static_cast<int>(i), result);
     }
-  }
-
-  static xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
-                              const std::vector<xla::XlaOp>& operands, const xla::Shape& shape,
-                              const std::string& attributes, bool has_side_effect) {
-    return xla::CustomCall(ctx->builder(), target, operands, shape, attributes, has_side_effect,
-                           /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-                           xla::CustomCallSchedule::SCHEDULE_NONE,
-                           xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
   }
 
  private:
