@@ -20,7 +20,7 @@ TITLE = "One call on an executor"
 SIZES = {"4 floats": 4, "4 MiB": 1 << 20}
 
 # Of pure Python, each about 10 ms.
-CALLS, STARTS = 8, 800
+CALLS, STARTS = 8, 2400
 
 
 def main(effort: Effort = FULL) -> list[Row]:

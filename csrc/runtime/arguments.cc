@@ -54,7 +54,10 @@ Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScop
 }
 
 void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs) {
+  static PyObject* const name = PyUnicode_InternFromString("empty");
   const Convention& convention = call.callback->convention();
+  nb::handle empty;
+  if (convention.allocates) empty = decrefs.Defer(PyObject_GetAttr(target.ptr(), name));
   for (size_t i = 0; i < size_; ++i) {
     const Buffer& operand = call.operands[i];
     nb::handle argument;
@@ -65,6 +68,8 @@ void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecr
     } else if (convention.borrows && operand.dims.size() > 0) {
       argument = decrefs.Defer(Borrow(operand, call.shares_memory()));
       if (call.shares_memory()) borrowed_.push_back(argument);
+    } else if (convention.allocates) {
+      argument = decrefs.Defer(ToNumpy(operand, empty));
     } else {
       argument = decrefs.Defer(ToNumpy(operand));
     }

@@ -26,6 +26,9 @@ std::atomic<const BufferProviderApi*> buffer_provider_api{&kProvidesNothing};
 // Copying fewer bytes than this costs less than keeping the memory.
 constexpr int64_t kWorthBorrowing = 4096;
 
+// As `LARGE` of _parcels.py: what is smaller is pickled.
+constexpr int64_t kWorthAllocating = 1 << 18;
+
 // Of the one that holds it, whichever is set by then.
 void EndHold(PyObject* capsule) {
   const auto* api = static_cast<const BufferProviderApi*>(PyCapsule_GetContext(capsule));
@@ -96,6 +99,29 @@ nb::object ToNumpy(const Buffer& buffer) {
   return dims.size() == 0
              ? Checked(PyArray_Return(reinterpret_cast<PyArrayObject*>(array.release().ptr())))
              : array;
+}
+
+nb::object ToNumpy(const Buffer& buffer, nb::handle empty) {
+  const int64_t size = SizeInBytes(buffer);
+  const bool is_plain = buffer.true_dims.empty() && buffer.visible_dtype == buffer.dtype;
+  if (size < kWorthAllocating || !is_plain) return ToNumpy(buffer);
+  const nb::object shape = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(buffer.dims.size())));
+  if (!shape.is_valid()) throw nb::python_error();
+  for (size_t i = 0; i < buffer.dims.size(); ++i) {
+    PyObject* dim = PyLong_FromLongLong(buffer.dims[i]);
+    if (dim == nullptr) throw nb::python_error();
+    PyTuple_SET_ITEM(shape.ptr(), static_cast<Py_ssize_t>(i), dim);
+  }
+  nb::object dtype = DtypeOf(buffer.dtype).descr;
+  nb::object array = Checked(UntilExit([&] {
+    return PyObject_CallFunctionObjArgs(empty.ptr(), shape.ptr(), dtype.ptr(), nullptr);
+  }));
+  if (!PyArray_Check(array.ptr()) || !PyArray_ISCARRAY(AsArray(array)) ||
+      PyArray_NBYTES(AsArray(array)) != size) {
+    throw Failure::InvalidArgument("hostcall: the memory for an argument is not as asked for.");
+  }
+  std::memcpy(PyArray_DATA(AsArray(array)), buffer.data, static_cast<size_t>(size));
+  return array;
 }
 
 const BufferProviderApi* SetBufferProviderApi(const BufferProviderApi* api) {

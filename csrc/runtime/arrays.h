@@ -37,6 +37,10 @@ void SetDtype(int code, nanobind::object dtype, std::string name);
 // A writable array with memory of its own, or a NumPy scalar for rank 0. Needs the GIL.
 nanobind::object ToNumpy(const Buffer& buffer);
 
+// The same in memory that `empty` gives, a function of a shape and a dtype that returns such an
+// array: any from a size on that is worth it, and NumPy's own below.
+nanobind::object ToNumpy(const Buffer& buffer, nanobind::handle empty);
+
 // An array that is only to be read: over the memory of `buffer` itself, if `share` says so and that
 // can be kept for as long as the array is referred to, and else over a copy. Not for rank 0.
 nanobind::object Borrow(const Buffer& buffer, bool share);

@@ -80,13 +80,15 @@ NB_MODULE(_runtime, m) {
   m.def(
       "register",
       [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label,
-         bool borrows, bool takes_out, bool shares_memory) {
-        const hostcall::Convention convention{takes_tensors, borrows, takes_out, shares_memory};
+         bool borrows, bool takes_out, bool shares_memory, bool allocates) {
+        const hostcall::Convention convention{takes_tensors, borrows, takes_out, shares_memory,
+                                              allocates};
         return Registry::Global().Insert(std::move(target), name, label.empty() ? name : label,
                                          convention);
       },
       nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false, nb::arg("label") = "",
       nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("shares_memory") = false,
+      nb::arg("allocates") = false,
       "Registers `target`, held weakly, and returns its id, which is never used again. Profiles "
       "and statistics call it `label`; for the rest see Convention in registry.h. Raises "
       "ValueError when a living target has the name.");

@@ -29,6 +29,8 @@ struct Convention {
   // Whether arrays may lie in the program's memory: not where a call may outlast the program. That
   // of a device is never shared.
   bool shares_memory = false;
+  // The target says where large arguments are to lie, by its `empty`: they go to another process.
+  bool allocates = false;
 };
 
 // What is registered. Whoever has found it may keep it; once it is unregistered it holds nothing of

@@ -54,6 +54,11 @@ class Provider:
                 self._made = made
             return self._made
 
+    @property
+    def present(self) -> Any:
+        """The executor, None where none has been made yet."""
+        return self._made if self.is_made else self.given
+
     def drop(self, executor: Executor) -> bool:
         """Has the next call make another executor than this one; False where none can be made."""
         with self._lock:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall_runtime import _batches
+from hostcall_runtime import _batches, _parcels
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executor_types import Executor
 from hostcall_runtime._executors import Callee, Provider, StartedCall, runs_here
@@ -108,6 +108,28 @@ def repeating(function: Callable[..., Any], retries: int) -> Callable[..., Any]:
     if retries and isinstance(function, MappedFunction):
         return function.with_retries(retries)
     return function
+
+
+def argument_memory(
+    function: Callable[..., Any], executor: Provider | None, retries: int
+) -> Callable[..., Any] | None:
+    """What makes arrays for large arguments of calls that other processes may make.
+
+    Args:
+      function: the user's, or one that is mapped.
+      executor: runs the calls; None where a mapped function has an executor make them in parts.
+      retries: how often a call is made again.
+
+    Returns:
+      A function of a shape and a dtype, as `_parcels.empty_for` says; None where there is none.
+    """
+    while isinstance(function, KeywordCall):
+        function = function.function
+    if isinstance(function, MappedFunction):
+        executor = function.provider
+    if executor is None or retries:  # the arguments have to be as they were
+        return None
+    return _parcels.empty_for(executor)
 
 
 _Chunk = tuple[Callee, tuple[Any, ...]]

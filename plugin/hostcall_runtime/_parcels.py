@@ -9,19 +9,23 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import io
+import itertools
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hostcall_runtime import _shared_blocks
+from hostcall_runtime._executor_providers import Provider
 from hostcall_runtime._executor_types import Executor, Future
 from hostcall_runtime._shared_blocks import Address, Block, Place
 
 # From how many bytes on an array goes through shared memory.
 LARGE = 1 << 18
+
+_numbers = itertools.count()
 
 # Whether workers can open the memory of this process, as far as it is known.
 _is_reachable = True
@@ -32,6 +36,21 @@ def takes_parcels(executor: Executor) -> bool:
     if isinstance(executor, concurrent.futures.ProcessPoolExecutor):
         return True
     return "loky" in type(executor).__module__.split(".")
+
+
+def empty_for(provider: Provider) -> Callable[..., np.ndarray[Any, Any]]:
+    """What makes arrays, of a shape and a dtype, for arguments of calls on an executor.
+
+    Where these go through shared memory the arrays lie there, so that nothing is copied again. They
+    are for one call each, whose function may write to them.
+    """
+
+    def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        if _is_reachable and takes_parcels(provider.present):
+            return _shared_blocks.empty(shape, dtype)
+        return np.empty(shape, dtype)
+
+    return empty
 
 
 @dataclasses.dataclass(slots=True)
@@ -62,20 +81,24 @@ class Parcel:
     """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], timed: bool) -> None:
-        self._block: Block | None = None
+        self._number = next(_numbers)
+        self._blocks: list[Block] = []  # the first is its own; arguments lie in the others
         self.content: tuple[Any, ...] = (function, *args)
         packed = None
-        if _is_reachable:
-            try:
-                self._block = _shared_blocks.take()
-                if _holds_large(args):
-                    packed = _pack(args, self._block)
-                    self._block.let_go()
-            except Exception:  # the executor may know how to send it, or says why it does not
-                self._block = None
-        if self._block is not None:
-            how = (self._block.address, timed)
-            self.content = (_run, how, packed, function, *(args if packed is None else ()))
+        if not _is_reachable:
+            return
+        try:
+            blocks = [_shared_blocks.take()]
+            if _holds_large(args):
+                packed = _pack(args, blocks, in_place=True)
+                blocks[0].let_go()
+        except Exception:  # the executor may know how to send it, or says why it does not
+            return
+        self._blocks = blocks
+        for block in blocks:
+            block.lent_to.add(self._number)
+        how = (tuple(block.address for block in blocks), timed)
+        self.content = (_run, how, packed, function, *(args if packed is None else ()))
 
     def opened(self, reply: Any, lends: bool) -> Any:
         """What the function has returned.
@@ -84,22 +107,24 @@ class Parcel:
           reply: what the executor has returned.
           lends: whether arrays may lie in shared memory, for somebody who soon drops them.
         """
-        block, self._block = self._block, None
+        blocks, self._blocks = self._blocks, []
         returned = value(reply)
-        if block is None:
+        if not blocks:
             return returned
         if isinstance(reply, Reply):
             if reply.packed is not None:
-                returned = _unpack(reply.packed, block, copies=not lends)
+                returned = _unpack(reply.packed, blocks, copies=not lends)
             if reply.is_kept:
                 return returned
-        block.let_go().give_back(block)
+        for block in blocks:
+            block.lent_to.discard(self._number)
+        blocks[0].let_go().give_back(blocks[0])
         return returned
 
     def keep_for(self, future: Future) -> None:
         """Keeps what a call that nobody waits for any more may still read."""
-        block = self._block
-        future.add_done_callback(lambda _: block)
+        blocks = self._blocks
+        future.add_done_callback(lambda _: blocks)
 
 
 def is_uncalled(reply: Any) -> bool:
@@ -129,34 +154,36 @@ def timed(function: Callable[..., Any], *args: Any) -> Reply:
 
 
 def _run(
-    how: tuple[Address, bool], packed: bytes | None, function: Callable[..., Any], *args: Any
+    how: tuple[tuple[Address, ...], bool],
+    packed: bytes | None,
+    function: Callable[..., Any],
+    *args: Any,
 ) -> Any:
     """In the worker: calls the function.
 
     Args:
-      how: the block, and whether anybody wants to know the times.
-      packed: the arguments, with the large arrays in the block.
+      how: the blocks, and whether anybody wants to know the times. The results' is the first.
+      packed: the arguments, with the large arrays in the blocks.
       function: the function.
       *args: the arguments, where they are not packed.
     """
-    address, timed = how
-    block: Block | None = None
-    lent: _shared_blocks.Lent | None = None
+    addresses, timed = how
+    blocks: list[Block] = []
+    lent: list[_shared_blocks.Lent] = []
     reply = Reply()
     if packed is not None:
         try:
-            block = _shared_blocks.attach(address)
+            blocks = [_shared_blocks.attach(address) for address in addresses]
         except OSError:
             return Reply(is_uncalled=True)
-        args = _unpack(packed, block)
-        lent = block.let_go()
+        args = _unpack(packed, blocks)
+        lent = [block.let_go() for block in blocks]
     try:
         reply.began = time.monotonic()
         returned = function(*args)
         reply.ended = time.monotonic()
     except BaseException:
-        if block is not None:
-            _shared_blocks.detach(block)  # the traceback refers to the arguments
+        _detach(blocks)  # the traceback refers to the arguments
         raise
     del args
     if packed is None and not _holds_large(returned):
@@ -165,16 +192,21 @@ def _run(
         reply.value = returned
         return reply
     try:
-        block = block or _shared_blocks.attach(address)
-        reply.packed = _pack(returned, block)
-        block.let_go()
+        results = blocks[0] if blocks else _shared_blocks.attach(addresses[0])
+        reply.packed = _pack(returned, [results], in_place=False)
+        results.let_go()
     except Exception:  # the executor may know how to send it, or says why it does not
         reply.value = returned
     del returned
-    reply.is_kept = lent is not None and not lent.is_over()
-    if reply.is_kept and block is not None:
-        _shared_blocks.detach(block)
+    reply.is_kept = not all(each.is_over() for each in lent)
+    if reply.is_kept:
+        _detach(blocks)
     return reply
+
+
+def _detach(blocks: Iterable[Block]) -> None:
+    for block in blocks:
+        _shared_blocks.detach(block)
 
 
 def _holds_large(value: Any) -> bool:
@@ -189,31 +221,52 @@ def _is_large(value: Any) -> bool:
     return type(value) is np.ndarray and value.nbytes >= LARGE and not value.dtype.hasobject
 
 
-def _pack(value: Any, block: Block) -> bytes:
+def _pack(value: Any, blocks: list[Block], in_place: bool) -> bytes:
+    """A value as bytes, with the large arrays in the first block.
+
+    Args:
+      value: a structure of arrays.
+      blocks: where they are put.
+      in_place: whether arrays that lie in blocks of this process stay there; these are appended.
+    """
     file = io.BytesIO()
-    _Pickler(file, block).dump(value)
+    _Pickler(file, blocks, in_place).dump(value)
     return file.getvalue()
 
 
-def _unpack(packed: bytes, block: Block, copies: bool = False) -> Any:
-    return _Unpickler(io.BytesIO(packed), block, copies).load()
+def _unpack(packed: bytes, blocks: Sequence[Block], copies: bool = False) -> Any:
+    return _Unpickler(io.BytesIO(packed), blocks, copies).load()
+
+
+# Which block an array is in, and where in that.
+_Where = tuple[int, Place]
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, block: Block) -> None:
+    def __init__(self, file: io.BytesIO, blocks: list[Block], in_place: bool) -> None:
         super().__init__(file, protocol=5)
-        self._block = block
+        self._blocks = blocks
+        self._in_place = in_place
 
-    def persistent_id(self, value: Any) -> Place | None:
-        return self._block.put(value) if _is_large(value) else None
+    def persistent_id(self, value: Any) -> _Where | None:
+        if not _is_large(value):
+            return None
+        found = _shared_blocks.found(value) if self._in_place else None
+        if found is None:
+            return 0, self._blocks[0].put(value)
+        block, place = found
+        if block not in self._blocks:
+            self._blocks.append(block)
+        return self._blocks.index(block), place
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, block: Block, copies: bool) -> None:
+    def __init__(self, file: io.BytesIO, blocks: Sequence[Block], copies: bool) -> None:
         super().__init__(file)
-        self._block = block
+        self._blocks = blocks
         self._copies = copies
 
-    def persistent_load(self, place: Place) -> np.ndarray[Any, Any]:
-        array = self._block.view(place)
+    def persistent_load(self, where: _Where) -> np.ndarray[Any, Any]:
+        number, place = where
+        array = self._blocks[number].view(place)
         return array.copy() if self._copies else array

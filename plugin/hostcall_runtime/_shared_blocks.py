@@ -14,6 +14,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,8 @@ class Block:
 
     Attributes:
       address: by which a worker finds it.
+      lent_to: the parcels on their way with it, and those that have not come back as they should:
+        nobody knows who still reads it.
     """
 
     _file = -1
@@ -105,6 +108,7 @@ class Block:
         self._mapping: _Mapping | None = None
         self._memory: Any = None
         self._end = 0
+        self.lent_to: set[int] = set()
 
     @property
     def size(self) -> int:
@@ -113,11 +117,16 @@ class Block:
 
     def put(self, array: np.ndarray[Any, Any]) -> Place:
         """Copies an array into the block, after those that are there."""
-        place = self._end, array.dtype, array.shape
-        self._end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        place = self.reserve(array.shape, array.dtype)
+        self.view(place)[...] = array
+        return place
+
+    def reserve(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Place:
+        """Makes room for an array, after those that are there."""
+        place = self._end, dtype, shape
+        self._end += -(-dtype.itemsize * prod(shape) // _ALIGNMENT) * _ALIGNMENT
         if self._end > self.size:
             self._grow()
-        self.view(place)[...] = array
         return place
 
     def view(self, place: Place) -> np.ndarray[Any, Any]:
@@ -201,8 +210,37 @@ def take() -> Block:
     return Block(file, (os.getpid(), file, os.fstat(file).st_ino))
 
 
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array of arbitrary values, in a block of its own unless too many blocks are in use."""
+    # Half of them are for what has to be copied.
+    if len(_open) - len(_free) >= _MOST_OPEN // 2:
+        return np.empty(shape, dtype)
+    try:
+        block = take()
+        array = block.view(block.reserve(shape, dtype))
+    except OSError:
+        return np.empty(shape, dtype)
+    memory: Any = array.base
+    memory.block = block
+    block.let_go().give_back(block)
+    return array
+
+
+def found(array: np.ndarray[Any, Any]) -> tuple[Block, Place] | None:
+    """Where an array lies that `empty` has made, or a part of one; None if it is none."""
+    memory: Any = array.base
+    while isinstance(memory, np.ndarray):
+        memory = memory.base
+    block = getattr(memory, "block", None)
+    if block is None or not array.flags.c_contiguous or block.address[0] != os.getpid():
+        return None
+    return block, (array.ctypes.data - ctypes.addressof(memory), array.dtype, array.shape)
+
+
 def give_back(block: Block) -> None:
     """Takes a block that nobody refers to, for another call."""
+    if block.lent_to:
+        return
     size = block.size + sum(other.size for other in list(_free))
     if len(_free) < _MOST_FREE_BLOCKS and size <= _MOST_FREE_BYTES:
         _free.append(block)

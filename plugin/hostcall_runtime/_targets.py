@@ -23,6 +23,9 @@ class Target:
     # here are what makes one of an array, and arrays of what the function has returned.
     to_tensor: Callable[[Any], Any] | None = None
     to_arrays: Callable[[Any], Any] | None = None
+    # What makes arrays for large arguments, of a shape and a dtype, where these are to lie in
+    # memory that another process can open.
+    empty: Callable[[tuple[int, ...], Any], Any] | None = None
     # What made it, where that can be asked what the function is.
     origin: Any = None
     # TensorFlow's name of the op, and the lines of the user's that have led to it.
@@ -50,7 +53,10 @@ def register(
     Raises:
       ValueError: when a living object has the name.
     """
-    callback_id: int = _runtime.register(target, name, takes_tensors, label, **convention)
+    allocates = getattr(target, "empty", None) is not None
+    callback_id: int = _runtime.register(
+        target, name, takes_tensors, label, allocates=allocates, **convention
+    )
     know(callback_id, target)
     weakref.finalize(target, _runtime.unregister, callback_id).atexit = False
     return callback_id

@@ -339,6 +339,25 @@ def test_pure_calls_run_once_each_and_unused_ones_too() -> None:
     assert sorted(calls) == [1.0, 2.0, 11.0]
 
 
+def test_what_an_unused_pure_call_raises_is_an_error() -> None:
+    def refuse(x: Any) -> Any:
+        raise ValueError("nobody uses this")
+
+    def same(x: Any) -> Any:
+        return x
+
+    pure = declared_pure(tf.numpy_function)
+    fails, call = pure(refuse), pure(same)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        fails(x)
+        return call(x) + call(x + 1.0)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="nobody uses this"):
+        program(X)
+
+
 def test_a_gradient_of_pure_py_functions() -> None:
     def cube(x: Any) -> Any:
         return x * x * x

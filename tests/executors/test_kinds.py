@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,25 @@ def test_functions_may_write_to_their_arguments(size: int, mode: Any, kind: str)
     result = mode(lambda x: increment(x) + 0.0 * x)(x)
     np.testing.assert_array_equal(result, np.arange(1.0, size + 1.0, dtype=np.float32))
     np.testing.assert_array_equal(x, np.arange(size, dtype=np.float32))
+
+
+class Lending(concurrent.futures.Executor):
+    """Lends what it sends, as Ray does: arrays that nobody may write to."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        buffers: list[pickle.PickleBuffer] = []
+        sent = pickle.dumps((fn, args, kwargs), protocol=5, buffer_callback=buffers.append)
+        fn, args, kwargs = pickle.loads(sent, buffers=[bytes(buffer) for buffer in buffers])
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@each_mode
+def test_functions_may_write_to_what_an_executor_lends(mode: Any) -> None:
+    increment = hostcall.callback(functions.makes_its_own, result=like, executor=Lending())
+    result = mode(lambda x: increment(x) + 0.0 * x)(X)
+    np.testing.assert_array_equal(result, X + 1.0)
 
 
 @each_kind

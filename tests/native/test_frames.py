@@ -68,6 +68,10 @@ def test_no_operands_and_no_results(token: bool) -> None:
     assert len(calls) == 2
 
 
+def random_values(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).random(shape, np.float32)
+
+
 def test_tokens_may_be_anywhere() -> None:
     target = Target(lambda x, y: (y, x))
     operands = [TOKEN_BUFFER, Buffer.of(np.float32(1)), TOKEN_BUFFER, Buffer.of(np.float32(2))]
@@ -91,6 +95,48 @@ def test_arrays_are_the_callbacks_own() -> None:
         assert done.array().tolist() == [1, 2, 3, 4, 5]
     kept[0][:] = 0
     assert [array.tolist() for array in kept[1:]] == [[1, 2, 3, 4, 5]] * 2
+
+
+def test_large_arguments_lie_where_the_target_says() -> None:
+    made: list[np.ndarray] = []
+    seen: list[np.ndarray] = []
+
+    def empty(shape: Any, dtype: Any) -> np.ndarray:
+        made.append(np.empty(shape, dtype))
+        return made[-1]
+
+    target = Target(lambda *args: seen.extend(args), empty=empty, convention={"allocates": True})
+    large, small = random_values((300, 500)), random_values((3, 5))
+    for foreign in (False, True):
+        made.clear()
+        seen.clear()
+        done = call(target, [Buffer.of(small), Buffer.of(large)], [], foreign=foreign)
+        assert done.code == 0
+        assert seen[1] is made[0]
+        assert len(made) == 1
+        np.testing.assert_array_equal(seen[0], small)
+        np.testing.assert_array_equal(seen[1], large)
+
+
+def _raises(shape: Any, dtype: Any) -> Any:
+    raise MemoryError("no memory for it")
+
+
+@pytest.mark.parametrize(
+    ("empty", "message"),
+    [
+        (lambda shape, dtype: None, "not as asked for"),
+        (lambda shape, dtype: np.empty(3, dtype), "not as asked for"),
+        (lambda shape, dtype: np.empty((500, 300), dtype).T, "not as asked for"),
+        (lambda shape, dtype: bytes(600_000), "not as asked for"),
+        (_raises, "no memory for it"),
+    ],
+)
+def test_memory_for_arguments_that_is_none(empty: Any, message: str) -> None:
+    target = Target(pytest.fail, empty=empty, convention={"allocates": True})
+    done = call(target, [Buffer.of(random_values((300, 500)))], [])
+    assert done.code != 0
+    assert message in done.message
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4])

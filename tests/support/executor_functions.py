@@ -253,3 +253,31 @@ def waits_for(pipe: str, gate: str, x: Any) -> Any:
     while not os.path.exists(gate):
         time.sleep(0.01)
     return x
+
+
+def last(x: Any) -> Any:
+    """An array that begins with the first element of that which was kept last."""
+    return np.full_like(x, kept[-1].flat[0])
+
+
+def added_in_place(x: Any, y: Any) -> Any:
+    """The sum of its arguments, both of which are lost."""
+    total = x + y
+    if total.ndim:
+        x[...] = y[...] = -1
+    return total
+
+
+class NegatesAndDiesOnce:
+    """Writes to its argument, and kills the worker the first time."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, x: Any) -> Any:
+        x *= -1
+        if not os.path.exists(self.path):
+            with open(self.path, "w", encoding="utf-8"):
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x

@@ -159,6 +159,7 @@ class CallbackSpec:
             function = free_shapes.returning_vectors(function, self, free)
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
+        target.empty = self._argument_memory()
         takes_tensors = self.takes_tensors
         if takes_tensors:
             target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
@@ -263,6 +264,13 @@ class CallbackSpec:
         if self.timeout is None:
             return function
         return within(self.timeout, function, self.description)
+
+    def _argument_memory(self) -> Callable[..., Any] | None:
+        """What makes arrays for large arguments, where other processes may have to open them."""
+        how = self.declaration
+        if self.takes_tensors or how.table is not None:  # which keeps the arguments
+            return None
+        return _mapped_calls.argument_memory(self.function, how.executor, how.retries)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         """The function that a compiled program calls."""

@@ -75,11 +75,18 @@ class Function:
     def register(self) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id."""
         target = Target(self._host_function(), self.title, self.description, origin=self)
+        target.empty = self._argument_memory()
         name = f"{self.title}/jax {next(_numbers)}"
         callback_id = register(
             target, name, label=self.description, borrows=self.borrow, takes_out=self.out
         )
         return target, callback_id
+
+    def _argument_memory(self) -> Callable[..., Any] | None:
+        """What makes arrays for large arguments, where other processes may have to open them."""
+        if self.table is not None:  # which keeps the arguments
+            return None
+        return _mapped_calls.argument_memory(self.function, self.executor, self.retries)
 
     def source(self) -> Source:
         """What `hostcall.export` has to know of it."""

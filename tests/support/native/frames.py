@@ -81,6 +81,7 @@ class Target:
     description: str = "a test"
     node: str = ""
     definition: Callable[[], list[str]] = list
+    empty: Callable[[Shape, Any], Any] | None = None
     convention: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
