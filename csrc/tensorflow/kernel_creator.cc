@@ -48,7 +48,7 @@ NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
 }
 
 RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
-  return {HasFlag(function, attributes::KEEPS_RESIDUALS),
+  return {HasFlag(function, attributes::TRACKS_RUN),
           HasFlag(function, attributes::SHARES_MEMORY)};
 }
 

@@ -181,7 +181,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
                 std::unique_ptr<tensorflow::Device> provider_device,
                 std::unique_ptr<tensorflow::OpKernel> launch)
       : AsyncOpKernel(construction),
-        keeps_residuals_(scope.keeps_residuals),
+        tracks_run_(scope.tracks_run),
         provider_device_(std::move(provider_device)),
         launch_(std::move(launch)) {}
 
@@ -203,18 +203,18 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
   void LaunchWithProvider(tensorflow::OpKernelContext* ctx, DoneCallback done) {
     if (provider_device_ == nullptr) {
-      LaunchKeepingResiduals(ctx, std::move(done));
+      LaunchTracked(ctx, std::move(done));
       return;
     }
     auto borrowing = std::make_shared<BorrowingRun>(ctx, provider_device_.get());
-    LaunchKeepingResiduals(ctx, [borrowing, done = std::move(done)] {
+    LaunchTracked(ctx, [borrowing, done = std::move(done)] {
       borrowing->End();
       done();
     });
   }
 
-  void LaunchKeepingResiduals(tensorflow::OpKernelContext* ctx, DoneCallback done) {
-    if (!keeps_residuals_) {
+  void LaunchTracked(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+    if (!tracks_run_) {
       launch_->AsAsync()->ComputeAsync(ctx, std::move(done));
       return;
     }
@@ -227,7 +227,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
     });
   }
 
-  const bool keeps_residuals_;
+  const bool tracks_run_;
   const std::unique_ptr<tensorflow::Device> provider_device_;  // null where no memory is shared
   const std::unique_ptr<tensorflow::OpKernel> launch_;
 };

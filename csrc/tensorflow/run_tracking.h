@@ -25,8 +25,8 @@
 namespace hostcall {
 
 struct RunTracking {
-  bool keeps_residuals;  // whether calls keep something while the program runs
-  bool shares_memory;    // whether arrays of callbacks may lie in the program's memory
+  bool tracks_run;     // whether calls keep something until the program has run
+  bool shares_memory;  // whether arrays of callbacks may lie in the program's memory
 };
 
 // Puts a kernel that sees to all this in the place of `launch`.

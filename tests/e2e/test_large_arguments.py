@@ -125,6 +125,7 @@ def test_a_call_that_fails_leaves_the_next_its_own() -> None:
 
 
 def test_a_second_attempt_finds_them_as_they_were(tmp_path: Any) -> None:
+    by_tensorflow(functions.doubled)(values())  # makes the pool
     dies_once = functions.NegatesAndDiesOnce(str(tmp_path / "died"))
     negated = by_tensorflow(dies_once, pure=True, retries=1)
     np.testing.assert_array_equal(negated(values()), -values())

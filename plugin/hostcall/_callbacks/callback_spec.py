@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import free_shapes, memoization, requested_routes, result_contract
-from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.recording import Recording as Recording
 from hostcall._callbacks.specs import Spec, admits

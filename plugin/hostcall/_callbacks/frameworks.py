@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.declaration import Declaration
 from hostcall._tf import tensor_structures
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, ShapeFunction
-from hostcall._callbacks.declarations import Declaration, declaration_of
+from hostcall._callbacks.declaration import Declaration
+from hostcall._callbacks.declarations import declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, source_location, token_registry

@@ -87,7 +87,7 @@ class _Orderer:
         self._units: dict[tuple[str, frozenset[str], _Branches | None], str] = {}
         self._effects: dict[str, bool] = {}
         self._entry = ""
-        self._keeps_residuals = False
+        self._tracks_run = False
         self._inlined = 0
         self._level = 0
         self.ordered = protos.function_pb2.FunctionDefLibrary()
@@ -102,7 +102,7 @@ class _Orderer:
                 self._copy(new, new)
         function = self._copy(name, self._entry)
         self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
-        function.attr[attributes.KEEPS_RESIDUALS].b = self._keeps_residuals
+        function.attr[attributes.TRACKS_RUN].b = self._tracks_run
         new_name: str = function.signature.name
         return new_name
 
@@ -170,10 +170,10 @@ class _Orderer:
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
         if hidden in escaping:
             node.attr[attributes.RECORD].i = 2
-            self._keeps_residuals = True
+            self._tracks_run = True
         elif hidden in consumed:
             node.attr[attributes.RECORD].i = 1
-            self._keeps_residuals = True
+            self._tracks_run = True
         else:
             node.attr[attributes.RECORD].i = 0
 

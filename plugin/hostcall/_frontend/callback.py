@@ -20,6 +20,7 @@ from hostcall._callbacks import (
     named_functions,
     structures,
 )
+from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.declaration_checks import (
     check_callback,
     check_function,
@@ -27,7 +28,7 @@ from hostcall._callbacks.declaration_checks import (
     check_stateless,
     check_takes_tensors,
 )
-from hostcall._callbacks.declarations import Declaration, of_method, of_native
+from hostcall._callbacks.declarations import of_method, of_native
 from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._frontend import custom_gradients, script_ops
 from hostcall._tf import autograph, source_location

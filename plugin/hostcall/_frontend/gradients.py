@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, tape_residuals
 from hostcall._callbacks.callback_spec import Recording
-from hostcall._callbacks.declarations import Declaration
+from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import Spec
 from hostcall._callbacks.structures import Inputs, Outputs

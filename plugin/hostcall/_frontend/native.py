@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks.declarations import Declaration, of_native
+from hostcall._callbacks.declaration import Declaration
+from hostcall._callbacks.declarations import of_native
 from hostcall._callbacks.native import ffi_handlers, signatures
 from hostcall._callbacks.native.c_functions import CFunction
 from hostcall._callbacks.native.ffi_handlers import FfiHandler

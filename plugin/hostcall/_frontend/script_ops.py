@@ -13,12 +13,13 @@ import tensorflow as tf
 from hostcall._callbacks import requested_routes, result_shapes, structures, tape_residuals
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
+from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.declaration_checks import (
     check_no_results,
     check_repeatable,
     check_takes_tensors,
 )
-from hostcall._callbacks.declarations import Declaration, declaration_of
+from hostcall._callbacks.declarations import declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.native_spec import NativeSpec

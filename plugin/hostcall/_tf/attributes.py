@@ -28,7 +28,7 @@ MODULE = "_hostcall_module"  # the key of its program, as bytes
 # On a function.
 CLUSTER = "_hostcall_cluster"  # it has come out of a partitioning, and is compiled as it is
 SEQUENTIAL = "_hostcall_sequential"  # its nodes run one after the other, on one thread
-KEEPS_RESIDUALS = "_hostcall_keeps_residuals"  # recorded calls keep something while it runs
+TRACKS_RUN = "_hostcall_tracks_run"  # its calls keep something until the program has run
 SHARES_MEMORY = "_hostcall_shares_memory"  # arrays of callbacks may lie in its memory
 
 # On a call in a partitioned function, of another one out of the same partitioning.

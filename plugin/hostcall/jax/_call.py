@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import tensorflow as tf
 
+from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.declaration_checks import check_no_results, check_repeatable
-from hostcall._callbacks.declarations import Declaration
 from hostcall._callbacks.vmap_methods import MAP
 from hostcall._tf import source_location
 from hostcall.jax import _effects, _primitive

@@ -20,6 +20,7 @@ from tests.support.native.frames import (
     INT32,
     INT64,
     PAIRS,
+    QUANTIZED,
     TOKEN,
     Attribute,
     Buffer,
@@ -30,7 +31,7 @@ from tests.support.native.frames import (
 )
 
 DEPTH = 3  # how deep callbacks make calls themselves
-UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {TOKEN})
+UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {TOKEN, *QUANTIZED})
 
 
 @dataclasses.dataclass

@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._callbacks.declarations import Declaration, _table, declaration_of
+from hostcall._callbacks.declaration import Declaration
+from hostcall._callbacks.declarations import _table, declaration_of
 
 SPEC = tf.TensorSpec([2], tf.float32)
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.declarations import TRACE
+from hostcall._callbacks.declaration_checks import TRACE
 from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._compiler.bounded.flow import SymbolMaker
 from hostcall._compiler.bounded.sizes import Shape, Size, Symbol, Tensor

@@ -106,7 +106,7 @@ class _Overlapping:
             return name
         if gates:
             write(function, gates, self._functions)
-            self._entry.attr[attributes.KEEPS_RESIDUALS].b = True
+            self._entry.attr[attributes.TRACKS_RUN].b = True
         if name in self._own:
             return name
         new_name = f"{self._entry.signature.name}__early_{len(self._names)}_{name}"
@@ -121,8 +121,7 @@ class _Overlapping:
         nodes = _live(function, self._functions)
         values = {value for node in nodes for value in node.input if not value.startswith("^")}
         used = values | set(function.ret.values())
-        taken = set(map(defs.source, used))
-        calls = {i for i, node in enumerate(nodes) if node.name in taken and _may_begin_early(node)}
+        calls = {i for i, node in enumerate(nodes) if _may_begin_early(node)}
         if calls and function.signature.name in self._bodies:
             same = loop_invariants.of_body(function, self._functions)
             calls = {i for i in calls if nodes[i].name not in same}
