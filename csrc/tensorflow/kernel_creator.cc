@@ -48,8 +48,7 @@ NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
 }
 
 RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
-  return {HasFlag(function, attributes::TRACKS_RUN),
-          HasFlag(function, attributes::SHARES_MEMORY)};
+  return {HasFlag(function, attributes::TRACKS_RUN), HasFlag(function, attributes::SHARES_MEMORY)};
 }
 
 // Where all parts of a function would run, if they can run on one device: callbacks run on CPUs.
