@@ -147,17 +147,27 @@ ffi::Error Untold(nb::handle exception, const std::string& reason) {
                         "\n(and telling of it failed: " + reason + ")\n\t [[{{node hostcall}}]]");
 }
 
-ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs) {
+ffi::Error AskDescriber(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs) {
+  PyObject* describer = ErrorDescriber().ptr();
+  nb::object target = TargetOf(call);
+  PyObject* known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none()).ptr();
+  nb::handle described = decrefs.Defer(UntilExit(
+      [&] { return PyObject_CallFunctionObjArgs(describer, exception.ptr(), known, nullptr); }));
+  return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
+}
+
+// `tries`: a Ctrl-C that comes while the one before it is told of is as good as none.
+ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs,
+                    int tries = 3) {
   try {
-    PyObject* describer = ErrorDescriber().ptr();
-    nb::object target = TargetOf(call);
-    PyObject* known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none()).ptr();
-    nb::handle described = decrefs.Defer(UntilExit(
-        [&] { return PyObject_CallFunctionObjArgs(describer, exception.ptr(), known, nullptr); }));
-    return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
+    return AskDescriber(exception, call, decrefs);
   } catch (nb::python_error& failed) {
+    nb::handle raised = decrefs.Defer(nb::borrow(failed.value()));
+    if (tries > 1 && failed.matches(PyExc_KeyboardInterrupt)) {
+      return Describe(exception, call, decrefs, tries - 1);
+    }
     // Not its what(), which has the frames of the whole program.
-    return Untold(exception, Text(decrefs.Defer(nb::borrow(failed.value()))));
+    return Untold(exception, Text(raised));
   } catch (const std::exception& failed) {
     return Untold(exception, failed.what());
   }

@@ -90,8 +90,13 @@ class _ByValue:
         raise AssertionError("a worker has the function in its place")
 
 
-@functools.cache
 def _run_once() -> Callable[..., Any]:
+    with _lock:  # cloudpickle knows a module as registered, or does not, for all threads
+        return _packed_once()
+
+
+@functools.cache
+def _packed_once() -> Callable[..., Any]:
     return _ByValue(_worker_side.run_once_on_dask)
 
 

@@ -71,6 +71,7 @@ def by_jax(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
 each_framework = pytest.mark.parametrize("compiled", [by_tensorflow, by_jax])
 
 
+@pytest.mark.custom_call("the stock kernel makes the arrays of host ops")
 @each_framework
 def test_they_are_not_copied_again(compiled: Any, copied: list[tuple[int, ...]]) -> None:
     subtract = compiled(np.subtract)
@@ -132,6 +133,7 @@ def test_a_second_attempt_finds_them_as_they_were(tmp_path: Any) -> None:
     assert os.path.exists(dies_once.path)
 
 
+@pytest.mark.custom_call("the stock kernel makes the arrays of host ops")
 def test_parts_lie_there_too(copied: list[tuple[int, ...]]) -> None:
     mapped = hostcall.map(
         functions.added_in_place, executor=two_processes, in_axes=(0, None), chunks=2

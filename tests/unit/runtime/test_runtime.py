@@ -292,6 +292,29 @@ def test_an_error_that_cannot_be_described_is_told_all_the_same() -> None:
     assert "division by zero" in str(caught.value)
 
 
+def test_an_interrupt_while_an_interrupt_is_told_of_is_as_good_as_none() -> None:
+    def interrupted(x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    told: list[BaseException] = []
+
+    def describe(error: BaseException, target: Any) -> Any:
+        told.append(error)
+        if len(told) < 3:
+            raise KeyboardInterrupt
+        return _errors.describe(error, target)
+
+    target = Target(interrupted)
+    run = program(runtime.register(target, "interrupted"))
+    runtime.set_error_describer(describe)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(tf.constant([1.0, 2.0]))
+    finally:
+        runtime.set_error_describer(_errors.describe)
+    assert len(told) == 3
+
+
 @pytest.mark.parametrize("broken", ["host_function", "title"])
 def test_a_target_without_what_the_runtime_asks_for(broken: str) -> None:
     target = Target(lambda x: x[1:])  # the title is for messages, as that of a wrong shape

@@ -1,0 +1,31 @@
+"""hostcall_runtime._dask_calls: what a worker of Dask's is sent."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from typing import Any
+
+from hostcall_runtime import _dask_calls, _worker_side
+from tests.support.threads import PATIENCE, in_threads
+
+
+def test_first_calls_of_several_threads_send_the_same_function() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            _dask_calls._packed_once.cache_clear()
+            together = threading.Barrier(4)
+            sent: list[Any] = []
+
+            def send(_: int, together: Any = together, sent: Any = sent) -> None:
+                together.wait(PATIENCE)
+                sent.append(pickle.dumps(_dask_calls._run_once()))
+
+            in_threads(4, send)
+            assert len(set(sent)) == 1
+    finally:
+        sys.setswitchinterval(interval)
+    assert pickle.loads(sent[0]).__name__ == _worker_side.run_once_on_dask.__name__
