@@ -43,12 +43,17 @@ TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) --numprocesses=auto --maxprocesses=4 --
 # What must hold whichever way script ops take; the other files are about one way, or ask for it.
 CONTRACT := $(filter-out tests/e2e/test_partition% tests/e2e/test_every%,$(wildcard tests/e2e/test_*.py)) tests/stress \
   $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
+# Those that run once more on a device that TensorFlow takes for an accelerator.
+ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_partition_effects.py,\
+  $(wildcard tests/e2e/test_order*.py tests/e2e/test_partition*.py)) \
+  $(foreach name,arguments bounded_routes exceptions exceptions_nested gradient_calls gradient_orders idioms \
+  nesting property results shapes unawaited variables_programs,tests/e2e/test_$(name).py)
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition lint bench sanitize fuzz stress differential upstream mutations executors docs format clean
+.PHONY: help venv demo test test-all test-partition test-device lint bench sanitize fuzz stress differential upstream mutations executors docs format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -59,8 +64,8 @@ demo: $(BUILT)  ## Run examples/quickstart.py
 	@$(QUIET) $(BIN)/python examples/quickstart.py
 
 # The second run comes whatever the first one says.
-test: $(BUILT)  ## Run all tests, and those of the contract once more with graph partitioning forced
-	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-all test-partition
+test: $(BUILT)  ## Run all tests; those of the contract also with partitioning forced, and in part on another device
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-all test-partition test-device
 
 test-all: $(BUILT)
 	@$(TEST)
@@ -68,6 +73,10 @@ test-all: $(BUILT)
 test-partition: $(BUILT)
 	@echo "With graph partitioning forced:"
 	@$(TEST) --route partition $(CONTRACT)
+
+test-device: $(BUILT)
+	@echo "On XLA_CPU:0, which TensorFlow takes for an accelerator:"
+	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(ON_DEVICE)
 
 lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check

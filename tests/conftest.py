@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.device import DEVICE  # before TensorFlow, for which it sets a flag
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
@@ -45,6 +47,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     of_custom_call = [item for item in items if item.get_closest_marker("custom_call")]
     config.hook.pytest_deselected(items=of_custom_call)
     items[:] = [item for item in items if item not in set(of_custom_call)]
+
+
+@pytest.fixture(autouse=True)
+def _on_device() -> Iterator[None]:
+    if not DEVICE:
+        yield
+        return
+    with tf.device(f"/device:{DEVICE}"):
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tensorflow/compiler/jit/defs.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/rendezvous_mgr.h"
@@ -16,6 +17,7 @@ namespace hostcall {
 using tensorflow::DeviceType;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
+using tensorflow::XlaOpRegistry;
 
 namespace {
 
@@ -58,6 +60,20 @@ class MeetingCall : public tensorflow::AsyncOpKernel {
 
   const std::unique_ptr<tensorflow::OpKernel> call_;
 };
+
+// Whether a function on several devices has its integers of 32 bits on a device of a type, as
+// programs have them; else they are in the host's memory. These are the types that TensorFlow
+// names.
+bool HasIntegersOnDevice(const std::string& type) {
+  return type == "TPU" || type == tensorflow::DEVICE_XLA_CPU || type == tensorflow::DEVICE_XLA_GPU;
+}
+
+// The same node, which takes and returns values where a program does.
+std::shared_ptr<const NodeProperties> InPlaceOfProgram(const NodeProperties& props) {
+  auto marked = std::make_shared<NodeProperties>(props);
+  (*marked->node_def.mutable_attr())[tensorflow::kXlaMustCompileAttr].set_b(true);
+  return marked;
+}
 
 // How to run the call. One from a graph says it; one from eager code leaves it to the defaults.
 absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential, NodeDef* to) {
@@ -120,34 +136,40 @@ absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel) {
   tensorflow::Device* device = runtime->device();
   tensorflow::OpKernel* created = nullptr;
+  const std::string& device_type = device->device_type();
+  const bool is_cpu = device_type == tensorflow::DEVICE_CPU;
+  // Devices that XLA compiles each op for have kernels of calls, too: these compile all that is
+  // called.
+  const DeviceType type(is_cpu ? tensorflow::DEVICE_CPU : tensorflow::DEVICE_DEFAULT);
+  const auto node = HasIntegersOnDevice(device_type) ? InPlaceOfProgram(*props) : props;
   // The runtime of a function within a graph makes no kernels itself.
-  absl::Status status = tensorflow::CreateOpKernel(
-      DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
-      device->resource_manager(), props, runtime->graph_def_version(), &created);
+  absl::Status status = tensorflow::CreateOpKernel(type, device, device->GetAllocator({}), runtime,
+                                                   device->resource_manager(), node,
+                                                   runtime->graph_def_version(), &created);
   if (!status.ok()) return status;
   kernel->reset(created);
-  return WrapKernel<MeetingCall>(runtime, props, kernel);
+  return WrapKernel<MeetingCall>(runtime, node, kernel);
 }
 
-bool HasXlaKernel(NodeDef node) {
-  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+bool HasXlaKernel(NodeDef node, const std::string& device_type) {
+  XlaOpRegistry::RegisterCompilationKernels();
+  const XlaOpRegistry::DeviceRegistration* registration = nullptr;
+  if (!XlaOpRegistry::GetCompilationDevice(device_type, &registration)) return false;
   const tensorflow::OpDef* op = nullptr;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
   tensorflow::AddDefaultsToNodeDef(*op, &node);  // SavedModels leave them out
-  return tensorflow::FindKernelDef(DeviceType(tensorflow::DEVICE_CPU_XLA_JIT), node, nullptr,
-                                   nullptr)
-      .ok();
+  const DeviceType compiled(registration->compilation_device_name);
+  return tensorflow::FindKernelDef(compiled, node, nullptr, nullptr).ok();
 }
 
 std::vector<int> ConstantOperands(const NodeDef& node) {
-  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+  XlaOpRegistry::RegisterCompilationKernels();
   const tensorflow::OpDef* op = nullptr;
   std::vector<int> operands;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return operands;
   NodeDef complete = node;
   tensorflow::AddDefaultsToNodeDef(*op, &complete);
-  const absl::Status found =
-      tensorflow::XlaOpRegistry::CompileTimeConstantInputs(complete, *op, &operands);
+  const absl::Status found = XlaOpRegistry::CompileTimeConstantInputs(complete, *op, &operands);
   return found.ok() ? operands : std::vector<int>();
 }
 

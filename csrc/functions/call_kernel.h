@@ -9,6 +9,7 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/types.h"
 
 namespace hostcall {
 
@@ -29,9 +30,10 @@ absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// Whether XLA can compile an op, by its name and attributes. For an op that calls functions it says
-// nothing of those.
-bool HasXlaKernel(tensorflow::NodeDef node);
+// Whether XLA can compile an op for devices of a type, by its name and attributes. For an op that
+// calls functions it says nothing of those.
+bool HasXlaKernel(tensorflow::NodeDef node,
+                  const std::string& device_type = tensorflow::DEVICE_CPU);
 
 // The operands of an op, by their positions, that XLA wants to know when it compiles.
 std::vector<int> ConstantOperands(const tensorflow::NodeDef& node);

@@ -11,6 +11,16 @@
 
 namespace hostcall {
 
+// Where values of some types lie: a program's kernel has all on the device, strings as well, of
+// which it has none. What runs in its place may.
+inline tensorflow::MemoryTypeVector WithStringsOnHost(tensorflow::MemoryTypeVector memory,
+                                                      const tensorflow::DataTypeVector& types) {
+  for (size_t i = 0; i < memory.size() && i < types.size(); ++i) {
+    if (tensorflow::DataTypeAlwaysOnHost(types[i])) memory[i] = tensorflow::HOST_MEMORY;
+  }
+  return memory;
+}
+
 // Puts a `Kernel`, made of the arguments and of the kernel that was there, in the place of
 // `launch`.
 template <typename Kernel, typename... Args>
@@ -21,10 +31,12 @@ absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
   tensorflow::Device* device = runtime->device();
   tensorflow::MemoryTypeVector inputs = (*launch)->input_memory_types();
   inputs.resize(props->input_types.size());  // the kernel inside may take more
+  inputs = WithStringsOnHost(std::move(inputs), props->input_types);
+  const tensorflow::MemoryTypeVector outputs =
+      WithStringsOnHost((*launch)->output_memory_types(), props->output_types);
   tensorflow::OpKernelConstruction construction(
       tensorflow::DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
-      device->resource_manager(), props, inputs, (*launch)->output_memory_types(),
-      runtime->graph_def_version(), &status);
+      device->resource_manager(), props, inputs, outputs, runtime->graph_def_version(), &status);
   *launch =
       std::make_unique<Kernel>(&construction, std::forward<Args>(args)..., std::move(*launch));
   return status;

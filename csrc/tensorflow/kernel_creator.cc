@@ -51,10 +51,11 @@ RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
   return {HasFlag(function, attributes::TRACKS_RUN), HasFlag(function, attributes::SHARES_MEMORY)};
 }
 
-// Where all parts of a function would run, if they can run on one device: callbacks run on CPUs.
-std::string OnlyDevice(const FunctionLibraryRuntime& runtime) {
+// Where the functions of a runtime run: callbacks run on CPUs.
+Where WhereItRuns(const FunctionLibraryRuntime& runtime) {
   const tensorflow::Device* device = runtime.device();
-  return device != nullptr && device->device_type() == tensorflow::DEVICE_CPU ? device->name() : "";
+  if (device == nullptr) return {"", /*others=*/true};
+  return {device->name(), device->device_type() != tensorflow::DEVICE_CPU};
 }
 
 // What XLA has said of a function; what it has said at several times stands between these.
@@ -100,7 +101,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                                std::unique_ptr<tensorflow::OpKernel>* kernel) const {
     const Refusal none{"", /*whole=*/true};
     absl::StatusOr<RewrittenFunction> rewritten =
-        Rewrite(runtime, *props, none, OnlyDevice(*runtime));
+        Rewrite(runtime, *props, none, WhereItRuns(*runtime));
     if (!rewritten.ok()) return rewritten.status();
     if (!rewritten->regions.empty()) {
       return CreateWithRegions(runtime, props, *rewritten, none, kernel);
@@ -121,7 +122,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                               const Refusal& refusal,
                               std::unique_ptr<tensorflow::OpKernel>* kernel) const {
     absl::StatusOr<RewrittenFunction> rewritten =
-        Rewrite(runtime, *props, refusal, OnlyDevice(*runtime));
+        Rewrite(runtime, *props, refusal, WhereItRuns(*runtime));
     if (!rewritten.ok()) return rewritten.status();
     const std::string& entry = CalledFunction(props->node_def);
     if (rewritten->partitioned) {
@@ -153,35 +154,33 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   absl::Status CreatePlain(FunctionLibraryRuntime* runtime,
                            const std::shared_ptr<const NodeProperties>& props,
                            std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const auto rewrite = [this, runtime, props](const std::string& device) {
+    const auto rewrite = [this, runtime, props](const Where& where) {
       const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
       const std::string& function = CalledFunction(props->node_def);
-      return Add(library, PlainFunction(ReachableLibrary(function, library), function, device));
+      return Add(library, PlainFunction(ReachableLibrary(function, library), function, where));
     };
-    absl::StatusOr<RewrittenFunction> rewritten = rewrite(OnlyDevice(*runtime));
+    absl::StatusOr<RewrittenFunction> rewritten = rewrite(WhereItRuns(*runtime));
     if (!rewritten.ok()) return rewritten.status();
     return CreatePartitioned(runtime, props, rewritten->name, rewrite, kernel);
   }
 
   // What Python puts into the place of the function that a node calls, which the library has then.
-  // `device` is the only one on which parts of it may run, or empty.
   absl::StatusOr<RewrittenFunction> Rewrite(FunctionLibraryRuntime* runtime,
                                             const NodeProperties& props, const Refusal& refusal,
-                                            const std::string& device) const {
+                                            const Where& where) const {
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props.node_def);
-    return Add(library, RewriteFunction(ReachableLibrary(function, library), function, device,
+    return Add(library, RewriteFunction(ReachableLibrary(function, library), function, where,
                                         refusal.message, refusal.whole));
   }
 
-  // The same for each device on which a function may run.
-  using RewriteForDevice =
-      std::function<absl::StatusOr<RewrittenFunction>(const std::string& device)>;
-  RewriteForDevice Rewriter(FunctionLibraryRuntime* runtime,
-                            const std::shared_ptr<const NodeProperties>& props,
-                            const Refusal& refusal) const {
-    return [this, runtime, props, refusal](const std::string& device) {
-      return Rewrite(runtime, *props, refusal, device);
+  // The same for each place where a function may run.
+  using RewriteForPlace = std::function<absl::StatusOr<RewrittenFunction>(const Where& where)>;
+  RewriteForPlace Rewriter(FunctionLibraryRuntime* runtime,
+                           const std::shared_ptr<const NodeProperties>& props,
+                           const Refusal& refusal) const {
+    return [this, runtime, props, refusal](const Where& where) {
+      return Rewrite(runtime, *props, refusal, where);
     };
   }
 
@@ -199,10 +198,12 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   // The kernel of a function that runs on the host, and what `rewrite` makes of it elsewhere.
   absl::Status CreatePartitioned(FunctionLibraryRuntime* runtime,
                                  const std::shared_ptr<const NodeProperties>& props,
-                                 const std::string& name, const RewriteForDevice& rewrite,
+                                 const std::string& name, const RewriteForPlace& rewrite,
                                  std::unique_ptr<tensorflow::OpKernel>* kernel) const {
     const auto on_several_devices = [this, runtime, props, rewrite](auto* other) -> absl::Status {
-      absl::StatusOr<RewrittenFunction> rewritten = rewrite("");
+      Where where = WhereItRuns(*runtime);
+      where.others = true;
+      absl::StatusOr<RewrittenFunction> rewritten = rewrite(where);
       if (!rewritten.ok()) return rewritten.status();
       return CreatePartitioned(runtime, props, rewritten->name, rewrite, other);
     };

@@ -161,22 +161,20 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
 }
 
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
-                                                  const std::string& function,
-                                                  const std::string& device,
+                                                  const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole) {
   const auto arguments = [&]() -> nb::object {
     // XLA quotes what it was given, which need not be UTF-8.
-    return nb::make_tuple(Serialize(library), function, device,
+    return nb::make_tuple(Serialize(library), function, where.device, where.others,
                           nb::bytes(refusal.data(), refusal.size()), whole);
   };
   return CallPython(GlobalHooks().rewrite, arguments, ToRewritten);
 }
 
 absl::StatusOr<RewrittenFunction> PlainFunction(const tensorflow::FunctionDefLibrary& library,
-                                                const std::string& function,
-                                                const std::string& device) {
+                                                const std::string& function, const Where& where) {
   const auto arguments = [&]() -> nb::object {
-    return nb::make_tuple(Serialize(library), function, device);
+    return nb::make_tuple(Serialize(library), function, where.device, where.others);
   };
   return CallPython(GlobalHooks().plain, arguments, ToRewritten);
 }
@@ -245,8 +243,12 @@ void DefinePythonHooks(nb::module_& m) {
       nb::arg("shapes"),
       "Sets the function that tells the shapes of the results of a script op in a region.");
   m.def(
-      "has_xla_kernel", [](const nb::bytes& node) { return HasXlaKernel(ParseNode(node)); },
-      nb::arg("node"), "Whether XLA can compile an op, given as a serialized NodeDef.");
+      "has_xla_kernel",
+      [](const nb::bytes& node, const std::string& device_type) {
+        return HasXlaKernel(ParseNode(node), device_type);
+      },
+      nb::arg("node"), nb::arg("device_type") = "CPU",
+      "Whether XLA can compile an op for devices of a type, given as a serialized NodeDef.");
   m.def(
       "constant_operands", [](const nb::bytes& node) { return ConstantOperands(ParseNode(node)); },
       nb::arg("node"), "The positions of the operands that XLA wants to know when it compiles.");

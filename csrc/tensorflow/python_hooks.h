@@ -45,6 +45,12 @@ struct RewrittenFunction {
   std::vector<std::string> regions;  // the names of their functions, which are in the library
 };
 
+// Where a function runs.
+struct Where {
+  std::string device;   // the function's own
+  bool others = false;  // whether parts of it run on others, too
+};
+
 // True between hostcall.enable() and hostcall.disable().
 bool IsEnabled();
 
@@ -61,12 +67,11 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
 absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::PartialTensorShape>& inputs);
 
-// Asks Python for what takes the place of `function`, given with all that it calls. `device`
-// is the only one on which parts of it may run, or empty; `refusal` what XLA has said of the
-// function, or empty; `whole` whether it may become one program, with regions.
+// Asks Python for what takes the place of `function`, given with all that it calls. `refusal` is
+// what XLA has said of the function, or empty; `whole` whether it may become one program, with
+// regions.
 absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
-                                                  const std::string& function,
-                                                  const std::string& device,
+                                                  const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole);
 
 // Has Python log what has become of a function that XLA refuses: it has come to that.
@@ -75,8 +80,7 @@ void Announce(const std::string& function);
 // Asks Python for a function that does what a cluster does, by TensorFlow's kernels and with the
 // same promises to the Python functions that it calls. The arguments are as above.
 absl::StatusOr<RewrittenFunction> PlainFunction(const tensorflow::FunctionDefLibrary& library,
-                                                const std::string& function,
-                                                const std::string& device);
+                                                const std::string& function, const Where& where);
 
 // Tells Python that no more signatures of a function are compiled.
 void TellOutgrown(const std::string& function);

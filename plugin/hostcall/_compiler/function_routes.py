@@ -11,6 +11,7 @@ from typing import Any
 from hostcall._callbacks import requested_routes
 from hostcall._compiler import free_shape_search, refusals, route_selection
 from hostcall._compiler.bounded import analysis
+from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -22,7 +23,11 @@ _FORWARD = "forward_function_name"
 
 
 def partitioner_for(
-    library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX, refusal: str = ""
+    library: FunctionDefLibrary,
+    entry: str,
+    suffix: str = SUFFIX,
+    refusal: str = "",
+    device: str = "",
 ) -> Partitioner:
     """The partitioner that decides what becomes of a must-compile function.
 
@@ -31,6 +36,7 @@ def partitioner_for(
       entry: the name of the function.
       suffix: of the names of new functions.
       refusal: what XLA has said of the function, if it has refused it.
+      device: the function's, by its full name; "" for the CPU.
     """
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: what it calls may be as TensorFlow has it, without the marks.
@@ -42,9 +48,9 @@ def partitioner_for(
         suffix += f"_{refusals.digest(library, refusal)}"
     forward = _forward_library(library, entry)
     if forward is None:
-        partitioner = _new_partitioner(library, suffix, refused=bool(refusal))
+        partitioner = _new_partitioner(library, suffix, device, refused=bool(refusal))
     else:
-        partitioner = _gradient_partitioner(library, forward, suffix, refused=bool(refusal))
+        partitioner = _gradient_partitioner(library, forward, suffix, device, bool(refusal))
     if refusal and not partitioner.has_host_op(entry):
         refusals.mark_all(library, entry, refusal)
     return partitioner
@@ -59,14 +65,16 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str) -> Partitioner
     return partitioner_for(library, entry, refusal=refusal)
 
 
-def uncompiling_partitioner(library: FunctionDefLibrary, on_device: bool) -> Partitioner:
+def uncompiling_partitioner(
+    library: FunctionDefLibrary, suffix: str, device: str = ""
+) -> Partitioner:
     """One that compiles nothing.
 
     Args:
       library: a FunctionDefLibrary.
-      on_device: whether all nodes run on one device.
+      suffix: of the names of new functions.
+      device: the function's, by its full name; "" for the CPU.
     """
-    suffix = "__uncompiled" if on_device else "__uncompiled_anywhere"
     choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
     return Partitioner(
         library,
@@ -75,11 +83,16 @@ def uncompiling_partitioner(library: FunctionDefLibrary, on_device: bool) -> Par
         constant_operands=lambda _: (),
         marked=lambda _: False,
         suffix=suffix,
+        device=device,
     )
 
 
 def _gradient_partitioner(
-    library: FunctionDefLibrary, forward: FunctionDefLibrary, suffix: str, refused: bool
+    library: FunctionDefLibrary,
+    forward: FunctionDefLibrary,
+    suffix: str,
+    device: str,
+    refused: bool,
 ) -> Partitioner:
     """That of the gradient of the first function in `forward`.
 
@@ -89,12 +102,13 @@ def _gradient_partitioner(
     everything = any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes)
     name = forward.function[0].signature.name
     gradient = refused or partitioner_for(forward, name).must_partition(name)
-    return _new_partitioner(library, suffix, refused, everything, gradient)
+    return _new_partitioner(library, suffix, device, refused, everything, gradient)
 
 
 def _new_partitioner(
     library: FunctionDefLibrary,
     suffix: str,
+    device: str,
     refused: bool,
     everything: bool = False,
     gradient: bool = False,
@@ -104,14 +118,21 @@ def _new_partitioner(
     Args:
       library: a FunctionDefLibrary.
       suffix: of the names of new functions.
+      device: the function's, by its full name; "" for the CPU.
       refused: whether XLA refuses the function.
       everything: whether every op without an XLA kernel is a reason to partition.
       gradient: whether the function is the gradient of one that is partitioned.
     """
     bindings = _library.load("hostcall._tensorflow")
+    device_type = placement.type_of(device)
 
     def has_kernel(node: NodeDef) -> bool:
-        return op_kinds.has_xla_kernel(bindings, node)
+        return op_kinds.has_xla_kernel(bindings, node, device_type)
+
+    def choose(node: NodeDef) -> route_selection.Choice:
+        if has_kernel(node):
+            return route_selection.choose(node)
+        return route_selection.without_host_calls(node, device)
 
     def constant_operands(node: NodeDef) -> list[int]:
         return op_kinds.constant_operands(bindings, node)
@@ -125,13 +146,14 @@ def _new_partitioner(
         marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
     return Partitioner(
         library,
-        route_selection.choose,
+        choose,
         has_kernel,
         constant_operands,
         marked,
         gradient,
         refused,
         suffix,
+        device,
     )
 
 

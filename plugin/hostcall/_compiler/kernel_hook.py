@@ -19,7 +19,7 @@ from hostcall._compiler import (
 )
 from hostcall._compiler.bounded import returned_sizes
 from hostcall._compiler.overlap import early_calls, pure_calls
-from hostcall._compiler.partition import host_calls, rendezvous, sequential_execution
+from hostcall._compiler.partition import host_calls, placement, rendezvous, sequential_execution
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
 from hostcall._compiler.regions.references import NotWholeError
@@ -49,6 +49,7 @@ def rewrite_for_kernel(
     serialized: bytes,
     entry: str,
     device: str = "",
+    others: bool = False,
     refusal: bytes = b"",
     whole: bool = False,
 ) -> RewrittenFunction:
@@ -59,7 +60,8 @@ def rewrite_for_kernel(
     Args:
       serialized: a FunctionDefLibrary with the function and all that it reaches.
       entry: the name of the function.
-      device: the only one on which parts of the function may run; "" if there may be several.
+      device: the function's, by its full name; "" if that is not known.
+      others: whether parts of the function may run on other devices.
       refusal: XLA's message, or nothing.
       whole: whether it may become one program, which calls regions.
 
@@ -71,13 +73,16 @@ def rewrite_for_kernel(
     if said and not refusals.may_partition(library):
         refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
-    on_device = bool(device) and sequential_execution.all_are_for(device, library.function)
-    suffix = SUFFIX if on_device else f"{SUFFIX}_anywhere"
-    partitioner = function_routes.partitioner_for(library, entry, suffix, said)
+    where = _where(library, device, others)
+    partitioner = function_routes.partitioner_for(
+        library, entry, SUFFIX + where.suffix, said, where.accelerator
+    )
     library = partitioner.library
     for node in _script_ops(library):
         route_selection.check_forced(node)
     holds_host_ops = said or partitioner.must_partition(entry)
+    # Regions read the program's values where they lie, which has to be the host's memory.
+    whole = whole and not where.accelerator
     if holds_host_ops and whole and (program := _with_regions(partitioner, entry, said)):
         return program
     if not refusals.may_partition(library):
@@ -85,7 +90,7 @@ def rewrite_for_kernel(
     partitioned = partitioner.must_partition(entry)
     if partitioned:
         announcements.of_script_ops(library)
-        name = _partition(partitioner, entry, on_device)
+        name = _partition(partitioner, entry, where)
         if said and partitioner.is_one_cluster(entry):
             return RewrittenFunction(b"", entry, partitioned=False)  # XLA would refuse it again
         new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
@@ -140,33 +145,60 @@ def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenF
 
 
 @nesting_depth.limited
-def plain_for_kernel(serialized: bytes, cluster: str, device: str = "") -> RewrittenFunction:
+def plain_for_kernel(
+    serialized: bytes, cluster: str, device: str = "", others: bool = False
+) -> RewrittenFunction:
     """Called when TensorFlow's kernels shall run a cluster that calls Python.
 
     Args:
       serialized: a FunctionDefLibrary with the cluster and all that it reaches.
       cluster: the name of its function.
       device: as above.
+      others: as above.
 
     Returns:
       A function that does the same, with nothing compiled in it.
     """
     library = _library_of(serialized)
-    on_device = bool(device) and sequential_execution.all_are_for(device, library.function)
-    partitioner = function_routes.uncompiling_partitioner(library, on_device)
-    name = _partition(partitioner, cluster, on_device)
+    where = _where(library, device, others)
+    suffix = f"__uncompiled{where.suffix}"
+    partitioner = function_routes.uncompiling_partitioner(library, suffix, where.accelerator)
+    name = _partition(partitioner, cluster, where)
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
     concrete_functions.own_functions(cluster, list(new.function))
     return RewrittenFunction(new.SerializeToString(), name, partitioned=True)
 
 
-def _partition(partitioner: Partitioner, entry: str, on_device: bool) -> str:
+class _Where(NamedTuple):
+    """Where a partitioned function runs.
+
+    Attributes:
+      is_one_device: whether all of it runs on one device, a CPU.
+      accelerator: the device of its clusters where that is no CPU, and else "".
+      suffix: of the names of new functions.
+    """
+
+    is_one_device: bool
+    accelerator: str
+    suffix: str
+
+
+def _where(library: FunctionDefLibrary, device: str, others: bool) -> _Where:
+    if placement.is_accelerator(device):
+        return _Where(False, device, placement.suffix_of(device))
+    one = bool(device) and not others
+    if one and sequential_execution.all_are_for(device, library.function):
+        return _Where(True, "", "")
+    return _Where(False, "", "_anywhere")
+
+
+def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     """Partitions a function; returns the name of what takes its place."""
     name = partitioner.partition(entry)
     functions = partitioner.functions
     host_calls.redirect(functions.values())
     rendezvous.bring_rendezvous(functions)
-    if on_device:
+    if where.is_one_device:
         sequential_execution.run_in_sequence(functions.values())
     return name
 

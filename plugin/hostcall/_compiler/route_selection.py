@@ -71,6 +71,29 @@ def choose(node: NodeDef) -> Choice:
     return Choice(requested_routes.PARTITION, reason, wants_shape=True)
 
 
+def without_host_calls(node: NodeDef, device: str) -> Choice:
+    """The route of a script op where programs cannot call the host.
+
+    Args:
+      node: the NodeDef of the op.
+      device: the full name of the device that the function runs on.
+
+    Raises:
+      LoweringError: when a custom call was asked for.
+    """
+    reason = f"programs on {device} cannot call the host"
+    if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
+        described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
+        raise LoweringError(
+            f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
+            f"{reason}. With route='auto' it is called between compiled clusters."
+        )
+    choice = choose(node)
+    if choice.route == requested_routes.PARTITION:
+        return choice
+    return Choice(requested_routes.PARTITION, reason)
+
+
 def _obstacle(node: NodeDef) -> str:
     for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
         if dtype in HOST_DTYPES:

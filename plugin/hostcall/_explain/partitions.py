@@ -17,7 +17,7 @@ from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
 
 # In the name of a cluster: what tells devices and refusals apart, which nothing tells beforehand.
-_VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere)?(?:_[0-9a-f]{{8}})?(?=_)")
+_VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere|_on_[A-Z_]+_\d+)?(?:_[0-9a-f]{{8}})?(?=_)")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -78,12 +78,18 @@ def op_def_or_none(name: str) -> Any:
 _kernels: dict[tuple[Any, ...], bool] = {}
 
 
-def has_xla_kernel(bindings: ModuleType, node: NodeDef) -> bool:
-    """Whether XLA can compile an op, by its NodeDef; says nothing of functions that it calls."""
+def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
+    """Whether XLA can compile an op for a device; says nothing of functions that it calls.
+
+    Args:
+      bindings: hostcall's extension module for TensorFlow.
+      node: a NodeDef.
+      device_type: of the device, as "GPU".
+    """
     types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
-    key = (node.op, *sorted(types))
+    key = (device_type, node.op, *sorted(types))
     if key not in _kernels:
-        _kernels[key] = bindings.has_xla_kernel(node.SerializeToString())
+        _kernels[key] = bindings.has_xla_kernel(node.SerializeToString(), device_type)
     return _kernels[key]
 
 

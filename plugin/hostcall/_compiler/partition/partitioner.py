@@ -9,10 +9,10 @@ put into clusters (`clustering.py`, `boundary_values.py`), each of them a must-c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from hostcall._compiler.partition import host_calls
+from hostcall._compiler.partition import host_calls, placement
 from hostcall._compiler.partition.boundary_values import (
     TRIVIAL_OPS,
     partition,
@@ -75,6 +75,7 @@ class Partitioner:
       gradient: whether the function to be partitioned is the gradient of one that is partitioned.
       refused: whether XLA refuses that function.
       suffix: of the names of new functions.
+      device: what clusters are compiled for, by its full name, where that is no CPU.
 
     Attributes:
       library: as given.
@@ -93,13 +94,15 @@ class Partitioner:
         gradient: bool = False,
         refused: bool = False,
         suffix: str = SUFFIX,
+        device: str = "",
     ) -> None:
         self.library = library
-        self._old: Mapping[str, Any] = {f.signature.name: f for f in library.function}
+        self._old: dict[str, Any] = {f.signature.name: f for f in library.function}
         self.host_ops = HostOps(self._old, choose, has_kernel, constant_operands, marked)
         self._gradient = gradient
         self._refused = refused
         self._suffix = suffix
+        self._device = device
         self._partitioned: dict[tuple[str, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
@@ -169,6 +172,8 @@ class Partitioner:
         )
         self.plans.append(PartitionedFunction(name, new_name, on_host, named, chosen))
         widen(host, clusters)
+        if self._device:
+            placement.place(host, called, reasons, self._old | self.functions, self._device)
         return new_name
 
     def _add(self, host: FunctionDef, clusters: list[Any]) -> None:

@@ -1,0 +1,129 @@
+"""hostcall._compiler.partition.placement: which parts of a function run on its device."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._compiler import kernel_hook
+from hostcall._compiler.partition import placement
+from hostcall._tf import op_kinds
+from hostcall._tf.types import NodeDef
+from tests.support.helpers import jitted
+
+TASK = "/job:worker/replica:0/task:3"
+CPU, DEVICE = f"{TASK}/device:CPU:0", f"{TASK}/device:TPU:1"
+X = tf.TensorSpec([4], tf.float32)
+
+
+@pytest.fixture
+def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where XLA compiles for TPUs, whose programs cannot call the host."""
+    on_cpu = op_kinds.has_xla_kernel
+
+    def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
+        if device_type == "TPU" and node.op in op_kinds.SCRIPT_OPS:
+            return False
+        return on_cpu(bindings, node)
+
+    monkeypatch.setattr(op_kinds, "has_xla_kernel", has_xla_kernel)
+
+
+def rewritten(program: Any, device: str) -> Any:
+    concrete = jitted(program).get_concrete_function(X)
+    library = concrete.graph.as_graph_def().library
+    library.function.append(concrete.function_def)
+    name = concrete.function_def.signature.name
+    return kernel_hook.rewrite_for_kernel(library.SerializeToString(), name, device, True)
+
+
+def devices(program: Any, device: str = DEVICE) -> dict[str, set[str]]:
+    """Where the nodes of each op run, clusters as "cluster"."""
+    new = rewritten(program, device)
+    assert new.partitioned
+    functions = tf.compat.v1.GraphDef.FromString(b"").library.FromString(new.library).function
+    compiled = {f.signature.name for f in functions if "_XlaMustCompile" in f.attr}
+    found: dict[str, set[str]] = {}
+    for function in functions:
+        if function.signature.name not in compiled:
+            for node in function.node_def:
+                calls = {attr.func.name for attr in node.attr.values()} & compiled
+                found.setdefault("cluster" if calls else node.op, set()).add(node.device)
+    return found
+
+
+def sort(x: Any) -> Any:
+    return tf.ensure_shape(tf.numpy_function(np.sort, [x], tf.float32), x.shape)
+
+
+def test_what_an_accelerator_is() -> None:
+    assert [*map(placement.type_of, ["", CPU, DEVICE])] == ["CPU", "CPU", "TPU"]
+    assert [*map(placement.is_accelerator, ["", CPU, DEVICE])] == [False, False, True]
+    assert placement.suffix_of(DEVICE) == "_on_TPU_1"
+
+
+@pytest.mark.usefixtures("tpu")
+def test_clusters_are_on_the_device_and_calls_beside_it() -> None:
+    found = devices(lambda x: sort(tf.sin(x)) * 2.0)
+    assert found["PyFunc"] == {CPU}
+    assert found["cluster"] == {DEVICE}
+
+
+@pytest.mark.usefixtures("tpu")
+def test_what_the_host_alone_uses_stays_there() -> None:
+    found = devices(lambda x: tf.numpy_function(np.add, [tf.sin(x), np.float32(3.0)], x.dtype))
+    assert found["Const"] == {CPU}
+
+
+@pytest.mark.usefixtures("tpu")
+def test_variables_are_read_where_they_are() -> None:
+    with tf.device(CPU.replace("worker", "localhost").replace("task:3", "task:0")):
+        variable = tf.Variable([1.0, 2.0, 3.0, 4.0])
+    found = devices(lambda x: sort(variable) + tf.sin(x))
+    assert found.get("ReadVariableOp", {""}) == {""}
+
+
+@pytest.mark.usefixtures("tpu")
+def test_where_the_user_has_placed_ops_says_nothing() -> None:
+    def program(x: Any) -> Any:
+        with tf.device("/device:CPU:1"):
+            return sort(tf.sin(x)) + 1.0
+
+    found = devices(program)
+    assert (found["PyFunc"], found["cluster"]) == ({CPU}, {DEVICE})
+
+
+@pytest.mark.usefixtures("tpu")
+def test_programs_that_cannot_call_the_host_are_partitioned() -> None:
+    assert rewritten(sort, DEVICE).partitioned
+    assert not rewritten(sort, CPU).partitioned
+
+
+@pytest.mark.usefixtures("tpu")
+def test_a_custom_call_for_such_a_device_is_refused() -> None:
+    with (
+        hostcall.scope(route="custom_call"),
+        pytest.raises(hostcall.LoweringError, match="TPU:1 cannot call the host"),
+    ):
+        rewritten(sort, DEVICE)
+
+
+@pytest.mark.usefixtures("tpu")
+def test_functions_for_two_devices_have_two_names() -> None:
+    program = lambda x: sort(tf.sin(x)) * 2.0  # noqa: E731
+    concrete = jitted(program).get_concrete_function(X)
+    library = concrete.graph.as_graph_def().library
+    library.function.append(concrete.function_def)
+    names = set()
+    for device in (DEVICE, DEVICE.replace("TPU:1", "TPU:0"), ""):
+        with hostcall.scope(route="partition"):
+            new = kernel_hook.rewrite_for_kernel(
+                library.SerializeToString(), concrete.function_def.signature.name, device, True
+            )
+        names.add(new.name)
+    assert len(names) == 3
