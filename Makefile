@@ -46,7 +46,7 @@ CONTRACT := $(filter-out tests/e2e/test_partition% tests/e2e/test_every%,$(wildc
 # Those that run once more on a device that TensorFlow takes for an accelerator.
 ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_partition_effects.py,\
   $(wildcard tests/e2e/test_order*.py tests/e2e/test_partition*.py)) \
-  $(foreach name,arguments bounded_routes exceptions exceptions_nested gradient_calls gradient_orders idioms \
+  $(foreach name,arguments bounded_routes devices exceptions exceptions_nested gradient_calls gradient_orders idioms \
   nesting property results shapes unawaited variables_programs,tests/e2e/test_$(name).py)
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000

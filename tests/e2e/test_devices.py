@@ -1,0 +1,141 @@
+"""Values that cross between a function's device and the host; see `tests/support/device.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.device import DEVICE
+from tests.support.helpers import jitted
+
+DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
+ROUTES = ["custom_call", "partition"]
+
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+each_route = pytest.mark.parametrize("route", ROUTES)
+
+
+def on_route(route: str, program: Callable[..., Any], *args: Any) -> Any:
+    """What a jitted program returns, twice the same."""
+    function = jitted(program)
+    with hostcall.scope(route=route):
+        first, second = function(*args), function(*args)
+    tf.nest.map_structure(np.testing.assert_array_equal, first, second)
+    return first
+
+
+def flipped(x: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(tf.numpy_function(lambda v: v[::-1], [x], x.dtype), x.shape)
+
+
+def values(dtype: str) -> Any:
+    return tf.cast(tf.constant([0, 1, 1, 0, 1, 1, 1]), dtype)
+
+
+def place_of(tensor: Any) -> str:
+    return str(tf.DeviceSpec.from_string(tensor.backing_device).device_type)
+
+
+@each_route
+@each_dtype
+def test_an_argument_goes_to_the_host_and_the_result_comes_back(dtype: str, route: str) -> None:
+    x = values(dtype)
+    result = on_route(route, flipped, x)
+    np.testing.assert_array_equal(result, x[::-1])
+    if DEVICE:
+        assert place_of(result) == "XLA_CPU"
+
+
+@each_route
+@each_dtype
+def test_what_is_computed_on_the_device_goes_there_and_back(dtype: str, route: str) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.reverse(flipped(tf.concat([x, x], 0)), [0])
+
+    x = values(dtype)
+    np.testing.assert_array_equal(on_route(route, program, x), tf.concat([x, x], 0))
+
+
+@each_dtype
+def test_a_size_that_the_host_alone_knows(dtype: str) -> None:
+    def program(x: tf.Tensor, count: tf.Tensor) -> Any:
+        y = tf.numpy_function(lambda v, n: v[:n], [x, count], x.dtype)
+        return tf.concat([y, y], 0), count + 1
+
+    x = values(dtype)
+    for count in (1, 5, 1):
+        result, more = on_route("auto", program, x, tf.constant(count))
+        np.testing.assert_array_equal(result, tf.concat([x[:count]] * 2, 0))
+        assert more.numpy() == count + 1
+
+
+def test_arguments_that_go_through_are_what_they_were() -> None:
+    def program(*args: tf.Tensor) -> Any:
+        return tf.numpy_function(np.unique, [args[0]], args[0].dtype), *args
+
+    given = [values(dtype) for dtype in DTYPES]
+    _, *through = on_route("partition", program, *given)
+    for one, other in zip(through, given, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@each_route
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_variable_stays_on_the_device(dtype: str, route: str) -> None:
+    variable = tf.Variable(values(dtype))
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        variable.assign_add(flipped(x))
+        return flipped(variable + x)
+
+    x = values(dtype)
+    function = jitted(program)
+    expected = x.numpy()
+    with hostcall.scope(route=route):
+        for _ in range(3):
+            expected = expected + x.numpy()[::-1]
+            np.testing.assert_array_equal(function(x), (expected + x.numpy())[::-1])
+            np.testing.assert_array_equal(variable, expected)
+
+
+def test_strings_are_on_the_host() -> None:
+    def program(x: tf.Tensor, name: tf.Tensor) -> Any:
+        text = tf.strings.join([name, tf.strings.as_string(x[0], precision=1)])
+        return x + 1.0, text, tf.constant("constant"), tf.strings.length(text)
+
+    result, text, constant, length = on_route("auto", program, tf.constant([3.0]), tf.constant("x"))
+    np.testing.assert_array_equal(result, [4.0])
+    assert (text.numpy(), constant.numpy(), length.numpy()) == (b"x3.0", b"constant", 4)
+    assert {place_of(text), place_of(constant)} == {"CPU"}
+
+
+@each_route
+def test_a_loop_and_a_branch(route: str) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for i in tf.range(4):
+            x = flipped(x) + i if i % 2 == 0 else x * 2
+        return x
+
+    expected = np.arange(3)
+    for i in range(4):
+        expected = expected[::-1] + i if i % 2 == 0 else expected * 2
+    np.testing.assert_array_equal(on_route(route, program, tf.range(3)), expected)
+
+
+@each_route
+def test_a_gradient(route: str) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.ensure_shape(tf.py_function(lambda v: v * v, [x * 2.0], tf.float32), x.shape)
+        return tape.gradient(y, x)
+
+    x = tf.constant([1.0, 2.0])
+    np.testing.assert_array_equal(on_route(route, program, x), 8.0 * x)
+    if DEVICE:
+        assert place_of(on_route(route, program, x)) == "XLA_CPU"
