@@ -56,13 +56,13 @@ def partitioner_for(
     return partitioner
 
 
-def foreseen_partitioner(library: FunctionDefLibrary, entry: str) -> Partitioner:
+def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = "") -> Partitioner:
     """The same before XLA has come to compile the function.
 
     That XLA refuses it for an op without a kernel is known before; not all of its reasons are.
     """
     refusal = refusals.foreseen(library, entry) if refusals.may_partition(library) else ""
-    return partitioner_for(library, entry, refusal=refusal)
+    return partitioner_for(library, entry, refusal=refusal, device=device)
 
 
 def uncompiling_partitioner(

@@ -8,12 +8,13 @@ import tensorflow as tf
 
 from hostcall import _control
 from hostcall._compiler import nesting_depth
+from hostcall._compiler.partition import placement
 from hostcall._explain import keras_steps
 from hostcall._explain.bodies import SHAPES
 from hostcall._explain.callback_facts import Locate
 from hostcall._explain.explanation import Explanation
 from hostcall._explain.walk import Walk
-from hostcall._tf import concrete_functions, script_op_graphs, source_location
+from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, source_location
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 
@@ -37,6 +38,8 @@ _REFUSED = (
 def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     """Finds out how a function and all that it calls will run; the function itself does not.
 
+    It would run on the device of the innermost `tf.device`, and on the CPU without one.
+
     `print` shows the answer as a table, a notebook as a picture, and `to_html()` returns the
     picture as a page.
 
@@ -49,7 +52,8 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
 
     Returns:
       An `Explanation`: for each script op its place in your code, route, reason, shapes, order and
-      the bytes that a call copies; and the clusters with their ops.
+      the bytes that a call copies; the clusters with their ops; and, for a function that is
+      partitioned for another device than the CPU, what crosses between that and the host.
 
     Raises:
       TypeError: when `function` is none of these, arguments come with a `ConcreteFunction`, or none
@@ -70,12 +74,18 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     concrete = _concrete(function, args, kwargs)
     name = concrete.function_def.signature.name
     title = title or _title(function, name)
-    return explain_library(library_of(concrete), name, _locator(concrete), title)
+    device = eager_execution.device_in_scope()
+    device = device if placement.is_accelerator(device) else ""
+    return explain_library(library_of(concrete), name, _locator(concrete), title, device)
 
 
 @nesting_depth.limited
 def explain_library(
-    library: FunctionDefLibrary, entry: str, locate: Locate | None = None, title: str = ""
+    library: FunctionDefLibrary,
+    entry: str,
+    locate: Locate | None = None,
+    title: str = "",
+    device: str = "",
 ) -> Explanation:
     """The same for a function in a FunctionDefLibrary.
 
@@ -84,8 +94,9 @@ def explain_library(
       entry: the name of the function.
       locate: finds `file:line` of a node, by the names of its function and its own.
       title: what the user calls the function.
+      device: what it runs on, by its full name, where that is no CPU.
     """
-    walk = Walk(library, locate or _nowhere)
+    walk = Walk(library, locate or _nowhere, device)
     walk.function(entry)
     notes = []
     if walk.script_ops and not _control.is_enabled():

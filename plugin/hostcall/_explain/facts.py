@@ -8,6 +8,11 @@ from typing import Any
 from hostcall_runtime._words import counted
 
 
+def short_device(name: str) -> str:
+    """A device as users write it: "XLA_CPU:0"."""
+    return name.rpartition("/device:")[2]
+
+
 @dataclasses.dataclass(frozen=True)
 class Value:
     """An operand or a result of a script op.
@@ -157,6 +162,21 @@ Step = ScriptOp | Cluster | HostOp
 
 
 @dataclasses.dataclass(frozen=True)
+class Transfer:
+    """A value that one call copies between the function's device and the host.
+
+    Attributes:
+      value: an argument, or `node:result:index`.
+      to: "host" or "device".
+      what: its dtype, shape and size.
+    """
+
+    value: str
+    to: str
+    what: Value
+
+
+@dataclasses.dataclass(frozen=True)
 class Function:
     """A function and how it runs.
 
@@ -167,12 +187,16 @@ class Function:
         compiled).
       steps: what it consists of, in an order in which it can run. Of a function that is not
         compiled, only the script ops and what leads to some, or to compiled functions.
+      device: that of its clusters, where it is partitioned for another one than the CPU; else "".
+      transfers: what crosses between that device and the host.
     """
 
     name: str
     path: str
     mode: str
     steps: tuple[Step, ...]
+    device: str = ""
+    transfers: tuple[Transfer, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +248,9 @@ class Facts:
         if mode == "partitioned":
             clusters = counted(len(self.clusters), "compiled cluster")
             more = f", {inside} more in clusters" if inside else ""
-            return f"{clusters} and {counted(on_host, 'script op')} on the host{more}"
+            device = self.functions[0].device
+            place = f" on {short_device(device)}" if device else ""
+            return f"{clusters}{place} and {counted(on_host, 'script op')} on the host{more}"
         if calls:
             return f"not compiled itself; it calls {counted(len(calls), 'compiled function')}"
         return "not compiled: TensorFlow runs it on the host, op by op"

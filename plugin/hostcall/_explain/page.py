@@ -86,6 +86,7 @@ def fragment(explanation: Facts) -> str:
         if function.name not in within:
             parts.append(_heading(function))
             parts.append(f'<div class="scroll">{drawing(function, inside, functions)}</div>')
+    parts += [_transfers(function) for function in explanation.functions if function.transfers]
     if explanation.boundaries:
         parts.append(_boundaries(explanation.boundaries))
     if explanation.script_ops:
@@ -120,6 +121,19 @@ def _boundaries(ops: tuple[ScriptOp | HostOp, ...]) -> str:
     )
 
 
+def _transfers(function: Function) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(one.value)}</td><td>{one.to}</td>"
+        f"<td>{escape(words.type_of(one.what))}</td><td>{words.size(one.what.nbytes)}</td></tr>"
+        for one in function.transfers
+    )
+    return (
+        f"<h3>{escape(words.transfers_title(function))}</h3>"
+        '<div class="scroll"><table><thead><tr><th>value</th><th>to the</th><th>what</th>'
+        f"<th>size</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
 def _table(ops: tuple[ScriptOp, ...]) -> str:
     head = "".join(f"<th>{column}</th>" for column in _COLUMNS)
     rows = "".join(f"<tr>{_cells(op)}</tr>" for op in ops)
@@ -137,7 +151,7 @@ def _cells(op: ScriptOp) -> str:
         op.route,
         op.reason,
         words.shapes(op),
-        "?" if op.bytes_copied is None else words.size(op.bytes_copied),
+        words.size(op.bytes_copied),
         op.follows or "",
     )
     return "".join(f"<td>{escape(cell)}</td>" for cell in cells)

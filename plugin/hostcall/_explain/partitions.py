@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from hostcall._callbacks import call_stats
-from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
+from hostcall._explain import transfers
 from hostcall._explain.bodies import Bodies, Edges, called, sources
 from hostcall._explain.boundary_advice import of_host_op
-from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
+from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step, Transfer
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
@@ -78,6 +79,8 @@ class PartitionWalk:
     def __init__(self, walk: Walk, partitioner: Partitioner) -> None:
         self._walk = walk
         self._new = partitioner.functions
+        self._old = {f.signature.name: f for f in partitioner.library.function}
+        self._device = partitioner.device
         self._plans = {plan.name: plan for plan in partitioner.plans}
         self._old_names = {plan.new_name: plan.name for plan in partitioner.plans}
         self._seen: set[str] = set()
@@ -114,7 +117,27 @@ class PartitionWalk:
                         self.function(inside)
                     else:
                         self._walk.on_host(inside, reason)
-        fill(Function(place.function, place.path, "partitioned", tuple(steps)))
+        fill(
+            Function(
+                place.function,
+                place.path,
+                "partitioned",
+                tuple(steps),
+                self._device,
+                self._transfers(plan, steps),
+            )
+        )
+
+    def _transfers(self, plan: PartitionedFunction, steps: Sequence[Step]) -> tuple[Transfer, ...]:
+        if not self._device:
+            return ()
+        return transfers.of_function(
+            self._old[plan.name],
+            self._new[plan.new_name],
+            self._walk.bodies[plan.name],
+            self._old,
+            [step for step in steps if isinstance(step, ScriptOp)],
+        )
 
     def _cluster(
         self, node: NodeDef, name: str, place: Place, places: dict[str, Place], edges: Edges

@@ -20,6 +20,8 @@ from hostcall._explain.words import (
     short_name,
     size,
     summary,
+    transfers_title,
+    type_of,
     worth_showing,
 )
 from hostcall_runtime._words import counted
@@ -47,6 +49,8 @@ def show(explanation: Facts, console: Any) -> None:
     for function in explanation.functions:
         if worth_showing(function):
             console.print(_steps(function))
+        if function.transfers:
+            console.print(_transfers(function))
 
 
 def _script_ops(explanation: Facts) -> Table:
@@ -64,7 +68,7 @@ def _script_ops(explanation: Facts) -> Table:
             Text(f"{callback(op)}\n{kind(op)}\n{relative(op.location)}"),
             Text(f"{op.route}\n{op.reason}"),
             Text(shapes(op)),
-            Text("?" if op.bytes_copied is None else size(op.bytes_copied)),
+            Text(size(op.bytes_copied)),
         )
     return table
 
@@ -96,6 +100,17 @@ def _steps(function: Function) -> Table:
         else:
             runs = "called" if step.in_program else "host"
             table.add_row(Text(step.node), runs, Text(_host_op(step)))
+    return table
+
+
+def _transfers(function: Function) -> Table:
+    table = Table(title=Text(transfers_title(function)), title_justify="left", expand=True)
+    table.add_column("value", overflow="fold", ratio=4)
+    table.add_column("to the", min_width=6)
+    table.add_column("what", overflow="fold", ratio=3)
+    table.add_column("size", justify="right", min_width=8)
+    for one in function.transfers:
+        table.add_row(Text(one.value), one.to, Text(type_of(one.what)), Text(size(one.what.nbytes)))
     return table
 
 

@@ -38,14 +38,16 @@ class Walk:
     Args:
       library: a FunctionDefLibrary.
       locate: finds `file:line` of a node, by the names of its function and its own.
+      device: what compiled functions run on, by its full name, where that is no CPU.
 
     Attributes:
       bodies: the functions of the library.
       functions, script_ops: what has been found.
     """
 
-    def __init__(self, library: FunctionDefLibrary, locate: ops.Locate) -> None:
+    def __init__(self, library: FunctionDefLibrary, locate: ops.Locate, device: str = "") -> None:
         self._library = library
+        self._device = device
         self._locate = locate
         self._seen: set[tuple[str, str]] = set()
         self.bodies = Bodies(library)
@@ -64,9 +66,11 @@ class Walk:
         name = place.function
         if not self._is_new("program", name):
             return
-        partitioner = function_routes.foreseen_partitioner(self._library, name)
+        partitioner = function_routes.foreseen_partitioner(self._library, name, self._device)
         if partitioner.must_partition(name):
-            program = foreseen_program(partitioner, name, self._shape_of)
+            program = None
+            if not self._device:
+                program = foreseen_program(partitioner, name, self._shape_of)
             if program is not None:
                 self._one_program(place, program.regions)
                 return

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from hostcall._explain.facts import Function, HostOp, Op, ScriptOp, Step, Value
+from hostcall._explain.facts import Function, HostOp, Op, ScriptOp, Step, Value, short_device
 
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -90,9 +90,20 @@ def kind(op: ScriptOp) -> str:
 
 def shapes(op: ScriptOp) -> str:
     """The operands and the results of a script op."""
-    operands = ", ".join(f"{v.dtype} {v.shape}" for v in op.operands) or "none"
+    operands = ", ".join(map(type_of, op.operands)) or "none"
     results = ", ".join(map(_result, op.results)) or "none"
     return f"{operands} → {results}"
+
+
+def type_of(value: Value) -> str:
+    """The dtype and the shape of a value."""
+    return f"{value.dtype} {value.shape}"
+
+
+def transfers_title(function: Function) -> str:
+    """What stands above the transfers of a function."""
+    device = short_device(function.device)
+    return f"{short_name(function.name)}: what one call copies between {device} and the host"
 
 
 def _result(value: Value) -> str:
@@ -101,11 +112,13 @@ def _result(value: Value) -> str:
     )
     if value.shape == "<unknown>":
         remark = remark.replace(" (unknown)", "")
-    return f"{value.dtype} {value.shape}{remark}"
+    return f"{type_of(value)}{remark}"
 
 
-def size(count: int) -> str:
-    """A number of bytes for people."""
+def size(count: int | None) -> str:
+    """A number of bytes for people; "?" where it is not known."""
+    if count is None:
+        return "?"
     number, units = float(count), ["B", "KiB", "MiB", "GiB"]
     while number >= 1024 and len(units) > 1:
         number /= 1024

@@ -17,6 +17,11 @@ ensure_initialized = names.ensure_initialized
 executing_eagerly = names.executing_eagerly
 
 
+def device_in_scope() -> str:
+    """The full name of the device of the innermost `tf.device` in eager code; "" without one."""
+    return str(names.context().device_name or "")
+
+
 def as_array(tensor: Tensor) -> Any:
     """The array of an EagerTensor, over the tensor's own memory: for reading."""
     return tensor._numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler import kernel_hook
 from hostcall._compiler.partition import placement
-from hostcall._tf import op_kinds
-from hostcall._tf.types import NodeDef
 from tests.support.helpers import jitted
+from tests.support.tpu import compile_for_tpus
 
 TASK = "/job:worker/replica:0/task:3"
 CPU, DEVICE = f"{TASK}/device:CPU:0", f"{TASK}/device:TPU:1"
@@ -24,14 +22,7 @@ X = tf.TensorSpec([4], tf.float32)
 @pytest.fixture
 def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where XLA compiles for TPUs, whose programs cannot call the host."""
-    on_cpu = op_kinds.has_xla_kernel
-
-    def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
-        if device_type == "TPU" and node.op in op_kinds.SCRIPT_OPS:
-            return False
-        return on_cpu(bindings, node)
-
-    monkeypatch.setattr(op_kinds, "has_xla_kernel", has_xla_kernel)
+    compile_for_tpus(monkeypatch)
 
 
 def rewritten(program: Any, device: str) -> Any:

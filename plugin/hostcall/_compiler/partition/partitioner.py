@@ -80,6 +80,7 @@ class Partitioner:
     Attributes:
       library: as given.
       host_ops: what of it is for the host.
+      device: as given.
       functions: the new ones, by name.
       plans: what has become of each function.
     """
@@ -102,7 +103,7 @@ class Partitioner:
         self._gradient = gradient
         self._refused = refused
         self._suffix = suffix
-        self._device = device
+        self.device = device
         self._partitioned: dict[tuple[str, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
@@ -172,8 +173,8 @@ class Partitioner:
         )
         self.plans.append(PartitionedFunction(name, new_name, on_host, named, chosen))
         widen(host, clusters)
-        if self._device:
-            placement.place(host, called, reasons, self._old | self.functions, self._device)
+        if self.device:
+            placement.place(host, called, reasons, self._old | self.functions, self.device)
         return new_name
 
     def _add(self, host: FunctionDef, clusters: list[Any]) -> None:
