@@ -7,7 +7,10 @@ import itertools
 import multiprocessing
 import pickle
 import signal
+import sys
 import threading
+import traceback
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -272,7 +275,7 @@ def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
     run(X)
     assert gate.has_begun.wait(PATIENCE)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=interrupt_when, args=[lambda: row_of(note).waiting == 1]).start()
+    threading.Thread(target=interrupt_main_thread_that_waits_for_room).start()
     try:
         with pytest.raises(KeyboardInterrupt):
             [run(X) for _ in range(2)]
@@ -284,10 +287,18 @@ def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
     assert len(gate.seen) == 3  # without the one that has waited for room
 
 
-def interrupt_when(is_so: Callable[[], bool]) -> None:
-    while not is_so():
+def interrupt_main_thread_that_waits_for_room() -> None:
+    """Not before: finalizers of TensorFlow's, where one would be lost, run at the end of a call."""
+    main = threading.main_thread().ident or 0
+    waits_for_room = {_call_queue.Queue._make_room.__code__, threading.Condition.wait.__code__}
+    while not waits_for_room <= codes_of(main):
         pass
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def codes_of(thread: int) -> set[types.CodeType]:
+    """What the thread runs, from its innermost function to its outermost."""
+    return {frame.f_code for frame, _ in traceback.walk_stack(sys._current_frames()[thread])}
 
 
 @each_mode
