@@ -149,14 +149,17 @@ void DefineHostScriptOp(nanobind::module_& m) {
       "run.");
   m.def(
       "context_handle",
-      [](nanobind::handle context) {
-        nanobind::object handle = context.attr("_context_handle");
-        if (!handle.is_none()) return handle;
-        PyErr_SetString(PyExc_AssertionError, "Context must be initialized first.");
-        throw nanobind::python_error();
+      [](nanobind::handle module, nanobind::handle) {
+        nanobind::object context = module.attr("_context");
+        if (context.is_none() || context.attr("_context_handle").is_none()) {
+          module.attr("ensure_initialized")();  // once in a process
+          context = module.attr("_context");
+        }
+        return context.attr("_context_handle");
       },
-      nanobind::arg("context"),
-      "The handle of TensorFlow's eager context, looked up without running Python code.");
+      nanobind::arg("module"), nanobind::arg("registry"),
+      "The handle of TensorFlow's eager context, looked up without running Python code. Takes the "
+      "module that keeps the context, and the registry of script ops, whose property this is.");
   m.def(
       "set_refusal", [](nanobind::object refusal) { Refusal() = std::move(refusal); },
       nanobind::arg("refusal"),

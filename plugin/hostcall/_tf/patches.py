@@ -211,22 +211,21 @@ def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]
     return attribute(owner, name, wrap, features.INTERRUPTS, why)
 
 
-def context_handle(reader: Callable[[], Callable[[Any], Any]]) -> Patch:
+def context_handle(reader: Callable[[], Callable[[Any, Any], Any]]) -> Patch:
     """Has something that is no Python code look up the handle of TensorFlow's context.
 
     Args:
-      reader: returns what does: it takes the context, and raises AssertionError where that has no
-        handle yet.
+      reader: returns what does: it takes the module of the context, and the registry that asks.
     """
     why = (
-        "TensorFlow's kernels of script ops look it up before they call Python. Where it is Python "
-        "code, Ctrl-C may come in there, and ends the process."
+        "TensorFlow's kernel of tf.py_function looks it up before it calls Python. Where it is "
+        "Python code, Ctrl-C may come in there, and ends the process."
     )
 
     def wrap(_: property, __: Replacement) -> Any:
-        return property(reader())
+        return property(functools.partial(reader(), names.context_module))
 
-    return attribute(names.ContextWithHandle, "_handle", wrap, features.INTERRUPTS, why)
+    return attribute(type(names.py_funcs), "_ctx", wrap, features.INTERRUPTS, why)
 
 
 def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:

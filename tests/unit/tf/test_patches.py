@@ -1,6 +1,7 @@
 """hostcall._patches: what is replaced in TensorFlow comes out again, and goes in again."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall import _patches
-from hostcall._tf import module_gradient
+from hostcall._tf import module_gradient, names
 
 _TABLE = _patches.TABLE
 X = tf.constant([1.0, 2.0, 3.0])
@@ -200,3 +201,20 @@ def test_somebody_elses_patch_of_tensorflow_survives(monkeypatch: pytest.MonkeyP
             assert session.run(tf.numpy_function(lambda: np.float32(2.0), [], tf.float32)) == 2.0
         assert base.run is run
     assert seen == ["theirs", "theirs"]
+
+
+def test_no_python_code_looks_up_the_context() -> None:
+    """TensorFlow's kernel of `tf.py_function` aborts the process if Ctrl-C comes into such code."""
+    called: list[str] = []
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        handle = names.py_funcs._ctx
+    finally:
+        sys.setprofile(None)
+    assert called == []
+    assert handle is not None
