@@ -23,6 +23,9 @@ constexpr char kNotConverted[] = "tf2xla conversion failed while converting ";
 // The refusal without that name, of a variable that the function takes twice.
 constexpr char kTakenTwice[] = "Duplicate variable passed to XLA cluster";
 
+// The same of a variable on another device than the function's.
+constexpr char kElsewhere[] = "Trying to access resource ";
+
 class FallbackKernel : public AsyncOpKernel {
  public:
   FallbackKernel(tensorflow::OpKernelConstruction* construction, LaunchedFunction function,
@@ -90,7 +93,9 @@ class FallbackKernel : public AsyncOpKernel {
     if (absl::StrContains(message, "[hostcall error ")) return false;  // of a callback
     if (absl::StartsWith(message, "hostcall")) return absl::IsUnimplemented(status);
     if (absl::StrContains(message, absl::StrCat(kNotConverted, function_.name, "["))) return true;
-    if (absl::StartsWith(message, kTakenTwice)) return true;
+    if (absl::StartsWith(message, kTakenTwice) || absl::StartsWith(message, kElsewhere)) {
+      return true;
+    }
     return !function_.calls_host &&
            (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status));
   }

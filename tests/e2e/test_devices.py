@@ -103,6 +103,37 @@ def test_a_variable_stays_on_the_device(dtype: str, route: str) -> None:
             np.testing.assert_array_equal(variable, expected)
 
 
+@pytest.mark.parametrize("calls_host", [True, False])
+@pytest.mark.parametrize("form", ["straight", "loop"])
+def test_a_variable_on_another_device(form: str, calls_host: bool) -> None:
+    with tf.device("CPU:0" if DEVICE else "CPU:1"):
+        variable = tf.Variable([1.0, 2.0, 3.0])
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        variable.assign_add(flipped(x) if calls_host else x[::-1])
+        return tf.tanh(x) * 2.0 + variable
+
+    def straight(x: tf.Tensor) -> tf.Tensor:
+        return step(x)
+
+    def loop(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(2):
+            x = step(x)
+        return x
+
+    program = {"straight": straight, "loop": loop}[form]
+    x = tf.constant([3.0, 1.0, 2.0])
+    expected = np.array([1.0, 2.0, 3.0], np.float32)
+    function = jitted(program)
+    for _ in range(2):
+        result = x.numpy()
+        for _ in range(1 if form == "straight" else 2):
+            expected = expected + result[::-1]
+            result = np.tanh(result) * 2.0 + expected
+        np.testing.assert_allclose(function(x), result, rtol=1e-6)
+        np.testing.assert_allclose(variable, expected, rtol=1e-6)
+
+
 def test_strings_are_on_the_host() -> None:
     def program(x: tf.Tensor, name: tf.Tensor) -> Any:
         text = tf.strings.join([name, tf.strings.as_string(x[0], precision=1)])

@@ -33,6 +33,10 @@ _UNSUPPORTED = "Detected unsupported operations"
 _UNSUPPORTED_OP = re.compile(r"\(No registered '(\w+)' OpKernel")
 _MANY_OPS = 4
 
+# Of a variable on another device than the function's, which it names as nodes do not.
+_ELSEWHERE = "Trying to access resource "
+_RESOURCE = tf.resource.as_datatype_enum
+
 # How region_kernel.cc refuses.
 _OF_REGION = "hostcall: ops on the host cannot be called from one program"
 
@@ -100,7 +104,8 @@ def marked(library: FunctionDefLibrary, refusal: str) -> Any:
     copy = protos.copy_of(library)
     if not refusal.startswith(_UNSUPPORTED):  # which `HostOps` finds by itself, all of them
         said = f"XLA refuses it: {summary(refusal)}"
-        for node in _named(copy, refusal):
+        elsewhere = refusal.startswith(_ELSEWHERE)
+        for node in _users_of_resources(copy) if elsewhere else _named(copy, refusal):
             node.attr[attributes.REFUSED].s = said.encode()
     return copy
 
@@ -200,6 +205,17 @@ def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
         if found:
             return found
     return []
+
+
+def _users_of_resources(library: FunctionDefLibrary) -> list[NodeDef]:
+    """The nodes that work with variables themselves, and call no function that does."""
+    functions = {function.signature.name: function for function in library.function}
+    return [
+        node
+        for function in library.function
+        for node in function.node_def
+        if defs.handles(node, _RESOURCE, functions) and not defs.called_functions(node, functions)
+    ]
 
 
 def _is_named(node: NodeDef, name: str) -> bool:
