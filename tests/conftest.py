@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.device import DEVICE  # before TensorFlow, for which it sets a flag
+from tests.support.device import DEVICE, on_device  # before TensorFlow, for which it sets a flag
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -42,19 +42,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--route") != "partition":
-        return
-    of_custom_call = [item for item in items if item.get_closest_marker("custom_call")]
-    config.hook.pytest_deselected(items=of_custom_call)
-    items[:] = [item for item in items if item not in set(of_custom_call)]
+    left_out = {"custom_call"} if config.getoption("--route") == "partition" else set()
+    left_out |= {"cpu"} if DEVICE else set()
+    others = {item for item in items if any(map(item.get_closest_marker, left_out))}
+    config.hook.pytest_deselected(items=[*others])
+    items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(autouse=True)
 def _on_device() -> Iterator[None]:
-    if not DEVICE:
-        yield
-        return
-    with tf.device(f"/device:{DEVICE}"):
+    with on_device():
         yield
 
 

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "functions/wrapped_kernel.h"
+#include "partition_errors.h"
 #include "run_tracking.h"
 #include "runtime/gil.h"
 #include "runtime/nesting.h"
@@ -126,7 +127,7 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
       unshared_inputs = UnsharedInputs(*ctx);
       status = Carried(ComputeWith(*ctx->params(), stock_.get(), ctx));
     }
-    if (!status.ok()) ctx->SetStatus(status);
+    if (!status.ok()) ctx->SetStatus(WithOwnText(status));
   }
 
   std::string token_;

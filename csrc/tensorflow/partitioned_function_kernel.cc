@@ -3,15 +3,13 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "flags.h"
 #include "functions/call_kernel.h"
 #include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
+#include "partition_errors.h"
 #include "run_tracking.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -48,23 +46,13 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
       params.runner = inline_runner;
       params.run_all_kernels_inline = true;  // by which loops know that they must not recurse
       const absl::Status status = ComputeWith(params, call_.get(), ctx);
-      if (!status.ok()) ctx->SetStatus(WithoutItsName(status));
+      if (!status.ok()) ctx->SetStatus(AsRaised(status, function_));
       done();
     });
     OP_REQUIRES_OK_ASYNC(ctx, started, done);
   }
 
  private:
-  // TensorFlow puts the name of the function before the message, which the user never gave it.
-  absl::Status WithoutItsName(const absl::Status& status) const {
-    const std::string prefix =
-        absl::StrCat(tensorflow::errors::FormatFunctionForError(function_), " ");
-    std::string_view message = status.message();
-    while (absl::ConsumePrefix(&message, prefix)) {
-    }
-    return tensorflow::errors::CreateWithUpdatedMessage(status, message);
-  }
-
   static bool TakesResourcesFromElsewhere(const tensorflow::OpKernelContext& ctx) {
     const std::string& here = ctx.device()->attributes().name();
     for (int i = 0; i < ctx.num_inputs(); ++i) {
@@ -92,6 +80,32 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
   std::unique_ptr<tensorflow::OpKernel> other_;
 };
 
+// A call whose nodes run on several devices, or on several threads.
+class PartitionedCall : public tensorflow::AsyncOpKernel {
+ public:
+  PartitionedCall(tensorflow::OpKernelConstruction* construction, std::string function,
+                  std::unique_ptr<tensorflow::OpKernel> call)
+      : AsyncOpKernel(construction), function_(std::move(function)), call_(std::move(call)) {}
+
+  void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
+    // In a context of its own, whose status is not the one that the user shall see.
+    auto inner = std::make_shared<InnerContext>(*ctx, call_.get());
+    call_->AsAsync()->ComputeAsync(inner->get(), [this, ctx, inner, done = std::move(done)] {
+      const absl::Status status = inner->get()->status();
+      if (status.ok()) {
+        inner->HandOver(ctx);
+      } else {
+        ctx->SetStatus(AsRaised(status, function_));
+      }
+      done();
+    });
+  }
+
+ private:
+  const std::string function_;
+  const std::unique_ptr<tensorflow::OpKernel> call_;
+};
+
 }  // namespace
 
 absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime* runtime,
@@ -104,7 +118,8 @@ absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime*
   const auto call = CallOf(name, *props, /*has_effects=*/true, sequential);
   if (!call.ok()) return call.status();
   absl::Status status = CreateInnerCallKernel(runtime, *call, kernel);
-  if (!status.ok() || !sequential) return status;
+  if (!status.ok()) return status;
+  if (!sequential) return WrapKernel<PartitionedCall>(runtime, *call, kernel, name);
   return WrapKernel<SequentialCall>(runtime, *call, kernel, name, std::move(on_several_devices));
 }
 

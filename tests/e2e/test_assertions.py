@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.device import MODE_OF_REGIONS
 from tests.support.helpers import assert_same, jitted, plain
 
 X = tf.constant([1.0, 2.0])
@@ -57,7 +58,7 @@ each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: 
 def test_they_are_checked_in_one_program(program: Any) -> None:
     function = jitted(program)
     assert_same(function(X).numpy(), plain(program)(X).numpy())
-    assert hostcall.explain(function, X).functions[0].mode == "compiled"
+    assert hostcall.explain(function, X).functions[0].mode == MODE_OF_REGIONS
     for run in (function, plain(program)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="must be positive"):
             run(-X)

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.device import MODE_OF_REGIONS
 from tests.support.helpers import (
     OPS,
     DetailedError,
@@ -50,8 +51,8 @@ hostcall.declare(scaled, result=like_the_first)
 hostcall.declare(names, result=lambda x: tf.TensorSpec(x.shape, tf.string))
 
 
-def is_one_program(function: Any, *args: Any) -> bool:
-    return bool(hostcall.explain(function, *args).functions[0].mode == "compiled")
+def mode_of(function: Any, *args: Any) -> str:
+    return hostcall.explain(function, *args).functions[0].mode
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -114,7 +115,7 @@ def test_one_program(program: Any, op: Any, caplog: pytest.LogCaptureFixture) ->
         for x in (X, X + 1.0):
             assert_same(to_numpy(function(x)), to_numpy(expected(x)))
         assert_same(to_numpy(plain(lambda x: function(x))(X)), to_numpy(expected(X)))
-    assert is_one_program(function, X)
+    assert mode_of(function, X) == MODE_OF_REGIONS
     assert not logged(caplog)
 
 
@@ -124,7 +125,7 @@ def test_partitioned_where_that_is_asked_for(program: Any) -> None:
         function = jitted(lambda x: program(tf.numpy_function, x))
         results = to_numpy(function(X))
     assert_same(results, to_numpy(plain(lambda x: program(tf.numpy_function, x))(X)))
-    assert not is_one_program(function, X)
+    assert mode_of(function, X) == "partitioned"
 
 
 def test_sizes_that_only_xla_knows() -> None:
@@ -137,7 +138,7 @@ def test_sizes_that_only_xla_knows() -> None:
         x = X[:size]
         expected = plain(lambda x: a_constant(tf.numpy_function, x))(x)
         assert_same(function(x).numpy(), expected.numpy())
-    assert is_one_program(function)
+    assert mode_of(function) == MODE_OF_REGIONS
 
 
 def test_a_size_that_nobody_knows_is_partitioned() -> None:
@@ -149,7 +150,7 @@ def test_a_size_that_nobody_knows_is_partitioned() -> None:
 
     function = jitted(program)
     assert_same(function(X).numpy(), plain(program)(X).numpy())
-    assert not is_one_program(function, X)
+    assert mode_of(function, X) == "partitioned"
     advice = [one.advice for one in hostcall.explain(function, X).boundaries]
     assert any("hostcall.declare(kept, result=" in line for line in advice), advice
 
@@ -164,7 +165,7 @@ def test_texts_of_a_size_that_nobody_knows_are_partitioned(
     with caplog.at_level(logging.INFO, "hostcall"):
         function = jitted(program)
         assert_same(function(X).numpy(), plain(program)(X).numpy())
-    assert not is_one_program(function, X)
+    assert mode_of(function, X) == "partitioned"
     assert not logged(caplog)
 
 
@@ -188,7 +189,7 @@ def test_gradients() -> None:
     expected = np.sin(X) * np.cos(X) * 8.0
     np.testing.assert_allclose(jitted(inside)(X), expected, rtol=1e-6)
     np.testing.assert_allclose(outside(jitted), expected, rtol=1e-6)
-    assert is_one_program(jitted(inside), X)
+    assert mode_of(jitted(inside), X) == MODE_OF_REGIONS
 
 
 def test_gradients_through_a_loop() -> None:

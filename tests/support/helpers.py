@@ -9,10 +9,26 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.device import DEVICE
+
 
 def plain(function: Callable[..., Any]) -> Any:
-    """The function as a graph that TensorFlow runs without XLA."""
-    return tf.function(function)
+    """The function as a graph that TensorFlow runs without XLA, on the CPU."""
+    return _OnCpu(tf.function(function)) if DEVICE else tf.function(function)
+
+
+class _OnCpu:
+    """A function that runs on the CPU: XLA compiles all that runs on the stand-in."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with tf.device("/device:CPU:0"):
+            return self._function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
 
 
 def jitted(function: Callable[..., Any]) -> Any:

@@ -82,7 +82,7 @@ def rewrite_for_kernel(
         route_selection.check_forced(node)
     holds_host_ops = said or partitioner.must_partition(entry)
     # Regions read the program's values where they lie, which has to be the host's memory.
-    whole = whole and not where.accelerator
+    whole = whole and not (where.accelerator or refusals.is_of_device(said))
     if holds_host_ops and whole and (program := _with_regions(partitioner, entry, said)):
         return program
     if not refusals.may_partition(library):
@@ -91,7 +91,8 @@ def rewrite_for_kernel(
     if partitioned:
         announcements.of_script_ops(library)
         name = _partition(partitioner, entry, where)
-        if said and partitioner.is_one_cluster(entry):
+        is_of_function = said and not refusals.is_of_device(said)
+        if is_of_function and partitioner.is_one_cluster(entry):
             return RewrittenFunction(b"", entry, partitioned=False)  # XLA would refuse it again
         new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
         if refusals.is_of_xla(said):

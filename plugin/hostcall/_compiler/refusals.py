@@ -71,6 +71,11 @@ def is_of_xla(refusal: str) -> bool:
     return bool(refusal) and not refusal.startswith(_OF_REGION)
 
 
+def is_of_device(refusal: str) -> bool:
+    """Whether XLA refuses a function for a variable on another device."""
+    return refusal.startswith(_ELSEWHERE)
+
+
 def of_silence(library: FunctionDefLibrary) -> str:
     """What XLA does not say: that it would not let a list grow, or drop an assertion; or ""."""
     nodes = [node for function in library.function for node in function.node_def]
@@ -104,8 +109,8 @@ def marked(library: FunctionDefLibrary, refusal: str) -> Any:
     copy = protos.copy_of(library)
     if not refusal.startswith(_UNSUPPORTED):  # which `HostOps` finds by itself, all of them
         said = f"XLA refuses it: {summary(refusal)}"
-        elsewhere = refusal.startswith(_ELSEWHERE)
-        for node in _users_of_resources(copy) if elsewhere else _named(copy, refusal):
+        found = _users_of_resources(copy) if is_of_device(refusal) else _named(copy, refusal)
+        for node in found:
             node.attr[attributes.REFUSED].s = said.encode()
     return copy
 

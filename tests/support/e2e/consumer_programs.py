@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tests.support.device import on_device
+
 FLOAT = tf.float32
 
 
@@ -20,7 +22,8 @@ class Returns:
         return np.arange(np.prod(self.shape), dtype=np.float32).reshape(self.shape)
 
 
-VARIABLE = tf.Variable(tf.zeros([2, 3]))
+with on_device():
+    VARIABLE = tf.Variable(tf.zeros([2, 3]))
 PAIR = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 
 
