@@ -53,7 +53,7 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device lint bench sanitize fuzz stress differential upstream mutations executors docs format clean
+.PHONY: help venv demo test test-all test-partition test-device devices lint bench sanitize fuzz stress differential upstream mutations executors docs format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -77,6 +77,10 @@ test-partition: $(BUILT)
 test-device: $(BUILT)
 	@echo "On XLA_CPU:0, which TensorFlow takes for an accelerator:"
 	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(ON_DEVICE)
+
+devices: $(BUILT)  ## Run the tests of the contract on XLA_CPU:0, by both routes
+	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(filter-out tests/stress,$(CONTRACT)) $(wildcard tests/e2e/test_partition*)
+	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) --route partition $(filter-out tests/stress,$(CONTRACT))
 
 lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check

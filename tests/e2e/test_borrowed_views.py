@@ -56,6 +56,7 @@ def test_values_are_those_of_a_function_that_is_lent_nothing(
         assert_same(run(values(size)).numpy(), numbers(size) * 4 + 1)
 
 
+@pytest.mark.cpu("the memory of variables on another device is not lent")
 @in_programs
 @pytest.mark.parametrize(("size", "lent"), [(LARGE, True), (4, False)])
 def test_compiled_programs_lend_their_own_memory_where_it_pays(size: int, lent: bool) -> None:
@@ -74,6 +75,7 @@ def test_compiled_programs_lend_their_own_memory_where_it_pays(size: int, lent: 
     assert_same(program(x).numpy(), numbers(size) * 3 + 1)
 
 
+@pytest.mark.cpu("the memory of variables on another device is not lent")
 def test_the_memory_of_variables_is_lent() -> None:
     seen = []
 

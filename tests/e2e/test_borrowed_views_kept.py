@@ -149,6 +149,7 @@ def test_the_program_goes_on_after_an_array_was_kept() -> None:
 # Lifetime.
 
 
+@pytest.mark.cpu("the memory of variables on another device is not lent")
 @in_programs
 def test_memory_is_given_back() -> None:
     def keeps(x: np.ndarray, out: np.ndarray) -> None:

@@ -243,6 +243,7 @@ def noting(calls: list[Any], route: str = "auto") -> Any:
     return lambda x: tf.numpy_function(note, [x], tf.float32)
 
 
+@pytest.mark.cpu("counts what is compiled for the CPU")
 def test_a_cluster_that_calls_python() -> None:
     hostcall.configure(max_compilations=1)
 
@@ -333,6 +334,7 @@ def test_what_differs_in_values_alone_is_one_program() -> None:
     assert {(row.compilations, row.uncompiled_runs) for row in rows_of(function)} == {(1, 0)}
 
 
+@pytest.mark.cpu("counts what is compiled for the CPU")
 def test_threads_with_many_sizes() -> None:
     function, failures = jitted(total), []
     function(tf.constant(1))

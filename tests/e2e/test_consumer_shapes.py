@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.device import DEVICE
 from tests.support.e2e.consumer_programs import (
     FLOAT,
     PAIR,
@@ -57,6 +58,8 @@ def test_it_is_what_plain_graph_mode_does(consumer: Any) -> None:
 @pytest.mark.parametrize("consumer", TRUE_TO_THEM, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("wrong", [(2, 4), (3, 3), (6,), (2, 3, 1), ()], ids=str)
 def test_another_shape_is_an_error_as_in_plain_graph_mode(consumer: Any, wrong: Any) -> None:
+    if DEVICE and consumer.__name__.startswith("assigned"):
+        pytest.skip("XLA_CPU's own kernel of assignments checks no shapes")
     function = Returns(2, 3)
     program = _program(tf.numpy_function, function, consumer)
     run, expected = jitted(program), plain(program)
@@ -265,6 +268,8 @@ def test_gradients_are_those_of_plain_graph_mode(loops: bool, around: bool) -> N
             value = mode(loss)(x) if around else loss(x)
         return value, tape.gradient(value, VARIABLE)
 
+    if DEVICE and around:
+        pytest.skip("TensorFlow places a branch that takes a variable on XLA_CPU, and compiles it")
     VARIABLE.assign(PAIR)
     found, expected = (
         step(PAIR, mode) if around else mode(lambda x: step(x, plain))(PAIR)

@@ -134,6 +134,63 @@ def test_a_variable_on_another_device(form: str, calls_host: bool) -> None:
         np.testing.assert_allclose(variable, expected, rtol=1e-6)
 
 
+# That of the tests, and another one.
+HERE, THERE = (f"/device:{name}" for name in ((DEVICE, "CPU:0") if DEVICE else ("CPU:0", "CPU:1")))
+
+
+@each_route
+def test_several_devices_in_one_function(route: str) -> None:
+    first, second = jitted(lambda x: flipped(x) + 1.0), jitted(lambda x: flipped(x * 3.0))
+
+    @tf.function
+    def program(x: tf.Tensor) -> Any:
+        with tf.device(HERE):
+            y = first(x)
+        with tf.device(THERE):
+            z = second(y)
+        with tf.device(HERE):
+            return y, z, first(z)
+
+    with hostcall.scope(route=route):
+        y, z, last = program(tf.constant([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(y, [4.0, 3.0, 2.0])
+    np.testing.assert_array_equal(z, [6.0, 9.0, 12.0])
+    np.testing.assert_array_equal(last, [13.0, 10.0, 7.0])
+
+
+STRATEGIES: dict[str, Callable[[], tf.distribute.Strategy]] = {
+    "one device": lambda: tf.distribute.OneDeviceStrategy(HERE),
+    "mirrored on one": lambda: tf.distribute.MirroredStrategy([HERE]),
+    "mirrored on two": lambda: tf.distribute.MirroredStrategy([HERE, THERE]),
+}
+
+
+@each_route
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_step_of_each_replica(name: str, route: str) -> None:
+    strategy = STRATEGIES[name]()
+    with strategy.scope():
+        variable = tf.Variable([1.0, 2.0, 3.0])
+
+    @tf.function(jit_compile=True)
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            y = tf.ensure_shape(tf.py_function(lambda v: v * v, [variable * x], tf.float32), [3])
+            loss = tf.reduce_sum(y)
+        return tape.gradient(loss, variable) + flipped(x)
+
+    @tf.function
+    def run(x: tf.Tensor) -> Any:
+        return strategy.run(step, args=(x,))
+
+    x = tf.constant([1.0, 0.5, 2.0])
+    with hostcall.scope(route=route if name == "one device" else "auto"):
+        results = strategy.experimental_local_results(run(x))
+    assert len(results) == strategy.num_replicas_in_sync
+    for result in results:
+        np.testing.assert_array_equal(result, 2.0 * np.array([1, 2, 3]) * x**2 + x[::-1])
+
+
 def test_strings_are_on_the_host() -> None:
     def program(x: tf.Tensor, name: tf.Tensor) -> Any:
         text = tf.strings.join([name, tf.strings.as_string(x[0], precision=1)])

@@ -183,16 +183,19 @@ def assert_close(actual: Any, expected: Any) -> None:
     )
 
 
+@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
 def test_keras_with_a_compiled_layer(strategy: tf.distribute.Strategy) -> None:
     compiled = fit(strategy, lambda: Halving(compiled=True), jit_compile=False)
     assert_close(compiled, fit(strategy, Halving, jit_compile=False))
 
 
+@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
 def test_keras_with_a_compiled_train_step(strategy: tf.distribute.Strategy) -> None:
     compiled = fit(strategy, Halving, False, CompiledLoss)
     assert_close(compiled, fit(strategy, Halving, False, PlainLoss))
 
 
+@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
 def test_keras_compiled_as_a_whole() -> None:
     # On one CPU: for two, Keras makes one program of both replicas, and TensorFlow refuses to
     # compile it even without a script op, since a variable of the second CPU is in it.

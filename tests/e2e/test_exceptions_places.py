@@ -79,6 +79,7 @@ class Failing(keras.layers.Layer):
         return x + tf.numpy_function(fail, [x], x.dtype)
 
 
+@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
 @pytest.mark.parametrize("route", [*ROUTES, None])
 def test_keras_fit_names_the_layer_and_its_line(route: str | None) -> None:
     layers = [keras.layers.Dense(2), Failing(name="first"), Failing(name="second")]
@@ -94,6 +95,7 @@ def test_keras_fit_names_the_layer_and_its_line(route: str | None) -> None:
     assert "ValueError: in the layer" in text
 
 
+@pytest.mark.cpu("XLA's inverse is not checked")
 def test_errors_of_other_ops_show_no_frames_of_hostcall() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         tf.function(tf.linalg.inv, autograph=False)(tf.zeros([2, 2]))

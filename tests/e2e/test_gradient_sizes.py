@@ -84,6 +84,7 @@ def test_branches(call: Any, place: Any, size: int) -> None:
     check(place, call, branches, [g.values(size)])
 
 
+@pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @each_wrapper
 @pytest.mark.parametrize("program", [while_loop, autograph_loop])
 def test_a_tape_around_a_compiled_loop(program: Any, call: Any) -> None:
@@ -94,6 +95,7 @@ def test_a_tape_around_a_compiled_loop(program: Any, call: Any) -> None:
     g.assert_close(compiled(g.values(4)), expected(g.values(4)))
 
 
+@pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @each_wrapper
 @pytest.mark.parametrize("program", [while_loop, autograph_loop])
 def test_a_tape_around_a_loop_that_is_partitioned(program: Any, call: Any) -> None:

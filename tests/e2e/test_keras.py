@@ -273,6 +273,7 @@ def _fit_with_a_layer_of_unknown_shape() -> Any:
     return model.fit(x, x[:, :1], epochs=3, verbose=0).history["loss"]
 
 
+@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
 def test_a_layer_of_unknown_shape_is_an_error_that_says_what_to_write() -> None:
     with (
         hostcall.scope(route="custom_call"),

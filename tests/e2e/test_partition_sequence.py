@@ -131,6 +131,7 @@ def threads_of(program: Callable[..., Any]) -> set[int]:
     return seen
 
 
+@pytest.mark.cpu("a function on two devices runs on TensorFlow's threads")
 def test_an_eager_call_runs_on_the_thread_of_the_caller() -> None:
     def run(note: Any) -> None:
         def body(x: tf.Tensor) -> tf.Tensor:
@@ -213,6 +214,7 @@ def test_an_error_ends_the_run_where_it_happens() -> None:
     np.testing.assert_array_equal(program(X), X + 5.0)
 
 
+@pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 def test_gradients_of_loops() -> None:
     def program(x: tf.Tensor) -> tf.Tensor:
         for _ in tf.range(3):

@@ -169,6 +169,7 @@ def test_texts_of_a_size_that_nobody_knows_are_partitioned(
     assert not logged(caplog)
 
 
+@pytest.mark.cpu("there are no regions on other devices")
 def test_gradients() -> None:
     def loss(x: tf.Tensor) -> tf.Tensor:
         y = tf.py_function(scaled, [tf.sin(x), "double"], tf.float32)
@@ -258,6 +259,7 @@ def test_a_result_of_another_shape_than_declared() -> None:
         assert part in error.message
 
 
+@pytest.mark.cpu("XLA_CPU's own kernel of assignments checks no shapes")
 def test_a_result_of_another_shape_than_its_consumer_wants() -> None:
     variable = tf.Variable(tf.zeros([3]))
 
@@ -378,6 +380,7 @@ def test_the_stateless_is_called_for_each_set_of_arguments() -> None:
     assert_same(outcome(jitted(program), X), outcome(plain(program), X))
 
 
+@pytest.mark.cpu("there are no regions on other devices")
 def test_explain_says_how_strings_reach_the_function() -> None:
     explanation = hostcall.explain(jitted(lambda x: a_constant(tf.numpy_function, x)), X)
     [op] = explanation.script_ops

@@ -91,6 +91,7 @@ def test_a_declared_shape_is_used_and_checked(op: Any, declare: Any) -> None:
     assert_same(run(X).numpy(), np.ones([2, 3], np.float32))
 
 
+@pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(
     "declare", [by_tout, by_ensure_shape, by_declared_spec, by_rule, by_two_halves, by_callback]
@@ -262,6 +263,7 @@ def with_an_untrue_spec(x: tf.Tensor) -> Any:
     return y, tf.shape(y), tf.size(y), tf.reshape(y, [-1])
 
 
+@pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
 def test_an_untrue_spec_in_the_tout_of_a_py_function_changes_nothing_in_plain_graphs() -> None:
     expected = ([1.0], [1], 1, [1.0])
     for found in (tf.function(with_an_untrue_spec)(X), with_an_untrue_spec(X)):
@@ -271,6 +273,7 @@ def test_an_untrue_spec_in_the_tout_of_a_py_function_changes_nothing_in_plain_gr
         tf.function(with_an_untrue_spec, jit_compile=True)(X)
 
 
+@pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
 def test_an_untrue_shape_of_an_argument_changes_nothing_in_plain_graphs() -> None:
     def program(x: tf.Tensor) -> Any:
         y = tf.py_function(lambda x: x[:1], [x], FLOAT)

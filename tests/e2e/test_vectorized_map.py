@@ -170,6 +170,7 @@ def test_the_gradient_of_a_mapped_callback_with_a_gradient_of_its_own(
     np.testing.assert_allclose(of_w, tf.reduce_sum(XS * XS, 0))
 
 
+@pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @each_method
 def test_the_gradient_that_a_tape_outside_asks_for(method: str) -> None:
     back = Noted(lambda x: 2 * x)
@@ -314,6 +315,7 @@ def test_map_fn_and_loops_are_as_they_were() -> None:
     assert noted.shapes == [((2,),)] * 3
 
 
+@pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
 def test_undeclared_functions_loop_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     noted = Noted(lambda x: x * 2)
     call = lambda x: tf.numpy_function(noted, [x], tf.float32)  # noqa: E731
@@ -362,6 +364,7 @@ def test_there_is_no_such_method() -> None:
             make(lambda x: x, result=like, vmap_method="all")
 
 
+@pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
 def test_while_hostcall_is_disabled_tensorflow_loops() -> None:
     noted = Noted(lambda x: x * 2)
     hostcall.declare(noted, vmap_method="expand_dims")

@@ -62,7 +62,8 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = 
     That XLA refuses it for an op without a kernel is known before; not all of its reasons are.
     """
     refusal = refusals.foreseen(library, entry) if refusals.may_partition(library) else ""
-    return partitioner_for(library, entry, refusal=refusal, device=device)
+    suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
+    return partitioner_for(library, entry, suffix, refusal, device)
 
 
 def uncompiling_partitioner(
