@@ -16,6 +16,7 @@
 #include "early_calls.h"
 #include "gil.h"
 #include "handler.h"
+#include "joint_calls.h"
 #include "native.h"
 #include "native_code.h"
 #include "pool.h"
@@ -158,6 +159,12 @@ NB_MODULE(_runtime, m) {
         return handlers;
       },
       "Those of calls that go on while their program does, by their custom call targets.");
+  m.def(
+      "joint_handler",
+      [] {
+        return nb::capsule(reinterpret_cast<void*>(&HostcallJointHandler), capsules::kHandler);
+      },
+      "That of calls which the devices of one program make together.");
   m.def(
       "early_calls",
       [] { return nb::capsule(hostcall::GetEarlyCallsApi(), capsules::kEarlyCallsApi); },

@@ -19,3 +19,11 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
   stablehlo.custom_call @xla_ffi_python_cpu_callback(%t) {backend_config = "", mhlo.backend_config = {index = 0 : ui64}} : (!stablehlo.token) -> ()
   return
 }
+
+// -----
+
+func.func @main(%i: tensor<i32>, %x: tensor<3xf32>) -> tensor<3xf32> {
+  // expected-error@below {{'hostcall_joint' is a call that several devices make together, and host calls are made by one; lower the program for one device}}
+  %0 = stablehlo.custom_call @hostcall_joint(%i, %x) {backend_config = "", mhlo.backend_config = {callback = 5 : i64, devices = 8 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, shards = 1 : i64, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<i32>, tensor<3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}

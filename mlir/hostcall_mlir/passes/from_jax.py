@@ -44,6 +44,8 @@ from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 
 # The second is of jax.debug.callback(partitioned=True), which gets the shard of each device.
 _TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
+# Of hostcall.jax, in programs for several devices.
+_JOINT = "hostcall_joint"
 _FOREIGN = re.compile(r"xla_(ffi|buffer)_(partitioned_)?python_\w+_callback")
 
 # What FFI and hostcall call the element types that go as 8-bit ones.
@@ -63,7 +65,7 @@ def _run(module: ir.Module, options: Options) -> None:
         if target == custom_calls.TARGET and custom_calls.OF_JAX in op.attributes:
             _respell(op)
             continue
-        if target not in _TARGETS and not _FOREIGN.fullmatch(target):
+        if target not in {*_TARGETS, _JOINT} and not _FOREIGN.fullmatch(target):
             continue
         if problem := _problem(op, target):
             ok = False
@@ -91,6 +93,11 @@ def _respell(op: ir.Operation) -> None:
 
 
 def _problem(op: ir.Operation, target: str) -> str | None:
+    if target == _JOINT:
+        return (
+            f"'{target}' is a call that several devices make together, and host calls are made by "
+            "one; lower the program for one device"
+        )
     if target not in _TARGETS:
         return f"'{target}' is not a call of the CPU's; lower the program with platforms=('cpu',)"
     if not isinstance(_config(op).get("index"), ir.IntegerAttr):

@@ -13,7 +13,7 @@ from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.declaration_checks import check_no_results, check_repeatable
 from hostcall._callbacks.vmap_methods import MAP
 from hostcall._tf import source_location
-from hostcall.jax import _effects, _primitive
+from hostcall.jax import _effects, _primitive, _sharding
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results, is_leaf
 from hostcall_runtime import _unawaited
@@ -40,6 +40,7 @@ def call(
     queue: int | None = None,
     when_full: str = "wait",
     retries: int = 0,
+    sharding: Any = None,
 ) -> Any:
     """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
 
@@ -68,6 +69,14 @@ def call(
       queue: how many calls may wait to be run, as in `hostcall.declare`.
       when_full: what happens to one more, as in `hostcall.declare`.
       retries: how often a call is made again whose worker has died; for `pure` calls.
+      sharding: in a program for several devices, what a call gets. With `jax.P()` or a
+        `jax.sharding.SingleDeviceSharding`, the devices make one call with whole arrays. With a
+        `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`, they make one call for
+        each part of the arrays, which takes and returns such parts; the shapes of `result` are
+        those of whole arrays. A pair is for the arguments and for the results; each of the two may
+        be a structure like that of `args` or of `result`, or a part of one. Ordered calls for parts
+        are made in the order of the parts, others beside one another. Where a call fails, the
+        program ends with its error on all devices.
 
     Returns:
       A pytree of JAX arrays as `result` says.
@@ -75,11 +84,15 @@ def call(
     Raises:
       TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
         dtype that JAX has not, or `executor` is neither an executor nor a function, or `wait` is
-        no bool.
+        no bool, or `sharding` is of another form.
       ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, `retries` without
         `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when the call is
         differentiated; for `wait=False` with results or `pure`, and what
-        `hostcall.declare` refuses of `queue` and `when_full`.
+        `hostcall.declare` refuses of `queue` and `when_full`; where arrays cannot be divided as
+        `sharding` says, or it is said inside of `jax.shard_map`.
+      NotImplementedError: when a call with a side effect is compiled for several devices among
+        which XLA divides arrays, and `sharding` is left out; or with `sharding` for GPUs, or for
+        devices of several processes.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
 
@@ -122,8 +135,15 @@ def call(
         executor=declared.executor,
         retries=declared.retries,
     )
-    called = _primitive.bind(function, arrays, results, effect, vmap_method)
-    return jax.tree.unflatten(out_tree, called)
+
+    def bind(arrays: Any, results: Any, joint: tuple[str, ...] | None = None) -> list[Any]:
+        return _primitive.bind(function, arrays, results, effect, vmap_method, joint)
+
+    if sharding is None:
+        return jax.tree.unflatten(out_tree, bind(arrays, results))
+    whole = jax.tree.unflatten(in_tree, structs), jax.tree.unflatten(out_tree, results)
+    division = _sharding.read(sharding, *whole, place)
+    return jax.tree.unflatten(out_tree, _sharding.bind(division, bind, arrays, results))
 
 
 def check_vmap_method(method: str | None, title: str) -> None:

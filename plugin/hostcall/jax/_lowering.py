@@ -40,6 +40,14 @@ def is_divided_by_xla(context: LoweringContext) -> bool:
     return isinstance(axes, mlir.ShardingContext) and axes.num_devices > 1
 
 
+def has_several_devices(context: LoweringContext) -> bool:
+    """Whether the program is for several devices, whoever divides its arrays."""
+    axes = context.module_context.axis_context
+    if isinstance(axes, mlir.SPMDAxisContext):
+        return bool(axes.mesh.size > 1)
+    return is_divided_by_xla(context)
+
+
 def enclosing_reduction() -> str | None:
     """The reduction whose function is being lowered, such as "reduce_window", or None."""
     names = (op.name for op, _ in _enclosing_ops())

@@ -53,7 +53,8 @@ _NAMES: dict[str, dict[str, str]] = {
         "set_sharding",
         "jax._src.lib.mlir.dialects": "hlo.convert",
         "jax._src.lib.mlir": "ir.DenseI64ArrayAttr ir.InsertionPoint ir.IntegerAttr ir.IntegerType",
-        "jax.interpreters.mlir": "ShardingContext TokenSet aval_to_ir_type register_lowering",
+        "jax.interpreters.mlir": "SPMDAxisContext ShardingContext TokenSet aval_to_ir_type "
+        "lower_fun register_lowering",
     },
     VMAP: {
         "jax._src.ffi": "ffi_batching_rule",
@@ -66,7 +67,6 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax._src.interpreters.mlir": "_lowerings",
         "jax._src.lax.control_flow.loops": "_scan_known_hoisting",
         "jax.interpreters.batching": "fancy_primitive_batchers",
-        "jax.interpreters.mlir": "lower_fun",
         "jax.interpreters.partial_eval": "custom_partial_eval_rules",
     },
     REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},

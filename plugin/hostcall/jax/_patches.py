@@ -158,7 +158,7 @@ def hide_frames() -> None:
         return
     from jax._src import source_info_util, traceback_util
 
-    for module in ("_control_flow", "_execution", "_overlap", "_reducers"):
+    for module in ("_control_flow", "_execution", "_joint", "_overlap", "_reducers"):
         file = os.path.join(os.path.dirname(__file__), f"{module}.py")
         source_info_util.register_exclusion(file)
         traceback_util.register_exclusion(file)

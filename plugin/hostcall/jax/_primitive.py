@@ -25,6 +25,7 @@ def bind(
     results: Sequence[jax.ShapeDtypeStruct],
     effect: Any | None,
     vmap_method: str | None,
+    joint: tuple[str, ...] | None = None,
 ) -> list[Any]:
     """The results of a call, a list of arrays or tracers.
 
@@ -34,9 +35,16 @@ def bind(
       results: its flat results.
       effect: None for a pure function, else one of those in `_effects`.
       vmap_method: as in `jax.pure_callback`.
+      joint: of a call that devices make together, the mesh axes that its arrays are divided along;
+        None where nobody says so. See `_joint`.
     """
     avals = tuple(_values.aval_of(result.shape, result.dtype) for result in results)
     called: list[Any] = call_p.bind(
-        *args, function=function, result_avals=avals, effect=effect, vmap_method=vmap_method
+        *args,
+        function=function,
+        result_avals=avals,
+        effect=effect,
+        vmap_method=vmap_method,
+        joint=joint,
     )
     return called

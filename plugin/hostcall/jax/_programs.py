@@ -103,8 +103,15 @@ def _lower_call(
     *operands: Any,
     function: Function,
     effect: Any | None,
+    joint: tuple[str, ...] | None,
     **_: Any,
 ) -> Any:
+    if joint:
+        raise NotImplementedError(
+            f"{function.description}: with this sharding= it is called for parts of arrays, on "
+            "several devices, and TensorFlow runs a function of hostcall.jax.to_tf on one. Leave "
+            "sharding= out, or say jax.P()."
+        )
     target, callback_id = function.register()
     target.host_function = functools.partial(eager_threads.apart, target.host_function)
     callbacks.add(target, effect)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
 
 from hostcall._callbacks.vmap_methods import MAP, OF_BATCHES
-from hostcall.jax import _effects, _lowering, _names, _reducers, _sub_byte, _values
+from hostcall.jax import _effects, _joint, _lowering, _names, _reducers, _sub_byte, _values
 from hostcall.jax._functions import Function, divided
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import _patching, prepared
@@ -34,6 +36,8 @@ def register() -> None:
     hostcall is disabled.
     """
     jax.ffi.register_ffi_target(TARGET, prepared().handler(), platform="cpu", api_version=1)
+    joint = prepared().joint_handler()
+    jax.ffi.register_ffi_target(_joint.TARGET, joint, platform="cpu", api_version=1)
     for name, handler in prepared().early_handlers().items():
         jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
     # Needs no GPU: JAX keeps it until there is one.
@@ -56,6 +60,7 @@ def emit(
     callback_id: int,
     effect: Any | None,
     sharding: Any = None,
+    place: _joint.Place | None = None,
 ) -> Sequence[Any]:
     """The custom call of one callback; csrc/runtime/handler.h says what its attributes mean."""
     attributes: dict[str, int | Sequence[int]] = {
@@ -67,8 +72,13 @@ def emit(
     }
     avals_in, avals_out = _sub_byte.wide(context.avals_in), _sub_byte.wide(context.avals_out)
     wide = _sub_byte.converted(context, operands, context.avals_in, avals_in)
+    target = TARGET
+    if place is not None:
+        target, wide = _joint.TARGET, [place.shard, *wide]
+        avals_in = [_values.aval_of((), np.int32), *avals_in]
+        attributes |= {"shards": place.shards, "devices": place.devices}
     called = _lowering.emit_call(
-        context, TARGET, wide, avals_in, avals_out, attributes, effect, sharding
+        context, target, wide, avals_in, avals_out, attributes, effect, sharding
     )
     return _sub_byte.converted(context, called, avals_out, context.avals_out)
 
@@ -77,21 +87,29 @@ def _abstract(*_: Any, result_avals: Any, effect: Any | None, **__: Any) -> Any:
     return result_avals, set() if effect is None else {effect}
 
 
-def _lower(context: Any, *operands: Any, function: Function, **params: Any) -> Any:
-    _check_platforms(_lowering.platforms_of(context), function)
+def _lower(
+    context: Any, *operands: Any, function: Function, joint: Any, **params: Any
+) -> Sequence[Any]:
+    platforms, effect = _lowering.platforms_of(context), params["effect"]
+    _check_platforms(platforms, function)
     if not _patching.are_installed() or not _names.has(_names.REDUCERS):
-        _check_without_patches(function, params["effect"])
-    if params["effect"] is not None and _lowering.is_divided_by_xla(context):
+        _check_without_patches(function, effect)
+    together = _joint.can_be_made(platforms)
+    if _lowering.is_divided_by_xla(context):
         # XLA knows by the names of JAX's own callbacks that these are for one device alone.
-        raise NotImplementedError(
-            f"{function.description}: the program is for several devices, among which XLA divides "
-            "its arrays, and the call would run on each of them. Say with jax.shard_map what each "
-            "device calls it with; or, if it has no side effects, say pure=True (stateful=False of "
-            "a hostcall.callback)."
-        )
+        if effect is not None and joint is None:
+            raise _joint.nothing_said(function.description)
+        if together:
+            bound = functools.partial(call_p.bind, function=function, joint=(), **params)
+            return _joint.lower_for_all(context, operands, bound)
+    place = _joint.place_of(context, joint) if together else None
+    if joint is not None and not together and _lowering.has_several_devices(context):
+        raise _joint.not_together(function.description, platforms)
     target, callback_id = function.register()
+    if _lowering.has_several_devices(context):
+        target.host_function = _joint.marking(target.host_function)
     _lowering.own_with_executable(context, target, callback_id)
-    return emit(context, operands, callback_id, params["effect"])
+    return emit(context, operands, callback_id, effect, place=place)
 
 
 def _check_without_patches(function: Function, effect: Any | None) -> None:

@@ -1,0 +1,261 @@
+#include "joint_calls.h"
+
+#include <Python.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "call.h"
+#include "call_frame.h"
+#include "failure.h"
+#include "fork.h"
+#include "gil.h"
+#include "handler_result.h"
+#include "pool.h"
+
+namespace ffi = xla::ffi;
+
+namespace hostcall {
+namespace {
+
+// A device at a custom call.
+struct Member {
+  int64_t shard;
+  std::shared_ptr<const OwningCall> call;
+  ffi::Promise promise;
+};
+using Members = std::vector<Member>;
+
+// Each on a thread of its own: XLA goes on with the device there, perhaps until others do the same.
+void Tell(const Members& members, const std::optional<ffi::Error>& error) {
+  for (const Member& member : members) {
+    RunOnPool([promise = member.promise, error]() mutable {
+      if (error.has_value()) {
+        promise.SetError(*error);
+      } else {
+        promise.SetAvailable();
+      }
+    });
+  }
+}
+
+// The devices that wait for others, and the runs that have failed.
+class Meetings {
+ public:
+  // Leaked: threads may still run programs while the process exits.
+  static Meetings& Global() {
+    static Meetings* meetings = [] {
+      HoldAcrossFork<&Meetings::Mutex>();
+      return new Meetings();
+    }();
+    return *meetings;
+  }
+
+  // Adds a device, and returns all of them where it is the last to arrive. Of a run that has failed
+  // the device gets the error at once.
+  Members Join(int64_t run, int64_t callback, Member member, size_t devices) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (auto failed = failed_.find(run); failed != failed_.end()) {
+      member.promise.SetError(failed->second);
+      return {};
+    }
+    const auto where = waiting_.try_emplace({run, callback}).first;
+    where->second.push_back(std::move(member));
+    if (where->second.size() < devices) return {};
+    return std::move(waiting_.extract(where).mapped());
+  }
+
+  // The run has failed. Nobody who waits in it will be joined by all.
+  void Fail(int64_t run, const ffi::Error& error) {
+    std::vector<Members> dropped;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!failed_.emplace(run, error).second) return;
+      order_.push_back(run);
+      if (order_.size() > kKept) {
+        failed_.erase(order_.front());
+        order_.pop_front();
+      }
+      for (auto it = waiting_.lower_bound({run, INT64_MIN});
+           it != waiting_.end() && it->first.first == run;) {
+        dropped.push_back(std::move(it->second));
+        it = waiting_.erase(it);
+      }
+    }
+    for (Members& members : dropped) Tell(members, error);
+  }
+
+ private:
+  // Runs that have failed end soon, and others have other ids.
+  static constexpr size_t kKept = 256;
+
+  static std::mutex& Mutex() { return Global().mutex_; }
+
+  std::mutex mutex_;
+  std::map<std::pair<int64_t, int64_t>, Members> waiting_;  // by run and callback
+  std::map<int64_t, ffi::Error> failed_;
+  std::deque<int64_t> order_;  // of those
+};
+
+Failure Differs() {
+  return Failure::InvalidArgument(
+      "hostcall: devices that should have the same part of an array have different values, so that "
+      "one call cannot stand for all of them. A mapping such as jax.vmap(spmd_axis_name=...) may "
+      "have divided it once more: call the function in jax.shard_map instead.");
+}
+
+void CheckSame(const HostCall& one, const HostCall& other) {
+  if (one.operands.size() != other.operands.size() || one.results.size() != other.results.size())
+    throw Failure::Malformed();
+  for (size_t i = 0; i < one.operands.size(); ++i) {
+    const int64_t size = SizeInBytes(one.operands[i]);
+    if (size != SizeInBytes(other.operands[i])) throw Failure::Malformed();
+    if (size > 0 &&
+        std::memcmp(one.operands[i].data, other.operands[i].data, static_cast<size_t>(size)) != 0) {
+      throw Differs();
+    }
+  }
+  for (size_t i = 0; i < one.results.size(); ++i) {
+    if (SizeInBytes(one.results[i]) != SizeInBytes(other.results[i])) throw Failure::Malformed();
+  }
+}
+
+// All devices at one custom call, and its calls under way.
+class Meeting {
+ public:
+  Meeting(int64_t run, Members members, size_t shards)
+      : run_(run), members_(std::move(members)), errors_(shards), left_(shards) {
+    std::stable_sort(members_.begin(), members_.end(),
+                     [](const Member& a, const Member& b) { return a.shard < b.shard; });
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (i == 0 || members_[i].shard != members_[i - 1].shard) first_.push_back(i);
+    }
+  }
+
+  // Makes the calls, from this thread and others of the pool. The last one to end tells the
+  // devices.
+  static void Hold(std::shared_ptr<Meeting> meeting) {
+    if (auto error = meeting->Check(); error.has_value()) {
+      meeting->End(*error);
+    } else if (meeting->Leader(0).ordered) {
+      for (size_t shard = 0; shard < meeting->first_.size() && !error.has_value(); ++shard) {
+        error = RunHostCall(meeting->Leader(shard));
+      }
+      meeting->End(error);
+    } else {
+      for (size_t shard = 1; shard < meeting->first_.size(); ++shard) {
+        RunOnPool([meeting, shard] { meeting->RunOne(shard); });
+      }
+      meeting->RunOne(0);
+    }
+  }
+
+ private:
+  const HostCall& Leader(size_t shard) const { return members_[first_[shard]].call->call(); }
+
+  std::optional<ffi::Error> Check() const {
+    try {
+      if (first_.size() != errors_.size()) throw Failure::Malformed();
+      size_t shard = 0;
+      for (size_t i = 0; i < members_.size(); ++i) {
+        if (shard + 1 < first_.size() && first_[shard + 1] == i) ++shard;
+        if (i != first_[shard]) CheckSame(Leader(shard), members_[i].call->call());
+      }
+    } catch (const Failure& failure) {
+      return ToError(failure, members_[0].call->call());
+    }
+    return std::nullopt;
+  }
+
+  void RunOne(size_t shard) {
+    errors_[shard] = RunHostCall(Leader(shard));
+    if (--left_ > 0) return;
+    const auto failed = std::find_if(errors_.begin(), errors_.end(),
+                                     [](const auto& error) { return error.has_value(); });
+    End(failed == errors_.end() ? std::nullopt : *failed);
+  }
+
+  void End(const std::optional<ffi::Error>& error) {
+    if (error.has_value()) {
+      Meetings::Global().Fail(run_, *error);
+      Tell(members_, error);
+      return;
+    }
+    const HostCall* leader = nullptr;
+    for (size_t i = 0; i < members_.size(); ++i) {
+      const HostCall& call = members_[i].call->call();
+      if (i == 0 || members_[i].shard != members_[i - 1].shard) {
+        leader = &call;
+        continue;
+      }
+      for (size_t k = 0; k < call.results.size(); ++k) {
+        const int64_t size = SizeInBytes(call.results[k]);
+        if (size > 0)
+          std::memcpy(call.results[k].data, leader->results[k].data, static_cast<size_t>(size));
+      }
+    }
+    // Not before all are copied: XLA may reuse the leader's memory.
+    Tell(members_, std::nullopt);
+  }
+
+  const int64_t run_;
+  Members members_;            // by shard
+  std::vector<size_t> first_;  // for each shard, the member that makes its call
+  std::vector<std::optional<ffi::Error>> errors_;
+  std::atomic<size_t> left_;
+};
+
+// Takes the number of the device's shard off the operands.
+int64_t TakeShard(HostCall& call) {
+  if (call.operands.empty()) throw Failure::Malformed();
+  const Buffer& shard = call.operands.front();
+  if (shard.dtype != ffi::DataType::S32 || shard.dims.size() != 0 || shard.data == nullptr)
+    throw Failure::Malformed();
+  const int64_t number = *static_cast<const int32_t*>(shard.data);
+  call.operands.erase(call.operands.begin());
+  return number;
+}
+
+Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
+              Pairs dynamic_operands, Pairs dynamic_results, Pairs sub_byte_operands,
+              Pairs sub_byte_results, int64_t shards, int64_t devices) {
+  return Answered([&]() -> Result {
+    HostCall call = ReadFrame(args, rets, callback);
+    const int64_t shard = TakeShard(call);
+    if (dynamic_operands.size() + dynamic_results.size() > 0 || shard < 0 || shard >= shards ||
+        devices < shards) {
+      throw Failure::Malformed();
+    }
+    ReadAttributes(call, {dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results});
+    // Without an interpreter the call ends with an error, and no thread can be made ready for it.
+    if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
+    ffi::Promise promise;
+    ffi::Future future(promise);
+    Member member{shard, std::make_shared<const OwningCall>(std::move(call)), std::move(promise)};
+    Members all = Meetings::Global().Join(run.run_id, callback, std::move(member),
+                                          static_cast<size_t>(devices));
+    if (!all.empty()) {
+      auto meeting =
+          std::make_shared<Meeting>(run.run_id, std::move(all), static_cast<size_t>(shards));
+      RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
+    }
+    return {std::move(future), std::nullopt};
+  });
+}
+
+}  // namespace
+}  // namespace hostcall
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallJointHandler, hostcall::Handle,
+                              hostcall::BindFrame(ffi::Ffi::Bind().Ctx<ffi::RunId>())
+                                  .Attr<int64_t>("shards")
+                                  .Attr<int64_t>("devices"));

@@ -1,0 +1,219 @@
+"""What a user says of calls in programs for several devices: `sharding=` of `hostcall.jax.call`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+# JAX's Mesh or AbstractMesh, and what both have.
+Mesh = Any
+
+_FORMS = (
+    "sharding has to be jax.P() or a jax.sharding.SingleDeviceSharding, for one call with whole "
+    'arrays; a jax.NamedSharding(mesh, jax.P("axis")), or jax.P("axis") under jax.set_mesh, for a '
+    "call for each part; or a pair of such, for the arguments and for the results"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Division:
+    """How the arrays of a call are divided among devices.
+
+    Attributes:
+      mesh: the devices; None where no array is divided.
+      arguments: a PartitionSpec for each.
+      results: likewise.
+      axes: those of the mesh that arrays are divided along.
+    """
+
+    mesh: Mesh | None
+    arguments: Sequence[Any]
+    results: Sequence[Any]
+    axes: tuple[str, ...]
+
+
+def read(sharding: Any, args: Any, result: Any, place: str) -> Division:
+    """What `sharding` says of a call.
+
+    Args:
+      sharding: as `hostcall.jax.call` takes it.
+      args: the structure of the arguments, of anything with a shape.
+      result: that of the results.
+      place: the call, for messages.
+
+    Raises:
+      TypeError: when it is not of a form that there is.
+      ValueError: when arrays cannot be divided so.
+    """
+    if jax.sharding.get_abstract_mesh().manual_axes:
+        raise ValueError(
+            f"{place}: sharding= is for calls outside of jax.shard_map. Inside of it each device "
+            "calls the function with its own arrays: leave sharding= out."
+        )
+    pair = sharding if isinstance(sharding, tuple) else (sharding, sharding)
+    if len(pair) != 2:
+        raise TypeError(f"{place}: {_FORMS}, and is a tuple of {len(pair)}.")
+    pair = _without_none(pair)
+    given = jax.tree.leaves(pair)
+    # Also those that are for no array say how the function is to be called.
+    used = {axis for leaf in given for axis in _axes(_spec(leaf, place))}
+    arguments, results = (
+        [_spec(leaf, place) for leaf in _leaves(*both, place)]
+        for both in zip(pair, (args, result), strict=True)
+    )
+    if not used:
+        return Division(None, arguments, results, ())
+    mesh = _mesh(given, place)
+    axes = tuple(axis for axis in mesh.axis_names if axis in used)
+    if unknown := used - {*axes}:
+        raise ValueError(
+            f"{place}: sharding names {sorted(unknown)}, and the axes of the mesh are "
+            f"{list(mesh.axis_names)}."
+        )
+    division = Division(mesh, arguments, results, axes)
+    _check(division, args, result, place)
+    return division
+
+
+def bind(
+    division: Division,
+    call: Callable[..., list[Any]],
+    arrays: Sequence[Any],
+    results: Sequence[jax.ShapeDtypeStruct],
+) -> list[Any]:
+    """The results of a call that devices make together.
+
+    Args:
+      division: how its arrays are divided.
+      call: makes the call; takes the flat arguments, the flat results as declared, and `joint` as
+        `_primitive.bind` does.
+      arrays: the flat arguments, whole.
+      results: the flat results, whole.
+    """
+    if division.mesh is None:
+        return call(arrays, results, ())
+    mesh = division.mesh
+    parts = [
+        jax.ShapeDtypeStruct(_part_of(result.shape, spec, mesh), result.dtype)
+        for result, spec in zip(results, division.results, strict=True)
+    ]
+
+    def on_each(*local: Any) -> list[Any]:
+        return call(local, parts, division.axes)
+
+    # Where JAX's types say how arrays are divided, they have to say so.
+    if any(kind == jax.sharding.AxisType.Explicit for kind in mesh.axis_types):
+        arrays = [
+            jax.sharding.reshard(array, jax.sharding.NamedSharding(mesh, spec))
+            for array, spec in zip(arrays, division.arguments, strict=True)
+        ]
+    return list(
+        jax.shard_map(
+            on_each,
+            mesh=mesh,
+            in_specs=tuple(division.arguments),
+            out_specs=list(division.results),
+            check_vma=False,
+        )(*arrays)
+    )
+
+
+def _leaves(given: Any, of: Any, place: str) -> list[Any]:
+    """A sharding for each leaf of a structure, of one that may stand for whole branches."""
+    try:
+        leaves: list[Any] = jax.tree.leaves(jax.tree.broadcast(given, of))
+    except ValueError as error:
+        raise ValueError(
+            f"{place}: sharding is not of the structure of the arrays: {error}"
+        ) from error
+    return leaves
+
+
+def _without_none(tree: Any) -> Any:
+    """The same shardings, with None written out: JAX takes it for a structure without leaves."""
+    whole = jax.sharding.PartitionSpec()
+    return jax.tree.map(lambda leaf: whole if leaf is None else leaf, tree, is_leaf=_is_none)
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _spec(leaf: Any, place: str) -> Any:
+    if isinstance(leaf, jax.sharding.SingleDeviceSharding):
+        return jax.sharding.PartitionSpec()
+    if isinstance(leaf, jax.sharding.NamedSharding):
+        return leaf.spec
+    if isinstance(leaf, jax.sharding.PartitionSpec):
+        return leaf
+    raise TypeError(f"{place}: {_FORMS}. {leaf!r} is none of these.")
+
+
+def _axes(spec: Any) -> list[str]:
+    """The axes that a spec names, in its order."""
+    entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
+    return [axis for entry in entries for axis in entry if isinstance(axis, str)]
+
+
+def _mesh(leaves: Sequence[Any], place: str) -> Mesh:
+    named = [leaf.mesh for leaf in leaves if isinstance(leaf, jax.sharding.NamedSharding)]
+    if not named:
+        mesh = jax.sharding.get_abstract_mesh()
+        if mesh.empty:
+            raise ValueError(
+                f"{place}: sharding names axes, and nothing says of which mesh. Write "
+                'jax.NamedSharding(mesh, jax.P("axis")), or jax.set_mesh(mesh).'
+            )
+        return mesh
+    if any(mesh != named[0] for mesh in named):
+        raise ValueError(f"{place}: the shardings of one call have to be of one mesh.")
+    return named[0]
+
+
+def _check(division: Division, args: Any, result: Any, place: str) -> None:
+    for what, leaves, specs in (
+        ("argument", jax.tree.leaves(args), division.arguments),
+        ("result", jax.tree.leaves(result), division.results),
+    ):
+        for leaf, spec in zip(leaves, specs, strict=True):
+            _check_divides(leaf.shape, spec, division.mesh, f"{place}: {what} {list(leaf.shape)}")
+            missing = {*division.axes} - {*_axes(spec)}
+            if what == "result" and missing:
+                raise ValueError(
+                    f"{place}: a result of shape {list(leaf.shape)} has no sharding along "
+                    f"{sorted(missing)}, along which the function is called once for each part: "
+                    "nobody could say whose result it is. Give each call a row of its own in it, "
+                    "and sharding=(of_arguments, of_results)."
+                )
+
+
+def _check_divides(shape: Sequence[int], spec: Any, mesh: Mesh, what: str) -> None:
+    if len(spec) > len(shape):
+        raise ValueError(
+            f"{what} has {len(shape)} dimensions, and its sharding {spec} is for {len(spec)}. "
+            "sharding can be a structure like that of the arrays: "
+            "sharding=((of_x, of_y), of_result)."
+        )
+    for size, parts in zip(shape, _counts(spec, mesh), strict=False):
+        if size % parts:
+            raise ValueError(
+                f"{what} cannot be divided by {spec}: {size} is no multiple of {parts}."
+            )
+
+
+def _counts(spec: Any, mesh: Mesh) -> list[int]:
+    """In how many parts a spec divides each dimension."""
+    entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
+    return [
+        math.prod(mesh.shape[axis] for axis in entry if isinstance(axis, str)) for entry in entries
+    ]
+
+
+def _part_of(shape: Sequence[int], spec: Any, mesh: Mesh) -> tuple[int, ...]:
+    counts = _counts(spec, mesh)
+    counts += [1] * (len(shape) - len(counts))
+    return tuple(size // count for size, count in zip(shape, counts, strict=True))
