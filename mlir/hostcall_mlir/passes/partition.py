@@ -14,6 +14,8 @@ There are as few clusters as data and tokens allow. What nobody uses is dropped,
 `hostcall-dce`, and small constants are written again where they are used. Functions that make host
 calls are inlined, up to half a million ops.
 
+Each value that crosses between the device and the host is marked: see `transfers`.
+
 Before:
 
 ```mlir
@@ -31,7 +33,7 @@ After `hostcall-partition`:
 ```mlir
 func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
   %0:2 = call @cluster_0(%arg0) : (tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
-  %1 = stablehlo.custom_call @hostcall(%0#0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.custom_call @hostcall(%0#0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, hostcall.to_device = array<i64: 0, 12>, hostcall.to_host = array<i64: 0, 12>} : (tensor<3xf32>) -> tensor<3xf32>
   %2 = call @cluster_1(%1, %0#1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
   return %2 : tensor<3xf32>
 }
@@ -57,6 +59,7 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import custom_calls, side_effects
 from hostcall_mlir.ir.diagnostics import Failure, report
 from hostcall_mlir.ir.jaxlib_names import address, is_token
+from hostcall_mlir.passes import transfers
 from hostcall_mlir.passes.base import Options, Pass
 from hostcall_mlir.passes.clusters import is_small_constant, outline
 from hostcall_mlir.passes.inlining import inline_host_callers
@@ -85,6 +88,7 @@ def _run(module: ir.Module, options: Options) -> None:
     for constant in constants.values():
         constant.erase()
     _name(module, entry, clusters)
+    transfers.mark(entry.regions[0].blocks[0])
 
 
 PASS = Pass(

@@ -13,6 +13,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import builders, custom_calls, side_effects
 from hostcall_mlir.ir.jaxlib_names import bounds_attribute, bounds_of, is_token
+from hostcall_mlir.passes import transfers
 
 Body = Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
 
@@ -57,7 +58,9 @@ def host_call(call: ir.Operation) -> ir.Module:
 
     def body(operands: Sequence[ir.Value]) -> Sequence[ir.Value]:
         types = [result.type for result in call.results]
-        attributes = {name: call.attributes[name] for name in call.attributes}
+        marks = (transfers.TO_HOST, transfers.TO_DEVICE)
+        names = [name for name in call.attributes if name not in marks]
+        attributes = {name: call.attributes[name] for name in names}
         return [*ir.Operation.create(call.name, types, operands, attributes).results]
 
     return _program([operand.type for operand in call.operands], call.location, body)[0]

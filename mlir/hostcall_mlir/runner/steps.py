@@ -59,25 +59,30 @@ class Cluster:
 
 @dataclass(frozen=True)
 class HostCall:
-    """A call of a Python function.
-
-    Attributes:
-      executable: a program of the call alone, for `host`.
-      host: JAX's CPU.
-      device: where the program's arrays are.
-    """
+    """A call of a Python function: `executable` is a program of the call alone, for the host."""
 
     executable: Any
-    host: jax.Device
-    device: jax.Device
     operands: list[int]
     results: list[int]
 
     def run(self, slots: Slots) -> None:
         """Makes the call, and returns when it has ended."""
-        arrays = [_move(slots[slot], self.host) for slot in self.operands]
-        results = private.execute_to_end(self.executable, arrays)
-        _store(slots, self.results, [_move(result, self.device) for result in results])
+        arrays = [slots[slot] for slot in self.operands]
+        _store(slots, self.results, private.execute_to_end(self.executable, arrays))
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Copies of arrays on the other side; `device` is where they go."""
+
+    device: jax.Device
+    operands: list[int]
+    results: list[int]
+
+    def run(self, slots: Slots) -> None:
+        """Begins to copy; who uses a copy waits for it."""
+        arrays = [array_conversion.put(slots[slot], self.device) for slot in self.operands]
+        _store(slots, self.results, arrays)
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,3 @@ class Branch:
 def _store(slots: Slots, where: Sequence[int], arrays: Sequence[Any]) -> None:
     for slot, array in zip(where, arrays, strict=True):
         slots[slot] = array
-
-
-def _move(array: jax.Array, device: jax.Device) -> jax.Array:
-    return array if array.device == device else array_conversion.put(array, device)
