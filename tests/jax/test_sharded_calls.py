@@ -91,7 +91,7 @@ def test_vmap() -> None:
     one_by_one = [[2.0 * k, 2] for k in range(8)]
     at_once = [[2.0 * k, 4] for k in range(4)]
     assert found == [[True, calls] for calls in (HALVES, WHOLE, one_by_one, at_once)]
-    assert "devices that should have the same part of an array have different" in with_axis_name
+    assert "devices that should have the same shard of an array have different" in with_axis_name
 
 
 def test_gradients() -> None:

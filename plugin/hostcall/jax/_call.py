@@ -72,11 +72,10 @@ def call(
       sharding: in a program for several devices, what a call gets. With `jax.P()` or a
         `jax.sharding.SingleDeviceSharding`, the devices make one call with whole arrays. With a
         `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`, they make one call for
-        each part of the arrays, which takes and returns such parts; the shapes of `result` are
-        those of whole arrays. A pair is for the arguments and for the results; each of the two may
-        be a structure like that of `args` or of `result`, or a part of one. Ordered calls for parts
-        are made in the order of the parts, others beside one another. Where a call fails, the
-        program ends with its error on all devices.
+        each shard, which takes and returns arrays of the shard's shapes; `result` has those of the
+        whole arrays. A pair is for the arguments and for the results, and each of the two can be a
+        structure like that of `args` or of `result`. Ordered calls are made in the order of the
+        shards, others beside one another. If one fails, the program fails on all devices.
 
     Returns:
       A pytree of JAX arrays as `result` says.

@@ -133,7 +133,7 @@ def nothing_said(description: str) -> NotImplementedError:
         f"{description}: the program is for several devices, among which XLA divides its arrays, "
         "and the call has a side effect, which is not to happen on each of them. Say what is to be "
         "called: sharding=jax.P(), of hostcall.jax.call, makes one call with whole arrays, "
-        'sharding=jax.NamedSharding(mesh, jax.P("axis")) one for each part of the arrays. '
+        'sharding=jax.NamedSharding(mesh, jax.P("axis")) one for each shard of the arrays. '
         "Or call the function in jax.shard_map, once on each device; or, if it has no side "
         "effects, say pure=True (stateful=False of a hostcall.callback)."
     )

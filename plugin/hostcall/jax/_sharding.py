@@ -15,7 +15,7 @@ Mesh = Any
 _FORMS = (
     "sharding has to be jax.P() or a jax.sharding.SingleDeviceSharding, for one call with whole "
     'arrays; a jax.NamedSharding(mesh, jax.P("axis")), or jax.P("axis") under jax.set_mesh, for a '
-    "call for each part; or a pair of such, for the arguments and for the results"
+    "call for each shard; or a pair of such, for the arguments and for the results"
 )
 
 
@@ -97,13 +97,13 @@ def bind(
     if division.mesh is None:
         return call(arrays, results, ())
     mesh = division.mesh
-    parts = [
-        jax.ShapeDtypeStruct(_part_of(result.shape, spec, mesh), result.dtype)
+    shards = [
+        jax.ShapeDtypeStruct(_shard_of(result.shape, spec, mesh), result.dtype)
         for result, spec in zip(results, division.results, strict=True)
     ]
 
     def on_each(*local: Any) -> list[Any]:
-        return call(local, parts, division.axes)
+        return call(local, shards, division.axes)
 
     # Where JAX's types say how arrays are divided, they have to say so.
     if any(kind == jax.sharding.AxisType.Explicit for kind in mesh.axis_types):
@@ -185,7 +185,7 @@ def _check(division: Division, args: Any, result: Any, place: str) -> None:
             if what == "result" and missing:
                 raise ValueError(
                     f"{place}: a result of shape {list(leaf.shape)} has no sharding along "
-                    f"{sorted(missing)}, along which the function is called once for each part: "
+                    f"{sorted(missing)}, along which the function is called once for each shard: "
                     "nobody could say whose result it is. Give each call a row of its own in it, "
                     "and sharding=(of_arguments, of_results)."
                 )
@@ -198,22 +198,22 @@ def _check_divides(shape: Sequence[int], spec: Any, mesh: Mesh, what: str) -> No
             "sharding can be a structure like that of the arrays: "
             "sharding=((of_x, of_y), of_result)."
         )
-    for size, parts in zip(shape, _counts(spec, mesh), strict=False):
-        if size % parts:
+    for size, shards in zip(shape, _counts(spec, mesh), strict=False):
+        if size % shards:
             raise ValueError(
-                f"{what} cannot be divided by {spec}: {size} is no multiple of {parts}."
+                f"{what} cannot be divided by {spec}: {size} is no multiple of {shards}."
             )
 
 
 def _counts(spec: Any, mesh: Mesh) -> list[int]:
-    """In how many parts a spec divides each dimension."""
+    """In how many shards a spec divides each dimension."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
     return [
         math.prod(mesh.shape[axis] for axis in entry if isinstance(axis, str)) for entry in entries
     ]
 
 
-def _part_of(shape: Sequence[int], spec: Any, mesh: Mesh) -> tuple[int, ...]:
+def _shard_of(shape: Sequence[int], spec: Any, mesh: Mesh) -> tuple[int, ...]:
     counts = _counts(spec, mesh)
     counts += [1] * (len(shape) - len(counts))
     return tuple(size // count for size, count in zip(shape, counts, strict=True))
