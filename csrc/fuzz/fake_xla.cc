@@ -88,6 +88,11 @@ XLA_FFI_Error* GetStream(XLA_FFI_Stream_Get_Args* args) {
   return error;
 }
 
+XLA_FFI_Error* GetRunId(XLA_FFI_RunId_Get_Args* args) {
+  args->run_id = args->ctx->run;
+  return nullptr;
+}
+
 XLA_FFI_Api MakeApi() {
   XLA_FFI_Api api{};
   api.struct_size = XLA_FFI_Api_STRUCT_SIZE;
@@ -100,6 +105,7 @@ XLA_FFI_Api MakeApi() {
   api.XLA_FFI_Future_SetAvailable = &SetAvailable;
   api.XLA_FFI_Future_SetError = &SetError;
   api.XLA_FFI_Stream_Get = &GetStream;
+  api.XLA_FFI_RunId_Get = &GetRunId;
   return api;
 }
 

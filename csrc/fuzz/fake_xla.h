@@ -10,6 +10,7 @@
 // What of a program's run a handler can ask for.
 struct XLA_FFI_ExecutionContext {
   void* stream;  // null on a CPU
+  int64_t run;
 };
 
 namespace hostcall::fuzz {

@@ -100,7 +100,7 @@ XLA_FFI_Error* Enter(const Call& call, XLA_FFI_Future** future) {
   frame.stage = call.stage;
   std::optional<Launch> launch;
   if (call.place == Place::kDevice) launch.emplace();
-  XLA_FFI_ExecutionContext context{launch.has_value() ? launch->stream() : nullptr};
+  XLA_FFI_ExecutionContext context{launch.has_value() ? launch->stream() : nullptr, call.run};
   frame.ctx = &context;
   frame.args = {XLA_FFI_Args_STRUCT_SIZE, nullptr, operands.size(), operands.types(),
                 operands.pointers()};

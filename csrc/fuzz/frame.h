@@ -57,6 +57,7 @@ struct Call {
   std::vector<AttributeSpec> attributes;  // sorted by name, as XLA has them
   XLA_FFI_ExecutionStage stage = XLA_FFI_ExecutionStage_EXECUTE;
   Place place = Place::kHost;  // of all buffers
+  int64_t run = 0;             // the id of the program's run
 };
 
 // Calls the handler on this thread and waits for the end. As soon as the handler has returned, the

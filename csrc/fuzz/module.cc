@@ -57,9 +57,11 @@ Call MakeCall(const nb::capsule& handler, const Operands& operands, const Result
 }
 
 nb::tuple RunCall(const nb::capsule& handler, const Operands& operands, const Results& results,
-                  const AttributeSpecs& attributes, bool foreign, int stage, bool on_device) {
+                  const AttributeSpecs& attributes, bool foreign, int stage, bool on_device,
+                  int64_t run) {
   const Place place = on_device ? Place::kDevice : Place::kHost;
-  const Call call = MakeCall(handler, operands, results, attributes, stage, place);
+  Call call = MakeCall(handler, operands, results, attributes, stage, place);
+  call.run = run;
   Outcome outcome;
   {
     const ProvidedBuffers provided(call);
@@ -116,10 +118,10 @@ NB_MODULE(_frames, m) {
       "call", &RunCall, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
       nb::arg("attributes"), nb::arg("foreign"),
       nb::arg("stage") = static_cast<int>(XLA_FFI_ExecutionStage_EXECUTE),
-      nb::arg("on_device") = false,
+      nb::arg("on_device") = false, nb::arg("run") = 0,
       "Calls the handler, on a thread that Python does not know if `foreign`, with all buffers in "
-      "the memory of the device if `on_device`, and returns the status code, the message, and "
-      "the bytes of each result.");
+      "the memory of the device if `on_device`, in the run of a program with that id, and returns "
+      "the status code, the message, and the bytes of each result.");
   m.def("repeat", &Repeat, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
         nb::arg("attributes"),
         "Starts a foreign thread that makes the call again and again until the process exits.");

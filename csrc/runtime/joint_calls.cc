@@ -108,7 +108,8 @@ class Meetings {
 
 Failure Differs() {
   return Failure::InvalidArgument(
-      "hostcall: devices that should have the same shard of an array have different values, so that "
+      "hostcall: devices that should have the same shard of an array have different values, so "
+      "that "
       "one call cannot stand for all of them. A mapping such as jax.vmap(spmd_axis_name=...) may "
       "have divided it once more: call the function in jax.shard_map instead.");
 }

@@ -149,6 +149,14 @@ def test_to_tf_takes_calls_with_whole_arrays() -> None:
     assert outcomes()["in_tensorflow"] is True
 
 
+def test_gpus_and_several_processes_are_refused_when_compiled() -> None:
+    refused, allowed = outcomes()["elsewhere"]
+    for text, whom in zip(refused, ["cuda, and 1 p"] * 2 + ["cpu, and 2 p"] * 2, strict=True):
+        assert text.startswith("NotImplementedError: hostcall.jax.call of negative")
+        assert f"this program is for {whom}rocess(es)" in text
+    assert allowed == "nothing was raised"
+
+
 def test_programs_in_calls() -> None:
     right, refused = outcomes()["programs_in_calls"]
     assert right

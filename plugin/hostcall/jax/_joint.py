@@ -54,9 +54,9 @@ def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any
       operands: MLIR values.
       bind: makes the call, of arrays, where each device runs a program of its own.
     """
-    mesh = jax.sharding.Mesh(
-        np.array(context.module_context.axis_context.device_assignment), (_AXIS,)
-    )
+    # JAX sees to it that the devices are known: see `_rules.register`.
+    devices = np.array(context.module_context.axis_context.device_assignment)
+    mesh = jax.sharding.Mesh(devices, (_AXIS,))
     spec = jax.sharding.PartitionSpec()
     on_each = jax.shard_map(bind, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
     # The user's mesh may be another one of the same devices.

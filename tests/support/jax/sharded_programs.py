@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +65,7 @@ def refusal(function: Any, *args: Any) -> str:
 
 @check
 def shardings() -> Any:
-    """For each sharding, jitted and not: whether the values are right, and the calls."""
+    """For each sharding: whether the values are right, and the calls; unjitted for one kind."""
     found = {}
     forms = {
         "whole": P(),
@@ -81,7 +82,7 @@ def shardings() -> Any:
             options = {"sharding": sharding, **kind}
             program = lambda x, f=doubling, o=options: call(f, x, x, **o) + 1  # noqa: E731
             right, calls = True, []
-            for run in (jax.jit(program), program):
+            for run in (jax.jit(program), program) if not kind else (jax.jit(program),):
                 right &= bool((np.asarray(run(HALVES)) == X * 2 + 1).all())
                 calls.append(doubling.calls())
             found[" ".join([name, *kind])] = [right, *calls]
@@ -315,6 +316,20 @@ def refusals() -> Any:
 def in_tensorflow() -> Any:
     converted = hostcall.jax.to_tf(lambda x: call(np.negative, x, x, sharding=P()))
     return converted(tf.constant(X)).numpy().tolist() == (-X).tolist()
+
+
+@check
+def elsewhere() -> Any:
+    """Programs for GPUs, and for several processes."""
+
+    def lowered(x: Any, platform: str = "cpu", **options: Any) -> Any:
+        program = jax.jit(lambda x: call(np.negative, x, x, **options))
+        return refusal(lambda: program.trace(x).lower(lowering_platforms=(platform,)).as_text())
+
+    found = [lowered(HALVES, "cuda", sharding=s) for s in (P(), over("i"))]
+    with mock.patch.object(jax, "process_count", return_value=2):
+        found.extend(lowered(HALVES, sharding=s) for s in (P(), over("i")))
+    return [found, lowered(HALVES, "cuda", pure=True)]
 
 
 @check

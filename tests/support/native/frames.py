@@ -144,6 +144,7 @@ def call(
     attributes: Sequence[Attribute] | None = None,
     entry: Any = None,
     on_device: bool = False,
+    run: int = 0,
     **pairs: Sequence[int],
 ) -> Outcome:
     """Calls the handler.
@@ -157,6 +158,7 @@ def call(
       attributes: all of them, where others are wanted than the right ones.
       entry: the handler, in its capsule, where it is not one of callbacks.
       on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
+      run: the id of the program's run.
       pairs: dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results.
     """
     if entry is None:
@@ -165,7 +167,7 @@ def call(
         attributes = _attributes(target, pairs)
     last = [TOKEN_BUFFER] if token else []
     frame = _frame([*operands, *last], [*results, *last], attributes)
-    code, message, data = native.call(entry, *frame, foreign, stage, on_device)
+    code, message, data = native.call(entry, *frame, foreign, stage, on_device, run)
     return Outcome(code, message.decode(), data[: len(results)], list(results))
 
 

@@ -1,0 +1,136 @@
+"""Calls that the devices of a program make together: one for each shard, and all end at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.native.frames import INT32, Buffer, Target, call, native
+from tests.support.native.joint_frames import JOINT, Devices, attributes
+
+TIMEOUT = 60
+
+
+@pytest.fixture
+def devices() -> Iterator[Devices]:
+    made = Devices(8)
+    yield made
+    made.close()
+    assert native.live_objects() == 0
+
+
+def array(first: float) -> np.ndarray:
+    return np.arange(first, first + 100, dtype=np.float32)
+
+
+def test_devices_of_one_shard_share_a_call(devices: Devices) -> None:
+    seen: list[float] = []
+    target = Target(lambda x: [seen.append(float(x[0])), x * 2][1])
+    for run in range(1, 20):
+        done = devices.meet(target, [(k % 4, array(k % 4)) for k in range(8)], run=run)
+        assert [one.code for one in done] == [0] * 8
+        for k, one in enumerate(done):
+            np.testing.assert_array_equal(one.array(), array(k % 4) * 2)
+        assert sorted(seen) == [0, 1, 2, 3]
+        seen.clear()
+
+
+def test_calls_for_shards_run_beside_one_another(devices: Devices) -> None:
+    together = threading.Barrier(4)
+
+    def meet(x: Any) -> Any:
+        together.wait(TIMEOUT)
+        return x
+
+    done = devices.meet(Target(meet), [(k, array(k)) for k in range(4)], run=30)
+    assert [one.code for one in done] == [0] * 4
+
+
+def test_ordered_calls_run_in_the_order_of_the_shards(devices: Devices) -> None:
+    seen: list[float] = []
+    target = Target(lambda x: [seen.append(float(x[0])), x][1])
+    for run in range(40, 50):
+        devices.meet(target, [(k, array(k)) for k in reversed(range(8))], run=run, token=True)
+        assert seen == [*range(8)]
+        seen.clear()
+
+
+def test_runs_do_not_mix(devices: Devices) -> None:
+    target = Target(lambda x: x + 1)
+    first = [devices.begin(target, 0, array(run), 1, 2, run=run) for run in (50, 51)]
+    second = [devices.begin(target, 0, array(run), 1, 2, run=run) for run in (51, 50)]
+    for run, one in zip((50, 51, 51, 50), first + second, strict=True):
+        np.testing.assert_array_equal(one.result(TIMEOUT).array(), array(run) + 1)
+
+
+@pytest.mark.parametrize("token", [False, True])
+def test_all_devices_get_the_error_of_one_call(devices: Devices, token: bool) -> None:
+    def fail(x: Any) -> Any:
+        if x[0] == 2:
+            raise ValueError("no such thing")
+        return x
+
+    target = Target(fail)
+    for run in (60 + token, 70 + token):
+        done = devices.meet(target, [(k, array(k)) for k in range(4)], run=run, token=token)
+        assert {one.code for one in done} == {3}
+        assert all("no such thing" in one.message for one in done)
+        assert len({one.message for one in done}) == 1
+
+
+def test_who_waits_or_arrives_in_a_run_that_has_failed_gets_its_error(devices: Devices) -> None:
+    def fail(_: Any) -> Any:
+        raise ValueError("no such thing")
+
+    called: list[Any] = []
+    target = Target(lambda x: [called.append(x), x][1])
+    waits = devices.begin(target, 0, array(0), 1, 2, run=80)
+    other = devices.begin(target, 0, array(0), 1, 2, run=81)
+    devices.meet(Target(fail), [(0, array(0))], run=80)  # by itself
+    arrives = devices.begin(target, 0, array(0), 1, 2, run=80)
+    for one in (waits, arrives):
+        assert "no such thing" in one.result(TIMEOUT).message
+    assert called == []
+    assert devices.begin(target, 0, array(0), 1, 2, run=81).result(TIMEOUT).code == 0
+    assert other.result(TIMEOUT).code == 0
+
+
+def test_what_should_be_the_same_and_is_not_is_an_error(devices: Devices) -> None:
+    called: list[Any] = []
+    target = Target(lambda x: [called.append(x), x][1])
+    done = devices.meet(target, [(0, array(0)), (0, array(1))], run=90)
+    assert all("the same shard of an array have different values" in one.message for one in done)
+    assert called == []
+
+
+def test_a_shard_that_nobody_has_is_an_error(devices: Devices) -> None:
+    target = Target(np.copy)
+    assert "malformed" in devices.begin(target, 5, array(0), 2, 2, run=95).result(TIMEOUT).message
+    both = [devices.begin(target, 0, array(0), 2, 2, run=96) for _ in range(2)]
+    assert all("malformed" in one.result(TIMEOUT).message for one in both)
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [
+        [],
+        [Buffer.of(np.float32(0))],
+        [Buffer.of(np.zeros(2, np.int32))],
+        [Buffer(INT32, [], np.int32(-1).tobytes())],
+    ],
+)
+def test_malformed_frames(operands: list[Buffer]) -> None:
+    target = Target(np.copy)
+    done = call(target, operands, entry=JOINT, attributes=attributes(target, 1, 1), run=97)
+    assert "malformed" in done.message
+
+
+def test_bounded_sizes_are_malformed() -> None:
+    target = Target(np.copy)
+    said = attributes(target, 1, 1, dynamic_operands=[0, 0])
+    operands = [Buffer.of(np.int32(n)) for n in (0, 1, 1)]
+    assert "malformed" in call(target, operands, entry=JOINT, attributes=said, run=98).message

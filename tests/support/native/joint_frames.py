@@ -1,0 +1,60 @@
+"""Calls that devices make together, with call frames made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from tests.support.native.frames import (
+    INT64,
+    PAIRS,
+    Attribute,
+    Buffer,
+    Outcome,
+    Target,
+    call,
+    runtime,
+)
+
+JOINT = runtime.joint_handler()
+
+
+def attributes(
+    target: Target | int, shards: int, devices: int, **pairs: Sequence[int]
+) -> list[Attribute]:
+    """All attributes of one, in the order that XLA has them in."""
+    number = target if isinstance(target, int) else target.id
+    numbers = {"callback": number, "shards": shards, "devices": devices}
+    scalars: list[Attribute] = [(name, INT64, True, [n]) for name, n in numbers.items()]
+    arrays: list[Attribute] = [(name, INT64, False, list(pairs.get(name, ()))) for name in PAIRS]
+    return sorted(scalars + arrays)
+
+
+class Devices:
+    """Devices, each with a thread of its own, that make calls in the runs of programs."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def begin(
+        self, target: Target, shard: int, value: Any, shards: int, devices: int, **how: Any
+    ) -> Future[Outcome]:
+        """A device comes to a call with one array, and takes one like it."""
+        operands = [Buffer.of(np.int32(shard)), Buffer.of(value)]
+        results = [Buffer.result(np.shape(value))]
+        said = attributes(target, shards, devices)
+        return self._pool.submit(
+            call, target, operands, results, entry=JOINT, attributes=said, foreign=True, **how
+        )
+
+    def meet(self, target: Target, values: Sequence[tuple[int, Any]], **how: Any) -> list[Outcome]:
+        """How a call ends for devices that have these shards, and arrays."""
+        shards = len({shard for shard, _ in values})
+        begun = [self.begin(target, *value, shards, len(values), **how) for value in values]
+        return [one.result() for one in begun]
