@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <atomic>
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "cuda/fake_cuda.h"
 
@@ -52,6 +54,14 @@ void DefineDevice(nb::module_& m) {
       "leave_context", [] { fake_cuda_activate(/*other=*/true); },
       "Makes another context current on this thread, as libraries do that choose a device.");
   m.def("device_allocations", &fake_cuda_allocations, "How much memory the device has given.");
+  m.def(
+      "pinned",
+      [] {
+        std::pair<size_t, size_t> pinned;
+        fake_cuda_pinned(&pinned.first, &pinned.second);
+        return pinned;
+      },
+      "How many bytes of the host are pinned, and how often some were since this was asked last.");
   m.def(
       "abandoned_copies", [] { return abandoned.exchange(0); },
       "How many copies nobody had waited for when their call ended, since this was asked last.");

@@ -77,6 +77,8 @@ CudaDriver::CudaDriver(const std::string& path)
   Find(copy_to_host_, "cuMemcpyDtoHAsync_v2", missing);
   Find(copy_to_device_, "cuMemcpyHtoDAsync_v2", missing);
   Find(synchronize_, "cuStreamSynchronize", missing);
+  Find(pin_, "cuMemHostAlloc", missing);
+  Find(unpin_, "cuMemFreeHost", missing);
   Find(get_context_, "cuCtxGetCurrent", missing);
   Find(set_context_, "cuCtxSetCurrent", missing);
   Find(error_name_, "cuGetErrorName", missing);
@@ -95,6 +97,11 @@ void CudaDriver::CopyToDevice(void* to, const void* from, size_t size, CudaStrea
 
 void CudaDriver::Wait(CudaStream stream) const {
   Check(synchronize_(stream), "waiting for the device");
+}
+
+void* CudaDriver::Pin(size_t size) const noexcept {
+  void* pinned = nullptr;
+  return pin_(&pinned, size, /*flags=*/0) == 0 ? pinned : nullptr;
 }
 
 CudaContext CudaDriver::CurrentContext() const {

@@ -39,6 +39,10 @@ class CudaDriver {
   // The same where nobody can be told of failures.
   void Drain(CudaStream stream) const noexcept { (void)synchronize_(stream); }
 
+  // Memory of the host's that copies need not go round, to be given back; null where there is none.
+  void* Pin(size_t size) const noexcept;
+  void Unpin(void* pinned) const noexcept { (void)unpin_(pinned); }
+
   // The context that is current on this thread.
   CudaContext CurrentContext() const;
   void SetCurrentContext(CudaContext context) const;
@@ -58,6 +62,8 @@ class CudaDriver {
   Result (*copy_to_host_)(void*, Address, size_t, CudaStream);
   Result (*copy_to_device_)(Address, const void*, size_t, CudaStream);
   Result (*synchronize_)(CudaStream);
+  Result (*pin_)(void**, size_t, unsigned);
+  Result (*unpin_)(void*);
   Result (*get_context_)(CudaContext*);
   Result (*set_context_)(CudaContext);
   Result (*error_name_)(Result, const char**);

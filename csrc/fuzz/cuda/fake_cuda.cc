@@ -19,6 +19,7 @@ namespace {
 enum Code {
   kSuccess = 0,
   kInvalidValue = 1,
+  kOutOfMemory = 2,
   kInvalidContext = 201,
   kIllegalAddress = 700,
 };
@@ -45,6 +46,8 @@ struct Device {
   uint64_t next = kFirstAddress;
   std::map<uint64_t, std::unique_ptr<Bytes>> memory;
   std::map<void*, std::unique_ptr<Queue>> streams;
+  std::map<void*, size_t> pinned;
+  size_t times_pinned = 0;
   Failing failing;
 };
 
@@ -104,6 +107,7 @@ int Enqueue(const char* function, void* stream, size_t size, const void* host, W
 const std::map<int, std::pair<const char*, const char*>>& Errors() {
   static const auto* errors = new std::map<int, std::pair<const char*, const char*>>{
       {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
+      {kOutOfMemory, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
       {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
       {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
   };
@@ -136,6 +140,14 @@ void fake_cuda_read(uint64_t address, void* to, size_t size) {
 size_t fake_cuda_allocations() {
   std::lock_guard<std::mutex> lock(TheDevice().mutex);
   return TheDevice().memory.size();
+}
+
+void fake_cuda_pinned(size_t* bytes, size_t* times) {
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  *bytes = 0;
+  for (const auto& [memory, size] : device.pinned) *bytes += size;
+  *times = std::exchange(device.times_pinned, 0);
 }
 
 void* fake_cuda_create_stream() {
@@ -185,6 +197,29 @@ int cuStreamSynchronize(void* stream) {
   if (found == device.streams.end()) Misuse("a stream that there is not");
   for (const auto& work : *found->second) work();
   found->second->clear();
+  return kSuccess;
+}
+
+int cuMemHostAlloc(void** memory, size_t size, unsigned flags) {
+  ExpectNoGil();
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (const int code = Fails("cuMemHostAlloc"); code != kSuccess) return code;
+  if (current != kDevice) return kInvalidContext;
+  if (size == 0 || flags != 0) return kInvalidValue;
+  *memory = std::malloc(size);
+  if (*memory == nullptr) return kOutOfMemory;
+  device.pinned[*memory] = size;
+  ++device.times_pinned;
+  return kSuccess;
+}
+
+int cuMemFreeHost(void* memory) {
+  ExpectNoGil();
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (device.pinned.erase(memory) != 1) Misuse("memory is freed that is not pinned");
+  std::free(memory);
   return kSuccess;
 }
 

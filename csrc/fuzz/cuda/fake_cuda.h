@@ -20,6 +20,9 @@ void fake_cuda_read(uint64_t address, void* to, size_t size);
 // How many pieces of memory there are.
 size_t fake_cuda_allocations();
 
+// How much of the host's memory is pinned, and how often that was done since this was asked last.
+void fake_cuda_pinned(size_t* bytes, size_t* times);
+
 // A new stream. `destroy` forgets what it has not done, and says how much that was.
 void* fake_cuda_create_stream();
 size_t fake_cuda_destroy_stream(void* stream);

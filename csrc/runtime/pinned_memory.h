@@ -1,0 +1,63 @@
+// Memory of the host's that a device copies from and to faster than from and to other memory, and
+// that is kept from call to call, since pinning takes long.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cuda_driver.h"
+
+namespace hostcall {
+
+// The pinned memory of one context. At most kMost bytes of it are pinned at a time, used or not.
+// What is not used is kept until the process ends, or until there is no room for memory of another
+// size: then what was used longest ago goes first. From any number of threads, without the GIL.
+class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
+ public:
+  static constexpr size_t kMost = size_t{256} << 20;
+
+  class Return {
+   public:
+    Return() = default;
+    Return(std::shared_ptr<PinnedPool> pool, size_t size) : pool_(std::move(pool)), size_(size) {}
+    void operator()(void* data) const { pool_->Keep(data, size_); }
+
+   private:
+    std::shared_ptr<PinnedPool> pool_;
+    size_t size_ = 0;
+  };
+  using Block = std::unique_ptr<void, Return>;
+
+  // That of a context, which is to be current where memory is taken.
+  static std::shared_ptr<PinnedPool> Of(const std::shared_ptr<const CudaDriver>& driver,
+                                        CudaContext context);
+
+  explicit PinnedPool(std::shared_ptr<const CudaDriver> driver);
+  ~PinnedPool();
+  PinnedPool(const PinnedPool&) = delete;
+  PinnedPool& operator=(const PinnedPool&) = delete;
+
+  // At least so many bytes, of arbitrary values. Null where there is no room for them, or where the
+  // driver does not pin them.
+  Block Take(size_t size);
+
+ private:
+  struct Idle {
+    void* data;
+    size_t size;
+  };
+
+  void Keep(void* data, size_t size);
+  // Both with the mutex.
+  void* TakeIdle(size_t size);
+  bool MakeRoom(size_t size, std::vector<Idle>& unpinned);
+
+  const std::shared_ptr<const CudaDriver> driver_;
+  std::vector<Idle> idle_;  // what was used last is last
+  size_t idle_size_ = 0;
+  size_t used_size_ = 0;
+};
+
+}  // namespace hostcall
