@@ -1,7 +1,9 @@
 #include "device.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <atomic>
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda/fake_cuda.h"
 
@@ -23,8 +26,8 @@ uint64_t ToAddress(const void* pointer) { return reinterpret_cast<uintptr_t>(poi
 
 }  // namespace
 
-std::shared_ptr<void> DeviceMemory(const void* data, size_t size) {
-  return {reinterpret_cast<void*>(fake_cuda_allocate(data, size)),
+std::shared_ptr<void> DeviceMemory(const void* data, size_t size, int number) {
+  return {reinterpret_cast<void*>(fake_cuda_allocate(data, size, number)),
           [](void* pointer) { fake_cuda_release(ToAddress(pointer)); }};
 }
 
@@ -41,7 +44,75 @@ Launch::~Launch() {
   std::abort();
 }
 
+namespace {
+
+// What libraries like CuPy have: an array of their own on the device.
+class DeviceArray {
+ public:
+  DeviceArray(const nb::bytes& data, int number)
+      : size_(data.size()), memory_(DeviceMemory(data.data(), data.size(), number)) {}
+
+  uint64_t address() const { return ToAddress(memory_.get()); }
+
+  nb::bytes Read() const {
+    std::string bytes(size_, '\0');
+    ReadDevice(memory_.get(), bytes.data(), size_);
+    return nb::bytes(bytes.data(), bytes.size());
+  }
+
+  void WriteLater(const nb::bytes& data, uint64_t stream) const {
+    fake_cuda_write_later(address(), data.data(), data.size(), reinterpret_cast<void*>(stream));
+  }
+
+  // What has DLPack's methods, and keeps `self`.
+  static nb::object Exporter(const nb::object& self, const std::vector<size_t>& shape,
+                             const std::vector<int64_t>& strides, std::pair<int, int> dtype,
+                             std::pair<int, int> device) {
+    const nb::dlpack::dtype type{static_cast<uint8_t>(dtype.first),
+                                 static_cast<uint8_t>(dtype.second), 1};
+    return nb::cast(nb::ndarray<nb::array_api>(
+        nb::cast<const DeviceArray&>(self).memory_.get(), shape.size(), shape.data(), self,
+        strides.empty() ? nullptr : strides.data(), type, device.first, device.second));
+  }
+
+ private:
+  const size_t size_;
+  const std::shared_ptr<void> memory_;
+};
+
+}  // namespace
+
 void DefineDevice(nb::module_& m) {
+  nb::class_<DeviceArray>(m, "DeviceArray", "Memory of a device, released with the object.")
+      .def(nb::init<const nb::bytes&, int>(), nb::arg("data"), nb::arg("number") = 0)
+      .def_prop_ro("address", &DeviceArray::address)
+      .def("read", &DeviceArray::Read, "Its bytes, whatever streams have been given.")
+      .def("write_later", &DeviceArray::WriteLater, nb::arg("data"), nb::arg("stream"),
+           "Has a stream write the data when somebody waits for it.")
+      .def(
+          "exporter",
+          [](const nb::object& self, const std::vector<size_t>& shape,
+             const std::vector<int64_t>& strides, std::pair<int, int> dtype,
+             std::pair<int, int> device) {
+            return DeviceArray::Exporter(self, shape, strides, dtype, device);
+          },
+          nb::arg("shape"), nb::arg("strides"), nb::arg("dtype"), nb::arg("device"),
+          "What has DLPack's methods, with its dtype and device.");
+  m.def(
+      "read_device",
+      [](uint64_t address, size_t size) {
+        std::string bytes(size, '\0');
+        fake_cuda_read(address, bytes.data(), size);
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      nb::arg("address"), nb::arg("size"), "The bytes that lie on the device.");
+  m.def(
+      "create_stream", [] { return ToAddress(fake_cuda_create_stream()); },
+      "A stream of somebody's own.");
+  m.def(
+      "destroy_stream",
+      [](uint64_t stream) { return fake_cuda_destroy_stream(reinterpret_cast<void*>(stream)); },
+      nb::arg("stream"), "Forgets it, and says how much it had not done.");
   m.def(
       "fail_cuda",
       [](const std::string& function, int first, int count, int code) {

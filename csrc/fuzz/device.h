@@ -9,7 +9,7 @@
 namespace hostcall::fuzz {
 
 // Memory of the device with these bytes, at an address that nobody may follow.
-std::shared_ptr<void> DeviceMemory(const void* data, size_t size);
+std::shared_ptr<void> DeviceMemory(const void* data, size_t size, int number = 0);
 
 // Copies it to the host.
 void ReadDevice(const void* address, void* to, size_t size);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "failure.h"
+#include "garbage.h"
 #include "gil.h"
 #include "registry.h"
 #include "tensors.h"
@@ -30,17 +31,6 @@ PyObject* ConvertToTensor(const Buffer& buffer, nb::handle target, DeferredDecre
   return UntilExit([&] { return PyObject_CallOneArg(convert.ptr(), array.ptr()); });
 }
 
-// Not PyGC_Collect, which does nothing where the user has switched the collector off.
-void CollectGarbage() {
-  UntilExit([] {
-    PyObject* gc = PyImport_ImportModule("gc");
-    PyObject* count = gc == nullptr ? nullptr : PyObject_CallMethod(gc, "collect", nullptr);
-    if (count == nullptr) PyErr_Clear();
-    Py_XDECREF(count);
-    Py_XDECREF(gc);
-  });
-}
-
 }  // namespace
 
 Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs)
@@ -65,6 +55,9 @@ void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecr
       PyObject* tensor = ToTensor(operand);
       argument =
           decrefs.Defer(tensor != nullptr ? tensor : ConvertToTensor(operand, target, decrefs));
+    } else if (convention.on_device) {
+      const Place place = call.device == nullptr ? Place() : call.device->place();
+      argument = decrefs.Defer(loans_.Lend(operand, place, call.shares_memory()));
     } else if (convention.borrows && operand.dims.size() > 0) {
       argument = decrefs.Defer(Borrow(operand, call.shares_memory()));
       if (call.shares_memory()) borrowed_.push_back(argument);
@@ -131,6 +124,7 @@ bool Arguments::IsOut(nb::handle returned) const {
 }
 
 bool Arguments::AnyIsStillReferenced() const {
+  if (loans_.AnyIsUsed()) return true;
   if (!AnyIsReferredTo()) return false;
   // A cycle that the function has left behind is nobody's any more.
   CollectGarbage();

@@ -10,6 +10,7 @@
 #include "arrays.h"
 #include "call.h"
 #include "deferred_decref.h"
+#include "loans.h"
 #include "results.h"
 
 namespace hostcall {
@@ -29,8 +30,9 @@ class Arguments {
   // in XLA's memory already. Throws Failure where it returned something else than these.
   void StoreOut(nanobind::handle returned, const HostCall& call, const Who& who) const;
 
-  // Whether anybody still refers to an array that was borrowed for the call alone. What the
-  // function has returned must have been let go. May run code of the user's.
+  // Whether anybody still refers to an array that was borrowed for the call alone, or has the
+  // memory of one that was lent. What the function has returned must have been let go. May run code
+  // of the user's.
   bool AnyIsStillReferenced() const;
 
  private:
@@ -46,6 +48,7 @@ class Arguments {
 
   const size_t size_;
   std::vector<nanobind::handle> borrowed_;  // of the inputs
+  Loans loans_;
   std::vector<Out> outs_;
   nanobind::handle out_;  // an array, or a tuple of several; null where there is none
   std::array<PyObject*, 8> few_;

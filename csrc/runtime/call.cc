@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "deferred_decref.h"
+#include "device_results.h"
 #include "failure.h"
 #include "gil.h"
 #include "nesting.h"
@@ -121,13 +122,17 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
 void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
                   DeferredDecrefScope& decrefs) {
   static PyObject* const to_arrays = Intern("to_arrays");
+  const Who who = [&] { return TextOf(target, "title", decrefs); };
+  if (call.callback->convention().on_device) {
+    if (call.device != nullptr) return StoreOnDevice(returned, call, who, decrefs);
+    returned = WithArraysOfHost(returned, who, decrefs);
+  }
   if (StoreAsDeclared(returned, call, decrefs)) return;
   if (call.callback->convention().takes_tensors) {
     PyObject* convert = Attribute(target, to_arrays, decrefs).ptr();
     returned =
         decrefs.Defer(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
   }
-  const Who who = [&] { return TextOf(target, "title", decrefs); };
   std::vector<DeclaredResult> declared;
   for (const Buffer& result : call.results) declared.push_back(DeclaredAs(result));
   // All of them are checked before a byte of any is copied.
@@ -195,7 +200,13 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
   watch.Lap(&Stats::copying);
 }
 
-Failure StillReferenced(const std::string& title) {
+Failure StillReferenced(const HostCall& call, const std::string& title) {
+  if (call.callback->convention().on_device) {
+    return Failure::InvalidArgument(
+        title +
+        " has returned, and something still has the memory of an array that it was lent for the "
+        "call alone: it is declared with memory=\"device\". Keep a copy of it.");
+  }
   return Failure::InvalidArgument(
       title +
       " has returned, and something still refers to an array that it borrowed for the call alone: "
@@ -212,7 +223,7 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch&
     }
     const Arguments arguments(call, target, decrefs);
     watch.Lap(&Stats::copying);
-    if (!call.shares_memory()) {
+    if (!call.lends()) {
       CallOn(arguments, call, target, decrefs, watch);
       return;
     }
@@ -220,7 +231,8 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch&
       DeferredDecrefScope returned;  // let go before it is asked who else refers to the arrays
       CallOn(arguments, call, target, returned, watch);
     }
-    if (arguments.AnyIsStillReferenced()) throw StillReferenced(TextOf(target, "title", decrefs));
+    if (arguments.AnyIsStillReferenced())
+      throw StillReferenced(call, TextOf(target, "title", decrefs));
   } catch (const Failure& failure) {
     throw failure.In(TextOf(target, "description", decrefs));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "device.h"
 #include "failure.h"
 #include "registry.h"
 #include "xla/ffi/api/ffi.h"
@@ -20,11 +21,15 @@ struct HostCall {
   std::shared_ptr<Callback> callback;  // null when it is gone
   bool ordered = true;                 // by a token: no other call of the run overlaps it
   bool in_program_memory = true;       // and not in copies of a device's
+  Device* device = nullptr;            // whose memory the buffers lie in; null for the host's
   std::vector<Buffer> operands;
   std::vector<Buffer> results;
 
   // Whether arrays of the callback may lie in the program's memory.
   bool shares_memory() const { return in_program_memory && callback->convention().shares_memory; }
+
+  // Whether these are its own for the length of the call alone.
+  bool lends() const { return shares_memory() || callback->convention().on_device; }
 };
 
 // For a call that goes on when the frame which its shapes lie in is gone: lets it have copies.

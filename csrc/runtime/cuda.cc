@@ -2,13 +2,16 @@
 // and copies the results back.
 #include <Python.h>
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "call.h"
 #include "call_frame.h"
+#include "cuda_device.h"
 #include "cuda_driver.h"
 #include "cuda_staging.h"
 #include "failure.h"
@@ -25,27 +28,72 @@ namespace {
 // host function of the stream would leave it free, but must not call CUDA, as callbacks may.) So a
 // thread that Python knows makes the call. Any other would lose with each call what libraries keep
 // for a thread of Python's, and leaves it to the pool.
-std::optional<ffi::Error> RunAndWait(const HostCall& call) {
-  if (PyGILState_GetThisThreadState() != nullptr || !PythonIsRunning()) return RunHostCall(call);
+template <typename Run>
+std::optional<ffi::Error> RunAnywhere(Run run) {
+  if (PyGILState_GetThisThreadState() != nullptr || !PythonIsRunning()) return run();
   const auto promise = std::make_shared<std::promise<std::optional<ffi::Error>>>();
   auto outcome = promise->get_future();
-  RunOnPool([promise, &call] { promise->set_value(RunHostCall(call)); });
+  RunOnPool([promise, &run] { promise->set_value(run()); });
   return outcome.get();
 }
 
+// A program on a GPU.
+struct Program {
+  std::shared_ptr<const CudaDriver> driver;
+  CudaContext context;
+  CudaStream stream;
+};
+
+// The callback may turn to another device, and XLA goes on launching on this thread.
+template <typename Run>
+std::optional<ffi::Error> RunAndWait(const Program& program, Run run) {
+  std::optional<ffi::Error> error = RunAnywhere(std::move(run));
+  program.driver->SetCurrentContext(program.context);
+  return error;
+}
+
 std::optional<ffi::Error> RunOnCopies(HostCall& call, const Attributes& attributes,
-                                      CudaStream stream) {
-  const std::shared_ptr<const CudaDriver> driver = CudaDriver::Get();
-  // The callback may turn to another device, and XLA goes on launching on this thread.
-  const CudaContext context = driver->CurrentContext();
-  Staging staging(driver, context, stream);
+                                      const Program& program) {
+  Staging staging(program.driver, program.context, program.stream);
   staging.Fetch(call.operands);
   staging.Reserve(call.results);
   ReadAttributes(call, attributes);
-  std::optional<ffi::Error> error = RunAndWait(call);
-  driver->SetCurrentContext(context);
+  std::optional<ffi::Error> error = RunAndWait(program, [&call] { return RunHostCall(call); });
   if (!error.has_value()) staging.Return();
   return error;
+}
+
+// Where the true sizes begin, which come last.
+size_t FirstSize(const std::vector<Buffer>& buffers, Pairs dynamic) {
+  return buffers.size() - std::min(buffers.size(), dynamic.size() / 2);
+}
+
+// The function gets arrays on the device when all is done that the program did before. What it
+// returns is in its place when the call has ended.
+std::optional<ffi::Error> RunOnDevice(HostCall& call, const Attributes& attributes,
+                                      const Program& program) {
+  Staging staging(program.driver, program.context, program.stream);
+  CudaDevice device(program.driver, program.context, program.stream, staging);
+  staging.Fetch(call.operands, FirstSize(call.operands, attributes.dynamic_operands));
+  staging.Reserve(call.results, FirstSize(call.results, attributes.dynamic_results));
+  ReadAttributes(call, attributes);
+  call.device = &device;
+  return RunAndWait(program, [&]() -> std::optional<ffi::Error> {
+    try {
+      device.Activate();
+    } catch (const Failure& failure) {
+      return ToError(failure, call);
+    }
+    return RunHostCall(call);
+  });
+}
+
+std::optional<ffi::Error> Run(HostCall& call, const Attributes& attributes, CudaStream stream) {
+  const std::shared_ptr<const CudaDriver> driver = CudaDriver::Get();
+  const Program program{driver, driver->CurrentContext(), stream};
+  const bool on_device = call.callback != nullptr && call.callback->convention().on_device;
+  return on_device ? RunOnDevice(call, attributes, program)
+                   : RunOnCopies(call, attributes, program);
 }
 
 ffi::Error Handle(CudaStream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
@@ -57,7 +105,7 @@ ffi::Error Handle(CudaStream stream, ffi::RemainingArgs args, ffi::RemainingRets
     call.in_program_memory = false;
     const Attributes attributes{dynamic_operands, dynamic_results, sub_byte_operands,
                                 sub_byte_results};
-    return RunOnCopies(call, attributes, stream).value_or(ffi::Error::Success());
+    return Run(call, attributes, stream).value_or(ffi::Error::Success());
   } catch (const Failure& failure) {
     return ToError(failure, call);
   } catch (const std::exception& error) {

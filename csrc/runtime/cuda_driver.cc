@@ -76,9 +76,12 @@ CudaDriver::CudaDriver(const std::string& path)
   std::vector<std::string> missing;
   Find(copy_to_host_, "cuMemcpyDtoHAsync_v2", missing);
   Find(copy_to_device_, "cuMemcpyHtoDAsync_v2", missing);
+  Find(copy_within_, "cuMemcpyDtoDAsync_v2", missing);
   Find(synchronize_, "cuStreamSynchronize", missing);
   Find(pin_, "cuMemHostAlloc", missing);
   Find(unpin_, "cuMemFreeHost", missing);
+  Find(get_attribute_, "cuPointerGetAttribute", missing);
+  Find(get_device_, "cuCtxGetDevice", missing);
   Find(get_context_, "cuCtxGetCurrent", missing);
   Find(set_context_, "cuCtxSetCurrent", missing);
   Find(error_name_, "cuGetErrorName", missing);
@@ -95,6 +98,11 @@ void CudaDriver::CopyToDevice(void* to, const void* from, size_t size, CudaStrea
   Check(copy_to_device_(ToAddress(to), from, size, stream), "copying results to the device");
 }
 
+void CudaDriver::CopyWithin(void* to, const void* from, size_t size, CudaStream stream) const {
+  Check(copy_within_(ToAddress(to), ToAddress(from), size, stream),
+        "copying results on the device");
+}
+
 void CudaDriver::Wait(CudaStream stream) const {
   Check(synchronize_(stream), "waiting for the device");
 }
@@ -102,6 +110,21 @@ void CudaDriver::Wait(CudaStream stream) const {
 void* CudaDriver::Pin(size_t size) const noexcept {
   void* pinned = nullptr;
   return pin_(&pinned, size, /*flags=*/0) == 0 ? pinned : nullptr;
+}
+
+int CudaDriver::DeviceOf(const void* memory) const noexcept {
+  constexpr int kMemoryType = 2, kOrdinal = 9;  // CU_POINTER_ATTRIBUTE_...
+  constexpr unsigned kOnDevice = 2;             // CU_MEMORYTYPE_DEVICE
+  unsigned type = 0;
+  int ordinal = -1;
+  if (get_attribute_(&type, kMemoryType, ToAddress(memory)) != 0 || type != kOnDevice) return -1;
+  return get_attribute_(&ordinal, kOrdinal, ToAddress(memory)) == 0 ? ordinal : -1;
+}
+
+int CudaDriver::CurrentDevice() const {
+  int device = 0;
+  Check(get_device_(&device), "asking for the device of the program");
+  return device;
 }
 
 CudaContext CudaDriver::CurrentContext() const {

@@ -33,6 +33,8 @@ class CudaDriver {
   void CopyToHost(void* to, const void* from, size_t size, CudaStream stream) const;
   void CopyToDevice(void* to, const void* from, size_t size, CudaStream stream) const;
 
+  void CopyWithin(void* to, const void* from, size_t size, CudaStream stream) const;
+
   // Waits until all that the stream was given is done. Not with the GIL: it may take long.
   void Wait(CudaStream stream) const;
 
@@ -42,6 +44,11 @@ class CudaDriver {
   // Memory of the host's that copies need not go round, to be given back; null where there is none.
   void* Pin(size_t size) const noexcept;
   void Unpin(void* pinned) const noexcept { (void)unpin_(pinned); }
+
+  // The number of the device whose memory it is, or of the one of the current context; -1 where it
+  // is none's.
+  int DeviceOf(const void* memory) const noexcept;
+  int CurrentDevice() const;
 
   // The context that is current on this thread.
   CudaContext CurrentContext() const;
@@ -61,9 +68,12 @@ class CudaDriver {
   std::unique_ptr<void, Close> library_;
   Result (*copy_to_host_)(void*, Address, size_t, CudaStream);
   Result (*copy_to_device_)(Address, const void*, size_t, CudaStream);
+  Result (*copy_within_)(Address, Address, size_t, CudaStream);
   Result (*synchronize_)(CudaStream);
   Result (*pin_)(void**, size_t, unsigned);
   Result (*unpin_)(void*);
+  Result (*get_attribute_)(void*, int, Address);
+  Result (*get_device_)(int*);
   Result (*get_context_)(CudaContext*);
   Result (*set_context_)(CudaContext);
   Result (*error_name_)(Result, const char**);

@@ -23,10 +23,8 @@ size_t Aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAli
 Staging::Staging(std::shared_ptr<const CudaDriver> driver, CudaContext context, CudaStream stream)
     : driver_(std::move(driver)), stream_(stream), pool_(PinnedPool::Of(driver_, context)) {}
 
-Staging::~Staging() {
-  // Where something has failed, copies may be under way still, into memory that others get now.
-  if (copying_) driver_->Drain(stream_);
-}
+// Where something has failed, copies may be under way still, into memory that others get now.
+Staging::~Staging() { Abandon(); }
 
 void Staging::Fetch(std::vector<Buffer>& operands, size_t first) {
   copying_ = true;
@@ -40,12 +38,22 @@ void Staging::Reserve(std::vector<Buffer>& results, size_t first) {
   for (const Copy& copy : Stage(results, first)) results_.push_back(copy);
 }
 
+void Staging::CopyWithin(void* to, const void* from, size_t size) {
+  copying_ = true;
+  driver_->CopyWithin(to, from, size, stream_);
+}
+
 void Staging::Return() {
   copying_ = true;
   for (const Copy& copy : results_) {
     if (copy.size > 0) driver_->CopyToDevice(copy.device, copy.host, copy.size, stream_);
   }
   Finish();
+}
+
+void Staging::Abandon() noexcept {
+  if (copying_) driver_->Drain(stream_);
+  copying_ = false;
 }
 
 std::vector<Staging::Copy> Staging::Stage(std::vector<Buffer>& buffers, size_t first) {

@@ -30,8 +30,14 @@ class Staging {
   // Has each buffer from `first` on lie in the host's memory, for values to be written.
   void Reserve(std::vector<Buffer>& results, size_t first = 0);
 
+  // Copies from one place on the device to another. To be waited for, by `Return`.
+  void CopyWithin(void* to, const void* from, size_t size);
+
   // Copies to the device what has been written, and waits for that.
   void Return();
+
+  // Waits for copies that are under way, where something has failed.
+  void Abandon() noexcept;
 
  private:
   struct Copy {

@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <type_traits>
 
@@ -58,6 +59,20 @@ inline bool PythonIsRunning() {
 #else
   return Py_IsInitialized() && !_Py_IsFinalizing();
 #endif
+}
+
+// Calls `f`, which may throw, while other threads may have the GIL.
+template <typename F>
+void WithoutGil(F&& f) {
+  std::exception_ptr failed;
+  PyThreadState* const state = PyEval_SaveThread();
+  try {
+    f();
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+  }
+  UntilExit([state] { PyEval_RestoreThread(state); });
+  if (failed != nullptr) std::rethrow_exception(failed);
 }
 
 class GilHold {

@@ -13,10 +13,13 @@
 #include "call.h"
 #include "capsules.h"
 #include "cuda_driver.h"
+#include "device_results.h"
 #include "early_calls.h"
+#include "foreign_arrays.h"
 #include "gil.h"
 #include "handler.h"
 #include "joint_calls.h"
+#include "loans.h"
 #include "native.h"
 #include "native_code.h"
 #include "pool.h"
@@ -75,21 +78,24 @@ NB_MODULE(_runtime, m) {
   hostcall::ImportNumpy();
   hostcall::DefineNative(m);
   hostcall::DefineResultContract(m);
+  hostcall::DefineLoans(m);
+  hostcall::DefineForeignArrays(m);
+  hostcall::DefineDeviceResults(m);
   // Callbacks may live until the process ends.
   nb::set_leak_warnings(false);
 
   m.def(
       "register",
       [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label,
-         bool borrows, bool takes_out, bool shares_memory, bool allocates) {
-        const hostcall::Convention convention{takes_tensors, borrows, takes_out, shares_memory,
-                                              allocates};
+         bool borrows, bool takes_out, bool shares_memory, bool allocates, bool on_device) {
+        const hostcall::Convention convention{takes_tensors, borrows,   takes_out,
+                                              shares_memory, allocates, on_device};
         return Registry::Global().Insert(std::move(target), name, label.empty() ? name : label,
                                          convention);
       },
       nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false, nb::arg("label") = "",
       nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("shares_memory") = false,
-      nb::arg("allocates") = false,
+      nb::arg("allocates") = false, nb::arg("on_device") = false,
       "Registers `target`, held weakly, and returns its id, which is never used again. Profiles "
       "and statistics call it `label`; for the rest see Convention in registry.h. Raises "
       "ValueError when a living target has the name.");

@@ -31,6 +31,8 @@ struct Convention {
   bool shares_memory = false;
   // The target says where large arguments are to lie, by its `empty`: they go to another process.
   bool allocates = false;
+  // It takes arrays where they lie, on a device too, by DLPack: see loans.h.
+  bool on_device = false;
 };
 
 // What is registered. Whoever has found it may keep it; once it is unregistered it holds nothing of

@@ -66,6 +66,8 @@ nb::object SplitResults(nb::handle returned, size_t count) {
   return IsNone(returned) ? nb::make_tuple() : nb::make_tuple(returned);
 }
 
+}  // namespace
+
 nb::object ToArray(nb::handle value, const Dtype& expected, size_t index, const Who& who) {
   if (IsNone(value)) {
     // The class that TensorFlow has for it.
@@ -86,8 +88,6 @@ nb::object ToArray(nb::handle value, const Dtype& expected, size_t index, const 
                            nullptr);
   }));
 }
-
-}  // namespace
 
 std::string CountMessage(const std::string& who, size_t returned, size_t declared) {
   return who + " returns " + std::to_string(returned) + " values, but expects to see " +

@@ -38,6 +38,10 @@ std::vector<nanobind::handle> ConvertResults(nanobind::handle returned,
                                              const std::vector<DeclaredResult>& declared,
                                              const Who& who, DeferredDecrefScope& decrefs);
 
+// An array of one value that a callback returned. May run code of the user's.
+nanobind::object ToArray(nanobind::handle value, const Dtype& expected, size_t index,
+                         const Who& who);
+
 // Throws Failure when the dtype or the shape of an array is not as declared.
 void CheckArray(nanobind::handle array, const DeclaredResult& declared, size_t index,
                 const Who& who);

@@ -37,6 +37,7 @@ from hostcall._saving.functions import allow, provide, register  # noqa: E402
 from hostcall._saving.options import load_options, save_options  # noqa: E402
 from hostcall._saving.writing import name_functions  # noqa: E402
 from hostcall._serving.serving_library import serving_library  # noqa: E402
+from hostcall_runtime._device_arrays import DeviceArray  # noqa: E402
 from hostcall_runtime._errors import (  # noqa: E402
     ExecutorError,
     LoweringError,
@@ -54,6 +55,7 @@ __all__ = [
     "Callback",
     "CallbackStats",
     "ClusterStats",
+    "DeviceArray",
     "ExecutorError",
     "ExecutorStats",
     "Explanation",

@@ -47,8 +47,8 @@ def register(
       name: of the callback.
       takes_tensors: whether its function takes and returns EagerTensors.
       label: what profiles and `hostcall.stats` call it; the name if it is left out.
-      **convention: `borrows`, `takes_out` and `shares_memory`, as registry.h has them; False if
-        left out.
+      **convention: `borrows`, `takes_out`, `shares_memory` and `on_device`, as registry.h has
+        them; False if left out.
 
     Raises:
       ValueError: when a living object has the name.

@@ -31,6 +31,9 @@ enum Context : uintptr_t { kNone, kDevice, kOther };
 constexpr uint64_t kFirstAddress = uint64_t{0x0CDA} << 48;
 constexpr uint64_t kGap = 4096;
 
+// The driver's number for the stream of those who name none.
+void* const kDefaultStream = reinterpret_cast<void*>(uintptr_t{1});
+
 using Bytes = std::vector<unsigned char>;
 using Queue = std::deque<std::function<void()>>;
 
@@ -41,10 +44,17 @@ struct Failing {
   int code = 0;
 };
 
+struct Memory {
+  std::unique_ptr<Bytes> bytes;
+  int device;
+};
+
 struct Device {
+  Device() { streams[kDefaultStream] = std::make_unique<Queue>(); }
+
   std::mutex mutex;
   uint64_t next = kFirstAddress;
-  std::map<uint64_t, std::unique_ptr<Bytes>> memory;
+  std::map<uint64_t, Memory> memory;
   std::map<void*, std::unique_ptr<Queue>> streams;
   std::map<void*, size_t> pinned;
   size_t times_pinned = 0;
@@ -70,15 +80,22 @@ void ExpectNoGil() {
   if (check != nullptr && check() != 0) Misuse("called with the GIL");
 }
 
-// Where an address lies. The first piece of memory that begins after it comes after its own.
-unsigned char* Follow(uint64_t address, size_t size) {
+// The memory that an address lies in, or the end of all. The first piece of memory that begins
+// after it comes after its own.
+auto Find(uint64_t address) {
   auto& memory = TheDevice().memory;
   auto found = memory.upper_bound(address);
-  if (found == memory.begin()) Misuse("an address that is not the device's");
+  if (found == memory.begin()) return memory.end();
   --found;
+  return address - found->first < found->second.bytes->size() ? found : memory.end();
+}
+
+unsigned char* Follow(uint64_t address, size_t size) {
+  const auto found = Find(address);
+  if (found == TheDevice().memory.end()) Misuse("an address that is not the device's");
   const uint64_t offset = address - found->first;
-  if (offset + size > found->second->size()) Misuse("a copy beyond the end of a buffer");
-  return found->second->data() + offset;
+  if (offset + size > found->second.bytes->size()) Misuse("a copy beyond the end of a buffer");
+  return found->second.bytes->data() + offset;
 }
 
 // The code that a call of the function is to fail with.
@@ -116,13 +133,13 @@ const std::map<int, std::pair<const char*, const char*>>& Errors() {
 
 }  // namespace
 
-uint64_t fake_cuda_allocate(const void* data, size_t size) {
+uint64_t fake_cuda_allocate(const void* data, size_t size, int number) {
   Device& device = TheDevice();
   std::lock_guard<std::mutex> lock(device.mutex);
   const auto* bytes = static_cast<const unsigned char*>(data);
   const uint64_t address = device.next;
   device.next += (size + 2 * kGap) / kGap * kGap;
-  device.memory[address] = std::make_unique<Bytes>(bytes, bytes + size);
+  device.memory[address] = {std::make_unique<Bytes>(bytes, bytes + size), number};
   return address;
 }
 
@@ -140,6 +157,15 @@ void fake_cuda_read(uint64_t address, void* to, size_t size) {
 size_t fake_cuda_allocations() {
   std::lock_guard<std::mutex> lock(TheDevice().mutex);
   return TheDevice().memory.size();
+}
+
+void fake_cuda_write_later(uint64_t address, const void* data, size_t size, void* stream) {
+  Device& device = TheDevice();
+  std::lock_guard<std::mutex> lock(device.mutex);
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  device.streams.at(stream)->push_back([address, kept = Bytes(bytes, bytes + size)] {
+    std::memcpy(Follow(address, kept.size()), kept.data(), kept.size());
+  });
 }
 
 void fake_cuda_pinned(size_t* bytes, size_t* times) {
@@ -186,6 +212,35 @@ int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t size, void* s
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t size, void* stream) {
   return Enqueue("cuMemcpyHtoDAsync_v2", stream, size, from,
                  [=] { std::memcpy(Follow(to, size), from, size); });
+}
+
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t size,
+                         void* stream) {
+  return Enqueue("cuMemcpyDtoDAsync_v2", stream, size, stream,
+                 [=] { std::memmove(Follow(to, size), Follow(from, size), size); });
+}
+
+int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
+  constexpr int kMemoryType = 2, kOrdinal = 9;
+  ExpectNoGil();
+  std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  if (const int code = Fails("cuPointerGetAttribute"); code != kSuccess) return code;
+  const auto found = Find(address);
+  if (found == TheDevice().memory.end()) return kInvalidValue;
+  if (attribute == kMemoryType) {
+    *static_cast<unsigned*>(value) = 2;  // a device's
+  } else if (attribute == kOrdinal) {
+    *static_cast<int*>(value) = found->second.device;
+  } else {
+    Misuse("an attribute that there is not");
+  }
+  return kSuccess;
+}
+
+int cuCtxGetDevice(int* device) {
+  std::lock_guard<std::mutex> lock(TheDevice().mutex);
+  *device = 0;
+  return current == kDevice ? Fails("cuCtxGetDevice") : kInvalidContext;
 }
 
 int cuStreamSynchronize(void* stream) {

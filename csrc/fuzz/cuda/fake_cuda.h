@@ -10,12 +10,16 @@
 
 extern "C" {
 
-// Memory of the device, filled with `data`. `release` must be called once for each.
-uint64_t fake_cuda_allocate(const void* data, size_t size);
+// Memory of a device, filled with `data`. `release` must be called once for each. Programs run on
+// the device with the number 0.
+uint64_t fake_cuda_allocate(const void* data, size_t size, int number);
 void fake_cuda_release(uint64_t address);
 
 // What lies in it now, whatever streams have been given.
 void fake_cuda_read(uint64_t address, void* to, size_t size);
+
+// Has a stream write to the memory, as a kernel would: when somebody waits for it.
+void fake_cuda_write_later(uint64_t address, const void* data, size_t size, void* stream);
 
 // How many pieces of memory there are.
 size_t fake_cuda_allocations();

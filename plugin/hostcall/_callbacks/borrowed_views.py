@@ -28,7 +28,7 @@ class BorrowingSpec(NumpySpec):
     def _returned(self, arrays: Sequence[Any]) -> Any:
         operands = [tf.TensorSpec(np.shape(array), _dtype_of(array)) for array in arrays]
         declared = result_shapes.known(self, None, operands) if self.declaration.out else []
-        if not self.declaration.borrow:
+        if not self.declaration.only_reads:
             arrays = self.own(arrays)
         return self.call_borrowing(self.host_function(Recording.NO), arrays, declared)
 

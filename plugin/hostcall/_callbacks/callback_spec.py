@@ -173,6 +173,7 @@ class CallbackSpec:
             borrows=declared.borrow,
             takes_out=declared.out,
             shares_memory=self.shares_memory,
+            on_device=declared.on_device,
         )
 
     @property

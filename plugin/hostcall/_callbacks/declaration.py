@@ -10,7 +10,10 @@ from typing import Any
 
 from hostcall._callbacks import memoization, requested_routes
 from hostcall._callbacks.declaration_checks import (
+    DEVICE,
+    HOST,
     check_executor,
+    check_memory,
     check_result,
     check_retries,
     check_unawaited,
@@ -39,6 +42,7 @@ class Declaration:
       when_full: what becomes of one more: "wait" or "drop_oldest".
       vmap_method: one of `vmap_methods.METHODS`; None where nothing is said of it.
       retries: how often a call is made again whose worker has died.
+      memory: "host" or "device": where the arrays lie that the function takes and returns.
       table: the results that are kept, or None.
       line: the calls that no program waits for, or None where programs wait.
     """
@@ -56,6 +60,7 @@ class Declaration:
     when_full: str = _unawaited_calls.WAIT
     vmap_method: str | None = None
     retries: int = 0
+    memory: str = HOST
     table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
     line: _unawaited_calls.Line | None = dataclasses.field(init=False, compare=False, repr=False)
 
@@ -76,6 +81,7 @@ class Declaration:
         check_unawaited(self)
         check_vmap_method(self.vmap_method, self.executor)
         check_retries(self.retries)
+        check_memory(self)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
         if self.out and self.table is not None:
             raise ValueError(
@@ -86,8 +92,18 @@ class Declaration:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether the function borrows arrays, of either kind."""
-        return self.borrow or self.out
+        """Whether the function borrows arrays, of whichever kind."""
+        return self.borrow or self.out or self.on_device
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the function only reads its arguments, and only during the call."""
+        return self.borrow or self.on_device
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it takes and returns arrays where they lie."""
+        return self.memory == DEVICE
 
     def renewed(self) -> Declaration:
         """The same for another function, whose results are kept in a table of their own."""

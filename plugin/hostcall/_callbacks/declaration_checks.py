@@ -12,6 +12,9 @@ from hostcall_runtime._words import counted
 
 TRACE = "trace"
 
+# Where the arrays of a function lie: NumPy's, or wherever the program has them.
+HOST, DEVICE = "host", "device"
+
 # Whether a `hostcall.callback` takes arrays or EagerTensors.
 KINDS = ("numpy", "eager")
 
@@ -81,6 +84,47 @@ def check_executor(declaration: Any) -> None:
                 "alone, and a call on an executor may outlast the program, or run in another "
                 f"process. Take {option}=True or executor= away."
             )
+
+
+# Why it does not go with memory="device".
+_NOT_ON_DEVICE = {
+    "borrow": "lends the function arrays of NumPy's, and memory='device' lends arrays already",
+    "out": "has the function write into arrays of NumPy's",
+    "memo": "keeps results by the values of the arguments, which nobody looks at on a device",
+    "executor": "makes the call elsewhere, where the program's memory is not",
+    "timeout": "lets the program go on while the call still has its memory",
+}
+
+
+def check_memory(declaration: Any) -> None:
+    """Checks what is declared of a function that takes arrays where they lie.
+
+    Raises:
+      ValueError: when something is that does not go with it, or there is no such memory.
+    """
+    if declaration.memory not in (HOST, DEVICE):
+        raise ValueError(
+            f"hostcall: memory={declaration.memory!r} is neither {HOST!r}, for arrays of NumPy's, "
+            f"nor {DEVICE!r}, for arrays in the program's own memory."
+        )
+    if declaration.memory == HOST:
+        return
+    check_waits(declaration.memory, declaration.wait)
+    for option, why in _NOT_ON_DEVICE.items():
+        given = getattr(declaration, option)
+        if given is not None and given is not False:
+            raise ValueError(
+                f"hostcall: {option}={given!r} {why}. Take {option}= or memory='device' away."
+            )
+
+
+def check_waits(memory: str, wait: bool) -> None:
+    """Raises a ValueError where a function is lent memory that no program keeps for it."""
+    if memory == DEVICE and not wait:
+        raise ValueError(
+            "hostcall: memory='device' lends the function the program's own memory for the call "
+            "alone, and with wait=False no program waits for the call. Take one of the two away."
+        )
 
 
 def check_unawaited(declaration: Any) -> None:
@@ -173,6 +217,11 @@ def check_takes_tensors(declaration: Any, who: str) -> None:
                 f"its function tensors, which nobody can write to. Use tf.numpy_function, or take "
                 f"{option}=True away."
             )
+    if declaration.memory == DEVICE:
+        raise ValueError(
+            f"hostcall: memory='device' is for functions that take arrays, and {who} gives its "
+            "function tensors. Use tf.numpy_function, or take memory='device' away."
+        )
     if declaration.table is not None:
         raise ValueError(
             f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "

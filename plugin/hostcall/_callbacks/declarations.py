@@ -60,6 +60,7 @@ def declare(
     when_full: str = "wait",
     vmap_method: str | None = None,
     retries: int = 0,
+    memory: str = "host",
 ) -> F: ...
 @overload
 def declare(
@@ -77,6 +78,7 @@ def declare(
     when_full: str = "wait",
     vmap_method: str | None = None,
     retries: int = 0,
+    memory: str = "host",
 ) -> Callable[[F], F]: ...
 def declare(
     function: object = None,
@@ -94,6 +96,7 @@ def declare(
     when_full: str = "wait",
     vmap_method: str | None = None,
     retries: int = 0,
+    memory: str = "host",
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -164,6 +167,14 @@ def declare(
         `fallback_to_while_loop` is False.
       retries: how often a call is made again whose worker has died, for functions that are pure:
         with `pure=True` or `memo`, or in ops that are not stateful.
+      memory: where the arrays lie that the function takes and returns. "host": NumPy's, copied from
+        the device and back where the program runs on one. "device": it gets `hostcall.DeviceArray`s
+        over the program's own memory, which CuPy, Numba, Torch and JAX take without a copy, and
+        NumPy on the CPU. It is called when the arguments are ready, and only reads them, while the
+        call lasts. It returns anything with `__dlpack__` or `__cuda_array_interface__` on the same
+        device, ready on the stream that these name, or arrays of NumPy's; work that it has started
+        on other streams than these and the default one must be done by then. For functions of
+        arrays, without `borrow`, `out`, `memo`, `executor`, `timeout` and `wait=False`.
 
     Returns:
       `function`.
@@ -177,7 +188,8 @@ def declare(
         `wait=False` with `borrow`, `out`, `memo` or `pure`, and an op with results of such a
         function; a `queue` that is no positive number, another `when_full`, and either of these
         two without `wait=False`; a `vmap_method` that there is not, or "map" without an executor;
-        and `retries` that is no number from 0 on. A stateful op of a function with `retries` that
+        `retries` that is no number from 0 on; and another `memory`, and what does not go with
+        "device". A stateful op of a function with `retries` that
         is not `pure` raises it.
 
     Examples:
@@ -204,6 +216,7 @@ def declare(
         when_full=when_full,
         vmap_method=vmap_method,
         retries=retries,
+        memory=memory,
     )
     if function is None:
         return lambda decorated: _declare(decorated, declaration.renewed())

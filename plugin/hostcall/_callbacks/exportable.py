@@ -9,6 +9,15 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall_mlir.exporting import Structure
+from hostcall_runtime._errors import NotExportableError
+
+
+def on_device(description: str) -> NotExportableError:
+    """The error for a callback that takes arrays where they lie."""
+    return NotExportableError(
+        f"{description}: it is declared with memory='device', and exported programs call functions "
+        "of NumPy's arrays. Take memory='device' away"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

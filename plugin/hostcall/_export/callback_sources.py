@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import CallbackSpec, Origin, Recording, spec_of_callback_id
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.exportable import Source
+from hostcall._callbacks.exportable import Source, on_device
 from hostcall._export.function_interface import structure_of
 from hostcall_runtime._errors import NotExportableError
 from hostcall_runtime._targets import target_of
@@ -45,6 +45,8 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
         raise NotExportableError(
             f"{spec.description}: it takes or returns tensors that are made of several"
         )
+    if spec.declaration.on_device:
+        raise on_device(spec.description)
     arguments = tuple(spec.inputs.pack(_placeholders(spec.inputs.size)))
     results = spec.outputs.pack(_placeholders(len(spec.outputs.dtypes)))
     return Source(

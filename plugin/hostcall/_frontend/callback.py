@@ -215,6 +215,7 @@ def callback(
     when_full: str = "wait",
     vmap_method: str | None = None,
     retries: int = 0,
+    memory: str = "host",
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -250,6 +251,7 @@ def callback(
       when_full: likewise.
       vmap_method: as in `hostcall.declare`. `grad` remains that of one element.
       retries: as in `hostcall.declare`, with `stateful=False`.
+      memory: as in `hostcall.declare`, for a "numpy" callback.
 
     Returns:
       A `Callback`, or a decorator that makes one.
@@ -262,8 +264,8 @@ def callback(
         one that borrows arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
         `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback;
-        for an unknown `vmap_method`, and for what `hostcall.declare` refuses of `wait`, `queue` and
-        `when_full`; for a stateful callback with `retries`.
+        for an unknown `vmap_method`, and for what `hostcall.declare` refuses of `wait`, `queue`,
+        `when_full` and `memory`; for a stateful callback with `retries`.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
@@ -289,6 +291,7 @@ def callback(
         when_full=when_full,
         vmap_method=vmap_method,
         retries=retries,
+        memory=memory,
     )
     check_repeatable(declaration, stateful, "hostcall.callback", "stateful=False")
     if kind == "eager":

@@ -123,9 +123,11 @@ def _check_callback(callback: Callback) -> None:
             'here. Make it of kind="numpy".'
         )
     if callback._declaration.shares_memory:
+        on_device = callback._declaration.on_device
+        lending = "memory='device' lends" if on_device else "borrow=True and out=True lend"
         raise ValueError(
-            f"hostcall.map of {callback!r}: borrow=True and out=True lend the function the "
-            "program's own memory, which its workers do not have. Take them away."
+            f"hostcall.map of {callback!r}: {lending} the function the program's own memory, which "
+            f"its workers do not have. Take {'it' if on_device else 'them'} away."
         )
 
 

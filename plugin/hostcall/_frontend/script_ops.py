@@ -21,6 +21,7 @@ from hostcall._callbacks.declaration_checks import (
 )
 from hostcall._callbacks.declarations import declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.lent_arrays import LendingSpec
 from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._frontend import static_shapes
@@ -155,6 +156,8 @@ def _spec_for(
         return EagerSpec(
             func, inputs, outputs, shape_function, (), differentiable and not pure, pure
         )
+    if declaration.on_device:
+        return LendingSpec(func, inputs, outputs, shape_function)
     if declaration.shares_memory:
         return BorrowingSpec(func, inputs, outputs, shape_function)
     if isinstance(func, NativeCode):

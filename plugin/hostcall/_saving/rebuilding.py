@@ -15,6 +15,7 @@ from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.declaration_checks import check_no_results
 from hostcall._callbacks.declarations import declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.lent_arrays import LendingSpec
 from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._callbacks.structures import Inputs, Outputs
@@ -90,6 +91,8 @@ def _inputs(record: Record) -> Inputs:
 
 
 def _array_class(function: Any, declaration: Declaration) -> type[NumpySpec]:
+    if declaration.on_device:
+        return LendingSpec
     if declaration.shares_memory:
         return BorrowingSpec
     return NativeSpec if isinstance(function, NativeCode) else NumpySpec
@@ -154,6 +157,7 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
         saved.out,
         saved.memo,
         vmap_method=saved.vmap_method,
+        memory=saved.memory,
     )
     if here is None:
         return then
@@ -172,7 +176,7 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
 def _differences(saved: Declared, here: Declaration, result: Any) -> list[str]:
     differing = [
         f"{name}={getattr(here, name)!r} here, and {getattr(saved, name)!r} there"
-        for name in ("pure", "timeout", "borrow", "out", "memo", "vmap_method")
+        for name in ("pure", "timeout", "borrow", "out", "memo", "vmap_method", "memory")
         if getattr(here, name) != getattr(saved, name)
     ]
     ours = here.result

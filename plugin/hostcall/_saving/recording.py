@@ -172,6 +172,7 @@ def _declared(spec: CallbackSpec) -> Declared:
         out=declaration.out,
         memo=declaration.memo,
         vmap_method=declaration.vmap_method,  # type: ignore[arg-type] # checked by Declaration
+        memory=declaration.memory,  # type: ignore[arg-type] # likewise
     )
 
 

@@ -114,7 +114,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     Attributes:
       result: a spec for each result, or "trace"; None where that is unknown or a function.
       shape_function: whether that was a shape function.
-      pure, timeout, borrow, out, memo, vmap_method: as for `hostcall.declare`.
+      pure, timeout, borrow, out, memo, vmap_method, memory: as for `hostcall.declare`.
     """
 
     result: list[Any] | Literal["trace"] | None = None
@@ -125,6 +125,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     out: bool = False
     memo: bool | int = False
     vmap_method: Literal["sequential", "expand_dims", "broadcast_all", "map"] | None = None
+    memory: Literal["host", "device"] = "host"
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -10,7 +10,11 @@ import jax.numpy as jnp
 import tensorflow as tf
 
 from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declaration_checks import check_no_results, check_repeatable
+from hostcall._callbacks.declaration_checks import (
+    check_no_results,
+    check_repeatable,
+    check_waits,
+)
 from hostcall._callbacks.vmap_methods import MAP
 from hostcall._tf import source_location
 from hostcall.jax import _effects, _primitive, _sharding
@@ -41,6 +45,7 @@ def call(
     when_full: str = "wait",
     retries: int = 0,
     sharding: Any = None,
+    memory: str = "host",
 ) -> Any:
     """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
 
@@ -76,6 +81,8 @@ def call(
         whole arrays. A pair is for the arguments and for the results, and each of the two can be a
         structure like that of `args` or of `result`. Ordered calls are made in the order of the
         shards, others beside one another. If one fails, the program fails on all devices.
+      memory: "device" passes arrays where they lie, as in `hostcall.declare`. On the CPU they are
+        copies of JAX's, whose memory nobody else can keep.
 
     Returns:
       A pytree of JAX arrays as `result` says.
@@ -86,9 +93,9 @@ def call(
         no bool, or `sharding` is of another form.
       ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, `retries` without
         `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when the call is
-        differentiated; for `wait=False` with results or `pure`, and what
-        `hostcall.declare` refuses of `queue` and `when_full`; where arrays cannot be divided as
-        `sharding` says, or it is said inside of `jax.shard_map`.
+        differentiated; for `wait=False` with results or `pure`, and what `hostcall.declare` refuses
+        of `queue`, `when_full` and `memory`; where arrays cannot be divided as `sharding` says, or
+        it is said inside of `jax.shard_map`.
       NotImplementedError: when a call with a side effect is compiled for several devices among
         which XLA divides arrays, and `sharding` is left out; or with `sharding` for GPUs, or for
         devices of several processes.
@@ -110,7 +117,9 @@ def call(
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
     effect = effect_of(ordered, pure, title)
     divided = MAP if vmap_method == MAP else None
-    declared = Declaration(pure=pure, executor=executor, retries=retries, vmap_method=divided)
+    declared = Declaration(
+        pure=pure, executor=executor, retries=retries, vmap_method=divided, memory=memory
+    )
     check_repeatable(declared, not pure, f"hostcall.jax.call of {title}", "pure=True")
     if divided is None:
         check_vmap_method(vmap_method, title)
@@ -122,6 +131,7 @@ def call(
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
     line = _unawaited.line_of(fn, wait, queue, when_full)
+    check_waits(memory, wait)
     check_no_results(line, [spec.dtype for spec in results], not pure, place)
     function = Function(
         fn,
@@ -133,6 +143,7 @@ def call(
         line=line,
         executor=declared.executor,
         retries=declared.retries,
+        on_device=declared.on_device,
     )
 
     def bind(arrays: Any, results: Any, joint: tuple[str, ...] | None = None) -> list[Any]:

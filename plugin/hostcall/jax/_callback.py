@@ -56,6 +56,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         declared.executor,
         declared.line,
         declared.retries,
+        declared.on_device,
     )
     check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
 

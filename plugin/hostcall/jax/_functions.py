@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from hostcall._callbacks import memoization
+from hostcall._callbacks import exportable, memoization
 from hostcall._callbacks.exportable import Source
 from hostcall._tf import source_location
 from hostcall_mlir.exporting import StructureError, structure_of_numbers
@@ -51,6 +51,7 @@ class Function:
       executor: what gives the executor that runs the calls, or None.
       line: the calls of the function, for which no program waits; None where programs wait.
       retries: how often a call is made again whose worker has died.
+      on_device: whether it takes and returns arrays where they lie.
     """
 
     function: Callable[..., Any]
@@ -66,11 +67,12 @@ class Function:
     executor: _executors.Provider | None = None
     line: _unawaited_calls.Line | None = None
     retries: int = 0
+    on_device: bool = False
 
     @property
     def may_begin_early(self) -> bool:
         """Whether a call without side effects may go on while its program does."""
-        return self.table is None and not self.borrow and not self.out
+        return self.table is None and not (self.borrow or self.out or self.on_device)
 
     def register(self) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id."""
@@ -78,7 +80,12 @@ class Function:
         target.empty = self._argument_memory()
         name = f"{self.title}/jax {next(_numbers)}"
         callback_id = register(
-            target, name, label=self.description, borrows=self.borrow, takes_out=self.out
+            target,
+            name,
+            label=self.description,
+            borrows=self.borrow,
+            takes_out=self.out,
+            on_device=self.on_device,
         )
         return target, callback_id
 
@@ -90,6 +97,8 @@ class Function:
 
     def source(self) -> Source:
         """What `hostcall.export` has to know of it."""
+        if self.on_device:
+            raise exportable.on_device(self.description)
         return Source(
             self.function,
             self.given_name,

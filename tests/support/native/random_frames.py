@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.native import random_results
+from hostcall_runtime._device_arrays import DeviceArray
+from tests.support.native import gpu_arrays, random_results
 from tests.support.native.early_frames import start_and_take
 from tests.support.native.frames import (
     CODES,
@@ -29,6 +30,7 @@ from tests.support.native.frames import (
     call,
     random_array,
 )
+from tests.support.native.gpu_arrays import ByDlpack, ByInterface
 
 DEPTH = 3  # how deep callbacks make calls themselves
 UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {TOKEN, *QUANTIZED})
@@ -40,6 +42,7 @@ class Frame:
 
     Attributes:
       values: what the callback is to return, if all goes well.
+      lends: whether the callback takes arrays where they lie.
       fails: whether the call has to fail: True, False, or None where either is right.
     """
 
@@ -52,6 +55,7 @@ class Frame:
     token: bool = False
     foreign: bool = False
     on_device: bool = False
+    lends: bool = False
     fails: bool | None = False
     partly_written: bool = False
 
@@ -60,7 +64,7 @@ class Frame:
         return (
             f"operands {sides[0]}, results {sides[1]}, pairs {self.pairs}, "
             f"attributes {self.attributes}, token {self.token}, foreign {self.foreign}, "
-            f"on device {self.on_device}, "
+            f"on device {self.on_device}, lends {self.lends}, "
             f"returned {[(one.dtype.name, one.shape) for one in self.values]}"
         )
 
@@ -77,7 +81,9 @@ class Fuzzer:
     def step(self, depth: int = 0) -> None:
         """Makes a random frame, calls the handler with it, and checks what comes of it."""
         frame = self.a_frame()
-        target = Target(self.a_function(frame, depth), title=self.rng.choice(["it", "\udcff", ""]))
+        title = self.rng.choice(["it", "\udcff", ""])
+        convention = {"on_device": frame.lends}
+        target = Target(self.a_function(frame, depth), title=title, convention=convention)
         done = self.call(frame, self.spoil(frame, target))
         self.calls += 1
         if done.code:
@@ -120,7 +126,8 @@ class Fuzzer:
         frame.values = [self.an_array() for _ in range(rng.choice([0, 1, 1, 2, 4]))]
         frame.results = [Buffer.of(value) for value in frame.values]
         frame.expected = [value.tobytes() for value in frame.values]
-        if rng.random() < 0.2:
+        frame.lends = rng.random() < 0.2
+        if rng.random() < 0.2 and not frame.lends:
             self.narrow(frame)
         if rng.random() < 0.3:
             self.bound_operands(frame)
@@ -171,7 +178,10 @@ class Fuzzer:
     def a_function(self, frame: Frame, depth: int) -> Callable[..., Any]:
         """The callback: it returns what the frame wants, or something else."""
         rng = self.rng
-        returned = random_results.as_declared(rng, frame.values)
+        if frame.lends and frame.on_device and "dynamic_results" not in frame.pairs:
+            returned: Any = [self.a_foreign_array(value) for value in frame.values]
+        else:
+            returned = random_results.as_declared(rng, frame.values)
         kind = rng.random()
         if kind < 0.1:
             error = random_results.an_error(rng)
@@ -182,6 +192,14 @@ class Fuzzer:
         if kind > 0.95 and depth < DEPTH:
             return lambda *_: (self.step(depth + 1), returned)[1]
         return lambda *arguments: (_look_at(arguments), returned)[1]
+
+    def a_foreign_array(self, value: np.ndarray) -> Any:
+        """The value as an array of another library, where that has the dtype."""
+        kinds: list[Callable[[np.ndarray], Any]] = [np.asarray, ByDlpack, ByInterface]
+        kind = self.rng.choice(kinds)
+        has_dtype = value.dtype in gpu_arrays.DTYPES
+        by_name = value.dtype.isbuiltin == 1
+        return kind(value) if (by_name if kind is ByInterface else has_dtype) else value
 
     def wrong(self, frame: Frame, returned: Any) -> Any:
         rng, values = self.rng, list[Any](frame.values)
@@ -276,9 +294,21 @@ def _throw(error: BaseException) -> None:
 def _look_at(arguments: tuple[Any, ...]) -> None:
     """Reads and writes all that the callback was given: it is its own."""
     for argument in arguments:
+        if isinstance(argument, DeviceArray):
+            _read(argument)
+            continue
         argument.tobytes()
         if isinstance(argument, np.ndarray):
             argument[...] = np.zeros((), argument.dtype)
+
+
+def _read(array: DeviceArray) -> None:
+    if array.device == "cpu":
+        np.asarray(array).tobytes()
+    elif array.dtype in gpu_arrays.DTYPES:
+        gpu_arrays.by_dlpack(array)
+        if array.dtype.isbuiltin == 1:
+            assert array.__cuda_array_interface__["shape"] == array.shape
 
 
 def check(frame: Frame, done: Outcome) -> None:

@@ -63,6 +63,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "given_name": lambda x: named(x),
     "given_gradient": lambda x: with_gradient(x),
     "out": lambda x: tf.numpy_function(functions.doubled_into, [x], tf.float32),
+    "memory": lambda x: functions.doubled_where_it_lies(x),
     "memo": lambda x: tf.numpy_function(functions.remembered, [x], tf.float32),
     "loop": _loop,
     "branch": lambda x: tf.cond(x[0] > 1.0, lambda: _halved(x), lambda: x),

@@ -143,6 +143,11 @@ def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
             "itself, and waits for it. Take it away, or declare it of a Python function that calls "
             "this one."
         )
+    if declared["memory"] != "host":
+        raise ValueError(
+            f"hostcall: memory= was declared of {native!r}, but a program calls native code "
+            "itself, with its own memory. Take it away."
+        )
     for option, why in _NOT_OF_NATIVE.items():
         if declared[option]:
             raise ValueError(

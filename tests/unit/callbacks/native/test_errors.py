@@ -221,6 +221,11 @@ def test_memory_that_is_lent(option: str) -> None:
         hostcall.callback(add(), result=lambda x: x, **options)
 
 
+def test_arrays_where_they_lie() -> None:
+    with pytest.raises(ValueError, match=r"memory= .* itself, with its own memory\. Take it away"):
+        hostcall.declare(add(), memory="device")
+
+
 def test_results_that_are_kept() -> None:
     with pytest.raises(ValueError, match="only Python can look results up"):
         hostcall.declare(add(), memo=True)

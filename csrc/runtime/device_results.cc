@@ -1,0 +1,152 @@
+#include "device_results.h"
+
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "failure.h"
+#include "gil.h"
+#include "numpy.h"
+#include "result_contract.h"
+#include "results.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+// Functions of hostcall_runtime._foreign_arrays. Leaked like all that holds Python objects.
+nb::object& ArraysOfHost() {
+  static auto* function = new nb::object();
+  return *function;
+}
+nb::object& ArraysOfDevice() {
+  static auto* function = new nb::object();
+  return *function;
+}
+
+nb::tuple TupleOf(Dims dims) {
+  nb::list items;
+  for (const int64_t dim : dims) items.append(dim);
+  return nb::tuple(items);
+}
+
+// What is declared of the results, for Python.
+nb::list Described(const std::vector<DeclaredResult>& declared) {
+  nb::list described;
+  for (const DeclaredResult& one : declared) {
+    nb::list bounded;
+    for (const bool is_bounded : one.bounded) bounded.append(is_bounded);
+    described.append(
+        nb::make_tuple(one.dtype->descr, one.dtype->name, TupleOf(one.dims), nb::tuple(bounded)));
+  }
+  return described;
+}
+
+// The results of one call on their way.
+class Storing {
+ public:
+  Storing(const HostCall& call, const Who& who, DeferredDecrefScope& decrefs)
+      : call_(call), who_(who), decrefs_(decrefs) {
+    for (const Buffer& result : call.results) declared_.push_back(DeclaredAs(result));
+  }
+
+  void Store(nb::handle returned) {
+    const Place& place = call_.device->place();
+    nb::object arguments =
+        nb::make_tuple(returned, Described(declared_), who_(), place.id, place.stream);
+    nb::handle found = decrefs_.Defer(
+        UntilExit([&] { return PyObject_CallObject(ArraysOfDevice().ptr(), arguments.ptr()); }));
+    for (nb::handle stream : nb::object(found[1])) streams_.push_back(nb::cast<uintptr_t>(stream));
+    const nb::object values = found[0];  // one for each result
+    for (size_t i = 0; i < call_.results.size(); ++i) Add(i, nb::object(values[i]));
+    StoreArrays();
+    WithoutGil([&] { call_.device->Store(copies_, streams_); });
+  }
+
+ private:
+  struct OnHost {
+    size_t index;
+    nb::handle array;
+  };
+
+  // A value on the device is its address, its size in bytes and its shape.
+  void Add(size_t index, nb::handle value) {
+    if (!nb::isinstance<nb::tuple>(value)) {
+      nb::handle array = decrefs_.Defer(ToArray(value, *declared_[index].dtype, index, who_));
+      CheckArray(array, declared_[index], index, who_);
+      on_host_.push_back({index, array});
+      return;
+    }
+    const Buffer& result = call_.results[index];
+    const auto* from = reinterpret_cast<const void*>(nb::cast<uintptr_t>(value[0]));
+    const auto size = nb::cast<size_t>(value[1]);
+    if (size > 0) CheckOwner(from, index);
+    if (size > 0) copies_.push_back({result.data, from, size});
+    for (size_t i = 0; i < result.sizes.size(); ++i) {
+      if (result.sizes[i] != nullptr) *result.sizes[i] = nb::cast<int32_t>(value[2][i]);
+    }
+  }
+
+  void CheckOwner(const void* memory, size_t index) {
+    bool owns = false;
+    WithoutGil([&] { owns = call_.device->Owns(memory); });
+    if (owns) return;
+    throw Failure::InvalidArgument(
+        std::to_string(index) + "-th value returned by " + who_() +
+        " does not lie on the device of the program, CUDA device " +
+        std::to_string(call_.device->place().id) +
+        ". Copy it there in the function, or return an array of NumPy's.");
+  }
+
+  void StoreArrays() {
+    std::vector<Buffer> staged;
+    for (const OnHost& one : on_host_) staged.push_back(call_.results[one.index]);
+    WithoutGil([&] { call_.device->Reserve(staged); });
+    for (size_t i = 0; i < on_host_.size(); ++i) {
+      const auto& [index, array] = on_host_[i];
+      // Once more: others had the GIL, and may hold the array.
+      CheckArray(array, declared_[index], index, who_);
+      CopyOut(array, staged[i]);
+    }
+  }
+
+  const HostCall& call_;
+  const Who& who_;
+  DeferredDecrefScope& decrefs_;
+  std::vector<DeclaredResult> declared_;
+  std::vector<OnHost> on_host_;
+  std::vector<Device::Copy> copies_;
+  std::vector<uintptr_t> streams_;
+};
+
+}  // namespace
+
+nb::handle WithArraysOfHost(nb::handle returned, const Who& who, DeferredDecrefScope& decrefs) {
+  if (PyArray_CheckExact(returned.ptr())) return returned;
+  nb::object title = nb::cast(who());
+  return decrefs.Defer(UntilExit([&] {
+    return PyObject_CallFunctionObjArgs(ArraysOfHost().ptr(), returned.ptr(), title.ptr(), nullptr);
+  }));
+}
+
+void StoreOnDevice(nb::handle returned, const HostCall& call, const Who& who,
+                   DeferredDecrefScope& decrefs) {
+  Storing(call, who, decrefs).Store(returned);
+}
+
+void DefineDeviceResults(nb::module_& m) {
+  m.def(
+      "set_foreign_arrays",
+      [](nb::object of_host, nb::object of_device) {
+        ArraysOfHost() = std::move(of_host);
+        ArraysOfDevice() = std::move(of_device);
+      },
+      nb::arg("of_host"), nb::arg("of_device"),
+      "Sets what finds out where returned arrays lie: see hostcall_runtime._foreign_arrays.");
+}
+
+}  // namespace hostcall

@@ -1,0 +1,11 @@
+// Arrays of other libraries, which come by DLPack.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace hostcall {
+
+// Defines the class by which Python looks at one.
+void DefineForeignArrays(nanobind::module_& m);
+
+}  // namespace hostcall

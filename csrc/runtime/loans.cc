@@ -1,0 +1,226 @@
+#include "loans.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "failure.h"
+#include "garbage.h"
+#include "gil.h"
+#include "numpy.h"
+
+namespace nb = nanobind;
+namespace ffi = xla::ffi;
+
+namespace hostcall {
+namespace {
+
+// The class that shows a loan. Leaked like all that holds Python objects.
+nb::object& DeviceArray() {
+  static auto* shows = new nb::object();
+  return *shows;
+}
+
+// How long, and how often, it is waited for others to let go of memory.
+constexpr std::chrono::milliseconds kPause{5};
+constexpr int kTries = 100;
+
+std::vector<int64_t> StridesOf(Dims allocated) {
+  std::vector<int64_t> strides(allocated.size());
+  int64_t stride = 1;
+  for (size_t i = allocated.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= allocated[i];
+  }
+  return strides;
+}
+
+// An array that nobody else has, of rank 0 too.
+nb::object Copy(const Buffer& buffer, Dims dims) {
+  nb::object view = View(buffer, dims, /*flags=*/0);
+  return Checked(UntilExit([&] { return PyArray_NewCopy(AsArray(view), NPY_CORDER); }));
+}
+
+bool IsPlain(const Buffer& buffer) { return buffer.visible_dtype == buffer.dtype; }
+
+void CheckIsPlain(const Buffer& buffer) {
+  if (IsPlain(buffer)) return;
+  throw Failure::InvalidArgument(
+      "hostcall: an operand is " + DtypeOf(buffer.visible_dtype).name +
+      ", whose elements take less than a byte, and memory=\"device\" has no arrays of such. Cast "
+      "it to int8 around the call, or take memory=\"device\" away.");
+}
+
+}  // namespace
+
+// One user of the memory. It owns what keeps that.
+struct Loan::Use {
+  explicit Use(const std::shared_ptr<Loan>& of) : loan(of), owner(of->owner_) { ++loan->uses_; }
+  ~Use() { --loan->uses_; }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+  const std::shared_ptr<Loan> loan;
+  const nb::object owner;
+};
+
+Loan::Loan(nb::object array)
+    : owner_(Checked(UntilExit([&] {
+        return PyArray_FromAny(array.ptr(), nullptr, 0, 0,
+                               NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_ENSUREARRAY,
+                               nullptr);
+      }))),
+      data_(PyArray_DATA(AsArray(owner_))),
+      dtype_(nb::borrow(reinterpret_cast<PyObject*>(PyArray_DESCR(AsArray(owner_))))) {
+  const Dims dims = DimsOf(AsArray(owner_));
+  shape_.assign(dims.begin(), dims.end());
+  strides_ = StridesOf(dims);
+}
+
+Loan::Loan(const Buffer& buffer, const Place& place)
+    : data_(buffer.data), dtype_(DtypeOf(buffer.dtype).descr), place_(place) {
+  const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
+  shape_.assign(dims.begin(), dims.end());
+  strides_ = StridesOf(buffer.dims);
+}
+
+nb::object Loan::Export(const std::shared_ptr<Loan>& loan, int code, int bits) {
+  loan->CheckLasts();
+  const nb::dlpack::dtype dtype{static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
+  const std::vector<size_t> shape(loan->shape_.begin(), loan->shape_.end());
+  const nb::object use = NewUse(loan);
+  return nb::cast(nb::ndarray<nb::array_api, nb::ro>(loan->data_, shape.size(), shape.data(), use,
+                                                     loan->strides_.data(), dtype,
+                                                     loan->place_.type, loan->place_.id));
+}
+
+nb::object Loan::View(const std::shared_ptr<Loan>& loan) {
+  loan->CheckLasts();
+  if (!loan->owner_.is_valid()) throw nb::buffer_error("hostcall: the array is on a device");
+  nb::object use = NewUse(loan);
+  nb::object descr = loan->dtype_;
+  nb::object view = Checked(PyArray_NewFromDescr(
+      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(loan->shape_.size()),
+      const_cast<npy_intp*>(loan->shape_.data()), nullptr, loan->data_, /*flags=*/0, nullptr));
+  if (PyArray_SetBaseObject(AsArray(view), use.release().ptr()) < 0) throw nb::python_error();
+  return view;
+}
+
+uintptr_t Loan::Expose() {
+  CheckLasts();
+  exposed_ = true;
+  return reinterpret_cast<uintptr_t>(data_);
+}
+
+bool Loan::IsUsed(nb::handle shown) const {
+  return uses_ > 0 || (exposed_ && Py_REFCNT(shown.ptr()) > 1);
+}
+
+void Loan::End() {
+  over_ = true;
+  owner_ = nb::object();  // users have their own references
+}
+
+void Loan::CheckLasts() const {
+  if (over_) throw nb::buffer_error("hostcall: the array was lent for a call that has ended");
+}
+
+nb::object Loan::NewUse(const std::shared_ptr<Loan>& loan) {
+  auto use = std::make_unique<Use>(loan);
+  nb::capsule capsule(use.get(), [](void* used) noexcept { delete static_cast<Use*>(used); });
+  use.release();
+  return capsule;
+}
+
+nb::object Loans::Lend(const Buffer& operand, const Place& place, bool share) {
+  // Where it is copied, NumPy looks at it.
+  if (SizeInBytes(operand) < 0 || operand.dims.size() > NPY_MAXDIMS) throw Failure::Malformed();
+  if (place.type != Place::kCpu) {
+    CheckIsPlain(operand);
+    return Show(std::make_shared<Loan>(operand, place));
+  }
+  if (!IsPlain(operand)) return Lend(ToNumpy(operand));
+  if (share && operand.dims.size() > 0) return Lend(Borrow(operand, /*share=*/true));
+  return Lend(Copy(operand, operand.true_dims.empty() ? operand.dims : Dims(operand.true_dims)));
+}
+
+nb::object Loans::Lend(nb::object array) { return Show(std::make_shared<Loan>(std::move(array))); }
+
+nb::object Loans::Show(std::shared_ptr<Loan> loan) {
+  nb::object shown = DeviceArray()(loan);
+  lent_.push_back({std::move(loan), shown});
+  return shown;
+}
+
+bool Loans::AnyIsUsed() const {
+  const auto used = [](const Lent& lent) { return lent.loan->IsUsed(lent.shown); };
+  if (std::none_of(lent_.begin(), lent_.end(), used)) return false;
+  // A cycle that the function has left behind is nobody's any more.
+  CollectGarbage();
+  // And libraries with threads of their own, as JAX, let go a little after they have returned.
+  for (int i = 0; i < kTries && std::any_of(lent_.begin(), lent_.end(), used); ++i) {
+    WithoutGil([] { std::this_thread::sleep_for(kPause); });
+  }
+  return std::any_of(lent_.begin(), lent_.end(), used);
+}
+
+void Loans::End() {
+  for (const Lent& lent : lent_) lent.loan->End();
+}
+
+namespace {
+
+// The loans of a call that no compiled program makes.
+class LoansOfArrays {
+ public:
+  explicit LoansOfArrays(const nb::list& arrays) {
+    for (nb::handle array : arrays) shown_.push_back(loans_.Lend(nb::borrow(array)));
+  }
+
+  nb::list Shown() const {
+    nb::list shown;
+    for (const nb::object& one : shown_) shown.append(one);
+    return shown;
+  }
+
+  bool AnyIsUsed() const { return loans_.AnyIsUsed(); }
+  void End() { loans_.End(); }
+
+ private:
+  std::vector<nb::object> shown_;
+  Loans loans_;
+};
+
+}  // namespace
+
+void DefineLoans(nb::module_& m) {
+  nb::class_<Loan>(m, "Loan", "An array that is lent for a call: see loans.h.")
+      .def_prop_ro("is_over", &Loan::is_over)
+      .def_prop_ro("shape", [](const Loan& loan) { return nb::tuple(nb::cast(loan.shape())); })
+      .def_prop_ro("strides", [](const Loan& loan) { return nb::tuple(nb::cast(loan.strides())); })
+      .def_prop_ro("dtype", &Loan::dtype)
+      .def_prop_ro("device",
+                   [](const Loan& loan) { return std::pair(loan.place().type, loan.place().id); })
+      .def_prop_ro("stream", [](const Loan& loan) { return loan.place().stream; })
+      .def("export", &Loan::Export, nb::arg("code"), nb::arg("bits"),
+           "What has DLPack's methods, for one more user of the memory; with DLPack's dtype.")
+      .def("view", &Loan::View, "A read-only array, for one more user of the host's memory.")
+      .def("expose", &Loan::Expose, "The address, for somebody who keeps what shows the loan.");
+  nb::class_<LoansOfArrays>(m, "Loans", "Lends arrays of NumPy's for a call.")
+      .def(nb::init<const nb::list&>(), nb::arg("arrays"))
+      .def("shown", &LoansOfArrays::Shown, "What the function is given.")
+      .def("any_is_used", &LoansOfArrays::AnyIsUsed,
+           "Whether somebody has memory of theirs, when all that `shown` returned has been let go.")
+      .def("end", &LoansOfArrays::End, "Ends the loans: what shows them refuses.");
+  m.def(
+      "set_device_array", [](nb::object shows) { DeviceArray() = std::move(shows); },
+      nb::arg("shows"), "Sets the class that shows a Loan to users.");
+}
+
+}  // namespace hostcall

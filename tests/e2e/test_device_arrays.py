@@ -1,0 +1,321 @@
+"""`memory="device"`: on the CPU, functions are lent the program's arrays, whichever way they are
+called, and other libraries take them and give them back.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.e2e.borrowed_views_programs import (
+    LARGE,
+    WAYS,
+    every_size,
+    every_way,
+    in_programs,
+    like,
+    numbers,
+    values,
+)
+from tests.support.e2e.borrowed_views_programs import one as one_borrowing
+from tests.support.helpers import assert_same, failure, jitted
+
+jax_array = jax.dlpack.from_dlpack
+
+
+def one(function: Any, **declared: Any) -> Any:
+    """A program that calls the function on what it has computed, and computes with the result."""
+    return one_borrowing(function, borrow=False, memory="device", **declared)
+
+
+@every_way
+@every_size
+def test_libraries_take_the_arrays_and_give_theirs(way: Any, size: int) -> None:
+    seen: list[Any] = []
+
+    def double(x: hostcall.DeviceArray) -> Any:
+        seen.append((type(x), x.shape, x.dtype, x.device, x.__dlpack_device__()))
+        return jax_array(x) * 2 if size else np.from_dlpack(x)
+
+    run = way(one(double))
+    for _ in range(3):
+        assert_same(run(values(size)).numpy(), numbers(size) * 4 + 1)
+    assert set(seen) == {(hostcall.DeviceArray, (size,), np.dtype(np.float32), "cpu", (1, 0))}
+
+
+@every_way
+@every_size
+def test_the_arrays_are_only_to_be_read(way: Any, size: int) -> None:
+    def refuses(x: hostcall.DeviceArray) -> Any:
+        for array in (np.asarray(x), np.from_dlpack(x)):
+            assert not array.flags.writeable
+        assert not hasattr(x, "__cuda_array_interface__")
+        return np.add(x, 1)
+
+    assert_same(way(one(refuses))(values(size)).numpy(), numbers(size) * 2 + 2)
+
+
+@in_programs
+def test_large_arrays_lie_in_the_memory_of_the_program() -> None:
+    seen: list[bool] = []
+
+    def function(x: hostcall.DeviceArray) -> Any:
+        addresses = {read(x).ctypes.data for read in (np.asarray, np.from_dlpack)}
+        addresses.add(jax_array(x).unsafe_buffer_pointer())
+        seen.append(len(addresses) == 1)
+        return x
+
+    run = jitted(one(function))
+    assert_same(run(values(LARGE)).numpy(), numbers(LARGE) * 2 + 1)
+    assert seen == [True]
+
+
+@every_way
+def test_what_was_lent_may_be_given_back(way: Any) -> None:
+    for function in (
+        lambda x: x,
+        lambda x: np.asarray(x)[::-1][::-1],
+        lambda x: jax_array(x),
+        lambda x: [np.from_dlpack(x)],
+    ):
+        assert_same(way(one(function))(values(LARGE)).numpy(), numbers(LARGE) * 2 + 1)
+
+
+@every_way
+@every_size
+def test_the_arrays_themselves_refuse_after_the_call(way: Any, size: int) -> None:
+    kept: list[hostcall.DeviceArray] = []
+    run = way(one(lambda x: (kept.append(x), np.asarray(x) + 1)[1]))
+    assert_same(run(values(size)).numpy(), numbers(size) * 2 + 2)
+    array = kept[0]
+    assert (array.shape, array.device) == ((size,), "cpu")
+    assert "of a call that has ended" in repr(array)
+    for use in (np.asarray, np.from_dlpack, lambda x: x.__dlpack__(), jax_array):
+        with pytest.raises(BufferError, match="lent to a function for a call, and is used after"):
+            use(array)
+
+
+@pytest.mark.parametrize("read", [np.asarray, np.from_dlpack, jax_array])
+@every_way
+def test_memory_that_is_kept_is_an_error_and_stays(way: Any, read: Any) -> None:
+    kept: list[Any] = []
+
+    def keep(x: hostcall.DeviceArray) -> Any:
+        kept.append(read(x))
+        return np.asarray(x) + 1
+
+    message = failure(way(one(keep)), values(LARGE)).message
+    assert "something still has the memory of an array that it was lent" in message
+    assert "test_device_arrays.py" in message
+    for _ in range(3):
+        way(one(lambda x: -np.asarray(x)))(values(LARGE))
+    np.testing.assert_array_equal(np.asarray(kept[0]), numbers(LARGE) * 2)
+
+
+@every_way
+def test_cycles_that_a_function_leaves_behind(way: Any) -> None:
+    def leave(x: hostcall.DeviceArray) -> Any:
+        cycle: list[Any] = [np.from_dlpack(x)]
+        cycle.append(cycle)
+        return cycle[0] + 1
+
+    gc.disable()
+    try:
+        assert_same(way(one(leave))(values(LARGE)).numpy(), numbers(LARGE) * 2 + 2)
+    finally:
+        gc.enable()
+
+
+@every_way
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int8", "bool", "complex64"])
+def test_dtypes(way: Any, dtype: str) -> None:
+    x = tf.cast(tf.constant([[0.0, 1.0, 0.0], [1.0, 1.0, 0.0]]), dtype)
+
+    def back(x: hostcall.DeviceArray) -> Any:
+        return jax_array(x) if dtype != "bool" else np.from_dlpack(x)
+
+    hostcall.declare(back, result=like, memory="device")
+    run = way(lambda x: tf.numpy_function(back, [x], x.dtype))
+    assert np.asarray(run(x)).tobytes() == np.asarray(x).tobytes()
+
+
+@every_way
+def test_scalars_and_structures(way: Any) -> None:
+    @hostcall.callback(
+        result=lambda pair: {"sum": pair["a"], "n": tf.TensorSpec([], tf.int32)}, memory="device"
+    )
+    def add(pair: Any) -> Any:
+        a, b = (np.asarray(pair[key]) for key in "ab")
+        assert (a.shape, b.shape) == ((), ())
+        return {"sum": jnp.asarray(a) + b, "n": np.int32(2)}
+
+    def program(a: Any) -> Any:
+        results = add({"a": a, "b": a + 1})
+        return results["sum"] * tf.cast(results["n"], tf.float32)
+
+    assert way(program)(tf.constant(3.0)).numpy() == 14.0
+
+
+@every_way
+def test_strings(way: Any) -> None:
+    @hostcall.callback(result=lambda x: x, memory="device")
+    def shout(x: hostcall.DeviceArray) -> Any:
+        return np.array([text.upper() for text in np.asarray(x)], object)
+
+    assert way(lambda x: shout(x))(tf.constant(["a", "b"])).numpy().tolist() == [b"A", b"B"]
+
+
+@in_programs
+def test_bounded_sizes() -> None:
+    def some(x: hostcall.DeviceArray) -> Any:
+        return jax_array(x)[: x.shape[0] - 1]
+
+    hostcall.declare(some, memory="device", result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
+
+    @jitted
+    def program(x: Any) -> Any:
+        first = tf.numpy_function(some, [x], tf.float32)
+        return tf.numpy_function(some, [first], tf.float32) * 2.0
+
+    assert_same(program(values(6)).numpy(), numbers(4) * 2)
+
+
+def test_gradients_loops_and_batches() -> None:
+    @hostcall.callback(
+        result=like, memory="device", stateful=False, vmap_method="expand_dims",
+        grad=lambda inputs, results, upstream: (2.0 * inputs[0] * upstream,),
+    )  # fmt: skip
+    def square(x: hostcall.DeviceArray) -> Any:
+        return jnp.square(jax_array(x))
+
+    @jitted
+    def program(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for _ in tf.range(2):
+                y = square(y)
+        return tape.gradient(y, x), tf.vectorized_map(square, x[None] + 1.0)
+
+    gradient, batch = program(values(4))
+    np.testing.assert_allclose(gradient, 4 * numbers(4) ** 3)
+    np.testing.assert_allclose(batch, (numbers(4)[None] + 1) ** 2)
+
+
+class Elsewhere:
+    """An array on a GPU, as far as one can see."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 1
+
+    def __dlpack__(self, **wanted: Any) -> Any:
+        raise AssertionError("it is not asked")
+
+
+class Interface:
+    """The same for CUDA's libraries."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {}
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (Elsewhere, "is a Elsewhere on CUDA device 1, and the program runs on cpu. Copy it there"),
+        (Interface, "is a Interface on CUDA device, and the program runs on cpu"),
+        (object, "which has neither __dlpack__ nor __cuda_array_interface__"),
+        (lambda: jnp.zeros(5), "has shape (5,), but its declared shape is (4,)"),
+        (lambda: jnp.zeros(4, jnp.int32), "is int32, but expects float"),
+        (lambda: [jnp.zeros(4)] * 2, "2 values, but expects to see 1 values"),
+    ],
+)
+def test_results_that_are_not_as_declared(way: Any, returned: Any, text: str) -> None:
+    if way in WAYS[2:] and text.startswith(("has shape", "is int32", "2 values")):
+        text = ""  # TensorFlow itself looks at these
+    message = failure(way(one(lambda x: returned())), values(4)).message
+    assert text in message
+
+
+@every_way
+def test_errors_of_the_function(way: Any) -> None:
+    def fail(x: hostcall.DeviceArray) -> Any:
+        np.from_dlpack(x)
+        raise ValueError("not these")
+
+    assert "not these" in failure(way(one(fail)), values(LARGE)).message
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"borrow": True},
+        {"out": True},
+        {"memo": True},
+        {"executor": concurrent.futures.ThreadPoolExecutor},
+        {"timeout": 1.0},
+        {"wait": False},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_what_does_not_go_with_it(option: dict[str, Any]) -> None:
+    name = next(iter(option))
+    for declare in (hostcall.declare, hostcall.callback):
+        stateful: dict[str, Any] = {"stateful": False} if declare is hostcall.callback else {}
+        with pytest.raises(ValueError, match=rf"{name}=.*memory='device'|memory='device'.*{name}="):
+            declare(lambda x: x, result=like, memory="device", **stateful, **option)
+
+
+def test_other_things_that_are_refused() -> None:
+    for declare in (hostcall.declare, hostcall.callback):
+        with pytest.raises(ValueError, match="memory='gpu' is neither 'host'"):
+            declare(lambda x: x, result=like, memory="gpu")
+
+    def function(x: Any) -> Any:
+        return x
+
+    hostcall.declare(function, memory="device")
+    with pytest.raises(ValueError, match="memory='device' is for functions that take arrays"):
+        tf.py_function(function, [1.0], tf.float32)
+    with pytest.raises(ValueError, match="memory='device' is for functions that take arrays"):
+        hostcall.callback(function, result=like, kind="eager", memory="device")
+    lent = hostcall.callback(function, result=like, memory="device")
+    with pytest.raises(ValueError, match="memory='device' lend"):
+        hostcall.map(lent, executor=concurrent.futures.ThreadPoolExecutor)
+
+
+def test_exported_programs_refuse() -> None:
+    lent = hostcall.callback(np.negative, result=like, memory="device")
+    program = jitted(lambda x: lent(x))
+    with pytest.raises(hostcall.NotExportableError, match="declared with memory='device'"):
+        hostcall.export(program, tf.TensorSpec([3]))
+
+
+@every_way
+def test_dtypes_that_dlpack_lacks(way: Any) -> None:
+    seen: list[Any] = []
+
+    def back(x: hostcall.DeviceArray) -> Any:
+        with pytest.raises(BufferError, match="DLPack has no dtype for int4"):
+            x.__dlpack__()
+        seen.append(x.dtype)
+        return np.asarray(x)
+
+    hostcall.declare(back, result=like, memory="device")
+
+    def program(x: Any) -> Any:
+        return tf.cast(tf.numpy_function(back, [tf.cast(x, "int4")], "int4"), tf.int8)
+
+    assert way(program)(tf.constant([1, -2])).numpy().tolist() == [1, -2]
+    assert seen == [np.dtype(ml_dtypes.int4)]

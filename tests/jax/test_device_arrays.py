@@ -1,0 +1,105 @@
+"""`memory="device"` in JAX's programs on the CPU, which lend copies, and as far as it can be seen
+without one, for GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall.jax
+from tests.support.jax.helpers import X, struct
+
+call = hostcall.jax.call
+take = jax.dlpack.from_dlpack
+modes = pytest.mark.parametrize("mode", [jax.jit, lambda function: function], ids=["jit", "plain"])
+
+
+def double(x: hostcall.DeviceArray) -> Any:
+    assert isinstance(x, hostcall.DeviceArray)
+    return jnp.multiply(take(x), 2)
+
+
+def on_device(function: Any, *args: Any, **options: Any) -> Any:
+    return call(function, lambda x: struct(x.shape, x.dtype), *args, memory="device", **options)
+
+
+@modes
+@pytest.mark.parametrize("options", [{}, {"pure": True}, {"ordered": True}], ids=str)
+def test_calls(mode: Any, options: Any) -> None:
+    np.testing.assert_array_equal(mode(lambda x: on_device(double, x, **options))(X), 2 * X)
+    large = jnp.arange(2**16, dtype=jnp.float32)
+    np.testing.assert_array_equal(
+        mode(lambda x: on_device(double, x, **options) + 1)(large), 2 * large + 1
+    )
+
+
+@modes
+def test_structures_and_scalars(mode: Any) -> None:
+    def add(pair: Any) -> Any:
+        return {"sum": take(pair[0]) + take(pair[1]), "n": np.int32(pair[0].dtype.itemsize)}
+
+    result = {"sum": struct((), jnp.float32), "n": struct((), jnp.int32)}
+    got = mode(lambda a: call(add, result, (a, a + 1), memory="device"))(jnp.float32(3))
+    assert (got["sum"], got["n"]) == (7, 4)
+
+
+def test_transformations() -> None:
+    def program(x: Any) -> Any:
+        method = {"pure": True, "vmap_method": "expand_dims"}
+        return jax.lax.fori_loop(0, 3, lambda _, v: on_device(double, v, **method), x)
+
+    np.testing.assert_array_equal(jax.jit(jax.vmap(program))(jnp.stack([X, -X])), [8 * X, -8 * X])
+
+
+@modes
+def test_callbacks_with_a_gradient(mode: Any) -> None:
+    @hostcall.callback(result=lambda x, y: tf.TensorSpec(x.shape, x.dtype), memory="device")
+    def times(x: hostcall.DeviceArray, y: hostcall.DeviceArray) -> Any:
+        return take(x) * take(y)
+
+    square = hostcall.callback(
+        lambda x: take(x) ** 2,
+        result=lambda x: tf.TensorSpec(x.shape, x.dtype),
+        memory="device",
+        grad=lambda inputs, results, upstream: times(inputs[0], 2 * upstream),
+    )
+    np.testing.assert_allclose(mode(jax.grad(lambda x: square(x).sum()))(X), 2 * X)
+
+
+def test_memory_that_is_kept_is_an_error() -> None:
+    kept: list[Any] = []
+
+    def keep(function: Any) -> None:
+        jax.jit(lambda x: on_device(function, x))(X).block_until_ready()
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="still has the memory of an array"):
+        keep(lambda x: (kept.append(np.from_dlpack(x)), x)[1])
+    np.testing.assert_array_equal(kept[0], X)
+    kept.clear()
+    keep(lambda x: (kept.append(x), x)[1])
+    with pytest.raises(BufferError, match="is used after that"):
+        take(kept[0])
+
+
+def test_what_is_refused() -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"memory": "gpu"}, "neither 'host'"),
+        ({"memory": "device", "wait": False}, "with wait=False no program waits"),
+        ({"memory": "device", "executor": lambda: None}, "executor="),
+    ]
+    for options, text in refused:
+        with pytest.raises(ValueError, match=text):
+            call(double, X, X, **options)
+
+
+def test_programs_for_gpus_are_those_for_cpus() -> None:
+    traced = jax.jit(lambda x: on_device(double, x)).trace(X)
+    for platform in ("cpu", "cuda"):
+        text = traced.lower(lowering_platforms=(platform,)).as_text()
+        assert text.count("custom_call @hostcall(") == 1

@@ -1,0 +1,270 @@
+"""`memory="device"` in programs on a GPU, with the driver of one that there is not: nothing of the
+arrays goes through the host, and streams keep their order.
+"""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.native.frames import (
+    DTYPES,
+    INT4,
+    Buffer,
+    Target,
+    fake_gpu,
+    native,
+    runtime,
+)
+from tests.support.native.gpu_arrays import (
+    CPU,
+    CUDA,
+    DEFAULT_STREAM,
+    INVALID_ARGUMENT,
+    VALUES,
+    ByDlpack,
+    ByInterface,
+    X,
+    Y,
+    assert_fails,
+    by_dlpack,
+    by_interface,
+    code_of,
+    on_gpu,
+)
+
+READERS = {"dlpack": by_dlpack, "interface": by_interface}
+MAKERS = {"dlpack": ByDlpack, "interface": ByInterface}
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[None]:
+    with fake_gpu():
+        yield
+        gc.collect()
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("how", READERS)
+def test_arrays_stay_on_the_device(how: str, foreign: bool) -> None:
+    native.fail_cuda("cuMemcpyHtoDAsync_v2")
+    done = on_gpu(lambda x: MAKERS[how](READERS[how](x) * 2), foreign=foreign)
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(), VALUES * 2)
+
+
+def test_every_dtype_of_dlpack() -> None:
+    tried = 0
+    for code, dtype in DTYPES.items():
+        try:
+            code_of(dtype)
+        except KeyError:
+            assert dtype.itemsize == 1  # those with less than a byte
+            continue
+        values = np.arange(6).astype(dtype).reshape(3, 2)
+        done = on_gpu(
+            lambda x: ByDlpack(by_dlpack(x)[::-1].copy()),
+            [Buffer(code, [3, 2], values.tobytes())],
+            [Buffer.result((3, 2), dtype)],
+        )
+        assert (done.code, done.message) == (0, "")
+        assert done.array().tobytes() == values[::-1].tobytes()
+        tried += 1
+    assert tried == 23
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5, 1, 2)])
+def test_shapes(shape: Any) -> None:
+    values = np.arange(int(np.prod(shape)), dtype=np.int16).reshape(shape)
+    for how in READERS:
+        seen: list[Any] = []
+
+        def function(x: Any, seen: list[Any] = seen, how: str = how) -> Any:
+            seen.append((x.shape, x.dtype, x.device, x.__dlpack_device__()))
+            if values.size == 0:
+                return x
+            return MAKERS[how](READERS[how](x) + np.int16(1))
+
+        done = on_gpu(function, [Buffer.of(values)], [Buffer.result(shape, np.int16)])
+        assert (done.code, done.message) == (0, "")
+        np.testing.assert_array_equal(done.array(), values + 1 if values.size else values)
+        assert seen == [(shape, np.dtype(np.int16), "cuda:0", (CUDA, 0))]
+
+
+def test_the_interface_says_the_stream_of_the_program() -> None:
+    seen: list[Any] = []
+    asked: list[Any] = []
+
+    def function(x: Any) -> Any:
+        seen.append(x.__cuda_array_interface__)
+        result = ByDlpack(VALUES)
+        asked.append(result.asked)
+        return result
+
+    assert on_gpu(function).code == 0
+    interface = seen[0]
+    assert (interface["shape"], interface["typestr"]) == ((2, 3), "<f4")
+    assert interface["strides"] == (12, 4)
+    assert asked == [[interface["stream"]]]
+    assert interface["stream"] > 2
+
+
+@pytest.mark.parametrize("how", MAKERS)
+def test_results_are_taken_in_the_order_of_their_stream(how: str) -> None:
+    stream = native.create_stream()
+    done = on_gpu(lambda x: MAKERS[how](by_dlpack(x) + 1, stream=stream))
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(), VALUES + 1)
+    # DLPack has the library do it; of the other the runtime has waited for the stream.
+    assert native.destroy_stream(stream) == (1 if how == "dlpack" else 0)
+
+
+def test_results_that_name_no_stream_are_those_of_the_default_one() -> None:
+    class Unsaid(ByInterface):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return {**super().__cuda_array_interface__, "stream": None}
+
+    done = on_gpu(lambda x: Unsaid(by_dlpack(x) + 1, stream=DEFAULT_STREAM))
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(), VALUES + 1)
+
+
+def test_what_is_on_the_default_stream_is_done_when_a_call_ends() -> None:
+    memory = native.DeviceArray(b"old")
+    done = on_gpu(lambda x: memory.write_later(b"new", DEFAULT_STREAM), [X], [])
+    assert (done.code, memory.read()) == (0, b"new")
+
+
+def test_arrays_of_numpy_go_to_the_device() -> None:
+    def function(x: Any) -> Any:
+        return ByDlpack(by_dlpack(x)), by_dlpack(x).T[:, ::-1], 7, [1.0, 2.0]
+
+    results = [Y, Buffer.result((3, 2)), Buffer.result((), np.int64), Buffer.result((2,), float)]
+    done = on_gpu(function, [X], results)
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(0), VALUES)
+    np.testing.assert_array_equal(done.array(1), VALUES.T[:, ::-1])
+    assert done.array(2).item() == 7
+    assert done.array(3).tolist() == [1.0, 2.0]
+
+
+def test_arrays_that_are_given_back() -> None:
+    done = on_gpu(lambda x, y: [y, x], [X, Buffer.of(-VALUES)], [Y, Y])
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(0), -VALUES)
+    np.testing.assert_array_equal(done.array(1), VALUES)
+
+
+@pytest.mark.parametrize("size", [0, 2, 3])
+def test_true_sizes(size: int) -> None:
+    whole = np.arange(12, dtype=np.int32).reshape(3, 4)
+    seen: list[Any] = []
+
+    def function(x: Any) -> Any:
+        seen.append((x.shape, x.__cuda_array_interface__["strides"]))
+        return ByDlpack(np.full((size, 4), 5, np.int32))
+
+    done = on_gpu(
+        function,
+        [Buffer.of(whole), Buffer.of(np.int32(size)), Buffer.of(np.int32(3))],
+        [Buffer.result((3, 4), np.int32), Buffer.result((), np.int32)],
+        dynamic_operands=[0, 0, 0, 1],
+        dynamic_results=[0, 0],
+    )
+    assert (done.code, done.message) == (0, "")
+    assert seen == [((size, 3), (16, 4))]
+    assert done.array(1).item() == size
+    assert (done.array()[:size] == 5).all()
+
+
+def test_sizes_after_the_first_are_whole_on_a_device() -> None:
+    sizes = {"dynamic_results": [0, 0, 0, 1]}
+    results = [Buffer.result((3, 4)), *[Buffer.result((), np.int32)] * 2]
+    done = on_gpu(lambda: ByDlpack(np.ones((2, 3), np.float32)), [], results, **sizes)
+    assert_fails(done, "has shape (2, 3) within (<=3, <=4), and on a device only the first size")
+    done = on_gpu(lambda: np.ones((2, 3), np.float32), [], results, **sizes)
+    assert (done.code, done.array(1).item(), done.array(2).item()) == (0, 2, 3)
+
+
+def test_int4_has_no_arrays_on_a_device() -> None:
+    operand = Buffer.of(np.zeros(2, np.int8))
+    done = on_gpu(lambda x: None, [operand], [], sub_byte_operands=[0, INT4])
+    assert_fails(done, "an operand is int4, whose elements take less than a byte")
+
+
+@pytest.mark.parametrize("how", READERS)
+def test_what_keeps_the_memory_after_the_call_is_an_error(how: str) -> None:
+    kept: list[Any] = []
+
+    def function(x: Any) -> Any:
+        kept.append(x.__dlpack__() if how == "dlpack" else (x, x.__cuda_array_interface__))
+        return ByDlpack(VALUES)
+
+    done = on_gpu(function)
+    assert done.code == INVALID_ARGUMENT
+    assert "something still has the memory of an array that it was lent" in done.message
+    kept.clear()
+
+
+def test_the_arrays_themselves_refuse_after_the_call() -> None:
+    kept: list[Any] = []
+    assert on_gpu(lambda x: (kept.append(x), ByDlpack(VALUES))[1]).code == 0
+    x = kept[0]
+    assert (x.shape, x.device) == ((2, 3), "cuda:0")
+    assert "of a call that has ended" in repr(x)
+    for use in (x.__dlpack__, lambda: x.__cuda_array_interface__, lambda: np.asarray(x)):
+        with pytest.raises(BufferError, match="lent to a function for a call, and is used after"):
+            use()
+    assert on_gpu(lambda y: x).code != 0
+
+
+def test_cycles_that_a_function_leaves_behind() -> None:
+    def function(x: Any) -> Any:
+        cycle: list[Any] = [x.__dlpack__()]
+        cycle.append(cycle)
+        return ByDlpack(VALUES)
+
+    assert on_gpu(function).code == 0
+
+
+def test_numpy_does_not_read_the_device() -> None:
+    done = on_gpu(lambda x: np.asarray(x))
+    assert done.code != 0
+    assert "TypeError: hostcall: NumPy cannot read an array on cuda:0" in done.message
+    done = on_gpu(lambda x: np.from_dlpack(x))
+    assert done.code != 0
+
+
+def test_functions_may_turn_to_another_device() -> None:
+    for foreign in (False, True):
+        done = on_gpu(lambda x: (native.leave_context(), ByDlpack(VALUES))[1], foreign=foreign)
+        assert (done.code, done.message) == (0, "")
+
+
+def test_calls_within_calls() -> None:
+    def outer(x: Any) -> Any:
+        inner = on_gpu(lambda x: ByDlpack(by_dlpack(x) + 1))
+        return ByDlpack(by_dlpack(x) + inner.array())
+
+    done = on_gpu(outer)
+    np.testing.assert_array_equal(done.array(), 2 * VALUES + 1)
+
+
+def test_the_same_function_on_the_cpu() -> None:
+    from tests.support.native.frames import call
+
+    def double(x: Any) -> Any:
+        assert x.__dlpack_device__() == (CPU, 0)
+        assert not hasattr(x, "__cuda_array_interface__")
+        return np.from_dlpack(x) * 2
+
+    done = call(Target(double, convention={"on_device": True}), [X], [Y])
+    assert (done.code, done.message) == (0, "")
+    np.testing.assert_array_equal(done.array(), VALUES * 2)
+    done = call(Target(lambda x: ByDlpack(VALUES), convention={"on_device": True}), [X], [Y])
+    assert done.code == INVALID_ARGUMENT
+    assert "ByDlpack on CUDA device 0, and the program runs on cpu" in done.message
+    assert runtime.size() >= 0
