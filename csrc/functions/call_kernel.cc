@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device_integers.h"
 #include "tensorflow/compiler/jit/defs.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -122,13 +123,21 @@ absl::StatusOr<std::shared_ptr<const NodeProperties>> CallOf(const std::string& 
                                           props.output_types);
 }
 
+absl::Status CreateCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                              const std::shared_ptr<const NodeProperties>& call,
+                              std::unique_ptr<tensorflow::OpKernel>* kernel) {
+  absl::Status status = CreateInnerCallKernel(runtime, call, kernel);
+  if (!status.ok() || HasIntegersOnDevice(runtime->device()->device_type())) return status;
+  return TakeIntegersOnDevice(runtime, call, kernel);
+}
+
 absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const NodeProperties>& props,
                                    const std::string& function,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel) {
   const auto call = CallOf(function, *props, /*has_effects=*/false, /*sequential=*/false);
   if (!call.ok()) return call.status();
-  return CreateInnerCallKernel(runtime, *call, kernel);
+  return CreateCallKernel(runtime, *call, kernel);
 }
 
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,

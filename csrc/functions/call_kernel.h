@@ -19,13 +19,18 @@ absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallOf(
     const std::string& function, const tensorflow::NodeProperties& props, bool has_effects,
     bool sequential);
 
+// The kernel of such a call in the place of a program, whose values it takes where a program does.
+absl::Status CreateCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                              const std::shared_ptr<const tensorflow::NodeProperties>& call,
+                              std::unique_ptr<tensorflow::OpKernel>* kernel);
+
 // The kernel of a call of a function that has no effects in Python, and no clusters.
 absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                    const std::string& function,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// The kernel of a node that calls a function.
+// The kernel of a node that calls a function, from within one that TensorFlow's kernels run.
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);

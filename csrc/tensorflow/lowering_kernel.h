@@ -67,14 +67,44 @@ inline xla::Shape DenseShape(xla::PrimitiveType type, const std::vector<int64_t>
   return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, dims);
 }
 
-// A custom call of the typed FFI.
+// Whether the program is for the CPU. XLA_CPU's are, too.
+inline bool IsForCpu(XlaOpKernelContext* ctx) {
+  return ctx->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
+}
+
+// The shapes of operands, each as NumPy has an array.
+inline absl::StatusOr<std::vector<xla::Shape>> DenseShapes(xla::XlaBuilder* builder,
+                                                           const std::vector<xla::XlaOp>& ops) {
+  std::vector<xla::Shape> shapes;
+  for (const xla::XlaOp op : ops) {
+    absl::StatusOr<xla::Shape> shape = builder->GetShape(op);
+    if (!shape.ok()) return shape.status();
+    shapes.push_back(shape->IsArray()
+                         ? DenseShape(shape->element_type(),
+                                      {shape->dimensions().begin(), shape->dimensions().end()})
+                         : *std::move(shape));
+  }
+  return shapes;
+}
+
+// A custom call of the typed FFI. `shape` has layouts.
 inline xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
                             const std::vector<xla::XlaOp>& operands, const xla::Shape& shape,
                             const std::string& attributes, bool has_side_effect) {
-  return xla::CustomCall(ctx->builder(), target, operands, shape, attributes, has_side_effect,
-                         /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-                         xla::CustomCallSchedule::SCHEDULE_NONE,
-                         xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+  constexpr auto kNoSchedule = xla::CustomCallSchedule::SCHEDULE_NONE;
+  constexpr auto kApi = xla::CustomCallApiVersion::API_VERSION_TYPED_FFI;
+  xla::XlaBuilder* const builder = ctx->builder();
+  if (IsForCpu(ctx)) {
+    return xla::CustomCall(builder, target, operands, shape, attributes, has_side_effect,
+                           /*output_operand_aliasing=*/{}, /*literal=*/nullptr, kNoSchedule, kApi);
+  }
+  // XLA's CPU compiler makes all operands dense. That for GPUs takes a transposed one as it lies
+  // in memory, unless it is told not to.
+  const absl::StatusOr<std::vector<xla::Shape>> shapes = DenseShapes(builder, operands);
+  if (!shapes.ok()) return builder->ReportError(shapes.status());
+  return xla::CustomCallWithLayout(builder, target, operands, shape, *shapes, attributes,
+                                   has_side_effect, /*output_operand_aliasing=*/{},
+                                   /*literal=*/nullptr, kNoSchedule, kApi);
 }
 
 class LoweringKernel : public tensorflow::XlaOpKernel {
@@ -100,6 +130,7 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
     absl::StatusOr<LoweredCall> lowered = LowerScriptOp(node_, specs);
     OP_REQUIRES_OK(ctx, lowered.status());
     OP_REQUIRES(ctx, Fits(*lowered), AnsweredForAnotherOp());
+    OP_REQUIRES(ctx, IsForCpu(ctx) || lowered->target == kTarget, CalledOnCpusAlone());
     OP_REQUIRES_OK(ctx, Emit(ctx, *lowered, specs));
   }
 
@@ -156,14 +187,19 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
   }
 
  private:
+  // Of the calls that programs for GPUs make, too.
+  static constexpr char kTarget[] = "hostcall";
+
+  // hostcall partitions a function for this. Only who asks for a program without running it, as by
+  // experimental_get_compiler_ir, gets to see it.
+  absl::Status CalledOnCpusAlone() const {
+    return absl::UnimplementedError(absl::StrCat(
+        "hostcall: op '", node_.name(), "' (", node_.op(),
+        ") calls native code, which only programs for the CPU can do. Place the function on the "
+        "CPU, with tf.device('/CPU:0'), or let it be partitioned."));
+  }
+
   absl::Status DescribeInputs(XlaOpKernelContext* ctx, std::vector<Operand>& specs) {
-    if (ctx->compiler()->options().device_type.type_string() != tensorflow::DEVICE_CPU_XLA_JIT) {
-      return absl::UnimplementedError(absl::StrCat(
-          "hostcall: op '", node_.name(), "' (", node_.op(), ") is compiled for ",
-          ctx->compiler()->options().device_type.type_string(),
-          ", and host callbacks run in programs for the CPU only. Place the function on the CPU: "
-          "with tf.device('/CPU:0')."));
-    }
     for (int i = 0; i < inputs_; ++i) {
       const tensorflow::DataType dtype = ctx->input_type(i);
       if (xla::PrimitiveType type; !tensorflow::DataTypeToPrimitiveType(dtype, &type).ok()) {

@@ -46,11 +46,12 @@ nb::object TakeText(XLA_FFI_Error* error) {
   return text;
 }
 
-void RegisterHandler(const nb::capsule& handler, const std::string& name) {
+void RegisterHandler(const nb::capsule& handler, const std::string& name,
+                     const std::string& platform) {
   XLA_FFI_Handler_Register_Args args{};
   args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
   args.name = {name.data(), name.size()};
-  args.platform = {"Host", 4};
+  args.platform = {platform.data(), platform.size()};
   args.bundle.execute = reinterpret_cast<XLA_FFI_Handler*>(
       hostcall::capsules::Get(handler, hostcall::capsules::kHandler));
   const nb::object error = TakeText(xla::ffi::GetXlaFfiApi()->XLA_FFI_Handler_Register(&args));
@@ -95,8 +96,10 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineBufferProvider(m);
   hostcall::DefineRegionShapes(m);
   m.def("register_handler", &RegisterHandler, nb::arg("handler"), nb::arg("name"),
-        "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name. "
-        "Raises ImportError when XLA refuses it.");
+        nb::arg("platform") = "Host",
+        "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name in "
+        "programs for a platform, such as CUDA. Needs no device of it. Raises ImportError when XLA "
+        "refuses it, as it does a second handler of the name.");
   m.def(
       "register_region_handler",
       [] {

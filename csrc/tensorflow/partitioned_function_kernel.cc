@@ -117,7 +117,7 @@ absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime*
   const bool sequential = HasFlag(function, attributes::SEQUENTIAL);
   const auto call = CallOf(name, *props, /*has_effects=*/true, sequential);
   if (!call.ok()) return call.status();
-  absl::Status status = CreateInnerCallKernel(runtime, *call, kernel);
+  absl::Status status = CreateCallKernel(runtime, *call, kernel);
   if (!status.ok()) return status;
   if (!sequential) return WrapKernel<PartitionedCall>(runtime, *call, kernel, name);
   return WrapKernel<SequentialCall>(runtime, *call, kernel, name, std::move(on_several_devices));

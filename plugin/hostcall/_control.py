@@ -125,6 +125,7 @@ def _install() -> None:
     runtime.set_buffer_provider_api(bindings.buffer_provider())
     bindings.set_table(gradient_tapes.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
+    bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")
     bindings.register_handler(runtime.native_handler(), "hostcall_native")
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)

@@ -2,6 +2,9 @@
 
 `HOSTCALL_TEST_DEVICE=XLA_CPU:0` takes one that every machine has and that TensorFlow takes for an
 accelerator: XLA compiles all that runs on it, and its memory is its own as far as TensorFlow knows.
+
+`HOSTCALL_TEST_DEVICE=GPU:0` takes a GPU. With `HOSTCALL_TEST_GPU=fake` it is none, but TensorFlow
+takes it for one (`tests/support/fake_gpu.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ _FLAG = "--tf_xla_enable_xla_devices"
 
 if DEVICE.startswith("XLA_"):
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} {_FLAG}"
+elif os.environ.get("HOSTCALL_TEST_GPU") == "fake":
+    from tests.support import fake_gpu
+
+    fake_gpu.install()
 
 
 def on_device() -> contextlib.AbstractContextManager[Any]:
@@ -28,3 +35,9 @@ def on_device() -> contextlib.AbstractContextManager[Any]:
 
 # What becomes of a function with ops that XLA has no kernels for.
 MODE_OF_REGIONS = "partitioned" if DEVICE else "compiled"
+
+
+def clean_environment() -> dict[str, str]:
+    """That of a process which looks for devices and routes itself."""
+    ours = ("HOSTCALL_TEST_DEVICE", "HOSTCALL_TEST_GPU", "HOSTCALL_ROUTE")
+    return {name: value for name, value in os.environ.items() if name not in ours}

@@ -28,11 +28,11 @@ VARIABLES = (
     "XLA_FLAGS",
 )
 
-# What registers them is csrc/tensorflow: module.cc, and script_op_kernel.cc.
-_TARGETS = {"hostcall": ["Host"], "hostcall_native": ["Host"]}
+# What registers them is _control.py and csrc/tensorflow/script_op_kernel.cc.
+_TARGETS = {"hostcall": ["Host", "CUDA"], "hostcall_native": ["Host"]}
 _MODULES = ("hostcall_runtime._runtime", "hostcall._tensorflow")
 _OPS = ["EagerPyFunc", "PyFunc", "PyFuncStateless"]
-_DEVICES = {"XLA_CPU_JIT": "compiles", "XLA_GPU_JIT": "answers with an error that says what to do"}
+_DEVICES = {"XLA_CPU_JIT": "compiles", "XLA_GPU_JIT": "compiles, for NVIDIA GPUs"}
 
 
 def report() -> dict[str, Any]:

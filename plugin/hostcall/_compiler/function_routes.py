@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall._callbacks import requested_routes
-from hostcall._compiler import free_shape_search, refusals, route_selection
+from hostcall._compiler import device_calls, free_shape_search, refusals, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
@@ -61,7 +61,9 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = 
 
     That XLA refuses it for an op without a kernel is known before; not all of its reasons are.
     """
-    refusal = refusals.foreseen(library, entry) if refusals.may_partition(library) else ""
+    refusal = ""
+    if refusals.may_partition(library):
+        refusal = refusals.foreseen(library, entry, device_calls.kernels_for(device))
     suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
     return partitioner_for(library, entry, suffix, refusal, device)
 
@@ -125,15 +127,17 @@ def _new_partitioner(
       gradient: whether the function is the gradient of one that is partitioned.
     """
     bindings = _library.load("hostcall._tensorflow")
-    device_type = placement.type_of(device)
+    device_type = device_calls.kernels_for(device)
 
     def has_kernel(node: NodeDef) -> bool:
         return op_kinds.has_xla_kernel(bindings, node, device_type)
 
     def choose(node: NodeDef) -> route_selection.Choice:
-        if has_kernel(node):
-            return route_selection.choose(node)
-        return route_selection.without_host_calls(node, device)
+        if not has_kernel(node):
+            return route_selection.without_host_calls(node, device_calls.without_calls(device))
+        if obstacle := device_calls.obstacle(node, device):
+            return route_selection.without_host_calls(node, obstacle)
+        return route_selection.choose(node)
 
     def constant_operands(node: NodeDef) -> list[int]:
         return op_kinds.constant_operands(bindings, node)

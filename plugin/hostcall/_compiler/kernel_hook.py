@@ -11,6 +11,7 @@ from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
+    device_calls,
     function_routes,
     nesting_depth,
     ordering,
@@ -100,7 +101,8 @@ def rewrite_for_kernel(
     elif _calls_python(library):
         returned_sizes.keep_apart(library, entry)
         new, name = ordering.order_side_effects(library, entry)
-        early_calls.begin_early(new, name, library)
+        if device_calls.may_overlap(where.accelerator):
+            early_calls.begin_early(new, name, library)
         _mark_shared_memory(library, next(f for f in new.function if f.signature.name == name))
     else:
         return RewrittenFunction(b"", entry, partitioned=False)

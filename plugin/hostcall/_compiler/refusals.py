@@ -156,12 +156,13 @@ def line_of(refusal: str) -> str:
     return f"{lines[-1]['file']}:{lines[-1]['line']}" if lines else ""
 
 
-def foreseen(library: FunctionDefLibrary, entry: str) -> str:
+def foreseen(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:
     """What XLA will say of a function, as far as that is known before it compiles; or "".
 
     Args:
       library: a FunctionDefLibrary with all that it reaches.
       entry: its name.
+      device_type: of the device that it is compiled for.
     """
     functions = {function.signature.name: function for function in library.function}
     signature = functions[entry].signature
@@ -174,7 +175,7 @@ def foreseen(library: FunctionDefLibrary, entry: str) -> str:
         return said
     bindings = _library.load("hostcall._tensorflow")
     for node in _live_nodes(functions, entry):
-        if node.op not in functions and not op_kinds.has_xla_kernel(bindings, node):
+        if node.op not in functions and not op_kinds.has_xla_kernel(bindings, node, device_type):
             return f"{_UNSUPPORTED}: {node.op} has no XLA kernel {{{{node {node.name}}}}}"
     return ""
 

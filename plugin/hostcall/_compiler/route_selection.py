@@ -71,17 +71,16 @@ def choose(node: NodeDef) -> Choice:
     return Choice(requested_routes.PARTITION, reason, wants_shape=True)
 
 
-def without_host_calls(node: NodeDef, device: str) -> Choice:
-    """The route of a script op where programs cannot call the host.
+def without_host_calls(node: NodeDef, reason: str) -> Choice:
+    """The route of a script op that programs for the device of its function cannot call.
 
     Args:
       node: the NodeDef of the op.
-      device: the full name of the device that the function runs on.
+      reason: why they cannot.
 
     Raises:
       LoweringError: when a custom call was asked for.
     """
-    reason = f"programs on {device} cannot call the host"
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
         described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
         raise LoweringError(

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall import _control
-from hostcall._compiler import nesting_depth
+from hostcall._compiler import device_calls, nesting_depth
 from hostcall._compiler.partition import placement
 from hostcall._explain import keras_steps
 from hostcall._explain.bodies import SHAPES
@@ -32,6 +32,11 @@ _REFUSED = (
     "These Python functions, which the file names, cannot be called here as yet: {listed}. What is "
     "said of shapes and routes is what the graph alone tells. `hostcall inspect` says what to "
     "write."
+)
+
+_NO_GPUS = (
+    "TensorFlow is built without GPUs here. This is how the function would run on one if XLA "
+    "compiled the same ops for it as for a CPU."
 )
 
 
@@ -108,6 +113,8 @@ def explain_library(
     if refused:
         listed = "; ".join(f"{name}: {problem}" for name, problem in refused.items())
         notes.append(_REFUSED.format(listed=listed))
+    if placement.type_of(device) == "GPU" and not device_calls.knows_gpus():
+        notes.append(_NO_GPUS)
     return Explanation(title or entry, tuple(walk.functions), tuple(walk.script_ops), tuple(notes))
 
 

@@ -229,7 +229,7 @@ def test_doctor() -> None:
     assert report["mismatches"] == []
     assert report["enabled"] is True
     assert report["route"] == "auto"
-    assert report["targets"] == {"hostcall": ["Host"], "hostcall_native": ["Host"]}
+    assert report["targets"] == {"hostcall": ["Host", "CUDA"], "hostcall_native": ["Host"]}
     text = run("doctor").stdout
     assert f"built against {report['built_against']['tensorflow']}" in text
     assert "hostcall on Host" in text

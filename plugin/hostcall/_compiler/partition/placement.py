@@ -14,9 +14,11 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _CPU = "CPU"
+_LOWER_ATTR = "_lower_using_switch_merge"
 _RESOURCE = tf.resource.as_datatype_enum
 
 
@@ -60,6 +62,8 @@ def place(
     returned = set(map(defs.source, function.ret.values()))
     for node in reversed(defs.program_order(function)):
         node.device = ""
+        if node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS:
+            _lower(node)
         if not clusters.isdisjoint(callee.name for callee in defs.callees(node)):
             node.device = device
             # Else TensorFlow takes integers of 32 bits to and from the host's memory.
@@ -72,3 +76,14 @@ def place(
             # What the host alone uses is not sent to the device and back.
             users = {user.device for user in consumers[node.name]}
             node.device = host if users == {host} else ""
+
+
+def _lower(node: NodeDef) -> None:
+    """Has TensorFlow make nodes of a loop or branch, which run where they are placed.
+
+    The kernel of such an op would run all that it calls on its own device. In a function for XLA,
+    TensorFlow leaves the op as it is.
+    """
+    node.attr[_LOWER_ATTR].b = True
+    if node.op in op_kinds.LOOP_OPS:
+        node.attr["parallel_iterations"].i = 1  # those of a kernel do not overlap either

@@ -1,0 +1,20 @@
+// Integers of 32 bits in the memory of a device.
+//
+// On a GPU, TensorFlow's functions take and return them in the host's memory, since most of them
+// are shapes and indices. Programs have them on the device, like all else.
+#pragma once
+
+#include <memory>
+
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_properties.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace hostcall {
+
+// Has the kernel of a function's call take and return them where a program does.
+absl::Status TakeIntegersOnDevice(tensorflow::FunctionLibraryRuntime* runtime,
+                                  const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                                  std::unique_ptr<tensorflow::OpKernel>* call);
+
+}  // namespace hostcall

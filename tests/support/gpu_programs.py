@@ -1,0 +1,238 @@
+"""Checks of programs for GPUs, on one that is none: run as `python -m tests.support.gpu_programs`.
+
+They share a process, since TensorFlow has to be told of the GPU before it looks for devices. Each
+is a function without arguments, which `tests/e2e/test_gpu_programs.py` names. Prints a JSON object:
+"" for each that held, or how it did not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from tests.support import fake_gpu
+
+if __name__ == "__main__":
+    fake_gpu.install()
+
+import numba
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._compiler import device_calls
+from hostcall_runtime import _library, prepared
+
+_GPU, _CPU = "/device:GPU:0", "/device:CPU:0"
+CHECKS: list[Callable[[], None]] = []
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS.append(function)
+    return function
+
+
+def call(function: Callable[..., Any], x: tf.Tensor, *sizes: Any) -> tf.Tensor:
+    return tf.numpy_function(function, [x], tf.TensorSpec(sizes, x.dtype))
+
+
+def hlo(program: Callable[..., Any], *args: Any) -> str:
+    """What XLA gets to compile for a GPU."""
+    function = tf.function(program, jit_compile=True)
+    with tf.device(_CPU):
+        return str(function.experimental_get_compiler_ir(*args)(stage="hlo", platform_name="GPU"))
+
+
+def on_gpu(program: Callable[..., Any], *args: Any, route: str = "auto") -> Any:
+    function = tf.function(program, jit_compile=True)
+    with tf.device(_GPU), hostcall.scope(route=route):
+        function(*args)
+        return function(*args)
+
+
+def equal(found: Any, expected: Any) -> None:
+    if not isinstance(found, tuple):
+        found, expected = (found,), (expected,)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@check
+def the_handler_of_the_runtime_is_registered_for_cuda() -> None:
+    runtime, bindings = prepared(), _library.load("hostcall._tensorflow")
+    bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")  # the same: no error
+    with pytest.raises(ImportError, match="Duplicate"):
+        bindings.register_handler(runtime.handler(), "hostcall", "CUDA")
+
+
+@check
+def a_script_op_becomes_the_call_that_it_is_on_the_cpu() -> None:
+    text = hlo(lambda x: call(np.sin, x, 3) * 2.0, tf.zeros([3]))
+    line = next(line for line in text.splitlines() if "custom-call" in line)
+    assert 'custom_call_target="hostcall"' in line, line
+    assert "custom_call_has_side_effect=true" in line, line
+    assert "api_version=API_VERSION_TYPED_FFI" in line, line
+    assert "callback = " in line, line
+
+
+@check
+def operands_and_results_are_dense() -> None:
+    text = hlo(lambda x: call(np.copy, tf.transpose(x), 3, 2), tf.zeros([2, 3]))
+    line = next(line for line in text.splitlines() if "custom-call" in line)
+    assert "(f32[3,2]{1,0}) custom-call" in line, line
+    assert "operand_layout_constraints={f32[3,2]{1,0}}" in line, line
+
+
+@check
+def transposed_operands_have_their_values() -> None:
+    x = tf.reshape(tf.range(6.0), [2, 3])
+    equal(on_gpu(lambda x: call(np.copy, tf.transpose(x), 3, 2), x), tf.transpose(x))
+
+
+@check
+def calls_with_side_effects_keep_their_order() -> None:
+    said: list[int] = []
+
+    def say(number: int) -> Callable[..., Any]:
+        return lambda x: (said.append(number), x)[1]
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for i in tf.range(2):
+            call(say(1), x, 2)
+            if i == 0:
+                call(say(2), x, 2)
+        call(say(3), x, 2)
+        return x
+
+    function = tf.function(program, jit_compile=True)
+    with tf.device(_GPU):
+        function(tf.zeros([2]))
+    assert said == [1, 2, 1, 3], said
+
+
+@check
+def sizes_may_be_bounded() -> None:
+    def program(x: tf.Tensor) -> Any:
+        y = tf.numpy_function(np.unique, [x], hostcall.BoundedSpec([4], tf.float32))
+        return tf.reduce_sum(y), tf.size(y)
+
+    x = tf.constant([1.0, 2.0, 1.0, 4.0])
+    equal(on_gpu(program, x), (7.0, 3))
+    assert "dynamic_results = array<i64: 0, 0>" in hlo(program, x)
+
+
+@check
+def no_call_begins_early() -> None:
+    def pure(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(np.sin, [x], tf.TensorSpec([2], x.dtype), stateful=False)
+
+    x = tf.constant([0.0, 1.0])
+    equal(on_gpu(lambda x: pure(x) + pure(x * 2.0), x), np.sin(x) + np.sin(x * 2.0))
+
+
+@check
+def native_code_is_called_between_clusters() -> None:
+    double = hostcall.native(
+        numba.cfunc("void(CPointer(float32), CPointer(float32), int64)")(_double),
+        result=lambda x: x,
+    )
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(double, [tf.sin(x)], tf.float32) + 1.0
+
+    x = tf.constant([1.0, 2.0])
+    np.testing.assert_allclose(on_gpu(program, x), np.sin(x) * 2.0 + 1.0, rtol=1e-6)
+    with tf.device(_GPU):
+        explanation = hostcall.explain(tf.function(program, jit_compile=True), x)
+    (op,) = explanation.script_ops
+    assert op.route == "partition", op
+    assert "cannot call native code" in op.reason, op.reason
+    with pytest.raises(tf.errors.InvalidArgumentError, match="cannot call native code"):
+        on_gpu(program, x, route="custom_call")
+
+
+def _double(x: Any, y: Any, size: int) -> None:
+    for i in range(size):
+        y[i] = 2.0 * x[i]
+
+
+@check
+def integers_cross_where_tensorflow_has_them_on_the_host() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(np.unique, [x * 2], tf.int32) + 1
+
+    x = tf.constant([3, 1, 3])
+    equal(on_gpu(program, x), [3, 7])
+    inner = tf.function(program, jit_compile=True)
+    outer = tf.function(lambda x: inner(x + 1) - 1)  # which has them on the device
+    with tf.device(_GPU):
+        equal(outer(x), [4, 8])
+        equal(outer(tf.zeros([0], tf.int32)), np.zeros(0))
+
+
+@check
+def loops_and_branches_on_the_host_have_their_clusters_on_the_device() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for i in tf.range(4):
+            x = call(np.negative, tf.sin(x), 2) + 1.0 if i % 2 == 0 else x * 2.0
+        return x
+
+    x = tf.constant([1.0, 2.0])
+    expected = x.numpy()
+    for i in range(4):
+        expected = 1.0 - np.sin(expected) if i % 2 == 0 else expected * 2.0
+    np.testing.assert_allclose(on_gpu(program, x, route="partition"), expected, rtol=1e-5)
+
+
+@check
+def gradients_are_taken() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.ensure_shape(tf.py_function(lambda v: v * v, [x], tf.float32), x.shape)
+        return tape.gradient(y, x)
+
+    x = tf.constant([1.0, 2.0])
+    for route in ("custom_call", "partition"):
+        equal(on_gpu(program, x, route=route), 2.0 * x)
+
+
+@check
+def a_function_that_fails_is_an_error_of_the_program() -> None:
+    def fail(_: Any) -> Any:
+        raise ValueError("no")
+
+    for route in ("custom_call", "partition"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no"):
+            on_gpu(lambda x: call(fail, x, 2), tf.zeros([2]), route=route)
+
+
+@check
+def an_explanation_says_what_happens() -> None:
+    known = tf.function(lambda x: call(np.sin, x, 3), jit_compile=True)
+    unknown = tf.function(
+        lambda x: tf.numpy_function(np.unique, [tf.sin(x)], tf.float32), jit_compile=True
+    )
+    with tf.device(_GPU):
+        one = hostcall.explain(known, tf.TensorSpec([3]))
+        other = hostcall.explain(unknown, tf.TensorSpec([3]))
+    assert [op.route for op in one.script_ops] == ["custom_call"], one
+    assert [op.route for op in other.script_ops] == ["partition"], other
+    assert [t.to for t in other.functions[0].transfers] == ["host", "device"], other
+    built = device_calls.knows_gpus()
+    assert bool(one.notes) != built, one.notes
+
+
+if __name__ == "__main__":
+    said = {}
+    for each in CHECKS:
+        try:
+            each()
+            said[each.__name__] = ""
+        except BaseException:
+            said[each.__name__] = traceback.format_exc()
+    sys.stdout.write(f"\n{json.dumps(said)}\n")
