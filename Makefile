@@ -48,15 +48,18 @@ ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_pa
   $(wildcard tests/e2e/test_order*.py tests/e2e/test_partition*.py)) \
   $(foreach name,arguments bounded_routes devices exceptions exceptions_nested gradient_calls gradient_orders idioms \
   nesting property results shapes unawaited variables_programs,tests/e2e/test_$(name).py)
+# The fake GPU runs each op of a program for a GPU, and few of the ops beside it.
+ON_FAKE_GPU := $(foreach name,arguments devices exceptions_nested gradient_calls order order_branches order_calls \
+  partition_memory results,tests/e2e/test_$(name).py)
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device devices lint bench sanitize fuzz stress differential upstream mutations executors docs format clean
+.PHONY: help venv demo test test-all test-partition test-device test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors docs format clean
 
 help:  ## List these commands
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
 
 venv: $(BUILT)  ## Set up .venv with everything that is needed, and build
 
@@ -77,6 +80,11 @@ test-partition: $(BUILT)
 test-device: $(BUILT)
 	@echo "On XLA_CPU:0, which TensorFlow takes for an accelerator:"
 	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(ON_DEVICE)
+	@echo "On a GPU:0 that is none, which TensorFlow takes for one:"
+	@HOSTCALL_TEST_DEVICE=GPU:0 HOSTCALL_TEST_GPU=fake $(TEST) $(ON_FAKE_GPU)
+
+test-gpu: $(BUILT)  ## Run the tests that want a GPU; says what it finds, and fails with status 77 where there is none
+	@$(BIN)/python -m tests.gpu $(ON_DEVICE)
 
 devices: $(BUILT)  ## Run the tests of the contract on XLA_CPU:0, by both routes
 	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(filter-out tests/stress,$(CONTRACT)) $(wildcard tests/e2e/test_partition*)
@@ -91,6 +99,9 @@ lint: $(INSTALLED)  ## Check style and types
 
 bench: $(BUILT) $(PLOTS)  ## Run the benchmarks, or one: ONLY=loop
 	@$(QUIET) $(BIN)/python -m benchmarks $(ONLY)
+
+bench-gpu: $(BUILT) $(PLOTS)  ## Measure calls from a GPU; the same where there is none
+	@$(QUIET) $(BIN)/python -m benchmarks gpu
 
 sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with sanitizers
 	@echo "AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer"

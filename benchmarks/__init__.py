@@ -17,3 +17,6 @@ QUESTIONS = (
     "unawaited",
     "executors",
 )
+
+# Asked by `make bench-gpu` alone.
+ON_GPU = ("gpu",)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks import QUESTIONS, page, report
+from benchmarks import ON_GPU, QUESTIONS, gpu, page, report
 from benchmarks.report import Spread, about, at_least, at_most, at_most_more
 from benchmarks.timing import QUICK, Samples, measure
+from tests.gpu import found
 
 FILES = {path.stem for folder in benchmarks.__path__ for path in Path(folder).glob("*.py")}
 HELPERS = {
@@ -42,7 +43,24 @@ def test_question_answers_with_rows_that_name_their_peers(
 
 
 def test_every_file_is_a_question_or_a_helper() -> None:
-    assert {*QUESTIONS, *HELPERS} == FILES
+    assert {*QUESTIONS, *ON_GPU, *HELPERS} == FILES
+
+
+@pytest.mark.parametrize("kinds", [("tensorflow",), ("jax",), ("tensorflow", "jax")])
+def test_the_programs_for_gpus_run_on_the_cpu(kinds: tuple[str, ...]) -> None:
+    rows = gpu.rows(QUICK, kinds, "CPU:0")
+    names = {row.name for row in rows}
+    assert {row.peer for row in rows if row.peer is not None} <= names
+    programs = {"tensorflow": {gpu.TENSORFLOW}, "jax": {gpu.JAX, gpu.PEER}}
+    assert {name.split()[0] for name in names} == set().union(*map(programs.get, kinds))
+
+
+def test_without_a_gpu_there_are_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = found.Found("none", (), {}, (), ())
+    monkeypatch.setattr(found, "find", lambda: nothing)
+    with pytest.raises(SystemExit) as ended:
+        gpu.main(QUICK)
+    assert ended.value.code == found.NO_GPU
 
 
 def test_ratios_are_taken_within_a_round() -> None:

@@ -1,0 +1,122 @@
+"""What there is of GPUs here: the driver, its devices, and what TensorFlow and JAX see of them."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+
+from tests.support.native.modules import ROOT
+
+# As that of tests which automake takes for skipped: neither a success nor a failure.
+NO_GPU = 77
+
+_DRIVER = "libcuda.so.1"
+_WHEELS = (
+    "tensorflow",
+    "tensorflow-cpu",
+    "jax",
+    "jaxlib",
+    "jax-cuda12-plugin",
+    "jax-cuda13-plugin",
+)
+# tests.support.device comes first, since it may add a GPU that is none.
+_TENSORFLOW = """
+import tests.support.device, json, tensorflow as tf
+print(json.dumps([gpu.name for gpu in tf.config.list_physical_devices("GPU")]))
+"""
+_JAX = """
+import json, jax
+print(json.dumps([str(gpu) for gpu in jax.devices("cuda")]))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What there is.
+
+    Attributes:
+      driver: NVIDIA's driver, and its version; or what is wrong with it.
+      gpus: the names of the driver's devices.
+      wheels: the installed packages, with their versions.
+      tensorflow: the GPUs that TensorFlow sees.
+      jax: those that JAX sees.
+    """
+
+    driver: str
+    gpus: tuple[str, ...]
+    wheels: dict[str, str]
+    tensorflow: tuple[str, ...]
+    jax: tuple[str, ...]
+
+    def __str__(self) -> str:
+        wheels = ", ".join(f"{name} {version}" for name, version in self.wheels.items())
+        return "\n".join(
+            [
+                f"driver: {self.driver}",
+                f"GPUs: {_listed(self.gpus)}",
+                f"wheels: {wheels or 'none'}",
+                f"TensorFlow sees: {_listed(self.tensorflow)}",
+                f"JAX sees: {_listed(self.jax)}",
+            ]
+        )
+
+
+def find() -> Found:
+    """Looks for all of it; TensorFlow and JAX look in processes of their own."""
+    driver, gpus = _ask_driver()
+    versions = {name: _version(name) for name in _WHEELS}
+    return Found(
+        driver,
+        gpus,
+        {name: version for name, version in versions.items() if version},
+        _seen(_TENSORFLOW),
+        _seen(_JAX, JAX_PLATFORMS="cuda"),
+    )
+
+
+def _ask_driver() -> tuple[str, tuple[str, ...]]:
+    try:
+        driver = ctypes.CDLL(_DRIVER)
+    except OSError as error:
+        return f"none ({error})", ()
+    if status := driver.cuInit(0):
+        return f"{_DRIVER} finds no device: cuInit returns {status}", ()
+    number, count = ctypes.c_int(), ctypes.c_int()
+    driver.cuDriverGetVersion(ctypes.byref(number))
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    names = []
+    for device in range(count.value):
+        name = ctypes.create_string_buffer(256)
+        driver.cuDeviceGetName(name, len(name), device)
+        names.append(name.value.decode())
+    version = f"{number.value // 1000}.{number.value % 1000 // 10}"
+    return f"{_DRIVER}, for CUDA {version}", tuple(names)
+
+
+def _seen(script: str, **variables: str) -> tuple[str, ...]:
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # JAX says by an error that it has no such devices.
+    return tuple(json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else ()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "none"
