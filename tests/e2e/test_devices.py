@@ -87,6 +87,8 @@ def test_arguments_that_go_through_are_what_they_were() -> None:
 @each_route
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_a_variable_stays_on_the_device(dtype: str, route: str) -> None:
+    if DEVICE.startswith("GPU") and dtype == "int32":
+        pytest.skip("TensorFlow has such variables of a GPU's on the host, where XLA refuses them")
     variable = tf.Variable(values(dtype))
 
     def program(x: tf.Tensor) -> tf.Tensor:

@@ -52,7 +52,9 @@ def test_the_programs_for_gpus_run_on_the_cpu(kinds: tuple[str, ...]) -> None:
     names = {row.name for row in rows}
     assert {row.peer for row in rows if row.peer is not None} <= names
     programs = {"tensorflow": {gpu.TENSORFLOW}, "jax": {gpu.JAX, gpu.PEER}}
-    assert {name.split()[0] for name in names} == set().union(*map(programs.get, kinds))
+    assert {name.split()[0] for name in names} == {
+        name for kind in kinds for name in programs[kind]
+    }
 
 
 def test_without_a_gpu_there_are_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
