@@ -268,8 +268,8 @@ def test_gradients_are_those_of_plain_graph_mode(loops: bool, around: bool) -> N
             value = mode(loss)(x) if around else loss(x)
         return value, tape.gradient(value, VARIABLE)
 
-    if DEVICE and around:
-        pytest.skip("TensorFlow places a branch that takes a variable on XLA_CPU, and compiles it")
+    if DEVICE and around and loops:
+        pytest.skip("XLA_CPU has no zeros of a TensorList in eager mode")
     VARIABLE.assign(PAIR)
     found, expected = (
         step(PAIR, mode) if around else mode(lambda x: step(x, plain))(PAIR)
