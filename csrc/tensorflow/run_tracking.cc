@@ -256,9 +256,11 @@ absl::Status RunBesideTensorFlow(std::function<void()> task) {
 absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRuntime* runtime,
                        const std::shared_ptr<const tensorflow::NodeProperties>& props,
                        std::unique_ptr<tensorflow::OpKernel>* launch) {
-  return WrapKernel<TrackedKernel>(
-      runtime, props, launch, scope,
-      scope.shares_memory ? MakeProviderDevice(runtime->device()) : nullptr);
+  // What lies on other devices has allocators of its own, whose devices XLA's kernel looks for.
+  tensorflow::Device* device = runtime->device();
+  const bool provides = scope.shares_memory && device->device_type() == tensorflow::DEVICE_CPU;
+  return WrapKernel<TrackedKernel>(runtime, props, launch, scope,
+                                   provides ? MakeProviderDevice(device) : nullptr);
 }
 
 void DefineRunTracking(nb::module_& m) {

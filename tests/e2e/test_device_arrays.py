@@ -64,6 +64,7 @@ def test_the_arrays_are_only_to_be_read(way: Any, size: int) -> None:
     assert_same(way(one(refuses))(values(size)).numpy(), numbers(size) * 2 + 2)
 
 
+@pytest.mark.cpu("the memory of other devices is not lent")
 @in_programs
 def test_large_arrays_lie_in_the_memory_of_the_program() -> None:
     seen: list[bool] = []
@@ -302,6 +303,7 @@ def test_exported_programs_refuse() -> None:
         hostcall.export(program, tf.TensorSpec([3]))
 
 
+@pytest.mark.cpu("TensorFlow does not copy numbers of 4 bits to other devices")
 @every_way
 def test_dtypes_that_dlpack_lacks(way: Any) -> None:
     seen: list[Any] = []

@@ -74,6 +74,20 @@ def test_a_size_that_the_host_alone_knows(dtype: str) -> None:
         assert more.numpy() == count + 1
 
 
+@pytest.mark.parametrize("how", [{"borrow": True}, {"memory": "device"}], ids=str)
+def test_memory_that_is_lent(how: Any) -> None:
+    def positive(x: Any) -> Any:
+        x = np.asarray(x)
+        return x[x > 0]
+
+    callback = hostcall.callback(
+        positive, result=hostcall.BoundedSpec([8192], tf.float32), stateful=False, **how
+    )
+    x = tf.range(-10.0, 4000.0)
+    result = on_route("auto", lambda x: callback(x) * 2.0, x)
+    np.testing.assert_array_equal(result, 2.0 * x[11:])
+
+
 def test_arguments_that_go_through_are_what_they_were() -> None:
     def program(*args: tf.Tensor) -> Any:
         return tf.numpy_function(np.unique, [args[0]], args[0].dtype), *args
