@@ -105,6 +105,7 @@ def test_the_arrays_themselves_refuse_after_the_call(way: Any, size: int) -> Non
             use(array)
 
 
+@pytest.mark.cpu("elsewhere arrays are copies, of which JAX makes its own if they are not aligned")
 @pytest.mark.parametrize("read", [np.asarray, np.from_dlpack, jax_array])
 @every_way
 def test_memory_that_is_kept_is_an_error_and_stays(way: Any, read: Any) -> None:
