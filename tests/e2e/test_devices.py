@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.device import DEVICE
-from tests.support.helpers import jitted
+from tests.support.helpers import failure, jitted
 
 DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
 ROUTES = ["custom_call", "partition"]
@@ -148,6 +148,28 @@ def test_a_variable_on_another_device(form: str, calls_host: bool) -> None:
             result = np.tanh(result) * 2.0 + expected
         np.testing.assert_allclose(function(x), result, rtol=1e-6)
         np.testing.assert_allclose(variable, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("route", ["auto", "partition"])
+@pytest.mark.parametrize("size", [10, 20_000])
+def test_an_error_is_told_of_once_and_whole(size: int, route: str) -> None:
+    """TensorFlow lists it for each device, and cuts the list off after 8 KiB."""
+    with tf.device(THERE):
+        variable = tf.Variable([1.0])
+
+    def fail(x: Any) -> Any:
+        raise ValueError("a" * size + "!")
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        variable.assign(tf.ensure_shape(tf.numpy_function(fail, [x], tf.float32), [1]))
+        return variable + x
+
+    with hostcall.scope(route=route):
+        error = failure(jitted(program), tf.constant([1.0]))
+    assert error.message.startswith("ValueError: " + "a" * size + "!")
+    assert error.message.count("[hostcall error") == 1
+    assert isinstance(hostcall.last_error(error), ValueError)
+    assert variable.numpy() == [1.0]
 
 
 # That of the tests, and another one.
