@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "partition_errors.h"
 #include "wrapped_kernel.h"
 
 namespace hostcall {
@@ -48,7 +49,7 @@ class FallbackKernel : public AsyncOpKernel {
       const absl::Status status = attempt->inner.get()->status();
       if (status.ok() || !IsRefusal(status)) {
         if (status.ok()) AnnounceOnce();
-        attempt->inner.HandOver(ctx);
+        HandOver(attempt->inner, ctx);
         done();
       } else {
         FallBack(ctx, status, done);
@@ -70,6 +71,11 @@ class FallbackKernel : public AsyncOpKernel {
     InnerContext inner;
     std::atomic<bool> has_first{false};
   };
+
+  void HandOver(InnerContext& inner, OpKernelContext* ctx) const {
+    if (function_.is_cluster) ctx->SetStatus(WithOwnText(inner.get()->status()));
+    if (ctx->status().ok()) inner.HandOver(ctx);
+  }
 
   void AnnounceOnce() {
     if (on_success_ != nullptr && !is_announced_.exchange(true)) on_success_();

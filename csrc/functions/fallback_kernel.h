@@ -26,6 +26,8 @@ struct LaunchedFunction {
   // Whether its program calls back into the host. One that does not has no effect before it has
   // succeeded.
   bool calls_host = false;
+  // Whether it is a part of a partitioned function, which makes out what was raised in it.
+  bool is_cluster = false;
 };
 
 // An error of ours that is taken for a refusal of XLA's; others of ours are the user's. Payloads

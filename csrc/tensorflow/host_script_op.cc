@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "functions/partition_errors.h"
 #include "functions/wrapped_kernel.h"
-#include "partition_errors.h"
 #include "run_tracking.h"
 #include "runtime/gil.h"
 #include "runtime/nesting.h"

@@ -228,8 +228,17 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     };
     std::function<void()> announce;
     if (!whole) announce = [entry = function.entry] { Announce(entry); };
-    created = FallBackOnRefusal(runtime, props, function, fallback, announce, kernel);
-    return created.ok() ? Bound(runtime, props, function.calls_host, kernel) : created;
+    LaunchedFunction launched = function;
+    launched.is_cluster = IsCluster(*runtime, *props);
+    created = FallBackOnRefusal(runtime, props, launched, fallback, announce, kernel);
+    if (!created.ok() || !launched.is_cluster) return created;
+    return Bound(runtime, props, function.calls_host, kernel);
+  }
+
+  static bool IsCluster(const FunctionLibraryRuntime& runtime, const NodeProperties& props) {
+    const auto called =
+        runtime.GetFunctionLibraryDefinition()->FindRecord(CalledFunction(props.node_def));
+    return called != nullptr && HasFlag(called->fdef(), attributes::CLUSTER);
   }
 
   // Sees to it that a cluster is not compiled without end.
@@ -237,8 +246,6 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                      const std::shared_ptr<const NodeProperties>& props, bool calls_host,
                      std::unique_ptr<tensorflow::OpKernel>* kernel) const {
     const std::string& name = CalledFunction(props->node_def);
-    const auto called = runtime->GetFunctionLibraryDefinition()->FindRecord(name);
-    if (called == nullptr || !HasFlag(called->fdef(), attributes::CLUSTER)) return absl::OkStatus();
     const auto make_plain = [this, runtime, props, calls_host](auto* plain) {
       return calls_host
                  ? CreatePlain(runtime, props, plain)

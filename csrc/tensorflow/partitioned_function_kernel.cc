@@ -7,9 +7,9 @@
 
 #include "flags.h"
 #include "functions/call_kernel.h"
+#include "functions/partition_errors.h"
 #include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
-#include "partition_errors.h"
 #include "run_tracking.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/node_def_util.h"
