@@ -83,7 +83,7 @@ class DeviceArray:
         """The device, in DLPack's terms."""
         return self._loan.device  # type: ignore[no-any-return]
 
-    def __dlpack__(self, *, stream: Any = None, **wanted: Any) -> Any:
+    def __dlpack__(self, *, stream: int | None = None, **wanted: Any) -> Any:
         """A capsule of DLPack's.
 
         Args:

@@ -24,7 +24,7 @@ _OF_NUMPY = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tupl
 Declared = tuple[np.dtype[Any], str, tuple[int, ...], tuple[bool, ...]]
 
 
-def of_host(returned: Any, title: str) -> Any:
+def of_host(returned: object, title: str) -> Any:
     """What a function has returned, with arrays of NumPy's over what lies in the host's memory.
 
     Args:
@@ -42,7 +42,7 @@ def of_host(returned: Any, title: str) -> Any:
 
 
 def of_device(
-    returned: Any, declared: Sequence[Declared], title: str, device: int, stream: int
+    returned: object, declared: Sequence[Declared], title: str, device: int, stream: int
 ) -> tuple[list[Any], list[int], list[Any]]:
     """Where the results of a call lie in a program for a GPU.
 
@@ -90,13 +90,21 @@ class _CudaArray:
     """
 
     def __init__(
-        self, address: int, shape: Any, dtype: Any, strides: Any, streams: list[int], keep: Any
+        self,
+        address: int,
+        shape: Sequence[int],
+        dtype: np.dtype[Any] | None,
+        strides: Sequence[float] | None,
+        streams: list[int],
+        keep: object,
     ) -> None:
         self.address, self.shape, self.dtype = address, shape, dtype
         self.strides, self.streams, self.keep = strides, streams, keep
 
     @classmethod
-    def of(cls, value: Any, device: int, stream: int, index: int, title: str) -> _CudaArray | None:
+    def of(
+        cls, value: object, device: int, stream: int, index: int, title: str
+    ) -> _CudaArray | None:
         """The array that `value` shows, None where it lies in the host's memory.
 
         Raises:
@@ -117,7 +125,7 @@ class _CudaArray:
         return None if interface is None else cls._of_interface(interface, value)
 
     @classmethod
-    def _of_interface(cls, interface: dict[str, Any], value: Any) -> _CudaArray:
+    def _of_interface(cls, interface: dict[str, Any], value: object) -> _CudaArray:
         dtype = np.dtype(interface["typestr"])
         strides = interface.get("strides")
         if strides is not None:
@@ -143,7 +151,7 @@ class _CudaArray:
                 "a device only the first size may be less than its bound. Return an array of "
                 "NumPy's, or pad it."
             )
-        if not _is_contiguous(self.shape, self.strides):
+        if self.strides is not None and not _is_contiguous(self.shape, self.strides):
             raise ResultError(
                 f"{subject} has gaps, or another order than C's: its strides are "
                 f"{tuple(self.strides)} elements. Return a copy without, as "
@@ -151,7 +159,7 @@ class _CudaArray:
             )
 
 
-def _of_host(value: Any, index: int, title: str) -> Any:
+def _of_host(value: object, index: int, title: str) -> Any:
     if isinstance(value, _OF_NUMPY):
         return value
     if isinstance(value, DeviceArray):
@@ -177,7 +185,7 @@ def _of_host(value: Any, index: int, title: str) -> Any:
     return array
 
 
-def _split(returned: Any, count: int) -> Sequence[Any]:
+def _split(returned: object, count: int) -> Sequence[object]:
     """The values that were returned for `count` results, as result_contract.cc counts them."""
     if isinstance(returned, list | tuple) and not (count == 1 and returned == []):
         return returned
@@ -202,7 +210,7 @@ def _dtype_of(array: Any) -> np.dtype[Any] | None:
     return DTYPES.get((code, bits)) if lanes == 1 else None
 
 
-def _fits(actual: Any, shape: tuple[int, ...], bounded: tuple[bool, ...]) -> bool:
+def _fits(actual: Sequence[int], shape: tuple[int, ...], bounded: tuple[bool, ...]) -> bool:
     if len(actual) != len(shape):
         return False
     bounds = bounded or (False,) * len(shape)
@@ -216,8 +224,8 @@ def _shown(shape: tuple[int, ...], bounded: tuple[bool, ...]) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def _is_contiguous(shape: Any, strides: Any) -> bool:
-    if strides is None or 0 in shape:
+def _is_contiguous(shape: Sequence[int], strides: Sequence[float]) -> bool:
+    if 0 in shape:
         return True
     expected = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -228,7 +236,7 @@ def _is_contiguous(shape: Any, strides: Any) -> bool:
 
 
 def _elsewhere(
-    value: Any, kind: int, number: int | None, index: int, title: str, wanted: str
+    value: object, kind: int, number: int | None, index: int, title: str, wanted: str
 ) -> str:
     names = {CPU: "the CPU", CUDA: "CUDA device"}
     place = names.get(kind, f"a device of DLPack's kind {kind}, number")

@@ -143,7 +143,7 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
-def _spec(leaf: Any, place: str) -> Any:
+def _spec(leaf: object, place: str) -> Any:
     if isinstance(leaf, jax.sharding.SingleDeviceSharding):
         return jax.sharding.PartitionSpec()
     if isinstance(leaf, jax.sharding.NamedSharding):
@@ -153,7 +153,7 @@ def _spec(leaf: Any, place: str) -> Any:
     raise TypeError(f"{place}: {_FORMS}. {leaf!r} is none of these.")
 
 
-def _axes(spec: Any) -> list[str]:
+def _axes(spec: jax.sharding.PartitionSpec) -> list[str]:
     """The axes that a spec names, in its order."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
     return [axis for entry in entries for axis in entry if isinstance(axis, str)]
@@ -191,7 +191,9 @@ def _check(division: Division, args: Any, result: Any, place: str) -> None:
                 )
 
 
-def _check_divides(shape: Sequence[int], spec: Any, mesh: Mesh, what: str) -> None:
+def _check_divides(
+    shape: Sequence[int], spec: jax.sharding.PartitionSpec, mesh: Mesh, what: str
+) -> None:
     if len(spec) > len(shape):
         raise ValueError(
             f"{what} has {len(shape)} dimensions, and its sharding {spec} is for {len(spec)}. "
@@ -205,7 +207,7 @@ def _check_divides(shape: Sequence[int], spec: Any, mesh: Mesh, what: str) -> No
             )
 
 
-def _counts(spec: Any, mesh: Mesh) -> list[int]:
+def _counts(spec: jax.sharding.PartitionSpec, mesh: Mesh) -> list[int]:
     """In how many shards a spec divides each dimension."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
     return [
@@ -213,7 +215,9 @@ def _counts(spec: Any, mesh: Mesh) -> list[int]:
     ]
 
 
-def _shard_of(shape: Sequence[int], spec: Any, mesh: Mesh) -> tuple[int, ...]:
+def _shard_of(
+    shape: Sequence[int], spec: jax.sharding.PartitionSpec, mesh: Mesh
+) -> tuple[int, ...]:
     counts = _counts(spec, mesh)
     counts += [1] * (len(shape) - len(counts))
     return tuple(size // count for size, count in zip(shape, counts, strict=True))
