@@ -156,14 +156,8 @@ absl::Status TakeIntegersOnDevice(tensorflow::FunctionLibraryRuntime* runtime,
   MemoryTypeVector takes = inputs, returns = outputs;
   for (const int i : taken) takes[i] = tensorflow::DEVICE_MEMORY;
   for (const int i : returned) returns[i] = tensorflow::DEVICE_MEMORY;
-  absl::Status status;
-  tensorflow::Device* device = runtime->device();
-  tensorflow::OpKernelConstruction construction(
-      tensorflow::DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
-      device->resource_manager(), props, takes, returns, runtime->graph_def_version(), &status);
-  *call = std::make_unique<IntegersOnDevice>(&construction, std::move(taken), std::move(returned),
-                                             std::move(*call));
-  return status;
+  return WrapKernelBetween<IntegersOnDevice>(takes, returns, runtime, props, call, std::move(taken),
+                                             std::move(returned));
 }
 
 }  // namespace hostcall

@@ -22,24 +22,35 @@ inline tensorflow::MemoryTypeVector WithStringsOnHost(tensorflow::MemoryTypeVect
 }
 
 // Puts a `Kernel`, made of the arguments and of the kernel that was there, in the place of
-// `launch`.
+// `launch`. It takes and returns values where `inputs` and `outputs` say.
 template <typename Kernel, typename... Args>
-absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                        const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                        std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
+absl::Status WrapKernelBetween(const tensorflow::MemoryTypeVector& inputs,
+                               const tensorflow::MemoryTypeVector& outputs,
+                               tensorflow::FunctionLibraryRuntime* runtime,
+                               const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                               std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
   absl::Status status;
   tensorflow::Device* device = runtime->device();
-  tensorflow::MemoryTypeVector inputs = (*launch)->input_memory_types();
-  inputs.resize(props->input_types.size());  // the kernel inside may take more
-  inputs = WithStringsOnHost(std::move(inputs), props->input_types);
-  const tensorflow::MemoryTypeVector outputs =
-      WithStringsOnHost((*launch)->output_memory_types(), props->output_types);
   tensorflow::OpKernelConstruction construction(
       tensorflow::DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
       device->resource_manager(), props, inputs, outputs, runtime->graph_def_version(), &status);
   *launch =
       std::make_unique<Kernel>(&construction, std::forward<Args>(args)..., std::move(*launch));
   return status;
+}
+
+// The same where the kernel that was there takes and returns them, but for strings.
+template <typename Kernel, typename... Args>
+absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                        const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                        std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
+  tensorflow::MemoryTypeVector inputs = (*launch)->input_memory_types();
+  inputs.resize(props->input_types.size());  // the kernel inside may take more
+  inputs = WithStringsOnHost(std::move(inputs), props->input_types);
+  const tensorflow::MemoryTypeVector outputs =
+      WithStringsOnHost((*launch)->output_memory_types(), props->output_types);
+  return WrapKernelBetween<Kernel>(inputs, outputs, runtime, props, launch,
+                                   std::forward<Args>(args)...);
 }
 
 // A context in which a kernel runs in the place of the one that `outer` is for.
