@@ -166,6 +166,24 @@ def test_a_loop_carries_it(dtype: np.dtype) -> None:
     assert jitted(program)().numpy()
 
 
+@each_dtype
+def test_a_branch_carries_it(dtype: np.dtype) -> None:
+    value = sample(dtype, (5,))
+
+    def program(forward: bool) -> tf.Tensor:
+        made = made_inside(value)
+
+        def rolled(steps: int) -> tf.Tensor:
+            called = tf.numpy_function(lambda a: np.roll(a, steps), [made], dtype)
+            return shaped(called, value.shape)
+
+        found = tf.cond(tf.constant(forward), lambda: rolled(1), lambda: rolled(-1))
+        return checked_inside(found, np.roll(value, 1 if forward else -1))
+
+    assert jitted(lambda: program(True))().numpy()
+    assert jitted(lambda: program(False))().numpy()
+
+
 @each_op
 @each_dtype
 def test_a_size_that_a_wrong_width_could_not_hide(op: Any, dtype: np.dtype) -> None:

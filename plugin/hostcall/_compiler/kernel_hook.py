@@ -20,7 +20,13 @@ from hostcall._compiler import (
 )
 from hostcall._compiler.bounded import returned_sizes
 from hostcall._compiler.overlap import early_calls, pure_calls
-from hostcall._compiler.partition import host_calls, placement, rendezvous, sequential_execution
+from hostcall._compiler.partition import (
+    carried_floats,
+    host_calls,
+    placement,
+    rendezvous,
+    sequential_execution,
+)
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
 from hostcall._compiler.regions.references import NotWholeError
@@ -201,6 +207,9 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     functions = partitioner.functions
     host_calls.redirect(functions.values())
     rendezvous.bring_rendezvous(functions)
+    if where.accelerator:
+        old = {function.signature.name: function for function in partitioner.library.function}
+        carried_floats.carry(functions, old)
     if where.is_one_device:
         sequential_execution.run_in_sequence(functions.values())
     return name

@@ -69,6 +69,20 @@ def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool
     return node
 
 
+def cast_node(name: str, value: str, source: int, target: int) -> Any:
+    """A node that casts a value from one type to another."""
+    node = protos.node_def_pb2.NodeDef(name=name, op="Cast", input=[value])
+    node.attr["SrcT"].type = source
+    node.attr["DstT"].type = target
+    node.attr["Truncate"].b = False
+    return node
+
+
+def value_of_cast(node: NodeDef) -> str:
+    """What a FunctionDef calls the result of such a node."""
+    return f"{node.name}:y:0"
+
+
 def callees(node: NodeDef) -> list[Any]:
     """The NameAttrLists in a node's attributes."""
     found: list[Any] = []
@@ -196,6 +210,17 @@ def _attr(node: NodeDef, definition: OpDef, name: str) -> Any:
         return node.attr[name]
     # SavedModels leave out what is the default.
     return next(attr.default_value for attr in definition.attr if attr.name == name)
+
+
+def replace_value(function: FunctionDef, old: str, new: str) -> None:
+    """Gives all that uses a value of a function another one."""
+    for node in function.node_def:
+        for index, value in enumerate(node.input):
+            if value == old:
+                node.input[index] = new
+    for name, value in function.ret.items():
+        if value == old:
+            function.ret[name] = new
 
 
 def handles(node: NodeDef, dtype: int, functions: Mapping[str, Any]) -> bool:

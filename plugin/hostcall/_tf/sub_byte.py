@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import protos
+from hostcall._tf.function_defs import cast_node, replace_value, value_of_cast
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _WIDE = {
@@ -45,12 +45,12 @@ def _widen_inputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> Non
     for index, arg in enumerate(cluster.signature.input_arg):
         if arg.type in _WIDE:
             sub_byte, wide = arg.type, _WIDE[arg.type]
-            outside = _cast(f"{call.name}__in_{index}", call.input[index], sub_byte, wide)
+            outside = cast_node(f"{call.name}__in_{index}", call.input[index], sub_byte, wide)
             host.node_def.append(outside)
-            call.input[index] = _value(outside)
+            call.input[index] = value_of_cast(outside)
             call.attr["Tin"].list.type[index] = arg.type = wide
-            inside = _cast(f"{arg.name}__sub_byte", arg.name, wide, sub_byte)
-            _replace(cluster, arg.name, _value(inside))
+            inside = cast_node(f"{arg.name}__sub_byte", arg.name, wide, sub_byte)
+            replace_value(cluster, arg.name, value_of_cast(inside))
             cluster.node_def.append(inside)
 
 
@@ -58,33 +58,11 @@ def _widen_outputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> No
     for index, arg in enumerate(cluster.signature.output_arg):
         if arg.type in _WIDE:
             sub_byte, wide = arg.type, _WIDE[arg.type]
-            inside = _cast(f"{arg.name}__wide", cluster.ret[arg.name], sub_byte, wide)
+            inside = cast_node(f"{arg.name}__wide", cluster.ret[arg.name], sub_byte, wide)
             cluster.node_def.append(inside)
-            cluster.ret[arg.name] = _value(inside)
+            cluster.ret[arg.name] = value_of_cast(inside)
             call.attr["Tout"].list.type[index] = arg.type = wide
             returned = f"{call.name}:output:{index}"
-            outside = _cast(f"{call.name}__out_{index}", returned, wide, sub_byte)
-            _replace(host, returned, _value(outside))
+            outside = cast_node(f"{call.name}__out_{index}", returned, wide, sub_byte)
+            replace_value(host, returned, value_of_cast(outside))
             host.node_def.append(outside)
-
-
-def _cast(name: str, value: str, source: int, target: int) -> Any:
-    node = protos.node_def_pb2.NodeDef(name=name, op="Cast", input=[value])
-    node.attr["SrcT"].type = source
-    node.attr["DstT"].type = target
-    node.attr["Truncate"].b = False
-    return node
-
-
-def _value(node: NodeDef) -> str:
-    return f"{node.name}:y:0"
-
-
-def _replace(function: FunctionDef, old: str, new: str) -> None:
-    for node in function.node_def:
-        for index, value in enumerate(node.input):
-            if value == old:
-                node.input[index] = new
-    for name, value in function.ret.items():
-        if value == old:
-            function.ret[name] = new

@@ -194,6 +194,7 @@ class Partitioner:
         """A copy of a function, with control edges from each side effect in Python to the next."""
         function = protos.function_pb2.FunctionDef()
         function.CopyFrom(old)
+        placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
         previous = None
         for node in defs.program_order(function):

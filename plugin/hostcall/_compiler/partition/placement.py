@@ -78,6 +78,27 @@ def place(
             node.device = host if users == {host} else ""
 
 
+def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any]) -> None:
+    """Returns the handles of resources themselves instead of identities of theirs.
+
+    A cluster that returned one would tie it to the devices that all of its own ops have in common,
+    which need not be that of the resource.
+
+    Args:
+      function: a FunctionDef. Changed in place.
+      functions: those that it may call, by name.
+    """
+    identities = {
+        f"{node.name}:output:0": node.input[0]
+        for node in function.node_def
+        if node.op == "Identity" and defs.handles(node, _RESOURCE, functions)
+    }
+    for name, value in function.ret.items():
+        while value in identities:
+            value = identities[value]
+        function.ret[name] = value
+
+
 def _lower(node: NodeDef) -> None:
     """Has TensorFlow make nodes of a loop or branch, which run where they are placed.
 
