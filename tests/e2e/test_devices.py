@@ -254,6 +254,39 @@ def test_a_loop_and_a_branch(route: str) -> None:
 
 
 @each_route
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn"])
+def test_a_loop_and_a_branch_with_floats_of_eight_bits(name: str, route: str) -> None:
+    dtype = tf.as_dtype(name)
+
+    def program(x: tf.Tensor, count: tf.Tensor) -> Any:
+        y = tf.cast(x, dtype)
+        for _ in tf.range(count):
+            y = flipped(y)
+        y = tf.cond(count > 2, lambda: flipped(y), lambda: y)
+        return tf.cast(y, tf.float32)
+
+    x = tf.constant([0.5, -0.0, np.inf if name == "float8_e5m2" else 448.0, np.nan])
+    for count, expected in ((2, x), (3, x)):
+        result = on_route(route, program, x, tf.constant(count))
+        np.testing.assert_array_equal(result, expected)
+        assert np.signbit(result[1])
+
+
+@each_route
+def test_a_handle_that_is_returned_is_on_the_device(route: str) -> None:
+    variable = tf.Variable(values("float32"))
+
+    def program() -> tf.Tensor:
+        variable.assign(flipped(variable.read_value()))
+        return tf.identity(variable.handle)
+
+    with hostcall.scope(route=route):
+        handle = jitted(program)()
+    found = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+    np.testing.assert_array_equal(found, values("float32")[::-1])
+
+
+@each_route
 def test_a_gradient(route: str) -> None:
     def program(x: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:

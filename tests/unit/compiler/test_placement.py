@@ -33,11 +33,14 @@ def rewritten(program: Any, device: str) -> Any:
     return kernel_hook.rewrite_for_kernel(library.SerializeToString(), name, device, True)
 
 
+def functions_of(new: Any) -> Any:
+    assert new.partitioned
+    return tf.compat.v1.GraphDef.FromString(b"").library.FromString(new.library).function
+
+
 def devices(program: Any, device: str = DEVICE) -> dict[str, set[str]]:
     """Where the nodes of each op run, clusters as "cluster"."""
-    new = rewritten(program, device)
-    assert new.partitioned
-    functions = tf.compat.v1.GraphDef.FromString(b"").library.FromString(new.library).function
+    functions = functions_of(rewritten(program, device))
     compiled = {f.signature.name for f in functions if "_XlaMustCompile" in f.attr}
     found: dict[str, set[str]] = {}
     for function in functions:
@@ -118,3 +121,38 @@ def test_functions_for_two_devices_have_two_names() -> None:
             )
         names.add(new.name)
     assert len(names) == 3
+
+
+@pytest.mark.usefixtures("tpu")
+def test_loops_on_the_host_carry_no_floats_of_eight_bits() -> None:
+    narrow = tf.as_dtype("float8_e5m2")
+
+    def program(x: Any) -> Any:
+        y = tf.cast(x, narrow)
+        for _ in tf.range(3):
+            y = tf.ensure_shape(tf.numpy_function(np.sort, [y], narrow), y.shape)
+        return tf.cast(y, x.dtype)
+
+    found = functions_of(rewritten(program, DEVICE))
+    loops = [node for f in found for node in f.node_def if node.op == "While"]
+    assert loops
+    for loop in loops:
+        assert narrow.as_datatype_enum not in loop.attr["T"].list.type
+        body = next(f for f in found if f.signature.name == loop.attr["body"].func.name)
+        taken = [arg.type for arg in body.signature.input_arg]
+        assert taken == list(loop.attr["T"].list.type)
+
+
+@pytest.mark.usefixtures("tpu")
+def test_no_cluster_returns_a_handle() -> None:
+    variable = tf.Variable([1.0, 2.0, 3.0, 4.0])
+
+    def program(x: Any) -> Any:
+        variable.assign(sort(x))
+        return tf.identity(variable.handle)
+
+    for function in functions_of(rewritten(program, DEVICE)):
+        if "_XlaMustCompile" in function.attr:
+            assert tf.resource.as_datatype_enum not in [
+                result.type for result in function.signature.output_arg
+            ]
