@@ -1,16 +1,18 @@
-"""hostcall: Python functions inside compiled TensorFlow programs.
+"""hostcall: Python functions inside compiled TensorFlow and JAX programs.
 
 With `import hostcall`, `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.py_func` work inside
-`tf.function(jit_compile=True)`.
+`tf.function(jit_compile=True)`, whether TensorFlow is imported before or after. `hostcall.jax` is
+for JAX.
 """
 
-from hostcall import _versions
-from hostcall_runtime import _error_texts
+import importlib as _importlib
+import sys as _sys
+import warnings as _warnings
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-_versions.check()
-_error_texts.leave_out_frames_of(__file__)
-
-from hostcall._callbacks.call_stats import (  # noqa: E402
+from hostcall import _import_hook
+from hostcall._control import disable, enable, enabled_by_environment
+from hostcall._functions.call_stats import (
     CallbackStats,
     ClusterStats,
     ExecutorStats,
@@ -18,34 +20,44 @@ from hostcall._callbacks.call_stats import (  # noqa: E402
     collect_stats,
     stats,
 )
-from hostcall._callbacks.declarations import declare  # noqa: E402
-from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
-from hostcall._callbacks.specs import BoundedSpec  # noqa: E402
-from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
-from hostcall._control import disable, enable, enabled_by_environment  # noqa: E402
-from hostcall._control import enable_at_import as _enable_at_import  # noqa: E402
-from hostcall._explain.explaining import explain  # noqa: E402
-from hostcall._explain.explanation import Explanation  # noqa: E402
-from hostcall._export.entry_points import export, load  # noqa: E402
-from hostcall._frontend.bind import Bound, bind  # noqa: E402
-from hostcall._frontend.callback import Callback, callback  # noqa: E402
-from hostcall._frontend.mapping import mapped as map  # noqa: A004, E402
-from hostcall._frontend.native import Native, native  # noqa: E402
-from hostcall._inspect.inspecting import inspect  # noqa: E402
-from hostcall._inspect.inspection import Inspection  # noqa: E402
-from hostcall._saving.functions import allow, provide, register  # noqa: E402
-from hostcall._saving.options import load_options, save_options  # noqa: E402
-from hostcall._saving.writing import name_functions  # noqa: E402
-from hostcall._serving.serving_library import serving_library  # noqa: E402
-from hostcall_runtime._device_arrays import DeviceArray  # noqa: E402
-from hostcall_runtime._errors import (  # noqa: E402
+from hostcall._functions.callback import Callback, callback
+from hostcall._functions.declarations import declare
+from hostcall._functions.mapping import mapped as map  # noqa: A004
+from hostcall._functions.native_functions import Native, native
+from hostcall._functions.specs import BoundedSpec
+from hostcall_runtime import _error_texts
+from hostcall_runtime._device_arrays import DeviceArray
+from hostcall_runtime._errors import (
     ExecutorError,
     LoweringError,
     NotExportableError,
     ProgramError,
     last_error,
 )
-from hostcall_runtime._unawaited import barrier  # noqa: E402
+from hostcall_runtime._unawaited import barrier
+
+if _TYPE_CHECKING:
+    from hostcall._with_tensorflow import (
+        Bound,
+        Explanation,
+        Inspection,
+        allow,
+        bind,
+        configure,
+        explain,
+        export,
+        inspect,
+        load,
+        load_options,
+        name_functions,
+        partition_pass,
+        provide,
+        register,
+        rewrite,
+        save_options,
+        scope,
+        serving_library,
+    )
 
 __version__ = "0.1.0"
 
@@ -93,5 +105,36 @@ __all__ = [
     "stats",
 ]
 
+
+def __getattr__(name: str) -> object:
+    """The public names that need TensorFlow, which is imported for them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(_importlib.import_module("hostcall._with_tensorflow"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _activate() -> None:
+    _importlib.import_module("hostcall._with_tensorflow")
+
+
+def _activate_at_last() -> None:
+    """Warns of what it cannot do: an import of TensorFlow does not fail for hostcall's sake."""
+    try:
+        _activate()
+    except ImportError as error:
+        _warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+
+_error_texts.leave_out_frames_of(__file__)
 if enabled_by_environment():
-    _enable_at_import()
+    enable()
+if "tensorflow" in _sys.modules:
+    _activate()
+else:
+    _import_hook.when_imported("tensorflow", _activate_at_last)

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import hostcall_runtime
+from hostcall import _installation
 from hostcall._callbacks import copied_graphs, tape_residuals
 from hostcall._frontend import gradients, script_ops, tracing, vectorizing
 from hostcall._saving import checking, resolving, traced, writing
@@ -73,7 +74,7 @@ def _all() -> list[Patch]:
     ]
 
 
-TABLE = PatchTable("TensorFlow", names.NAMES, _all())
+TABLE = PatchTable("TensorFlow", names.NAMES, _all(), _installation.SWITCH)
 
 # What stays when hostcall is disabled, and why it changes nothing then.
 PERMANENT = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-# Those of hostcall._callbacks.requested_routes.
+# Those of hostcall._functions.routes.
 ROUTES = ("auto", "custom_call", "partition")
 
 

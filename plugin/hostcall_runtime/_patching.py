@@ -103,6 +103,25 @@ def replacement(
     return Patch(target, install, uninstall, read, why, feature)
 
 
+def _nothing() -> None:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Switch:
+    """What else is done in a framework where hostcall is enabled and disabled.
+
+    Attributes:
+      prepare: before any patch of any framework is installed; may refuse.
+      on: once the patches are in place.
+      off: once they are taken out.
+    """
+
+    prepare: Callable[[], None] = _nothing
+    on: Callable[[], None] = _nothing
+    off: Callable[[], None] = _nothing
+
+
 class PatchTable:
     """The private names and the patches of one framework.
 
@@ -113,23 +132,45 @@ class PatchTable:
       names: every private name of its that hostcall uses.
       patches: every patch, in the order in which they are installed.
       installed: the patches that are in place now.
+      enabled: whether hostcall is enabled in the framework.
     """
 
-    def __init__(self, framework: str, names: Sequence[Name], patches: Sequence[Patch]) -> None:
+    def __init__(
+        self,
+        framework: str,
+        names: Sequence[Name],
+        patches: Sequence[Patch],
+        switch: Switch = Switch(),
+    ) -> None:
         self.framework = framework
         self.names = tuple(names)
         self.patches = tuple(patches)
         self.installed: tuple[Patch, ...] = ()
+        self.enabled = False
+        self._switch = switch
+
+    def prepare(self) -> None:
+        """What comes before patches are installed.
+
+        Raises:
+          Exception: what keeps hostcall from being enabled in the framework.
+        """
+        self._switch.prepare()
 
     def install(self) -> None:
         """Installs every patch whose feature is there; does nothing where it is done already."""
-        if self.installed:
+        if self.enabled:
             return
-        lost = {name.feature for name in self.missing()}
+        # Others may be in modules that it takes long to import.
+        features = {patch.feature for patch in self.patches}
+        names = [name for name in self.names if name.feature in features]
+        lost = {name.feature for name in names if not name.exists()}
         for patch in self.patches:
             if patch.feature not in lost:
                 patch.install()
                 self.installed = (*self.installed, patch)
+        self._switch.on()
+        self.enabled = True
 
     def uninstall(self) -> None:
         """Takes out what is installed, the last patch first."""
@@ -137,6 +178,9 @@ class PatchTable:
             *remaining, last = self.installed
             last.uninstall()
             self.installed = tuple(remaining)
+        if self.enabled:
+            self._switch.off()
+        self.enabled = False
 
     def missing(self) -> tuple[Name, ...]:
         """The names that the installed version of the framework does not have."""
@@ -148,9 +192,14 @@ _enabled = False
 
 
 def add(table: PatchTable) -> None:
-    """Adds the table of a framework that is loaded, and installs it if hostcall is enabled."""
+    """Adds the table of a framework that is loaded, and installs it if hostcall is enabled.
+
+    Raises:
+      Exception: what keeps hostcall from being enabled in the framework; the table is added.
+    """
     _tables.append(table)
     if _enabled:
+        table.prepare()
         table.install()
 
 
@@ -160,8 +209,14 @@ def tables() -> tuple[PatchTable, ...]:
 
 
 def install_all() -> None:
-    """Installs every table, and from now on each one that is added."""
+    """Installs every table, and from now on each one that is added.
+
+    Raises:
+      Exception: what keeps hostcall from being enabled in a framework; nothing is installed then.
+    """
     global _enabled
+    for table in _tables:
+        table.prepare()
     for table in _tables:
         table.install()
     _enabled = True

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import free_shapes, memoization, requested_routes, result_contract
-from hostcall._callbacks.declaration import Declaration
+from hostcall._callbacks import free_shapes, requested_routes, result_contract
 from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.recording import Recording as Recording
 from hostcall._callbacks.specs import Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._tf import autograph, eager_execution, source_location, token_registry
+from hostcall._functions import memoization, source_location
+from hostcall._functions.declaration import Declaration
+from hostcall._tf import autograph, eager_execution, op_locations, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import (
     Target,
@@ -190,7 +191,7 @@ class CallbackSpec:
     def definition(self) -> list[str]:
         """The lines of the user's that have led to the op, as those of a traceback."""
         op = None if self.op is None else self.op()
-        return [] if op is None else source_location.definition(op)
+        return [] if op is None else op_locations.definition(op)
 
     @property
     def gives_copies(self) -> bool:

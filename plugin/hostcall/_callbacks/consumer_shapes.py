@@ -17,13 +17,7 @@ import tensorflow as tf
 from hostcall._callbacks import shape_demands
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.shape_demands import UNKNOWN, Taken
-from hostcall._tf import (
-    function_defs,
-    op_kinds,
-    script_op_graphs,
-    source_location,
-    token_registry,
-)
+from hostcall._tf import function_defs, op_kinds, op_locations, script_op_graphs, token_registry
 from hostcall._tf.types import FuncGraph, Operation
 
 
@@ -144,7 +138,7 @@ def _reason(index: int, result: tf.Tensor, demand: _Demand) -> str:
     """Where the shape of a result comes from, for messages; "" where the user says it."""
     if demand.by is None or result.shape.is_fully_defined():
         return ""
-    place = source_location.of_op(demand.by)
+    place = op_locations.of_op(demand.by)
     at = f" at {place}" if place else ""
     return (
         f"nothing declares the shape of its result {index}: op '{demand.by.name}' "

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, ShapeFunction
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declarations import declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._tf import autograph, eager_execution, source_location, token_registry
+from hostcall._functions import source_location
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declarations import declaration_of
+from hostcall._tf import autograph, eager_execution, token_registry
 
 
 def wrap(

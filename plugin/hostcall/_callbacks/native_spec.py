@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import NumpySpec, Recording
 from hostcall._callbacks.free_shapes import FreeShapes
-from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.specs import Spec
+from hostcall._functions.native.native_code import NativeCode
 from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
 

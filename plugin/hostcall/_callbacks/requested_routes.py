@@ -8,26 +8,14 @@ import os
 from collections.abc import Iterator
 
 from hostcall._callbacks import settings
+from hostcall._functions.routes import AUTO, CUSTOM_CALL, PARTITION, ROUTES, checked
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, NodeDef, Operation
 from hostcall_runtime import _library
 
-AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
-ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
+__all__ = ["AUTO", "CUSTOM_CALL", "PARTITION", "ROUTES", "checked"]
 
 _ENVIRONMENT = "HOSTCALL_ROUTE"
-
-
-def checked(route: object, what: str = "route") -> str:
-    """`route`, if it is one.
-
-    Raises:
-      ValueError: when it is none.
-    """
-    if route not in ROUTES:
-        raise ValueError(f"hostcall: {what}={route!r} is none of {', '.join(map(repr, ROUTES))}.")
-    return str(route)
-
 
 _configured = checked(os.environ.get(_ENVIRONMENT) or AUTO, _ENVIRONMENT)
 _scoped: contextvars.ContextVar[str | None] = contextvars.ContextVar("hostcall_route", default=None)

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from hostcall._callbacks import advice, free_shapes, requested_routes, traced_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declaration_checks import TRACE
-from hostcall._callbacks.declarations import declaration_of
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declaration_checks import TRACE
+from hostcall._functions.declarations import declaration_of
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError, NotInProgramError
 

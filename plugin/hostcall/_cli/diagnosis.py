@@ -28,7 +28,7 @@ VARIABLES = (
     "XLA_FLAGS",
 )
 
-# What registers them is _control.py and csrc/tensorflow/script_op_kernel.cc.
+# What registers them is _installation.py and csrc/tensorflow/script_op_kernel.cc.
 _TARGETS = {"hostcall": ["Host", "CUDA"], "hostcall_native": ["Host"]}
 _MODULES = ("hostcall_runtime._runtime", "hostcall._tensorflow")
 _OPS = ["EagerPyFunc", "PyFunc", "PyFuncStateless"]

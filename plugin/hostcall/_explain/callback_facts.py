@@ -16,8 +16,9 @@ from hostcall._callbacks.specs import BoundedSpec, Spec, merge
 from hostcall._explain.bodies import SHAPES, Body
 from hostcall._explain.boundary_advice import of_script_op
 from hostcall._explain.facts import ScriptOp, Value
+from hostcall._functions import source_location
 from hostcall._saving import checking
-from hostcall._tf import attributes, autograph, op_kinds, source_location, token_registry
+from hostcall._tf import attributes, autograph, op_kinds, token_registry
 from hostcall._tf.types import NodeDef
 
 # Finds `file:line` of a node, by the names of its function and its own.

@@ -14,7 +14,7 @@ from hostcall._explain.bodies import SHAPES
 from hostcall._explain.callback_facts import Locate
 from hostcall._explain.explanation import Explanation
 from hostcall._explain.walk import Walk
-from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, source_location
+from hostcall._tf import concrete_functions, eager_execution, op_locations, script_op_graphs
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 
@@ -171,6 +171,6 @@ def _locator(concrete: ConcreteFunction) -> Locate:
             op = graphs[function].get_operation_by_name(node)
         except KeyError:
             return ""
-        return source_location.of_op(op)
+        return op_locations.of_op(op)
 
     return locate

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from hostcall._callbacks import call_stats
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
 from hostcall._explain import transfers
 from hostcall._explain.bodies import Bodies, Edges, called, sources
 from hostcall._explain.boundary_advice import of_host_op
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step, Transfer
+from hostcall._functions import call_stats
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef

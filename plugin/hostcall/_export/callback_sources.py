@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import CallbackSpec, Origin, Recording, spec_of_callback_id
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.exportable import Source, on_device
 from hostcall._export.function_interface import structure_of
+from hostcall._functions.exportable import Source, on_device
 from hostcall_runtime._errors import NotExportableError
 from hostcall_runtime._targets import target_of
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from hostcall._callbacks import keyword_arguments
-from hostcall._callbacks.exportable import Source
 from hostcall._export.callback_sources import source_of
+from hostcall._functions import keyword_arguments, source_location
+from hostcall._functions.exportable import Source
 from hostcall._saving.qualified_names import qualified_name, reason
-from hostcall._tf import source_location
 from hostcall_mlir import exporting
 from hostcall_mlir.exporting import Callback
 from hostcall_runtime._errors import NotExportableError

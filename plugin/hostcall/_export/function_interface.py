@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._tf import autograph, concrete_functions, source_location, tensor_structures
+from hostcall._functions import source_location
+from hostcall._tf import autograph, concrete_functions, tensor_structures
 from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir.exporting import (
     Input,

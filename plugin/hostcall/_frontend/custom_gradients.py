@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._tf import gradient_tapes, source_location
+from hostcall._functions import source_location
+from hostcall._tf import gradient_tapes
 
 
 def call(

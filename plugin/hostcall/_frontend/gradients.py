@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, tape_residuals
 from hostcall._callbacks.callback_spec import Recording
-from hostcall._callbacks.declaration import Declaration
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import Spec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import script_ops
+from hostcall._functions.declaration import Declaration
 from hostcall._tf import eager_execution, gradient_tapes, py_function_gradient, token_registry
 from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch

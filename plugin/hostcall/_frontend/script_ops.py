@@ -13,18 +13,19 @@ import tensorflow as tf
 from hostcall._callbacks import requested_routes, result_shapes, structures, tape_residuals
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declaration_checks import (
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.lent_arrays import LendingSpec
+from hostcall._callbacks.native_spec import NativeSpec
+from hostcall._frontend import static_shapes
+from hostcall._functions import source_location
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declaration_checks import (
     check_no_results,
     check_repeatable,
     check_takes_tensors,
 )
-from hostcall._callbacks.declarations import declaration_of
-from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.lent_arrays import LendingSpec
-from hostcall._callbacks.native.native_code import NativeCode
-from hostcall._callbacks.native_spec import NativeSpec
-from hostcall._frontend import static_shapes
+from hostcall._functions.declarations import declaration_of
+from hostcall._functions.native.native_code import NativeCode
 from hostcall._tf import (
     eager_execution,
     features,
@@ -33,7 +34,6 @@ from hostcall._tf import (
     op_kinds,
     py_function_gradient,
     script_op_graphs,
-    source_location,
     tensor_structures,
     token_registry,
 )

@@ -11,10 +11,10 @@ from hostcall._callbacks import batches, lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._callbacks.vmap_methods import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._frontend import batched_callback_gradients, custom_gradients, script_ops
 from hostcall._frontend.batched_gradients import GradientOfBatch, RecomputingOfBatch
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._functions.vmap_methods import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._tf import (
     autograph,
     gradient_tapes,

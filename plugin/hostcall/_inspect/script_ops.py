@@ -12,10 +12,11 @@ from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._explain.bodies import SHAPES, Body
 from hostcall._explain.callback_facts import KINDS
+from hostcall._functions import source_location
 from hostcall._inspect.facts import PythonFunction, Use
 from hostcall._saving import carried, checking, structures, tokens
 from hostcall._saving.errors import Problem
-from hostcall._tf import op_kinds, source_location, token_registry
+from hostcall._tf import op_kinds, token_registry
 from hostcall._tf.types import GraphDef, NodeDef
 
 

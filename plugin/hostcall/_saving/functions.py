@@ -13,8 +13,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hostcall._callbacks import named_functions
-from hostcall._callbacks.declaration_checks import check_function
+from hostcall._functions import named_functions
+from hostcall._functions.declaration_checks import check_function
 from hostcall._saving import carried
 from hostcall._saving.errors import Problem, SavedFunctionError
 from hostcall._saving.tokens import Function

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.native.c_functions import CFunction
-from hostcall._callbacks.native.native_code import NativeCode
+from hostcall._functions.native.c_functions import CFunction
+from hostcall._functions.native.native_code import NativeCode
 from hostcall._saving.tokens import Attribute, Native, Size
 
 # In the place of sizes that nobody knows, the first one and the step to the next: a shape function

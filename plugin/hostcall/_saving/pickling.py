@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks.native.native_code import NativeCode
+from hostcall._functions.native.native_code import NativeCode
 from hostcall._saving.errors import SavedFunctionError
 from hostcall._tf import autograph
 

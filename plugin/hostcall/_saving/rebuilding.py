@@ -8,22 +8,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import batches, keyword_arguments, result_shapes
+from hostcall._callbacks import batches, result_shapes
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declaration_checks import check_no_results
-from hostcall._callbacks.declarations import declaration_of
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.lent_arrays import LendingSpec
-from hostcall._callbacks.native.native_code import NativeCode
 from hostcall._callbacks.native_spec import NativeSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._functions import keyword_arguments, source_location
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declaration_checks import check_no_results
+from hostcall._functions.declarations import declaration_of
+from hostcall._functions.native.native_code import NativeCode
 from hostcall._saving import functions, structures
 from hostcall._saving.errors import SavedFunctionError
 from hostcall._saving.tokens import Declared, Function, Record
-from hostcall._tf import source_location
 
 
 def spec_of_call(record: Record) -> CallbackSpec:

@@ -8,16 +8,15 @@ from typing import Any
 
 import msgspec
 
-from hostcall._callbacks import keyword_arguments, named_functions
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.result_shapes import flatten_result
 from hostcall._callbacks.specs import is_leaf
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._functions import keyword_arguments, named_functions, source_location
 from hostcall._saving import carried, native_functions, options, structures, tokens
 from hostcall._saving.qualified_names import qualified_name, reason
 from hostcall._saving.tokens import Declared, Function, Pickled, Record, is_importable
-from hostcall._tf import source_location
 
 # Of a spec, the highest derivative that a graph asks for, and whether it asks for that of the spec.
 Asked = Callable[[Any], tuple[int, bool]]

@@ -9,16 +9,10 @@ from typing import Any, TypeVar
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._functions import source_location
 from hostcall._saving import carried, options, pickling, recording, resolving, tokens
 from hostcall._saving.errors import SavedFunctionError
-from hostcall._tf import (
-    attributes,
-    op_kinds,
-    protos,
-    script_op_graphs,
-    source_location,
-    token_registry,
-)
+from hostcall._tf import attributes, op_kinds, protos, script_op_graphs, token_registry
 from hostcall._tf.types import MetaGraphDef
 
 _UNNAMED = """\

@@ -21,6 +21,17 @@ _quick = features.QUICK_CALLS.available
 _AUTOGRAPH_IS_OFF = names.ControlStatusCtx(names.AUTOGRAPH_DISABLED) if _quick else None
 
 
+def leave_alone(*functions: Any) -> None:
+    """Has autograph call these functions, and the objects of these classes, as they are.
+
+    What they do about tensors has to be `do_not_convert`'s.
+    """
+    marks = vars(do_not_convert(lambda: None))
+    for function in functions:
+        for key in marks.keys() - {"__wrapped__"}:
+            setattr(function, key, marks[key])
+
+
 def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, in whose calls autograph converts nothing.
 

@@ -4,7 +4,8 @@
 
     y = hostcall.jax.call(f, jax.ShapeDtypeStruct(x.shape, x.dtype), x)    # in jax.jit, too
 
-`import hostcall` does not need JAX, and does not import it.
+`import hostcall` does not need JAX, and does not import it. `import hostcall.jax` does not need
+TensorFlow, and does not import it; `to_tf` and `from_tf` do.
 """
 
 try:
@@ -23,9 +24,8 @@ from hostcall.jax import _names
 _names.check()
 
 from hostcall.jax import _loading  # noqa: E402
+from hostcall.jax._bridges import from_tf, to_tf  # noqa: E402
 from hostcall.jax._call import call  # noqa: E402
-from hostcall.jax._from_tf import from_tf  # noqa: E402
-from hostcall.jax._to_tf import to_tf  # noqa: E402
 
 _loading.load()
 

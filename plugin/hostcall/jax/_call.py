@@ -7,16 +7,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import tensorflow as tf
 
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declaration_checks import (
+from hostcall._functions import frameworks, source_location
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declaration_checks import (
     check_no_results,
     check_repeatable,
     check_waits,
 )
-from hostcall._callbacks.vmap_methods import MAP
-from hostcall._tf import source_location
+from hostcall._functions.vmap_methods import MAP
 from hostcall.jax import _effects, _primitive, _sharding
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results, is_leaf
@@ -176,7 +175,8 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
 
 def as_array(value: Any, place: str) -> Any:
     """An argument as JAX's array; raises a TypeError for what is none, or has no NumPy dtype."""
-    if tf.is_symbolic_tensor(value):
+    tensorflow = frameworks.tensorflow()
+    if tensorflow is not None and tensorflow.is_symbolic(value):
         raise TypeError(
             f"{place}: {value!r} is a tensor of a tf.function, which JAX cannot compute with. In "
             "TensorFlow call what is TensorFlow's, or a hostcall.callback, or take the whole JAX "

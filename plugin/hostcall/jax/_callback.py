@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
-import tensorflow as tf
 
-from hostcall._callbacks.declaration_checks import check_no_results
-from hostcall._callbacks.declared_results import result_leaves
-from hostcall._callbacks.frameworks import Parts
-from hostcall._callbacks.specs import is_leaf
-from hostcall._callbacks.vmap_methods import SEQUENTIAL
-from hostcall._tf import source_location
+from hostcall._functions import frameworks, source_location
+from hostcall._functions.declaration_checks import check_no_results
+from hostcall._functions.frameworks import Parts
+from hostcall._functions.vmap_methods import SEQUENTIAL
 from hostcall.jax import _effects, _gradients, _primitive
 from hostcall.jax._call import as_array
 from hostcall.jax._functions import Function, hashable
@@ -76,12 +74,17 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
 def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     """The declared result, a structure of specs."""
     result = parts.declaration.result
-    if callable(result) and not is_leaf(result):
-        specs = [_as_tensor_spec(array) for array in arrays]
-        result = result(*jax.tree.unflatten(in_tree, specs))
-    return result_leaves(result)
+    if not callable(result):
+        return result
+    tensorflow = frameworks.tensorflow()
+    if tensorflow is not None:
+        specs = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
+        # It may make specs of JAX's, which take no dtypes and shapes of TensorFlow's.
+        with contextlib.suppress(TypeError):
+            return result(*jax.tree.unflatten(in_tree, specs))
+    structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+    return result(*jax.tree.unflatten(in_tree, structs))
 
 
-def _as_tensor_spec(array: Any) -> tf.TensorSpec:
-    sizes = [size if isinstance(size, int) else None for size in array.shape]
-    return tf.TensorSpec(sizes, tf.as_dtype(array.dtype))
+def _known(shape: Any) -> list[int | None]:
+    return [size if isinstance(size, int) else None for size in shape]

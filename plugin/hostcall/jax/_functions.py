@@ -10,10 +10,8 @@ from typing import Any
 
 import jax
 
-from hostcall._callbacks import exportable, memoization
-from hostcall._callbacks.exportable import Source
-from hostcall._tf import source_location
-from hostcall_mlir.exporting import StructureError, structure_of_numbers
+from hostcall._functions import exportable, memoization, source_location
+from hostcall._functions.exportable import Source
 from hostcall_runtime import (
     Target,
     _executors,
@@ -180,10 +178,12 @@ class Function:
 
 def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
     """A pytree's structure in the terms of an exported program."""
+    from hostcall_mlir import exporting  # takes long to import, and few export programs
+
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
     try:
-        return structure_of_numbers(numbers, what)
-    except StructureError as error:
+        return exporting.structure_of_numbers(numbers, what)
+    except exporting.StructureError as error:
         raise NotExportableError(str(error)) from error
 
 

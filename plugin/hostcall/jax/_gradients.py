@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tensorflow as tf
 
+from hostcall._functions import frameworks, source_location
 from hostcall.jax._functions import Function
 from hostcall_runtime._words import counted
-
-_TENSORFLOW = os.path.dirname(os.path.abspath(tf.__file__)) + os.sep
 
 
 def call(
@@ -73,7 +70,7 @@ def _gradients(
     for argument, gradient in zip(inputs, given, strict=True):
         leaves = jax.tree.structure(argument)
         flat += [None] * leaves.num_leaves if gradient is None else leaves.flatten_up_to(gradient)
-    if any(isinstance(leaf, tf.Tensor) for leaf in flat):
+    if any(map(frameworks.is_tensorflows, flat)):
         raise _wants_jax(function)
     return flat
 
@@ -90,9 +87,10 @@ def _as_cotangent(gradient: Any, value: Any) -> Any:
 
 
 def _comes_from_tensorflow(error: BaseException) -> bool:
+    directories = source_location.directories_of("tensorflow")
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(_TENSORFLOW):
+        if trace.tb_frame.f_code.co_filename.startswith(directories):
             return True
         trace = trace.tb_next
     return False

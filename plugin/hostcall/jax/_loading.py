@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax
 
-from hostcall._callbacks import frameworks
-from hostcall.jax import _callback, _effects, _patches, _rules, _values
+from hostcall._functions import frameworks
+from hostcall.jax import _callback, _effects, _handlers, _patches, _rules, _values
 from hostcall_runtime import _at_exit, _patching
 
 
@@ -17,5 +17,13 @@ def load() -> None:
     _at_exit.programs_end.append(jax.effects_barrier)
     _patches.hide_frames()
     _patching.add(_patches.TABLE)
-    framework = frameworks.Framework(_values.is_tracing, _callback.call)
-    frameworks.register("hostcall.jax", framework)
+    frameworks.enter_jax(_Jax())
+
+
+class _Jax:
+    """See `frameworks.Jax`."""
+
+    call = staticmethod(_callback.call)
+    is_tracing = staticmethod(_values.is_tracing)
+    check_handler = staticmethod(_handlers.check)
+    run_handler = staticmethod(_handlers.run)

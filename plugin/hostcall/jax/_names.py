@@ -7,7 +7,10 @@ off. Without the names of `CALLS` there is no `hostcall.jax`.
 
 from __future__ import annotations
 
+import functools
+import sys
 import warnings
+from collections.abc import Iterable
 
 import jax
 
@@ -103,15 +106,14 @@ NAMES = tuple(
 )
 
 
-def _find_missing() -> dict[str, list[Name]]:
-    found: dict[str, list[Name]] = {}
-    for name in NAMES:
-        if not name.exists():
-            found.setdefault(name.feature, []).append(name)
-    return found
+# These are for TensorFlow's programs, and looked for when it is there: some are in jax2tf, which
+# imports it.
+_BRIDGES = (TO_TF, JAX_CALLBACKS)
 
 
-_missing = _find_missing()
+@functools.cache
+def _missing(feature: str) -> list[Name]:
+    return [name for name in NAMES if name.feature == feature and not name.exists()]
 
 
 def check() -> None:
@@ -120,7 +122,7 @@ def check() -> None:
     Raises:
       ImportError: there are no calls from JAX.
     """
-    lost = _missing.get(CALLS)
+    lost = _missing(CALLS)
     if lost:
         raise ImportError(
             f"hostcall.jax does not work with JAX {jax.__version__}, which has no {_listed(lost)}. "
@@ -128,13 +130,26 @@ def check() -> None:
             "side of hostcall works without it.",
             name=lost[0].module,
         )
-    for feature in _missing:
-        warnings.warn(_message(feature), RuntimeWarning, stacklevel=3)
+    _warn(feature for feature in _NAMES if feature not in _BRIDGES)
+    if "tensorflow" in sys.modules:
+        check_bridges()
+
+
+@functools.cache
+def check_bridges() -> None:
+    """The same for the features that need TensorFlow."""
+    _warn(_BRIDGES)
+
+
+def _warn(features: Iterable[str]) -> None:
+    for feature in features:
+        if _missing(feature):
+            warnings.warn(_message(feature), RuntimeWarning, stacklevel=4)
 
 
 def has(feature: str) -> bool:
     """Whether the installed JAX has what a feature needs."""
-    return feature not in _missing
+    return not _missing(feature)
 
 
 def require(feature: str) -> None:
@@ -145,7 +160,7 @@ def require(feature: str) -> None:
 
 def _message(feature: str) -> str:
     return (
-        f"hostcall.jax: JAX {jax.__version__} has no {_listed(_missing[feature])}, which hostcall "
+        f"hostcall.jax: JAX {jax.__version__} has no {_listed(_missing(feature))}, which hostcall "
         f"needs for this: {feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that "
         "hostcall works with: pip install 'jax>=0.10,<0.11'."
     )

@@ -12,7 +12,6 @@ from typing import Any
 
 from hostcall.jax import _names
 from hostcall.jax._lowering import Owned
-from hostcall_mlir import exporting
 
 
 def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,5 +32,7 @@ def _with_overlap(module: Any, host_callbacks: Sequence[Any]) -> Any:
     owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
     if not owned or not _names.has(_names.EXECUTION):
         return module
+    from hostcall_mlir import exporting  # takes long to import, and not all programs make calls
+
     keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     return exporting.overlapping(module, keep) or module

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tensorflow as tf
 
-from hostcall._callbacks.specs import BoundedSpec
+from hostcall._functions import specs
+from hostcall._functions.specs import BoundedSpec
 from hostcall.jax import _values
 
 
@@ -41,7 +41,7 @@ def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
             "size only the call tells. Return an array of the largest size, and the true size as "
             "one more result."
         )
-    dtype = leaf.dtype.as_numpy_dtype if isinstance(leaf.dtype, tf.DType) else leaf.dtype
+    dtype = getattr(leaf.dtype, "as_numpy_dtype", leaf.dtype)
     check_numbers(dtype, place)
     try:
         _values.check_dtype(dtype)
@@ -65,18 +65,16 @@ def check_numbers(dtype: Any, place: str) -> None:
 
 def _sizes(shape: Any, place: str) -> tuple[Any, ...]:
     """The sizes of a shape, which may be symbolic."""
-    if isinstance(shape, tf.TensorShape):
-        shape = shape.as_list() if shape.rank is not None else None
-    if shape is None or any(size is None for size in shape):
-        known = "<unknown>" if shape is None else tuple(shape)
+    sizes = specs.sizes_of(shape)
+    if sizes is None or any(size is None for size in sizes):
+        known = "<unknown>" if sizes is None else sizes
         raise ValueError(
             f"{place}: a result is declared with the shape {known}, and JAX needs every size. "
             "Declare it as a function of the arguments: result=lambda x: tf.TensorSpec(x.shape, "
             "x.dtype) or, for hostcall.jax.call, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)."
         )
-    if any(isinstance(size, int) and size < 0 for size in shape):
+    if any(isinstance(size, int) and size < 0 for size in sizes):
         raise ValueError(
-            f"{place}: a result is declared with the shape {tuple(shape)}, of which a size is "
-            "negative."
+            f"{place}: a result is declared with the shape {sizes}, of which a size is negative."
         )
-    return tuple(shape)
+    return sizes

@@ -13,7 +13,7 @@ from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
 
-from hostcall._callbacks.vmap_methods import MAP, OF_BATCHES
+from hostcall._functions.vmap_methods import MAP, OF_BATCHES
 from hostcall.jax import _effects, _joint, _lowering, _names, _reducers, _sub_byte, _values
 from hostcall.jax._functions import Function, divided
 from hostcall.jax._primitive import call_p

@@ -1,4 +1,4 @@
-"""hostcall._callbacks.declarations: what is declared of which callable, and for how long."""
+"""hostcall._functions.declarations: what is declared of which callable, and for how long."""
 
 import asyncio
 import copy
@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declarations import _table, declaration_of
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declarations import _table, declaration_of
 
 SPEC = tf.TensorSpec([2], tf.float32)
 

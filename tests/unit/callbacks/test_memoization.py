@@ -1,4 +1,4 @@
-"""hostcall._callbacks.memoization: pure functions that are called once for equal inputs."""
+"""hostcall._functions.memoization: pure functions that are called once for equal inputs."""
 
 import gc
 import weakref

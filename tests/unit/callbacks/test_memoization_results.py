@@ -1,4 +1,4 @@
-"""hostcall._callbacks.memoization: whose the results are that are kept, and what is not kept."""
+"""hostcall._functions.memoization: whose the results are that are kept, and what is not kept."""
 
 import collections
 import gc
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._callbacks.declarations import declaration_of
+from hostcall._functions.declarations import declaration_of
 from tests.support.memo import counting, declared, each_mode
 
 X = tf.constant([1.0, 2.0])

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._explain import explaining
-from hostcall._tf import source_location
+from hostcall._functions import source_location
 
 X = tf.TensorSpec([3], tf.float32)
 calls: list[str] = []

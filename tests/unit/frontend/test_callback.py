@@ -1,4 +1,4 @@
-"""hostcall._frontend.callback: `hostcall.callback`, its objects and its errors."""
+"""hostcall._functions.callback: `hostcall.callback`, its objects and its errors."""
 
 import collections
 import gc

@@ -1,4 +1,4 @@
-"""hostcall._frontend.callback: arguments by keyword, and the function's defaults."""
+"""hostcall._functions.callback: arguments by keyword, and the function's defaults."""
 
 import inspect
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""hostcall._frontend.native: native code that is called on tensors and arrays."""
+"""hostcall._functions.native_functions: native code that is called on tensors and arrays."""
 
 import ctypes
 from typing import Any

@@ -33,7 +33,8 @@ def test_the_installed_jax_has_what_a_feature_needs(name: Name) -> None:
 
 
 def _trees() -> Iterator[ast.Module]:
-    for file in sorted(Path(hostcall.jax.__file__).parent.glob("*.py")):
+    package = Path(hostcall.jax.__file__).parent
+    for file in sorted([*package.glob("*.py"), *package.parent.glob("_bridges/*.py")]):
         yield ast.parse(file.read_text())
 
 

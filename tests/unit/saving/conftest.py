@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostcall._callbacks import named_functions
+from hostcall._functions import named_functions
 from hostcall._saving import functions
 
 

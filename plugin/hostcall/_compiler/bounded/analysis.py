@@ -22,9 +22,9 @@ from hostcall._tf import (
     attributes,
     graph_ownership,
     op_kinds,
+    op_locations,
     protos,
     script_op_graphs,
-    source_location,
 )
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
@@ -190,7 +190,7 @@ def _place(offence: Offence, script_op: NodeDef) -> str:
             with contextlib.suppress(KeyError, ValueError):
                 found = graph.get_operation_by_name(name)
                 if found.type == offence.op:
-                    return source_location.of_op(found)
+                    return op_locations.of_op(found)
     return ""
 
 

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.declaration_checks import TRACE
 from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall._compiler.bounded.flow import SymbolMaker
 from hostcall._compiler.bounded.sizes import Shape, Size, Symbol, Tensor
+from hostcall._functions.declaration_checks import TRACE
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 

@@ -17,18 +17,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import (
-    call_stats,
-    lookup,
-    result_contract,
-    result_shapes,
-    tape_residuals,
-)
+from hostcall._callbacks import lookup, result_contract, result_shapes, tape_residuals
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.specs import Spec
 from hostcall._compiler.partition import host_errors
+from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import _library

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
-from hostcall._tf import eager_threads, source_location
+from hostcall._functions import source_location
+from hostcall._tf import eager_threads
 from hostcall.jax import _primitive, _values
 from hostcall.jax._call import as_array, check_vmap_method, effect_of
 from hostcall.jax._functions import Function
@@ -19,44 +20,10 @@ from hostcall.jax._results import check_numbers, flatten_results, is_leaf
 from hostcall_runtime import _locks
 
 
-def from_tf(
-    tf_fn: Callable[..., Any],
-    *,
-    result: Any = None,
-    ordered: bool = False,
-    pure: bool = False,
-    vmap_method: str | None = None,
+def convert(
+    tf_fn: Callable[..., Any], *, result: Any, ordered: bool, pure: bool, vmap_method: str | None
 ) -> Callable[..., Any]:
-    """A TensorFlow function as a JAX function.
-
-    A JAX program calls it as it calls a Python function, by `hostcall.jax.call`, and TensorFlow
-    runs it: with its script ops, variables and side effects in the order that they have there, in
-    `jax.jit`, loops, branches and `shard_map`. With `jit_compile=True` of its own it is compiled.
-
-    Args:
-      tf_fn: a `tf.function`, or a function to make one of. It takes and returns pytrees of tensors.
-      result: the results, as in `hostcall.jax.call`, where TensorFlow does not know their shapes.
-      ordered: as in `hostcall.jax.call`: whether calls run in the order of the JAX program.
-      pure: likewise: whether it does nothing but return its results.
-      vmap_method: likewise. All but the sequential ones call it with a dimension more.
-
-    Returns:
-      A function of pytrees of JAX arrays, which JAX can differentiate, any number of times. The
-      gradient is TensorFlow's, by a `tf.GradientTape`, for which `tf_fn` is called once more, side
-      effects included, as by `jax2tf.call_tf`.
-
-    Raises:
-      TypeError: when `tf_fn` is not callable, or a function of JAX's; as `hostcall.jax.call`.
-      ValueError: as `hostcall.jax.call`; and when a result's shape is not known.
-
-    Examples:
-      >>> @tf.function(jit_compile=True)
-      ... def in_tensorflow(x):
-      ...     return tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
-      >>> sort = hostcall.jax.from_tf(in_tensorflow)
-      >>> jax.jit(sort)(jnp.array([3.0, 1.0, 2.0]))
-      Array([1., 2., 3.], dtype=float32)
-    """
+    """See `hostcall.jax.from_tf`."""
     if not callable(tf_fn):
         raise TypeError(f"hostcall.jax.from_tf wants a function, and not {tf_fn!r}.")
     if _values.is_jitted(tf_fn):

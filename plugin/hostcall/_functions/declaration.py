@@ -8,8 +8,8 @@ import numbers
 from collections.abc import Hashable
 from typing import Any
 
-from hostcall._callbacks import memoization, requested_routes
-from hostcall._callbacks.declaration_checks import (
+from hostcall._functions import memoization, routes
+from hostcall._functions.declaration_checks import (
     DEVICE,
     HOST,
     check_executor,
@@ -18,7 +18,7 @@ from hostcall._callbacks.declaration_checks import (
     check_retries,
     check_unawaited,
 )
-from hostcall._callbacks.vmap_methods import check_vmap_method
+from hostcall._functions.vmap_methods import check_vmap_method
 from hostcall_runtime import _executors, _unawaited, _unawaited_calls
 
 
@@ -67,7 +67,7 @@ class Declaration:
     def __post_init__(self) -> None:
         check_result(self.result)
         if self.route is not None:
-            requested_routes.checked(self.route)
+            routes.checked(self.route)
         if self.timeout is not None:
             is_time = isinstance(self.timeout, numbers.Real) and self.timeout > 0
             if not is_time:

@@ -9,49 +9,17 @@ from typing import Any
 import jax
 import tensorflow as tf
 
-from hostcall._tf import autograph, source_location
-from hostcall.jax import _jax_export, _names, _programs, _values, _vjps
+from hostcall._bridges import jax_exports, programs, vjps
+from hostcall._functions import source_location
+from hostcall._tf import autograph
+from hostcall.jax import _names, _values
 from hostcall_runtime import _locks
 
 
-def to_tf(
-    jax_fn: Callable[..., Any],
-    *,
-    polymorphic_shapes: Any = None,
-    polymorphic_constraints: Sequence[str] = (),
+def convert(
+    jax_fn: Callable[..., Any], polymorphic_shapes: Any, polymorphic_constraints: Sequence[str]
 ) -> Callable[..., Any]:
-    """A JAX function as a TensorFlow function, eager, in graphs and under `jit_compile=True`.
-
-    What `jax2tf.convert` does, for functions with callbacks, too: `hostcall.jax.call`,
-    `jax.pure_callback`, `io_callback`, `jax.debug.callback` and `jax.debug.print`.
-
-    Args:
-      jax_fn: a function of pytrees of arrays.
-      polymorphic_shapes: names for the sizes that tracing does not know, as in `jax2tf.convert`:
-        for each argument None or a string such as "batch, ..."; one of them for all arguments. It
-        is needed where a `tf.function` is traced with unknown sizes.
-      polymorphic_constraints: what is known of those names, such as "batch >= 2".
-
-    Returns:
-      A function of tensors (or arrays, in pytrees), which returns tensors in the structure that
-      `jax_fn` returns. It is differentiable by TensorFlow as `jax_fn` is by JAX. A function with
-      side effects has one derivative; any other those that JAX has.
-
-      The function is traced for each new structure, dtype and shape of its arguments, of which
-      it holds the programs. 64-bit arguments become 32-bit ones unless `jax_enable_x64` is set.
-
-    Raises:
-      TypeError: when `jax_fn` is not callable, or a tf.function; when what is returned gets an
-        argument that is no tensor JAX has.
-      ValueError: when a size of an argument is not known and has no name.
-
-    Examples:
-      >>> def in_jax(x):
-      ...     return 2 * hostcall.jax.call(np.sort, x, x)
-      >>> sort = tf.function(hostcall.jax.to_tf(in_jax), jit_compile=True)
-      >>> sort(tf.constant([3.0, 1.0, 2.0])).numpy()
-      array([2., 4., 6.], dtype=float32)
-    """
+    """See `hostcall.jax.to_tf`."""
     if not callable(jax_fn):
         raise TypeError(f"hostcall.jax.to_tf wants a function, and not {jax_fn!r}.")
     if isinstance(jax_fn, tf.types.experimental.PolymorphicFunction):
@@ -83,7 +51,7 @@ class _Converted:
         self._jitted = function if _values.is_jitted(function) else jax.jit(function)
         self._shapes = shapes
         self._constraints = constraints
-        self._programs: dict[Any, _vjps.Differentiable] = {}
+        self._programs: dict[Any, vjps.Differentiable] = {}
         self._lock = _locks.new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,14 +84,14 @@ class _Converted:
 
     def _convert(self, value: Any) -> tuple[Any, Any]:
         try:
-            tensor, dtype = _jax_export.as_jax_tensor(value)
+            tensor, dtype = jax_exports.as_jax_tensor(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"hostcall.jax.to_tf of {self._description}: {value!r} is no tensor that JAX has."
             ) from error
         return tf.convert_to_tensor(tensor), dtype
 
-    def _export(self, tree: Any, structs: list[Any]) -> _vjps.Differentiable:
+    def _export(self, tree: Any, structs: list[Any]) -> vjps.Differentiable:
         args, kwargs = jax.tree.unflatten(tree, structs)
         if any(struct.shape.count(None) for struct in structs) and self._shapes is None:
             shapes = ", ".join(str(struct.shape) for struct in structs)
@@ -135,5 +103,5 @@ class _Converted:
                 'or name them for each argument: polymorphic_shapes=["batch, ...", None].'
             )
         symbolic = jax.export.symbolic_args_specs(args, self._shapes, constraints=self._constraints)
-        program = _programs.export(self._jitted, symbolic, kwargs)
-        return _vjps.Differentiable(self._jitted, program, self._description)
+        program = programs.export(self._jitted, symbolic, kwargs)
+        return vjps.Differentiable(self._jitted, program, self._description)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hostcall._callbacks.specs import Spec
+from hostcall._functions.specs import ArraySpec
 from hostcall_runtime import _library
 from hostcall_runtime._words import counted
 
@@ -36,15 +36,15 @@ class Pointer:
     ndim: int | None = None
     shape: tuple[int, ...] | None = None
 
-    def complaint(self, spec: Spec) -> str:
+    def complaint(self, spec: ArraySpec) -> str:
         """What is wrong with an array of this spec, or ""."""
-        dtype = np.dtype(spec.dtype.as_numpy_dtype)
-        if self.dtype is not None and dtype != self.dtype:
+        rank = len(spec.shape or ())
+        if self.dtype is not None and spec.dtype != self.dtype:
             return f"points to {self.dtype.name}, and not to {spec.dtype.name}"
-        if self.ndim is not None and self.ndim != spec.shape.rank:
-            return f"points to an array of rank {self.ndim}, and not of rank {spec.shape.rank}"
-        if self.shape is not None and self.shape != tuple(spec.shape):
-            return f"points to an array of shape {self.shape}, and not of {tuple(spec.shape)}"
+        if self.ndim is not None and self.ndim != rank:
+            return f"points to an array of rank {self.ndim}, and not of rank {rank}"
+        if self.shape is not None and self.shape != spec.shape:
+            return f"points to an array of shape {self.shape}, and not of {spec.shape}"
         return ""
 
 
@@ -66,7 +66,7 @@ class CFunction:
     sizes: int
     returns_status: bool
 
-    def complaint(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> str:
+    def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
         """What is wrong with calling it for these, whose shapes are known; "" where nothing is."""
         if len(inputs) + len(results) != len(self.pointers):
             return (
@@ -74,7 +74,7 @@ class CFunction:
                 f"{counted(len(inputs), 'input')} and {counted(len(results), 'result')}. "
                 f"{CONVENTION}"
             )
-        dimensions = sum(spec.shape.rank for spec in inputs)
+        dimensions = sum(len(spec.shape or ()) for spec in inputs)
         if self.sizes not in (0, dimensions):
             return (
                 f"{self.name} takes {counted(self.sizes, 'size')}, but its inputs have "

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from hostcall._callbacks.native.c_functions import CFunction
-from hostcall._callbacks.native.ffi_handlers import FfiHandler
-from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf
+from hostcall._functions import frameworks, nests, specs
+from hostcall._functions.native.c_functions import CFunction
+from hostcall._functions.native.ffi_handlers import FfiHandler
+from hostcall._functions.specs import BoundedSpec, Declared
 from hostcall_runtime._words import counted
 
 # From the specs of the inputs to the arguments that a shape function takes.
-Pack = Callable[[Sequence[Spec]], Sequence[Any]]
+Pack = Callable[[Sequence[Any]], Sequence[Any]]
 
 # What cannot be declared of native code, and why.
 _NOT_OF_NATIVE = {
@@ -69,11 +69,9 @@ class NativeCode:
           RuntimeError: when the code says that it has failed.
         """
         arguments = list(arrays)
-        flat = tf.nest.flatten(arguments)
-        structure, results = self._prepared(
-            flat, lambda specs: tf.nest.pack_sequence_as(arguments, specs), out
-        )
-        return tf.nest.pack_sequence_as(structure, results)
+        flat = nests.flatten(arguments)
+        structure, results = self._prepared(flat, lambda leaves: nests.pack(arguments, leaves), out)
+        return nests.pack(structure, results)
 
     def run(self, arrays: Sequence[Any], pack: Pack) -> list[np.ndarray]:
         """The results of one call, flat.
@@ -88,39 +86,42 @@ class NativeCode:
         self, values: Sequence[Any], pack: Pack, out: object
     ) -> tuple[Any, list[np.ndarray]]:
         inputs = [_to_array(value, self) for value in values]
-        specs = [tf.TensorSpec(array.shape, _dtype_of(array, self)) for array in inputs]
-        structure = self.structure(pack(specs))
-        declared = tf.nest.flatten(structure)
-        if wrong := self.complaint(specs, declared):
+        given = [_spec_of(array, self) for array in inputs]
+        structure = self.structure(pack(given))
+        declared = nests.flatten(structure)
+        if wrong := self.complaint(given, declared):
             raise TypeError(f"hostcall.native: {wrong}")
         results = _allocated(declared) if out is None else self._given(out, declared)
         self.code.run(inputs, results, NativeCode(self.code, self.owner, declared))
         return structure, results
 
-    def structure(self, specs: Sequence[Any]) -> Any:
-        """The structure of the results' specs for inputs of these specs."""
-        result = self.result
-        if callable(result) and not is_leaf(result):
-            result = result(*specs)
-        return tf.nest.map_structure(lambda leaf: as_spec(leaf, None), result)
+    def structure(self, inputs: Sequence[Any]) -> Any:
+        """The structure of the results' specs for inputs of these specs.
 
-    def complaint(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> str:
+        Raises:
+          TypeError: when a result is declared without a dtype.
+        """
+        result = self.result
+        return nests.map_leaves(specs.checked, result(*inputs) if callable(result) else result)
+
+    def complaint(self, inputs: Sequence[Any], results: Sequence[Any]) -> str:
         """What is wrong with calling the code for these inputs and results; "" where nothing is."""
-        for kind, specs in (("input", inputs), ("result", results)):
-            for index, spec in enumerate(specs):
+        for kind, listed in (("input", inputs), ("result", results)):
+            for index, spec in enumerate(listed):
                 if wrong := _unfit(spec):
                     return f"{kind} {index} of {self.code.name} {wrong}"
-        return self.code.complaint(inputs, results)
+        return self.code.complaint([*map(specs.plain, inputs)], [*map(specs.plain, results)])
 
-    def _given(self, out: object, declared: Sequence[tf.TensorSpec]) -> list[np.ndarray]:
-        arrays = list(tf.nest.flatten(out))
+    def _given(self, out: object, declared: Sequence[Any]) -> list[np.ndarray]:
+        arrays = nests.flatten(out)
         if len(arrays) != len(declared):
             raise ValueError(
                 f"hostcall.native: {self.code.name} has {counted(len(declared), 'result')}, and "
                 f"out holds {counted(len(arrays), 'array')}."
             )
         for index, (array, spec) in enumerate(zip(arrays, declared, strict=True)):
-            dtype, shape = np.dtype(spec.dtype.as_numpy_dtype), tuple(spec.shape)
+            plain = specs.plain(spec)
+            dtype, shape = plain.dtype, plain.shape
             fits = isinstance(array, np.ndarray) and (array.dtype, array.shape) == (dtype, shape)
             if not fits or not array.flags.carray:
                 raise ValueError(
@@ -156,7 +157,8 @@ def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
 
 
 def _to_array(value: object, who: NativeCode) -> np.ndarray:
-    if isinstance(value, tf.Tensor) and not hasattr(value, "numpy"):
+    side = frameworks.tensorflow()
+    if side is not None and side.is_symbolic(value):
         raise TypeError(
             f"hostcall.native: {who.code.name} was called with {value}, which has no value yet, "
             "and with out=, which is for NumPy arrays alone. Leave out= away."
@@ -165,9 +167,9 @@ def _to_array(value: object, who: NativeCode) -> np.ndarray:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _dtype_of(array: np.ndarray, who: NativeCode) -> tf.DType:
+def _spec_of(array: np.ndarray, who: NativeCode) -> Any:
     try:
-        return tf.as_dtype(array.dtype)
+        return specs.of_array(array)
     except TypeError:
         raise TypeError(
             f"hostcall.native: {who.code.name} was called with an array of dtype {array.dtype}, "
@@ -175,17 +177,18 @@ def _dtype_of(array: np.ndarray, who: NativeCode) -> tf.DType:
         ) from None
 
 
-def _unfit(spec: Spec) -> str:
+def _unfit(spec: Declared) -> str:
     """Why native code cannot have such an array, or ""."""
     if isinstance(spec, BoundedSpec):
         return (
             f"has a size that is only bounded, {spec}, and native code wants every size when XLA "
             "compiles. Pad it, or call a Python function."
         )
-    dtype = np.dtype(spec.dtype.as_numpy_dtype)
+    plain = specs.plain(spec)
+    dtype = plain.dtype
     if dtype.kind not in "biufcV" or dtype.fields is not None or dtype.name in ("int4", "uint4"):
         return f"is of dtype {spec.dtype.name}, which native code cannot have. Cast it before."
-    if not spec.shape.is_fully_defined():
+    if plain.shape is None or None in plain.shape:
         return (
             f"has the shape {spec.shape}: not every size is known. Let `result` be a function from "
             "the inputs' specs that says all of them."
@@ -193,8 +196,9 @@ def _unfit(spec: Spec) -> str:
     return ""
 
 
-def _allocated(declared: Sequence[tf.TensorSpec]) -> list[np.ndarray]:
-    return [np.empty(tuple(spec.shape), spec.dtype.as_numpy_dtype) for spec in declared]
+def _allocated(declared: Sequence[Any]) -> list[np.ndarray]:
+    plain = map(specs.plain, declared)
+    return [np.empty(spec.shape or (), spec.dtype) for spec in plain]
 
 
 def _described(value: object) -> str:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from hostcall._callbacks.vmap_methods import MAP
+from hostcall._functions.vmap_methods import MAP
 from hostcall_runtime import _executor_errors
 from hostcall_runtime._words import counted
 

@@ -7,24 +7,14 @@ import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import tensorflow as tf
-
-from hostcall._tf import autograph
-from hostcall._tf.types import Operation
-
-_INTERNAL = tuple(
-    os.path.dirname(os.path.abspath(path)) + os.sep
-    for path in (os.path.dirname(__file__), tf.__file__)
-)
+HOSTCALL = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 # What autograph puts around a function, and before its name, where it converts one.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
-
-# Of those that have led to an op.
-_MANY_FRAMES = 8
 
 # The description of a CallbackSpec.
 _DESCRIPTION = re.compile(
@@ -32,39 +22,49 @@ _DESCRIPTION = re.compile(
     r"(?: \((?P<defined_at>.*?:\d+)\))?(?:, called at (?P<called_at>.*:\d+)?)?"
 )
 
+Stack = Callable[[], Iterator[tuple[str, int]]]
+Original = Callable[[str, int], tuple[str, int]]
+
+
+def _frames() -> Iterator[tuple[str, int]]:
+    """(file, line) of each frame, innermost first."""
+    frames = traceback.walk_stack(sys._getframe(1))
+    return ((frame.f_code.co_filename, line) for frame, line in frames)
+
+
+_stack: Stack = _frames
+_original: Original = lambda file, line: (file, line)  # noqa: E731
+
+
+def read_with(stack: Stack, original: Original) -> None:
+    """Has autograph tell what the user wrote where it has written code of its own.
+
+    Args:
+      stack: (file, line) of each frame, innermost first.
+      original: where the user wrote what autograph has copied to a file and line.
+    """
+    global _stack, _original
+    _stack, _original = stack, original
+
 
 def caller() -> str:
     """`file:line` of the innermost frame that is not hostcall's, TensorFlow's or JAX's."""
-    return _innermost(autograph.stack())
+    return innermost(_stack())
 
 
-def of_op(op: Operation) -> str:
-    """`file:line` of the user's code that has created an op of a graph, or ""."""
-    frames = reversed(op.traceback or ())
-    return _innermost((frame.filename, frame.lineno) for frame in frames)
-
-
-def definition(op: Operation) -> list[str]:
-    """The lines of the user's code that have led to an op of a graph, as those of a traceback."""
-    internal = (*_INTERNAL, *_directory_of("jax"), *_directory_of("keras"))
-    frames = [frame for frame in op.traceback or () if not frame.filename.startswith(internal)]
-    return [
-        f'  File "{frame.filename}", line {frame.lineno}, in {frame.name or "<lambda>"}'
-        for frame in frames[-_MANY_FRAMES:]
-    ]
-
-
-def _innermost(stack: Iterator[tuple[str, int]]) -> str:
-    # Asking TensorFlow for a frame takes time: no more of them than are needed.
-    internal = (*_INTERNAL, *_directory_of("jax"))
+def innermost(stack: Iterator[tuple[str, int]]) -> str:
+    """`file:line` of the first frame that is not hostcall's, TensorFlow's or JAX's, or ""."""
+    # Asking TensorFlow for a frame takes time: no more of them than are needed. JAX's are among
+    # them, as jax2tf creates ops.
+    internal = (HOSTCALL, *directories_of("tensorflow", "jax"))
     frame = next((frame for frame in stack if not frame[0].startswith(internal)), None)
     return "{}:{}".format(*frame) if frame is not None else ""
 
 
-def _directory_of(package: str) -> tuple[str, ...]:
-    """The directory of a package's sources, where it is loaded: jax2tf creates ops for `to_tf`."""
-    file = getattr(sys.modules.get(package), "__file__", None)
-    return (os.path.dirname(file) + os.sep,) if file else ()
+def directories_of(*packages: str) -> tuple[str, ...]:
+    """Those of the sources of packages, of which only some may be loaded."""
+    files = [getattr(sys.modules.get(package), "__file__", None) for package in packages]
+    return tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in files if file)
 
 
 def of_function(function: Callable[..., Any]) -> str:
@@ -79,9 +79,7 @@ def of_function(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         return name
-    return "{} ({}:{})".format(
-        name, *autograph.original_location(code.co_filename, code.co_firstlineno)
-    )
+    return "{} ({}:{})".format(name, *_original(code.co_filename, code.co_firstlineno))
 
 
 def split_description(description: str) -> tuple[str, str, str, str]:

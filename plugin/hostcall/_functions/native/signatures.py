@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hostcall._callbacks.native.c_functions import CONVENTION, CFunction, Pointer
+from hostcall._functions.native.c_functions import CONVENTION, CFunction, Pointer
 from hostcall_runtime import _library
 from hostcall_runtime._words import counted
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declarations import of_native
-from hostcall._callbacks.native import ffi_handlers, signatures
-from hostcall._callbacks.native.c_functions import CFunction
-from hostcall._callbacks.native.ffi_handlers import FfiHandler
-from hostcall._callbacks.native.native_code import NativeCode
-from hostcall._frontend.callback import Callback
-from hostcall._tf import autograph
+from hostcall._functions import frameworks, nests
+from hostcall._functions.callback import Callback
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declarations import of_native
+from hostcall._functions.native import ffi_handlers, signatures
+from hostcall._functions.native.c_functions import CFunction
+from hostcall._functions.native.ffi_handlers import FfiHandler
+from hostcall._functions.native.native_code import NativeCode
 
 
 class Native(NativeCode):
@@ -44,7 +41,6 @@ class Native(NativeCode):
 
     __slots__ = ()
 
-    @autograph.do_not_convert
     def __call__(self, *arrays: Any, out: object = None) -> Any:
         """Calls the code: as an op of a graph or of a JAX program, and else at once.
 
@@ -64,21 +60,12 @@ class Native(NativeCode):
             it returns.
           RuntimeError: when the code is called at once, and says that it has failed.
         """
-        leaves = tf.nest.flatten(arrays)
-        if out is None and any(map(_belongs_to_a_program, leaves)):
+        leaves = nests.flatten(arrays)
+        if out is None and any(map(frameworks.belongs_to_a_program, leaves)):
             declaration = of_native(self, Declaration())
             return Callback(self, declaration, "numpy", True, None, None)(*arrays)
         results = super().__call__(*arrays, out=out)
-        if out is None and any(isinstance(leaf, tf.Tensor | tf.Variable) for leaf in leaves):
-            return tf.nest.map_structure(tf.convert_to_tensor, results)
-        return results
-
-
-def _belongs_to_a_program(value: object) -> bool:
-    if isinstance(value, tf.Tensor | tf.Variable):
-        return not tf.executing_eagerly()
-    jax = sys.modules.get("jax")
-    return hasattr(jax, "Array") and isinstance(value, jax.Array)  # type: ignore[union-attr]
+        return results if out is not None else frameworks.like(leaves, results)
 
 
 def native(

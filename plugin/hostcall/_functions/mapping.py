@@ -6,16 +6,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from hostcall._callbacks.declaration_checks import check_function
-from hostcall._callbacks.declarations import declaration_of
-from hostcall._callbacks.native.native_code import NativeCode
-from hostcall._frontend.callback import Callback
-from hostcall._tf import autograph, source_location
+from hostcall._functions import source_location
+from hostcall._functions.callback import Callback
+from hostcall._functions.declaration_checks import check_function
+from hostcall._functions.declarations import declaration_of
+from hostcall._functions.native.native_code import NativeCode
 from hostcall_runtime import _batches, _executors
 from hostcall_runtime._mapped_calls import MappedFunction
 
 
-@autograph.do_not_convert
 def mapped(
     fn: Callable[..., Any],
     *,

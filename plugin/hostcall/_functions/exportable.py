@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
-from hostcall_mlir.exporting import Structure
 from hostcall_runtime._errors import NotExportableError
+
+if TYPE_CHECKING:  # it takes long to import
+    from hostcall_mlir.exporting import Structure
 
 
 def on_device(description: str) -> NotExportableError:
@@ -31,7 +31,7 @@ class Source:
       arguments, results: the structures of what it is called with, and of what it returns.
       takes_tensors: whether its arguments are EagerTensors.
       borrow, out, timeout: as declared.
-      dtypes: of the results, where what the function returns is made tensors of them.
+      dtypes: TensorFlow's, of the results, where what the function returns is made tensors of them.
       has_state: whether calls have the handle of a tape residual for their last result.
     """
 
@@ -44,5 +44,5 @@ class Source:
     borrow: bool = False
     out: bool = False
     timeout: float | None = None
-    dtypes: tuple[tf.DType, ...] = ()
+    dtypes: tuple[Any, ...] = ()
     has_state: bool = False

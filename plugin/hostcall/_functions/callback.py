@@ -6,32 +6,21 @@ import copy
 import dataclasses
 import functools
 import inspect
-import re
 import types
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
-from hostcall._callbacks import (
-    declared_results,
-    frameworks,
-    keyword_arguments,
-    named_functions,
-    structures,
-)
-from hostcall._callbacks.declaration import Declaration
-from hostcall._callbacks.declaration_checks import (
+from hostcall._functions import frameworks, keyword_arguments, named_functions, source_location
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declaration_checks import (
     check_callback,
     check_function,
     check_repeatable,
     check_stateless,
     check_takes_tensors,
 )
-from hostcall._callbacks.declarations import of_method, of_native
-from hostcall._callbacks.native.native_code import NativeCode
-from hostcall._frontend import custom_gradients, script_ops
-from hostcall._tf import autograph, source_location
+from hostcall._functions.declarations import of_method, of_native
+from hostcall._functions.native.native_code import NativeCode
 from hostcall_runtime import register
 
 # Of some functions of C modules.
@@ -90,8 +79,6 @@ class Callback:
             register(self, name)
             named_functions.note_callback(name, self)
 
-    # Ours, like TensorFlow's own functions, is not for autograph to convert.
-    @autograph.do_not_convert
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Calls the function.
 
@@ -110,23 +97,11 @@ class Callback:
             has no dtypes, or an "eager" callback is called from JAX.
           ValueError: when a result is declared with a bounded or unknown size, in JAX.
         """
-        inputs_given, call = self._sorted(args, by_name)
-        if frameworks.is_for_jax((*args, *by_name.values())):
-            parts = frameworks.Parts(
-                call.function, call.declaration, self.kind, self.stateful, self.name, call.grad
-            )
-            return frameworks.call_from_jax(parts, inputs_given)
-        args_with_tensors = tf.nest.map_structure(
-            _as_tensor, list(inputs_given), expand_composites=self.kind == "eager"
+        inputs, call = self._sorted(args, by_name)
+        parts = frameworks.Parts(
+            call.function, call.declaration, self.kind, self.stateful, self.name, call.grad
         )
-        inputs = structures.read_inputs(args_with_tensors, self.kind == "eager", pack_lists=False)
-        outputs = structures.Outputs(
-            declared_results.specs_for(call.declaration.result, inputs), strict=True
-        )
-        emit = functools.partial(self._emit, call)
-        if call.grad is None:
-            return emit(inputs, outputs)
-        return custom_gradients.call(emit, call.grad, inputs, outputs)
+        return frameworks.call(parts, inputs, (*args, *by_name.values()))
 
     def _sorted(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
@@ -150,19 +125,6 @@ class Callback:
         if not by_name:
             self._calls[len(args)] = call
         return arguments.inputs, call
-
-    def _emit(self, call: _Call, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
-        return script_ops.call(
-            call.function,
-            inputs,
-            outputs,
-            eager=self.kind == "eager",
-            stateful=self.stateful,
-            name=_op_name(str(self.name or getattr(self._function, "__name__", ""))),
-            declaration=call.declaration,
-            given_name=self.name,
-            grad=call.grad,
-        )
 
     def _read_signature(self, function: Callable[..., Any], takes_out: bool) -> None:
         """Finds out how the callback is called: as its function, but without an `out` of ours."""
@@ -305,22 +267,3 @@ def callback(
         return Callback(decorated, declared, kind, stateful, name, grad)
 
     return decorate if function is None else decorate(function)
-
-
-def _op_name(name: str) -> str | None:
-    """A name that TensorFlow takes for an op."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
-
-
-def _as_tensor(value: Any) -> Any:
-    if isinstance(value, tf.Variable):
-        return value
-    try:
-        return tf.convert_to_tensor(value)
-    except (TypeError, ValueError) as error:
-        kind = ValueError if isinstance(error, ValueError) else TypeError
-        raise kind(
-            f"hostcall.callback: {value!r}, which is passed by position, is nothing that "
-            f"TensorFlow makes a tensor of: {error} Pass by keyword what is no tensor: it reaches "
-            "the function as it is."
-        ) from error

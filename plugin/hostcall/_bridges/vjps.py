@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import tensorflow as tf
 
+from hostcall._bridges import programs
 from hostcall._tf import gradient_tapes
-from hostcall.jax import _programs
 
 
 class Differentiable:
@@ -26,7 +26,7 @@ class Differentiable:
       out_tree: the structure of the results.
     """
 
-    def __init__(self, jitted: Any, program: _programs.Program, description: str) -> None:
+    def __init__(self, jitted: Any, program: programs.Program, description: str) -> None:
         self.out_tree = program.exported.out_tree
         self._program = program
         self._jitted = jitted
@@ -39,7 +39,7 @@ class Differentiable:
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         unrecorded = tf.executing_eagerly() and gradient_tapes.has_no_tapes()
         if unrecorded or not (any(self._floats_in) and any(self._floats_out)):
-            return _programs.run(self._program, tensors)
+            return programs.run(self._program, tensors)
         forward = self._forward_once if self._program.has_effects else self._forward
         return _with_gradient(forward, tensors)
 
@@ -51,7 +51,7 @@ class Differentiable:
                 self._gradient = self._export_gradient()
             return self._all(self._gradient([*tensors, *self._chosen(upstream)]))
 
-        return _programs.run(self._program, tensors), gradient
+        return programs.run(self._program, tensors), gradient
 
     def _forward_once(self, *tensors: Any) -> Any:
         """The same, where the program must not run again."""
@@ -90,7 +90,7 @@ class Differentiable:
 
         jitted = jax.jit(gradient)
         cotangents = self._chosen(self._program.exported.out_avals)
-        program = _programs.export(jitted, _structs([*avals, *cotangents]), {})
+        program = programs.export(jitted, _structs([*avals, *cotangents]), {})
         return Differentiable(jitted, program, f"the gradient of {self._description}")
 
     def _chosen(self, of_results: Sequence[Any]) -> list[Any]:
@@ -108,13 +108,13 @@ class _Split:
     """A program with side effects as two: one also returns what the other, its gradient, needs."""
 
     def __init__(
-        self, pull_back: Callable[..., Any], avals: Any, whole: _programs.Program, description: str
+        self, pull_back: Callable[..., Any], avals: Any, whole: programs.Program, description: str
     ) -> None:
         self._whole = whole
         self._count = len(whole.exported.out_avals)
         self._description = description
         self._tree: Any = None
-        self._backward: _programs.Program | None = None
+        self._backward: programs.Program | None = None
         self._error: Exception | None = None
 
         def with_residuals(*flat: Any) -> list[Any]:
@@ -123,7 +123,7 @@ class _Split:
             return [*results, *residuals]
 
         try:
-            self._forward = _programs.export(jax.jit(with_residuals), _structs(avals), {})
+            self._forward = programs.export(jax.jit(with_residuals), _structs(avals), {})
             self._check_effects()
         except Exception as error:  # it has none, which does not matter before it is asked for
             self._error, self._forward = error, whole
@@ -137,7 +137,7 @@ class _Split:
 
     def forward(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The results, and what the gradient needs."""
-        returned = _programs.run(self._forward, tensors)
+        returned = programs.run(self._forward, tensors)
         return returned[: self._count], [*returned[self._count :], *self._sized(tensors)]
 
     def backward(self, tensors: Sequence[Any]) -> list[Any]:
@@ -156,11 +156,11 @@ class _Split:
         program = self._backward
 
         def once(*tensors: Any) -> Any:
-            return _programs.run(program, tensors), self._refuse
+            return programs.run(program, tensors), self._refuse
 
         return _with_gradient(once, tensors)
 
-    def _export_backward(self) -> _programs.Program:
+    def _export_backward(self) -> programs.Program:
         residuals = self._forward.exported.out_avals[self._count :]
         sized = self._sized(self._whole.exported.in_avals)
         cotangents = [aval for aval in self._whole.exported.out_avals if _is_float(aval)]
@@ -170,7 +170,7 @@ class _Split:
             return _conjugated(pull_back(_conjugated(flat[len(residuals) + len(sized) :])))
 
         avals = [*residuals, *sized, *cotangents]
-        return _programs.export(jax.jit(backward), _structs(avals), {})
+        return programs.export(jax.jit(backward), _structs(avals), {})
 
     def _sized(self, of_arguments: Sequence[Any]) -> list[Any]:
         """Those of the arguments that have sizes with names, which only arguments tell."""

@@ -11,9 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from hostcall._bridges import jax_exports
 from hostcall._callbacks.call_modules import Module
-from hostcall._tf import eager_threads, source_location
-from hostcall.jax import _effects, _jax_export, _names, _reducers, _rules
+from hostcall._functions import source_location
+from hostcall._tf import eager_threads
+from hostcall.jax import _effects, _names, _reducers, _rules
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import Target, register
@@ -56,7 +58,7 @@ class Program:
     @property
     def has_effects(self) -> bool:
         """Whether it does more than to return its results."""
-        return _jax_export.has_effects(self.exported)
+        return jax_exports.has_effects(self.exported)
 
 
 def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
@@ -71,11 +73,11 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     rules: dict[Any, Callable[..., Any]] = {call_p: functools.partial(_lower_call, callbacks)}
     if _names.has(_names.JAX_CALLBACKS):
         rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
-    exported = _jax_export.export(jitted, rules, _rules.TARGET)(*args, **kwargs)
+    exported = jax_exports.export(jitted, rules, _rules.TARGET)(*args, **kwargs)
     _, name, defined_at, _ = source_location.split_description(
         f"f of {source_location.of_function(jitted)}"
     )
-    has_token = _jax_export.has_ordered_effects(exported)
+    has_token = jax_exports.has_ordered_effects(exported)
     module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
     return Program(exported, callbacks, module)
 
@@ -83,17 +85,17 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
     """The results of a program for flat tensors: those of an op, in a graph."""
     with program.module.called():
-        return _jax_export.run_in_tensorflow(program.exported, tensors)
+        return jax_exports.run_in_tensorflow(program.exported, tensors)
 
 
 def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:
     """The lowering rules of JAX's own callbacks in a program."""
-    from hostcall.jax import _jax_callbacks  # which a version of JAX may not have
+    from hostcall._bridges import jax_callbacks  # which a version of JAX may not have
 
-    _reducers.check(jaxpr, _jax_callbacks.KINDS)
+    _reducers.check(jaxpr, jax_callbacks.KINDS)
     return {
-        primitive: functools.partial(_lower_jax_callback, callbacks, read, _jax_callbacks.line_of)
-        for primitive, read in _jax_callbacks.READERS.items()
+        primitive: functools.partial(_lower_jax_callback, callbacks, read, jax_callbacks.line_of)
+        for primitive, read in jax_callbacks.READERS.items()
     }
 
 

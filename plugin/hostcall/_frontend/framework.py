@@ -1,0 +1,52 @@
+"""TensorFlow as `_functions.frameworks` knows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._frontend import callback_calls, handler_programs
+from hostcall._functions import call_stats, frameworks, source_location
+from hostcall._functions.callback import Callback
+from hostcall._functions.mapping import mapped
+from hostcall._functions.native_functions import Native
+from hostcall._tf import autograph, tensor_structures
+from hostcall_runtime import _library
+
+
+class _TensorFlow:
+    """See `frameworks.TensorFlow`."""
+
+    call = staticmethod(callback_calls.call)
+    check_handler = staticmethod(handler_programs.check)
+    run_handler = staticmethod(handler_programs.run)
+    shape = staticmethod(tf.TensorShape)
+    spec = staticmethod(tf.TensorSpec)
+    dtype = staticmethod(tf.as_dtype)
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor)
+
+    def is_symbolic(self, value: object) -> bool:
+        return bool(tf.is_symbolic_tensor(value))
+
+    def is_building(self) -> bool:
+        return not tf.executing_eagerly()
+
+    def as_tensors(self, structure: object) -> Any:
+        return tf.nest.map_structure(tf.convert_to_tensor, structure)
+
+
+def enter() -> None:
+    """Has callbacks and native code take tensors, and messages name the lines that users wrote."""
+    frameworks.enter_tensorflow(_TensorFlow())
+    source_location.read_with(autograph.stack, autograph.original_location)
+    call_stats.count_clusters(_compilations)
+    autograph.leave_alone(Callback, Native, mapped)
+
+
+def _compilations(reset: bool) -> list[tuple[str, int, int]]:
+    counts: list[tuple[str, int, int]]
+    counts = _library.load("hostcall._tensorflow").compilations(reset)
+    return counts

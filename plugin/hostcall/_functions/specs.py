@@ -1,0 +1,194 @@
+"""Specs: what the user says of results, where no framework need be there."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from hostcall._functions import frameworks
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+    """What a shape function gets for an argument where TensorFlow is not imported.
+
+    Attributes:
+      shape: the sizes, a tuple of ints; None where not even their number is known.
+      dtype: NumPy's.
+    """
+
+    shape: tuple[Any, ...] | None
+    dtype: np.dtype[Any]
+
+
+class Declared(Protocol):
+    """What declares one array, in the terms of whichever framework."""
+
+    @property
+    def shape(self) -> Any:
+        """Its sizes."""
+
+    @property
+    def dtype(self) -> Any:
+        """What it is of."""
+
+
+class BoundedSpec:
+    """A tensor whose size is known up to a bound when XLA compiles, and exactly when it runs.
+
+    The callback returns an array of any size up to the bound. XLA reserves memory for the bound;
+    the program sees the true size: `tf.shape`, reductions, masks and the tensor that the function
+    returns. JAX has no such arrays: there it is an error to call the callback.
+
+    Attributes:
+      shape: a `tf.TensorShape`, or a tuple where TensorFlow is not imported; for the dimensions in
+        `dynamic_dims` an upper bound, for the others the size.
+      dtype: a `tf.DType`, or NumPy's dtype where TensorFlow is not imported.
+      dynamic_dims: the dimensions whose size is only bounded, a tuple of ints in rising order.
+        Negative ones count from the end. The default is the first dimension.
+
+    Raises:
+      ValueError: when a size is unknown or negative, or a dimension is out of range or named twice.
+
+    Examples:
+      >>> @hostcall.callback(result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
+      ... def distinct(x):
+      ...     return np.unique(x)
+      >>> program = tf.function(lambda x: 2.0 * distinct(x), jit_compile=True)
+      >>> program(tf.constant([3.0, 1.0, 3.0])).numpy()
+      array([2., 6.], dtype=float32)
+    """
+
+    __slots__ = ("_dtype", "_shape", "dynamic_dims")
+    _shape: tuple[int, ...]
+    _dtype: Any
+    dynamic_dims: tuple[int, ...]
+
+    def __init__(
+        self, shape: Iterable[int] | None, dtype: npt.DTypeLike, dynamic_dims: Iterable[int] = (0,)
+    ) -> None:
+        side = frameworks.tensorflow()
+        sizes = _bounds(shape if side is None else side.shape(shape))
+        if sizes is None:
+            raise ValueError(
+                f"BoundedSpec wants a bound for every dimension, and got the shape {shape}. Write "
+                "the largest size that the callback can return, e.g. "
+                "hostcall.BoundedSpec([100, 3], tf.float32, dynamic_dims=[0])."
+            )
+        named = list(dynamic_dims)
+        rank = len(sizes)
+        if any(not -rank <= dim < rank for dim in named):
+            raise ValueError(
+                f"BoundedSpec: dynamic_dims={named} names a dimension that the shape {sizes} does "
+                f"not have; it has rank {rank}."
+            )
+        dynamic = tuple(sorted(dim % rank for dim in named))
+        if len(set(dynamic)) != len(dynamic):
+            raise ValueError(f"BoundedSpec: dynamic_dims={named} names a dimension twice.")
+        object.__setattr__(self, "_shape", sizes)
+        object.__setattr__(self, "_dtype", np.dtype(dtype) if side is None else side.dtype(dtype))
+        object.__setattr__(self, "dynamic_dims", dynamic)
+
+    @property
+    def shape(self) -> Any:
+        """The bounds and sizes."""
+        side = frameworks.tensorflow()
+        return self._shape if side is None else side.shape(self._shape)
+
+    @property
+    def dtype(self) -> Any:
+        """What the tensor is of."""
+        side = frameworks.tensorflow()
+        return self._dtype if side is None else side.dtype(self._dtype)
+
+    def tensor_spec(self) -> Any:
+        """The `tf.TensorSpec` of all tensors within the bounds: dynamic dimensions are None."""
+        dims = tuple(None if i in self.dynamic_dims else n for i, n in enumerate(self._shape))
+        side = frameworks.tensorflow()
+        return ArraySpec(dims, self._dtype) if side is None else side.spec(dims, self.dtype)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __reduce__(self) -> Any:
+        return BoundedSpec, (self._shape, self.dtype, self.dynamic_dims)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BoundedSpec):
+            return NotImplemented
+        same = (self._shape, self.dynamic_dims) == (other._shape, other.dynamic_dims)
+        return same and bool(self.dtype == other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self._shape, self.dynamic_dims))
+
+    def __repr__(self) -> str:
+        return (
+            f"BoundedSpec(shape={self.shape!r}, dtype={self.dtype!r}, "
+            f"dynamic_dims={self.dynamic_dims!r})"
+        )
+
+    def __str__(self) -> str:
+        sizes = [f"<={n}" if i in self.dynamic_dims else str(n) for i, n in enumerate(self._shape)]
+        return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def says_shape_and_dtype(value: object) -> TypeGuard[Declared]:
+    """Whether a value declares one array: a spec of TensorFlow's, JAX's or ours."""
+    # NumPy's arrays have both, too, and may be shapes; so have the types of its scalars.
+    is_numpys = isinstance(value, np.ndarray | np.generic | type)
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not is_numpys
+
+
+def checked(value: object) -> Any:
+    """A declared result that says its shape and its dtype.
+
+    Raises:
+      TypeError: when it does not.
+    """
+    if says_shape_and_dtype(value):
+        return value
+    raise TypeError(
+        f"hostcall: a result must say its dtype, and {value!r} does not. Write "
+        "tf.TensorSpec([3], tf.float32) or jax.ShapeDtypeStruct((3,), np.float32), for one, or "
+        "result=[] where the function returns nothing."
+    )
+
+
+def plain(spec: Declared) -> ArraySpec:
+    """The same in NumPy's terms, of a spec of whichever framework's."""
+    dtype = getattr(spec.dtype, "as_numpy_dtype", spec.dtype)
+    return ArraySpec(sizes_of(spec.shape), np.dtype(dtype))
+
+
+def sizes_of(shape: Any) -> tuple[Any, ...] | None:
+    """The sizes of a shape, each an int, None, or a symbol of JAX's; None of unknown rank."""
+    if shape is None or getattr(shape, "rank", 0) is None:
+        return None
+    return tuple(shape.as_list() if hasattr(shape, "as_list") else shape)
+
+
+def of_array(array: np.ndarray) -> Any:
+    """What a shape function gets for an array."""
+    side = frameworks.tensorflow()
+    make = ArraySpec if side is None else side.spec
+    return make(array.shape, array.dtype)
+
+
+def _bounds(shape: Any) -> tuple[int, ...] | None:
+    """The sizes of a shape; None where one of them is not known."""
+    sizes = sizes_of(shape)
+    if sizes is None or any(size is None for size in sizes):
+        return None
+    bounds = tuple(map(operator.index, sizes))
+    if any(size < 0 for size in bounds):
+        raise ValueError(f"BoundedSpec: a size of the shape {bounds} is negative.")
+    return bounds

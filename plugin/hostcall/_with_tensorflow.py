@@ -1,0 +1,57 @@
+"""TensorFlow's side of hostcall: imported with TensorFlow, whichever of the two comes first.
+
+Has the public names that need TensorFlow.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from hostcall import _versions
+
+_versions.check()
+
+from hostcall import _patches  # noqa: E402
+from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
+from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
+from hostcall._explain.explaining import explain  # noqa: E402
+from hostcall._explain.explanation import Explanation  # noqa: E402
+from hostcall._export.entry_points import export, load  # noqa: E402
+from hostcall._frontend import framework  # noqa: E402
+from hostcall._frontend.bind import Bound, bind  # noqa: E402
+from hostcall._inspect.inspecting import inspect  # noqa: E402
+from hostcall._inspect.inspection import Inspection  # noqa: E402
+from hostcall._saving.functions import allow, provide, register  # noqa: E402
+from hostcall._saving.options import load_options, save_options  # noqa: E402
+from hostcall._saving.writing import name_functions  # noqa: E402
+from hostcall._serving.serving_library import serving_library  # noqa: E402
+from hostcall._tf import features  # noqa: E402
+from hostcall_runtime import _patching  # noqa: E402
+
+__all__ = [
+    "Bound",
+    "Explanation",
+    "Inspection",
+    "allow",
+    "bind",
+    "configure",
+    "explain",
+    "export",
+    "inspect",
+    "load",
+    "load_options",
+    "name_functions",
+    "partition_pass",
+    "provide",
+    "register",
+    "rewrite",
+    "save_options",
+    "scope",
+    "serving_library",
+]
+
+framework.enter()
+try:
+    _patching.add(_patches.TABLE)
+except features.MissingNameError as error:  # a program that imports hostcall runs on
+    warnings.warn(str(error), RuntimeWarning, stacklevel=2)

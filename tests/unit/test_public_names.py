@@ -1,0 +1,26 @@
+"""The public names of hostcall, some of which are there only when they are asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+import hostcall
+from hostcall import _with_tensorflow
+
+
+def test_all_names_are_there() -> None:
+    assert set(hostcall.__all__) <= set(dir(hostcall))
+    for name in hostcall.__all__:
+        assert getattr(hostcall, name) is not None
+
+
+@pytest.mark.parametrize("name", _with_tensorflow.__all__)
+def test_those_of_tensorflows_side_are_public(name: str) -> None:
+    assert name in hostcall.__all__
+    assert getattr(hostcall, name) is getattr(_with_tensorflow, name)
+
+
+def test_other_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="module 'hostcall' has no attribute 'no_such_name'"):
+        hostcall.no_such_name  # noqa: B018
+    assert not hasattr(hostcall, "bound")
