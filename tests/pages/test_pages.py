@@ -80,6 +80,7 @@ def test_contents_of_a_page_are_complete() -> None:
         "docs/parallel.md",
         "docs/distributed.md",
         "docs/sharp-bits.md",
+        "docs/recipes.md",
     ):
         text = read(page)
         titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
