@@ -56,7 +56,7 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors docs format clean
+.PHONY: help venv demo test test-all test-partition test-device test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors docs notebooks format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -137,6 +137,9 @@ executors: $(BUILT) $(HEAVY)  ## Test functions on Ray and MPI, which it install
 docs: $(SITE)  ## Build the documentation site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Built build/site/index.html."
+
+notebooks: $(BUILT)  ## Run the notebooks, and write what their cells print into them
+	@$(BIN)/python -m tests.support.notebooks
 
 format: $(INSTALLED)  ## Put all sources into the project's style
 	$(BIN)/ruff check --fix

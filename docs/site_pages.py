@@ -1,10 +1,11 @@
 """What mkdocs does for the site beside rendering docs/: pages of other places, and links to them.
 
 The pages are written to be read in the repository. README.md is the site's home; the examples, the
-benchmarks' page, the changelog and the rules for contributors become pages, too. A link that leads
-out of docs/ in the repository leads to these in the site.
+notebooks, the benchmarks' page, the changelog and the rules for contributors become pages, too. A
+link that leads to one of these in the repository leads to its page in the site.
 """
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -25,6 +26,8 @@ PAGES = {
 }
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 PAGES |= {f"examples/{name}": f"examples/{name.removesuffix('.py')}.md" for name in EXAMPLES}
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "docs/notebooks").glob("*.ipynb"))
+PAGES |= {f"docs/notebooks/{name}.ipynb": f"notebooks/{name}.md" for name in NOTEBOOKS}
 
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
@@ -68,9 +71,25 @@ def _content(source: str) -> str:
         lines = [f"- [{name}](examples/{name}): {_title(name)}" for name in EXAMPLES]
         return "\n".join(["# Examples", "", "One short program for each feature.", "", *lines])
     text = (ROOT / source).read_text(encoding="utf-8")
+    if source.endswith(".ipynb"):
+        return "\n\n".join([*map(_cell, json.loads(text)["cells"]), _download(source)])
     if source.endswith(".py"):
         return f"# {source.removeprefix('examples/')}\n\n```python\n{text}```\n"
     return text
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    """A cell of a notebook, with the text that it prints."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return source
+    printed = "".join(line for output in cell["outputs"] for line in output["text"])
+    return f"```python\n{source}\n```" + (f"\n\n```text\n{printed}```" if printed else "")
+
+
+def _download(source: str) -> str:
+    name = posixpath.basename(source)
+    return f'<a href="{name}" download>This page as a notebook</a>'
 
 
 def _title(name: str) -> str:

@@ -12,6 +12,7 @@ from tests.support.stress.template import Template
 
 PAGES = pages.names()
 OTHERS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
+NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/notebooks/*.ipynb"))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -40,7 +41,7 @@ def test_readme_names_the_two_commands_and_has_an_example() -> None:
     assert pages.expected_outputs(text)[0] is not None
 
 
-@pytest.mark.parametrize("page", PAGES + OTHERS)
+@pytest.mark.parametrize("page", PAGES + OTHERS + NOTEBOOKS)
 def test_relative_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", read(page)):
         path, _, anchor = target.partition("#")
@@ -81,6 +82,7 @@ def test_contents_of_a_page_are_complete() -> None:
         "docs/distributed.md",
         "docs/sharp-bits.md",
         "docs/recipes.md",
+        "docs/migration.md",
     ):
         text = read(page)
         titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
