@@ -13,6 +13,9 @@ _versions.check()
 
 from hostcall import _patches  # noqa: E402
 from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
+from hostcall._check.checking import check  # noqa: E402
+from hostcall._check.facts import Finding  # noqa: E402
+from hostcall._check.report import CheckError, CheckReport  # noqa: E402
 from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
 from hostcall._explain.explaining import explain  # noqa: E402
 from hostcall._explain.explanation import Explanation  # noqa: E402
@@ -30,10 +33,14 @@ from hostcall_runtime import _patching  # noqa: E402
 
 __all__ = [
     "Bound",
+    "CheckError",
+    "CheckReport",
     "Explanation",
+    "Finding",
     "Inspection",
     "allow",
     "bind",
+    "check",
     "configure",
     "explain",
     "export",

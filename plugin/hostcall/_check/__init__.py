@@ -1,0 +1,1 @@
+"""`hostcall.check`: tries a callback against what is declared of it, one module a kind of check."""

@@ -1,0 +1,135 @@
+"""`hostcall.check`: tries a callback against what is declared of it."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from hostcall._check import declared
+from hostcall._check.checks import CHECKS, Entry
+from hostcall._check.facts import Finding, NotChecked
+from hostcall._check.report import CheckError, CheckReport
+from hostcall._check.subject import Subject
+from hostcall._check.trial import Outcome, Trial
+from hostcall._tf import eager_execution
+
+_CHANGED = "the function returns something else by now, as its state has changed"
+
+_NAMES = tuple(check.name for check in CHECKS)
+
+
+def check(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    kwargs: Mapping[str, Any] = types.MappingProxyType({}),
+    result: object = None,
+    kind: str | None = None,
+    stateful: bool | None = None,
+    skip: Collection[str] = (),
+    repeat_effects: bool = False,
+    raise_errors: bool = True,
+) -> CheckReport:
+    """Tries a callback against what is declared of it; for tests.
+
+    Args:
+      function: a `hostcall.callback`, or a function that is passed to a script op.
+      *args: what it is called with: arrays or tensors, structures of them, or `tf.TensorSpec`s,
+        for which values are made up. A size that is None in a spec is tried with several numbers.
+        Of arrays the leading sizes are varied, if a shape function is declared.
+      kwargs: what a `hostcall.callback` is called with by keyword.
+      result: for a plain function: what is declared of its results, as in `hostcall.callback`, or
+        dtypes (as in `Tout`) if `hostcall.declare` says the shapes alone.
+      kind: for a plain function: "numpy", the default, if it is for `tf.numpy_function`, "eager" if
+        it is for `tf.py_function`.
+      stateful: for a plain function: whether its op is. The default is True unless it is declared
+        with `pure` or `memo`.
+      skip: the names of checks to leave out.
+      repeat_effects: whether a stateful function is called as often as a pure one.
+      raise_errors: False returns the findings without raising them.
+
+    Returns:
+      A `CheckReport`. It says what was found, what was not checked and why, and how often the
+      function was called. A stateful function is called about 10 times, and 9 times more for each
+      argument that a gradient is checked for; a pure one about 60 times.
+
+    Raises:
+      CheckError: an AssertionError whose text is the report, when something was found.
+      TypeError: when `function` is no function, nothing is declared of its results, or an option
+        does not go with it.
+      ValueError: when `skip` names a check that there is not.
+
+    Examples:
+      >>> @hostcall.callback(result=lambda x: x, stateful=False)
+      ... def cumulate(x):
+      ...     return np.cumsum(x, axis=0)
+      >>> hostcall.check(cumulate, np.ones([3, 2], np.float32)).ok
+      True
+      >>> report = hostcall.check(np.median, np.ones(3, np.float32), result=lambda x: x,
+      ...                         raise_errors=False)
+      >>> print(report.findings[0].what)
+      result 0 has shape () for arguments of shape (3,), and declared is (3,)
+    """
+    __tracebackhide__ = True  # pytest shows the line of the user's
+    unknown = [name for name in skip if name not in _NAMES]
+    if isinstance(skip, str) or unknown:
+        listed = ", ".join(map(repr, _NAMES))
+        raise ValueError(f"hostcall.check: skip={skip!r} names none of the checks: {listed}.")
+    with eager_execution.eager_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        said, inputs = declared.of(function, args, kwargs, result, kind, stateful)
+        subject = Subject(said, inputs)
+        outcomes = _made(Trial(subject, repeat_effects), skip)
+    report = _report(subject, outcomes)
+    if raise_errors and not report.ok:
+        raise CheckError(report)
+    return report
+
+
+def _made(trial: Trial, skip: Collection[str]) -> dict[str, list[Outcome]]:
+    """What each check says."""
+    outcomes: dict[str, list[Outcome]] = {}
+    for check in CHECKS:
+        failed = [name for name in check.needs if _has_found(outcomes.get(name, []))]
+        if check.name in skip:
+            outcomes[check.name] = [NotChecked(check.name, "it is left out by skip=")]
+        elif failed:
+            why = f"first comes what was found by {', '.join(failed)}"
+            outcomes[check.name] = [NotChecked(check.name, why)]
+        else:
+            outcomes[check.name] = _run(check, trial)
+    return outcomes
+
+
+def _run(check: Entry, trial: Trial) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    try:
+        outcomes.extend(check.run(trial))
+    except Exception as error:  # of ours, or of code of the user's in an odd place
+        lines = str(error).strip().splitlines() or [""]
+        why = f"the check itself has failed: {type(error).__name__}: {lines[0][:300]}"
+        outcomes.append(NotChecked(check.name, why))
+    if check.compares and _has_found(outcomes) and not trial.still_repeats():
+        return [NotChecked(check.name, _CHANGED)]
+    return outcomes
+
+
+def _has_found(outcomes: list[Outcome]) -> bool:
+    return any(isinstance(one, Finding) for one in outcomes)
+
+
+def _is_partly(outcome: Outcome) -> bool:
+    return isinstance(outcome, NotChecked) and outcome.partly
+
+
+def _report(subject: Subject, outcomes: dict[str, list[Outcome]]) -> CheckReport:
+    every = [one for made in outcomes.values() for one in made]
+    return CheckReport(
+        subject.description,
+        tuple(one for one in every if isinstance(one, Finding)),
+        tuple(name for name, made in outcomes.items() if all(map(_is_partly, made))),
+        tuple(one for one in every if isinstance(one, NotChecked)),
+        subject.calls,
+    )

@@ -1,0 +1,154 @@
+"""The lines that findings advise."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks.specs import BoundedSpec, Spec
+from hostcall._check.subject import Subject
+
+# The names in the lines themselves.
+_TAKEN = frozenset({"tf", "hostcall", "np"})
+
+# Shapes of all arguments and of one result, for one call.
+Shapes = tuple[Sequence[tuple[int, ...]], tuple[int, ...]]
+
+
+def names(subject: Subject) -> list[str]:
+    """What the shape function may call the arguments: as the function does, where it does."""
+    count = subject.inputs.count
+    try:
+        parameters = [*inspect.signature(subject.function).parameters.values()]
+    except (TypeError, ValueError):  # of some functions of C modules
+        parameters = []
+    found = [
+        f"{one.name}_" if one.name in _TAKEN else one.name
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    made_up = ["x", "y", "z", *(f"x{number}" for number in range(count))]
+    return [*found, *(name for name in made_up if name not in found)][:count]
+
+
+def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
+    """The option that declares results.
+
+    Args:
+      subject: what is checked.
+      specs: the specs of the results, written.
+      uses_arguments: whether the arguments are named in them.
+    """
+    written = iter(specs)
+    structure = tf.nest.map_structure(lambda _: _Text(next(written)), subject.outputs.structure)
+    rule = f"lambda {', '.join(names(subject))}: " if uses_arguments and names(subject) else ""
+    return f"result={rule}{structure!r}"
+
+
+def spec(spec: Spec, shape: str | None = None, dtype: tf.DType | None = None) -> str:
+    """A spec, written.
+
+    Args:
+      spec: the spec.
+      shape: what to write for its shape.
+      dtype: what to write for its dtype.
+    """
+    name = (dtype or spec.dtype).name
+    written = f"tf.{name}" if hasattr(tf, name) else f'"{name}"'
+    if shape is None and spec.shape.rank is None:
+        return f"tf.TensorSpec(None, {written})"
+    sizes = shape or f"[{', '.join(map(str, spec.shape.as_list()))}]"
+    if isinstance(spec, BoundedSpec) and shape is None:
+        return f"hostcall.BoundedSpec({sizes}, {written}, {list(spec.dynamic_dims)})"
+    return f"tf.TensorSpec({sizes}, {written})"
+
+
+def shape_expression(subject: Subject, seen: Sequence[Shapes]) -> str | None:
+    """How the shape of a result follows from those of the arguments, None where no rule is seen."""
+    ranks = {len(shape) for _, shape in seen}
+    if len(ranks) != 1:
+        return None
+    for number, name in _ranked(subject):
+        if all(shape == given[number] for given, shape in seen):
+            return f"{name}.shape"
+    sizes = []
+    for axis in range(ranks.pop()):
+        expression = _size_expression(subject, axis, [(g, shape[axis]) for g, shape in seen])
+        if expression is None:
+            return None
+        sizes.append(expression)
+    return f"[{', '.join(sizes)}]"
+
+
+def _size_expression(
+    subject: Subject, axis: int, seen: Sequence[tuple[Sequence[tuple[int, ...]], int]]
+) -> str | None:
+    known = _sizes(subject, seen)
+    wanted = {size for _, size in seen}
+    if len(wanted) == 1 and (len(seen) > 1 or not known):
+        # A size of the same axis that has never varied is no less a constant.
+        at_axis = [
+            name for name, sizes in known if name.endswith(f"[{axis}]") and {*sizes} == wanted
+        ]
+        return at_axis[0] if at_axis else str(seen[0][1])
+    numbers = [size for _, size in seen]
+    found = (expression for expression, sizes in _expressions(known, numbers) if sizes == numbers)
+    return next(found, str(numbers[0]) if len(seen) == 1 else None)
+
+
+def _expressions(
+    known: Sequence[tuple[str, list[int]]], wanted: Sequence[int]
+) -> Iterator[tuple[str, list[int]]]:
+    """What a size may be made of, the simplest first, with its value in each call."""
+    yield from known
+    for (one, first), (other, second) in itertools.combinations(known, 2):
+        yield f"{one} * {other}", [n * m for n, m in zip(first, second, strict=True)]
+    for name, sizes in known:
+        size, first_wanted = sizes[0], wanted[0]
+        by = abs(first_wanted - size)
+        yield f"{name} + {by}", [n + by for n in sizes]
+        yield f"{name} - {by}", [n - by for n in sizes]
+        if size and first_wanted % size == 0:
+            yield f"{name} * {first_wanted // size}", [n * (first_wanted // size) for n in sizes]
+        if first_wanted and size > first_wanted:
+            yield f"{name} // {size // first_wanted}", [n // (size // first_wanted) for n in sizes]
+
+
+def _sizes(
+    subject: Subject, seen: Sequence[tuple[Sequence[tuple[int, ...]], int]]
+) -> list[tuple[str, list[int]]]:
+    """Each size of the arguments, as it is written, and what it was in each call."""
+    found = []
+    for number, name in _ranked(subject):
+        for axis in range(len(seen[0][0][number])):
+            sizes = [given[number][axis] for given, _ in seen if len(given[number]) > axis]
+            if len(sizes) == len(seen):
+                found.append((f"{name}.shape[{axis}]", sizes))
+    return found
+
+
+def _ranked(subject: Subject) -> list[tuple[int, str]]:
+    """The arguments that are one tensor each, by number."""
+    if subject.inputs.nested:
+        return []
+    return list(enumerate(names(subject)))
+
+
+class _Text:
+    """What is written as it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def shown(array: np.ndarray) -> str:
+    """A value in a message."""
+    text = np.array2string(array, threshold=6, edgeitems=2, precision=6, separator=", ")
+    return " ".join(text.split())
