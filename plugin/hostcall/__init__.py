@@ -25,6 +25,8 @@ from hostcall._functions.declarations import declare
 from hostcall._functions.mapping import mapped as map  # noqa: A004
 from hostcall._functions.native_functions import Native, native
 from hostcall._functions.specs import BoundedSpec
+from hostcall._recording.entry_points import record, replay
+from hostcall._recording.errors import RecordedError, RecordingError, ReplayError
 from hostcall_runtime import _error_texts
 from hostcall_runtime._device_arrays import DeviceArray
 from hostcall_runtime._errors import (
@@ -83,6 +85,9 @@ __all__ = [
     "Native",
     "NotExportableError",
     "ProgramError",
+    "RecordedError",
+    "RecordingError",
+    "ReplayError",
     "UnawaitedStats",
     "allow",
     "barrier",
@@ -105,7 +110,9 @@ __all__ = [
     "native",
     "partition_pass",
     "provide",
+    "record",
     "register",
+    "replay",
     "rewrite",
     "save_options",
     "scope",

@@ -15,6 +15,7 @@ from hostcall_runtime import (
     _dead_workers,
     _executor_errors,
     _executor_stats,
+    _interception,
     _parcels,
     _threads,
     _worker_calls,
@@ -168,7 +169,8 @@ class StartedCall:
         self._task: _ThreadTask | None = None
         self._parcel: _parcels.Parcel | None = None
         if has_threads(executor):
-            provider, local = self._callee.provider, self._callee.local
+            provider = self._callee.provider
+            local = _interception.carried(self._callee.local)
             self._task = _ThreadTask(provider, executor, local, args)
             self._watch.hand_over()
             return executor.submit(self._task)

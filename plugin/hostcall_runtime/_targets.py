@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hostcall_runtime import _library
+from hostcall_runtime import _interception, _library
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -31,6 +31,8 @@ class Target:
     # TensorFlow's name of the op, and the lines of the user's that have led to it.
     node: str = ""
     definition: Callable[[], list[str]] = list
+    # For who records and replays calls.
+    site: _interception.Site | None = None
 
 
 # By their callback ids, those of native code included; a C++ table each has what is called.
@@ -58,6 +60,7 @@ def register(
         target, name, takes_tensors, label, allocates=allocates, **convention
     )
     know(callback_id, target)
+    _interception.know(target)
     weakref.finalize(target, _runtime.unregister, callback_id).atexit = False
     return callback_id
 

@@ -11,7 +11,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hostcall_runtime import _at_exit, _call_queue, _late_errors, _waiting_threads
+from hostcall_runtime import (
+    _at_exit,
+    _call_queue,
+    _interception,
+    _late_errors,
+    _waiting_threads,
+)
 from hostcall_runtime._unawaited_calls import DROP_OLDEST, WAIT, Call, Line
 
 USUAL_SIZE = 16
@@ -108,7 +114,7 @@ def handing_over(
         _late_errors.raise_all(_late_errors.take(line))
         queue = _call_queue.queue_of(provider)
         _at_exit.prepare(queue, provider)
-        queue.put(Call(line, function, args, description))
+        queue.put(Call(line, _interception.carried(function), args, description))
 
     return hand_over
 

@@ -18,7 +18,7 @@ from hostcall._tf import eager_threads
 from hostcall.jax import _effects, _names, _reducers, _rules
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
-from hostcall_runtime import Target, register
+from hostcall_runtime import Target, _interception, register
 
 _numbers = itertools.count(1)
 
@@ -114,7 +114,7 @@ def _lower_call(
             "several devices, and TensorFlow runs a function of hostcall.jax.to_tf on one. Leave "
             "sharding= out, or say jax.P()."
         )
-    target, callback_id = function.register()
+    target, callback_id = function.register(effect is _effects.ORDERED)
     target.host_function = functools.partial(eager_threads.apart, target.host_function)
     callbacks.add(target, effect)
     return _rules.emit(context, operands, callback_id, effect)
@@ -133,6 +133,8 @@ def _lower_jax_callback(
     name = name if isinstance(name, str) else source_location.of_function(name)
     place = f"{callback.kind} of {name}, called at {line_of(context)}"
     target = Target(_as_host_function(callback.function), callback.kind, place)
+    ordered = callback.effect is not None and _effects.is_ordered(callback.effect)
+    target.site = _interception.Site(name, place, callback.function, ordered=ordered)
     callback_id = register(target, f"{callback.kind}/{next(_numbers)}", label=place)
     callbacks.add(target, callback.effect)
     return _rules.emit(context, operands, callback_id, callback.effect, callback.sharding)

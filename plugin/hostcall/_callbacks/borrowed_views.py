@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import advice, result_shapes
-from hostcall._callbacks.callback_spec import NumpySpec, Recording
+from hostcall._callbacks.callback_spec import NumpySpec
 from hostcall._callbacks.specs import BoundedSpec, Spec
 from hostcall_runtime._errors import ResultError
 
@@ -30,7 +30,7 @@ class BorrowingSpec(NumpySpec):
         declared = result_shapes.known(self, None, operands) if self.declaration.out else []
         if not self.declaration.only_reads:
             arrays = self.own(arrays)
-        return self.call_borrowing(self.host_function(Recording.NO), arrays, declared)
+        return self.call_borrowing(self.kernel_function(), arrays, declared)
 
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]

@@ -25,6 +25,7 @@ from hostcall_runtime import (
     Target,
     _errors,
     _executors,
+    _interception,
     _locks,
     _mapped_calls,
     _targets,
@@ -84,6 +85,7 @@ class CallbackSpec:
       levels: the batches that a call is for, outermost first; none where it is for one element.
       saved: what the saved graph says of it that it comes from; None for what was traced here.
       op: a weak reference to the op, where it is in a graph.
+      ordered: whether its calls in a graph run in the order of the program.
     """
 
     op_name = "tf.numpy_function"
@@ -126,6 +128,7 @@ class CallbackSpec:
         self.description = f"{self.op_name} of {source_location.of_function(function)}"
         self.title = ""
         self.op: weakref.ref[Any] | None = None
+        self.ordered = True
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
         self._host_op_entries: dict[Any, Any] = {}
 
@@ -160,6 +163,7 @@ class CallbackSpec:
             function = free_shapes.returning_vectors(function, self, free)
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
+        target.site = self.site(recording)
         target.empty = self._argument_memory()
         takes_tensors = self.takes_tensors
         if takes_tensors:
@@ -176,6 +180,18 @@ class CallbackSpec:
             shares_memory=self.shares_memory,
             on_device=declared.on_device,
         )
+
+    def site(self, recording: Recording = Recording.NO) -> _interception.Site:
+        """What who records and replays calls has to know of it."""
+        ordered = self.ordered or self.op is None  # executing eagerly, one comes after the other
+        return _interception.Site(
+            self.recorded_name, self.description, self.function, self.node, ordered
+        )
+
+    @property
+    def recorded_name(self) -> str:
+        """By which recorded calls are known."""
+        return self.given_name or _interception.name_of(self.function)
 
     @property
     def op_dtypes(self) -> list[tf.DType]:
@@ -369,7 +385,11 @@ class NumpySpec(CallbackSpec):
         return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
 
     def _returned(self, arrays: Sequence[Any]) -> Any:
-        return self.host_function(Recording.NO)(*self.own(arrays))
+        return self.kernel_function()(*self.own(arrays))
+
+    def kernel_function(self) -> Callable[..., Any]:
+        """The function that TensorFlow's kernels call."""
+        return _interception.around(self.site, self.host_function(Recording.NO))
 
     def _run_op(self, arrays: Sequence[Any]) -> Any:
         self.check_arguments(arrays)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +17,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec, Recording, ShapeFunc
 from hostcall._callbacks.specs import array_dtype, is_array_of
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._tf import autograph, eager_execution, features, gradient_tapes, token_registry
-from hostcall_runtime import _errors
+from hostcall_runtime import _errors, _interception
 
 # In the place of the handle of a tape residual where none is kept.
 _NO_HANDLE = np.zeros([], np.int64)
@@ -77,11 +80,37 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """What the stock kernel calls, through TensorFlow's registry."""
         self.check_arguments(args)
-        values, residual = self.dispatched(self._run)(args, self.gradient_wanted)
+        values, handle = self.run_in_kernel(self.dispatched(self._run), args, tape_residuals.keep)
         self.check_static([value.shape for value in values])
-        return self.for_kernel(
-            values, 0 if residual is None else tape_residuals.keep(residual), device
-        )
+        return self.for_kernel(values, handle(), device)
+
+    def run_in_kernel(
+        self,
+        run: Callable[..., Any],
+        args: Sequence[Any],
+        keep: Callable[[tape_residuals.TapeResidual], int],
+    ) -> tuple[list[Any], Callable[[], int]]:
+        """The results of a call by a kernel of TensorFlow's, and what keeps its tape residual.
+
+        Args:
+          run: `_run`, as it is dispatched.
+          args: its arguments.
+          keep: keeps a residual, and returns the handle.
+        """
+        if not _interception.is_active():
+            values, residual = run(args, self.gradient_wanted)
+            return values, lambda: 0 if residual is None else keep(residual)
+
+        def call(*_: Any) -> list[Any]:
+            values, residual = run(args, self.gradient_wanted)
+            handle = 0 if residual is None else keep(residual)
+            return [*values, np.int64(handle)] if self.differentiable else values
+
+        # A compiled program does not pass the others, and a recording is of all ways of a call.
+        passed = [arg for index, arg in enumerate(args) if index not in self.shape_only]
+        values = list(_interception.around(functools.partial(self._site, keep), call)(*passed))
+        handle = values.pop() if self.differentiable else 0
+        return values, lambda: int(handle)
 
     def for_kernel(self, values: list[Any], handle: int, device: str | None) -> list[Any]:
         """What the stock kernel is given: the results, and the handle of the tape residual."""
@@ -113,6 +142,22 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             return values
 
         return call
+
+    def site(self, recording: Recording = Recording.NO) -> _interception.Site:
+        escapes = recording is Recording.ESCAPING
+        return self._site(lambda residual: tape_residuals.keep_in_program(residual, escapes))
+
+    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
+        weak = weakref.ref(self)
+        return dataclasses.replace(
+            super().site(),
+            to_tensor=functools.partial(eager_execution.to_eager_tensor, dtype=None),
+            new_handle=(
+                (lambda: keep(tape_residuals.TapeResidual(weak(), [], [], [])))
+                if self.differentiable
+                else None
+            ),
+        )
 
     def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
         return self._convert_plain if self._is_plain(recording) else _to_arrays

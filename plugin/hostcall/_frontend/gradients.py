@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from hostcall._frontend import script_ops
 from hostcall._functions.declaration import Declaration
 from hostcall._tf import eager_execution, gradient_tapes, py_function_gradient, token_registry
 from hostcall._tf.types import Operation
+from hostcall_runtime import _interception
 from hostcall_runtime._patching import Patch
 
 
@@ -78,6 +80,14 @@ class GradientSpec(EagerSpec):
         tensors = [op.inputs[i] for i in sources]
         inputs = [op.outputs[-1], *upstream.values(), *tensors]
         return cls(parent, inputs, list(upstream), sources, list(map(_spec_of_tensor, tensors)))
+
+    @property
+    def recorded_name(self) -> str:
+        return f"{self.parent.recorded_name}/gradient"
+
+    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
+        # The handle says which call it is the gradient of, in whatever order they come.
+        return dataclasses.replace(super()._site(keep), ordered=False, takes_handle=True)
 
     def _is_plain(self, recording: Recording) -> bool:
         return False  # what runs is below, and not the user's function
@@ -172,6 +182,14 @@ class RecomputingSpec(EagerSpec):
         self.route = parent.route
         self.description = f"the gradient of {parent.description}"
         self.static_specs = list(specs)
+
+    @property
+    def recorded_name(self) -> str:
+        return f"{self.parent.recorded_name}/gradient"
+
+    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
+        function = self.parent.function
+        return dataclasses.replace(super()._site(keep), ordered=False, function=function)
 
 
 def gradient(op: Operation, *dy: Any) -> Any:

@@ -37,7 +37,7 @@ from hostcall._tf import (
     tensor_structures,
     token_registry,
 )
-from hostcall_runtime import _errors
+from hostcall_runtime import _errors, _interception
 
 # TensorFlow's own functions, by name, once ours stand in their place.
 stock: dict[str, Callable[..., Any]] = {}
@@ -127,6 +127,7 @@ def call(
     spec.given_name = given_name
     spec.grad = grad
     spec.timeout = declaration.timeout
+    spec.ordered = stateful and not declaration.pure
     spec.route = declaration.route or requested_routes.current()
     if not tf.executing_eagerly():
         spec.locate()
@@ -286,7 +287,9 @@ def py_func_common(
     """
     if isinstance(inp, Iterator):
         inp = list(inp)  # to look at it, and leave it to others after that
-    if not tf.executing_eagerly() or not callable(func) or not _is_ours(func, inp, Tout):
+    if not tf.executing_eagerly() or not callable(func):
+        return stock["py_func_common"](func, inp, Tout, stateful, name)
+    if not _interception.is_active() and not _is_ours(func, inp, Tout):
         return stock["py_func_common"](func, inp, Tout, stateful, name)
     return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
 

@@ -15,6 +15,7 @@ from hostcall._functions.exportable import Source
 from hostcall_runtime import (
     Target,
     _executors,
+    _interception,
     _mapped_calls,
     _unawaited,
     _unawaited_calls,
@@ -72,9 +73,15 @@ class Function:
         """Whether a call without side effects may go on while its program does."""
         return self.table is None and not (self.borrow or self.out or self.on_device)
 
-    def register(self) -> tuple[Target, int]:
-        """A new entry of the runtime's, which lives as long as its target, and its callback id."""
+    def register(self, ordered: bool) -> tuple[Target, int]:
+        """A new entry of the runtime's, which lives as long as its target, and its callback id.
+
+        Args:
+          ordered: whether calls run in the order of the program.
+        """
         target = Target(self._host_function(), self.title, self.description, origin=self)
+        name = self.given_name or _interception.name_of(self.function)
+        target.site = _interception.Site(name, self.description, self.function, ordered=ordered)
         target.empty = self._argument_memory()
         name = f"{self.title}/jax {next(_numbers)}"
         callback_id = register(

@@ -105,7 +105,7 @@ def _lower(
     place = _joint.place_of(context, joint) if together else None
     if joint is not None and not together and _lowering.has_several_devices(context):
         raise _joint.not_together(function.description, platforms)
-    target, callback_id = function.register()
+    target, callback_id = function.register(effect is _effects.ORDERED)
     if _lowering.has_several_devices(context):
         target.host_function = _joint.marking(target.host_function)
     _lowering.own_with_executable(context, target, callback_id)

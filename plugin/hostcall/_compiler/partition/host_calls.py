@@ -26,7 +26,7 @@ from hostcall._compiler.partition import host_errors
 from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import _library
+from hostcall_runtime import _interception, _library
 
 # The stock kernel shares the memory of an array that begins at a multiple of 64.
 _ALIGNMENT = 32
@@ -147,7 +147,8 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
 
     @host_errors.raises_carrier
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
-        return self._counted(self._call, self._function, arrays)
+        function = _interception.around(self.spec.site, self._function)
+        return self._counted(self._call, function, arrays)
 
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         unshared = self._unshared_inputs()
@@ -184,10 +185,9 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
             _tidy(arg) if dtype is _INT4 else arg
             for arg, dtype in zip(args, self._dtypes, strict=True)
         ]
-        values, residual = run(args, spec.gradient_wanted)
+        values, handle = spec.run_in_kernel(run, args, tape_residuals.keep_for_call)
         expected.contract.check_shapes([value.shape.as_list() for value in values])
-        handle = 0 if residual is None else tape_residuals.keep_for_call(residual)
-        return spec.for_kernel(values, handle, device)
+        return spec.for_kernel(values, handle(), device)
 
 
 class _InRegion:

@@ -1,0 +1,124 @@
+"""`hostcall.record` and `hostcall.replay`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from hostcall._recording import settling
+from hostcall._recording.errors import RecordingError
+from hostcall._recording.recorder import Recorder
+from hostcall._recording.replayer import Replayer
+from hostcall_runtime import _interception
+
+_lock = threading.Lock()
+_running: list[str] = []
+
+
+@contextlib.contextmanager
+def record(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[None]:
+    """Writes what each call of a Python function gets and gives into a file.
+
+    It is for `hostcall.replay`, which runs the program once more without the functions: without the
+    simulator, the camera or the database. See the page Recording for what is recorded.
+
+    Each call is in the file as soon as it has ended, also if the process dies later. Nothing is
+    loaded or run when a file is read, so that a file from elsewhere does no harm.
+
+    Args:
+      path: of the file.
+      overwrite: whether it takes the place of a recording that is there.
+
+    Raises:
+      FileExistsError: when there is such a file already; with `overwrite`, RecordingError if it is
+        no recording.
+      RecordingError: when the file cannot be written; when something is recorded or replayed in
+        this process already.
+
+    Examples:
+      >>> measure = hostcall.callback(lambda x: x + 0.5, result=lambda x: x, name="measure")
+      >>> program = tf.function(lambda x: 2 * measure(x), jit_compile=True)
+      >>> with hostcall.record("run.hostcall"):
+      ...     print(program(1.0).numpy())
+      3.0
+    """
+    path = os.fspath(path)
+    with _alone(f"hostcall.record({path!r})"):
+        recorder = Recorder(path, overwrite)
+        _interception.start(recorder)
+        with _ending(recorder.close):
+            yield
+
+
+@contextlib.contextmanager
+def replay(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Answers each call of a Python function from a file of `hostcall.record`.
+
+    No function is called, so that what it needs need not be there. The functions that the program
+    names have to exist: with the names that they had, and anything may stand in their place.
+
+    Calls of one function that were made one after the other have to come in this order again. Calls
+    that overlapped, and calls without side effects, are told apart by their arguments.
+
+    Args:
+      path: of the file.
+
+    Raises:
+      RecordingError: when there is no such file, or it is no recording, or damaged; when something
+        is recorded or replayed in this process already.
+      ReplayError: when a call has other arguments than recorded, bit for bit, or was not recorded,
+        or when the block ends and recorded calls were not made.
+
+    Examples:
+      >>> measure = hostcall.callback(lambda x: x + 0.5, result=lambda x: x, name="measure")
+      >>> program = tf.function(lambda x: 2 * measure(x), jit_compile=True)
+      >>> with hostcall.record("run.hostcall"):
+      ...     _ = program(1.0)
+      >>> @hostcall.callback(result=lambda x: x, name="measure")
+      ... def broken(x):
+      ...     raise RuntimeError("the instrument is not here")
+      >>> program = tf.function(lambda x: 2 * broken(x), jit_compile=True)
+      >>> with hostcall.replay("run.hostcall"):
+      ...     print(program(1.0).numpy())
+      3.0
+    """
+    path = os.fspath(path)
+    with _alone(f"hostcall.replay({path!r})"):
+        replayer = Replayer(path)
+        _interception.start(replayer)
+        error: BaseException | None = None
+        try:
+            with _ending(lambda: None):
+                yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            replayer.close(error)
+
+
+@contextlib.contextmanager
+def _alone(what: str) -> Iterator[None]:
+    with _lock:
+        if _running:
+            raise RecordingError(
+                f"hostcall: {what} is called within {_running[0]}. One process records or replays "
+                "one file at a time: end the other one first."
+            )
+        _running.append(what)
+    try:
+        yield
+    finally:
+        _running.clear()
+
+
+@contextlib.contextmanager
+def _ending(close: Callable[[], None]) -> Iterator[None]:
+    try:
+        yield
+        settling.wait_for_programs()
+    finally:
+        _interception.stop()
+        close()

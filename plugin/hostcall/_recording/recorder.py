@@ -1,0 +1,187 @@
+"""Recording: what each call gets and gives is written into a file."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hostcall._recording import calls, exceptions, values
+from hostcall._recording import format as file_format
+from hostcall._recording.errors import RecordingError
+from hostcall._recording.format import Call, Outcome, Returned, Wrote
+from hostcall._recording.writing import Writer
+from hostcall_runtime import _interception
+from hostcall_runtime._interception import Site
+
+
+class Recorder:
+    """Calls functions, and writes what they get and give.
+
+    Args:
+      path: of the file.
+      overwrite: whether it takes the place of a recording that is there.
+    """
+
+    def __init__(self, path: str, overwrite: bool) -> None:
+        self.path = path
+        self._writer = Writer(path, overwrite)
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._ids = itertools.count(1)
+        self._ticks = itertools.count(1)
+        self._functions = _Numbers()
+        self._threads: dict[int, int] = {}
+        self._in_flight: set[int] = set()
+        # By handle, the call that has given it.
+        self._handles: dict[int, int] = {}
+        self._failure: RecordingError | None = None
+        self._is_over = False
+
+    def call(
+        self,
+        site: Site,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        given: Mapping[str, Any],
+    ) -> Any:
+        """What the function returns; see `Interceptor`."""
+        if _interception.is_within_call() or not self._records():
+            return function(*args, **given)
+        begun, arguments = self._begin(site, args)
+        try:
+            with _interception.within_call():
+                returned = function(*args, **given)
+        except Exception as error:
+            self._end(site, begun, arguments, exceptions.encode(error))
+            raise
+        except BaseException:  # Ctrl-C: not the function's doing
+            with self._lock:
+                self._in_flight.discard(begun.id)
+            raise
+        outs = calls.outs_of(given)
+        outcome: Outcome = (
+            Wrote([values.encode(out) for out in outs])
+            if outs
+            else self._returned(site, begun.id, returned)
+        )
+        self._end(site, begun, arguments, outcome)
+        return returned
+
+    def _records(self) -> bool:
+        if self._process == os.getpid():
+            return not self._is_over and self._failure is None
+        if not self._is_over:
+            self._is_over = True
+            warnings.warn(
+                f"hostcall: the calls of a forked process are not recorded to {self.path!r}. "
+                "Record to another file there.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return False
+
+    def _begin(self, site: Site, args: Sequence[Any]) -> tuple[Call, bytes]:
+        encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
+        arguments = file_format.encode(encoded)
+        digest = file_format.digest_of(arguments)
+        with self._lock:
+            number = next(self._ids)
+            self._in_flight.add(number)
+            ident = threading.get_ident()
+            begun = Call(
+                number,
+                0,
+                site.description,
+                site.node,
+                self._functions.of(site.function),
+                self._threads.setdefault(ident, len(self._threads) + 1),
+                site.ordered,
+                next(self._ticks),
+                0,
+                digest,
+                0,
+            )
+        return begun, arguments
+
+    def _returned(self, site: Site, number: int, returned: Any) -> Returned:
+        if site.new_handle is None:
+            return Returned(values.encode(returned))
+        *results, last = returned
+        handle = int(np.asarray(last))
+        if handle:
+            self._handles[handle] = number
+        return Returned(values.encode(results), bool(handle))
+
+    def _end(self, site: Site, begun: Call, arguments: bytes, outcome: Outcome) -> None:
+        with self._lock:
+            self._in_flight.discard(begun.id)
+            begun.ended = next(self._ticks)
+        if self._is_over or self._failure is not None:
+            return
+        try:
+            self._writer.write(begun, site.name, arguments, file_format.encode(outcome))
+        except RecordingError as error:
+            self._failure = error
+            warnings.warn(f"{error} Recording ends here.", RuntimeWarning, stacklevel=4)
+            return
+        if isinstance(outcome, Returned) and (what := values.unknowns([outcome.value])):
+            warnings.warn(
+                f"hostcall: {site.description} returned what cannot be recorded: "
+                f"{', '.join(what)}. A replay ends there with an error.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def close(self) -> None:
+        """Ends the file.
+
+        Raises:
+          RecordingError: when calls could not be written.
+        """
+        self._is_over = True
+        if self._process != os.getpid():
+            return  # the file is the other process's
+        with self._lock:
+            left = len(self._in_flight)
+        complete = self._failure is None
+        self._writer.close(complete)
+        if self._failure is not None:
+            raise self._failure
+        if left:
+            warnings.warn(
+                f"hostcall: {left} calls had not ended at the end of hostcall.record, and are not "
+                f"in {self.path!r}. Wait for the programs before.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+class _Numbers:
+    """Numbers for objects, the same for the same object as long as it lives."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._numbers: dict[Any, tuple[int, Any]] = {}
+
+    def of(self, thing: Any) -> int:
+        """The number of an object; 0 for None."""
+        if thing is None:
+            return 0
+        owner = getattr(thing, "__self__", None)
+        key = (id(owner), id(thing.__func__)) if hasattr(thing, "__func__") else id(thing)
+        if key not in self._numbers:
+            forget = self._numbers.pop
+            anchor = thing if not hasattr(thing, "__func__") else owner
+            try:
+                kept: Any = weakref.ref(anchor, lambda _: forget(key, None))
+            except TypeError:
+                kept = anchor
+            self._numbers[key] = next(self._next), kept
+        return self._numbers[key][0]

@@ -1,0 +1,226 @@
+"""Arguments and results as a recording holds them: bit for bit, and no code in them.
+
+A value keeps what tells a program something: an array its dtype and shape, a scalar of Python's
+that it is one. What knows no framework takes a tensor for what NumPy makes of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import ml_dtypes
+import msgspec
+import numpy as np
+
+# MessagePack counts bytes with 32 bits.
+_PART = 1 << 30
+
+_BUILTIN_DTYPE = re.compile(r"[<>|=][biufcSU]\d+")
+_ML_DTYPES = "ml_dtypes."
+
+# The types of Python's that MessagePack has.
+_PLAIN = (type(None), bool, int, float)
+_LARGEST_INT = 1 << 63
+
+
+class Array(msgspec.Struct, frozen=True, tag="array"):
+    """An array of NumPy's, or one of its scalars.
+
+    Attributes:
+      dtype: its name.
+      shape: the size of each dimension.
+      data: the elements, in C order, in parts.
+      kind: what it was.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: list[bytes]
+    kind: Literal["array", "scalar", "tensor"] = "array"
+
+
+class Texts(msgspec.Struct, frozen=True, tag="texts"):
+    """An array of strings that are objects of Python's, or a lone string.
+
+    Attributes:
+      shape: the size of each dimension.
+      items: the strings as bytes, in C order.
+      are_text: for each, whether it is a `str`.
+      kind: what it was.
+    """
+
+    shape: tuple[int, ...]
+    items: list[bytes]
+    are_text: list[bool]
+    kind: Literal["array", "scalar", "tensor"] = "array"
+
+
+class Plain(msgspec.Struct, frozen=True, tag="plain"):
+    """A value of Python's own."""
+
+    value: bool | int | float | None
+
+
+class Complex(msgspec.Struct, frozen=True, tag="complex"):
+    """A complex number of Python's."""
+
+    real: float
+    imag: float
+
+
+class Items(msgspec.Struct, frozen=True, tag="items"):
+    """A list or a tuple."""
+
+    kind: Literal["list", "tuple"]
+    items: list[Value]
+
+
+class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
+    """What cannot be recorded; all that is kept is what it was."""
+
+    what: str
+
+
+Value = Array | Texts | Plain | Complex | Items | Unknown
+
+
+def encode(value: Any) -> Value:
+    """A value, copied. Nothing is raised: what cannot be recorded becomes an `Unknown`."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _encode_array(value, "scalar" if isinstance(value, np.generic) else "array")
+    if type(value) is int and not -_LARGEST_INT <= value < 2 * _LARGEST_INT:
+        return Unknown("an integer of more than 64 bits")
+    if type(value) in (bytes, str):
+        return _texts((), [value], "scalar")
+    if type(value) in _PLAIN:
+        return Plain(value)
+    if type(value) is complex:
+        return Complex(value.real, value.imag)
+    if isinstance(value, list | tuple):
+        return Items("list" if isinstance(value, list) else "tuple", [encode(v) for v in value])
+    return _encode_object(value)
+
+
+def encode_argument(value: Any) -> Value:
+    """The same for an argument: how a scalar is passed depends on who calls."""
+    encoded = encode(value)
+    if isinstance(encoded, Array | Texts) and encoded.kind != "array":
+        return msgspec.structs.replace(encoded, kind="array")
+    return encoded
+
+
+def _encode_object(value: Any) -> Value:
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    try:
+        if _is_tensor(value):
+            return _encode_array(value.numpy(), "tensor")
+        if hasattr(value, "__array__"):
+            return _encode_array(value, "array")
+        if hasattr(value, "__dlpack__"):
+            return _encode_array(np.from_dlpack(value), "array")
+    except Exception:  # such as a resource of TensorFlow's
+        return Unknown(name)
+    return Unknown(name)
+
+
+def _is_tensor(value: object) -> bool:
+    """Whether it is a tensor of TensorFlow's."""
+    return any(
+        kind.__name__ == "Tensor" and kind.__module__.startswith("tensorflow.")
+        for kind in type(value).__mro__
+    )
+
+
+def _encode_array(value: Any, kind: Any) -> Value:
+    array = np.asarray(value)
+    if array.dtype == object:
+        items = array.ravel().tolist()
+        if all(type(item) in (bytes, str) for item in items):
+            return _texts(array.shape, items, kind)
+        return Unknown("an array of Python objects")
+    name = _name_of(array.dtype)
+    if name is None:
+        return Unknown(f"an array of {array.dtype}")
+    data = array.tobytes()
+    parts = [data[at : at + _PART] for at in range(0, len(data), _PART)]
+    return Array(name, array.shape, parts, kind)
+
+
+def _texts(shape: tuple[int, ...], items: list[bytes | str], kind: Any) -> Texts:
+    # Strings may hold what is no text in UTF-8.
+    data = [s if isinstance(s, bytes) else s.encode(errors="surrogatepass") for s in items]
+    return Texts(shape, data, [isinstance(item, str) for item in items], kind)
+
+
+def _name_of(dtype: np.dtype[Any]) -> str | None:
+    if dtype.type.__module__ == "ml_dtypes":
+        return _ML_DTYPES + dtype.name
+    return dtype.str if _BUILTIN_DTYPE.fullmatch(dtype.str) else None
+
+
+def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
+    """What `encode` was given, as an object that nobody else has.
+
+    Args:
+      value: what it made of it.
+      to_tensor: makes tensors of the arrays that were tensors.
+
+    Raises:
+      ValueError: where the value contradicts itself, or is an `Unknown`.
+    """
+    match value:
+        case Array() | Texts():
+            array = to_array(value)
+            if value.kind == "tensor" and to_tensor is not None:
+                return to_tensor(array)
+            return array[()] if value.kind == "scalar" else array
+        case Plain():
+            return value.value
+        case Complex():
+            return complex(value.real, value.imag)
+        case Items():
+            items = [decode(item, to_tensor) for item in value.items]
+            return items if value.kind == "list" else tuple(items)
+    raise ValueError(f"it was {value.what}, which cannot be recorded")
+
+
+def to_array(value: Array | Texts) -> np.ndarray:
+    """The array of an encoded one.
+
+    Raises:
+      ValueError: where dtype, shape and elements do not go together.
+    """
+    if isinstance(value, Texts):
+        pairs = zip(value.items, value.are_text, strict=True)
+        array = np.empty(len(value.items), object)
+        array[:] = [s.decode(errors="surrogatepass") if is_text else s for s, is_text in pairs]
+        return array.reshape(value.shape)
+    dtype = _dtype_of(value.dtype)
+    data = bytearray().join(value.data)
+    if len(data) != dtype.itemsize * int(np.prod(value.shape, dtype=object)):
+        raise ValueError(f"an array of {dtype} and shape {value.shape} has {len(data)} bytes")
+    return np.ndarray(value.shape, dtype, data)
+
+
+def _dtype_of(name: str) -> np.dtype[Any]:
+    if _BUILTIN_DTYPE.fullmatch(name):
+        return np.dtype(name)
+    found = getattr(ml_dtypes, name.removeprefix(_ML_DTYPES), None)
+    if not name.startswith(_ML_DTYPES) or not (
+        isinstance(found, type) and issubclass(found, np.generic)
+    ):
+        raise ValueError(f"there is no dtype {name!r}")
+    return np.dtype(found)
+
+
+def unknowns(values: Sequence[Value]) -> list[str]:
+    """What of it cannot be recorded."""
+    found = []
+    for value in values:
+        if isinstance(value, Unknown):
+            found.append(value.what)
+        elif isinstance(value, Items):
+            found += unknowns(value.items)
+    return found
