@@ -3,9 +3,9 @@
 #include <map>
 #include <string>
 
+#include "answered_function.h"
 #include "failure.h"
 #include "fork.h"
-#include "gil.h"
 #include "native_frame.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -14,15 +14,6 @@ namespace nb = nanobind;
 
 namespace hostcall {
 namespace {
-
-// Takes the GIL to drop it.
-std::shared_ptr<void> OwnerOf(nb::object owner) {
-  return std::shared_ptr<void>(owner.release().ptr(), [](void* object) {
-    if (object == nullptr || !PythonIsRunning()) return;
-    GilHold gil;
-    UntilExit([object] { Py_DECREF(static_cast<PyObject*>(object)); });
-  });
-}
 
 Failure Gone(int64_t id) {
   return Failure(ffi::ErrorCode::kFailedPrecondition,
@@ -111,6 +102,16 @@ std::shared_ptr<NativeFunction> NativeTable::Find(int64_t id) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto found = functions_.find(id);
   return found == functions_.end() ? nullptr : found->second;
+}
+
+void NativeTable::Answer(int64_t id, nb::object answer) {
+  const std::shared_ptr<NativeFunction> now = Find(id);
+  if (now == nullptr) return;
+  const auto* answered = dynamic_cast<const AnsweredFunction*>(now.get());
+  std::shared_ptr<NativeFunction> next = answered == nullptr ? now : answered->function();
+  if (!answer.is_none()) next = std::make_shared<AnsweredFunction>(next, std::move(answer));
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (auto found = functions_.find(id); found != functions_.end()) found->second.swap(next);
 }
 
 std::vector<std::shared_ptr<NativeFunction>> NativeTable::All() {

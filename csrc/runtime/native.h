@@ -32,6 +32,10 @@ class NativeTable {
   // Those that there are, in the order in which they came.
   std::vector<std::shared_ptr<NativeFunction>> All();
 
+  // Has `answer` answer the calls of a function (answered_function.h), or nobody any more where it
+  // is None. Unknown ids are no error. With the GIL.
+  void Answer(int64_t id, nanobind::object answer);
+
   // One that will never end: an asynchronous call may use it, and nobody says until when.
   void KeepForEver(std::shared_ptr<NativeFunction> function);
 

@@ -37,10 +37,10 @@ class NativeFunction {
 
   // What profiles and statistics call it.
   const std::string& label() const { return label_; }
-  Stats& stats() { return stats_; }
+  virtual Stats& stats() { return stats_; }
 
   // The last one that has the function drops the owner.
-  void SetOwner(std::shared_ptr<void> owner) { owner_ = std::move(owner); }
+  virtual void SetOwner(std::shared_ptr<void> owner) { owner_ = std::move(owner); }
 
  private:
   const std::string label_;

@@ -59,6 +59,12 @@ void DefineNative(nb::module_& m) {
       "Forgets an id. Calls that are under way keep `owner`, which holds the code. Unknown ids are "
       "no error.");
   m.def(
+      "answer_native",
+      [](int64_t id, nb::object answer) { NativeTable::Global().Answer(id, std::move(answer)); },
+      nb::arg("id"), nb::arg("answer").none(),
+      "Has `answer` answer the calls of an id (answered_function.h), or nobody where it is None. "
+      "Unknown ids are no error.");
+  m.def(
       "native_handler",
       [] {
         return nb::capsule(reinterpret_cast<void*>(&HostcallNativeHandler), capsules::kHandler);

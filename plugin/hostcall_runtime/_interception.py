@@ -16,7 +16,9 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from hostcall_runtime import _locks
+import numpy as np
+
+from hostcall_runtime import _errors, _locks
 
 # What autograph puts around the names of functions that are defined in functions it has converted.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
@@ -147,14 +149,14 @@ def stop() -> None:
         _active = None
         targets = list(_targets)
     for target in targets:
-        if isinstance(target.host_function, _Intercepted):
+        if not hasattr(target, "host_function"):
+            target.answer(None)
+        elif isinstance(target.host_function, _Intercepted):
             target.host_function = target.host_function.function
 
 
 def know(target: Any) -> None:
-    """Includes a target that programs will call."""
-    if not hasattr(target, "host_function"):
-        return  # native code
+    """Includes a target that programs will call, or native code, whose `answer` is exchanged."""
     with _lock:
         _targets.add(target)
         interceptor = _active
@@ -174,10 +176,24 @@ def around(site: Callable[[], Site], function: Callable[..., Any]) -> Callable[.
 
 
 def _exchange(target: Any, interceptor: Interceptor) -> None:
+    if not hasattr(target, "host_function"):
+        target.answer(functools.partial(_answer, interceptor, target.site))
+        return
     function = target.host_function
     if not isinstance(function, _Intercepted):
         site = getattr(target, "site", None) or Site(target.title, target.description)
         target.host_function = _Intercepted(interceptor, site, function)
+
+
+def _answer(
+    interceptor: Interceptor, site: Site, args: list[Any], run: Callable[[], Any]
+) -> list[Any] | tuple[int, str]:
+    """The results of a call of native code, or its status code and message."""
+    try:
+        returned = interceptor.call(site, lambda *_: run(), args, {})
+        return [] if returned is NotImplemented else [np.asarray(result) for result in returned]
+    except Exception as error:
+        return _errors.describe(error)
 
 
 def name_of(function: Any) -> str:

@@ -12,7 +12,7 @@ from hostcall._callbacks.callback_spec import NumpySpec, Recording
 from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.specs import Spec
 from hostcall._functions.native.native_code import NativeCode
-from hostcall_runtime import _library
+from hostcall_runtime import _interception, _library
 from hostcall_runtime._errors import LoweringError
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -35,8 +35,13 @@ class NativeSpec(NumpySpec):
         return self.function.run(arrays, self.inputs.pack_specs)
 
     def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
-        entry = _Entry(self.function, self.description)
+        entry = _Entry(self.function, self.description, self.site())
+        _interception.know(entry)
         return entry, entry.callback_id
+
+    @property
+    def recorded_name(self) -> str:
+        return self.given_name or f"native:{self.function.code.name}"
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """What must be right before a compiled program may call it.
@@ -66,10 +71,15 @@ class NativeSpec(NumpySpec):
 class _Entry:
     """An entry of the runtime's table, for as long as this lives."""
 
-    def __init__(self, native: NativeCode, label: str) -> None:
+    def __init__(self, native: NativeCode, label: str, site: _interception.Site) -> None:
         self.origin: Any = None
+        self.site = site
         self._owner = native.owner
         self.callback_id = native.code.register(label)
+
+    def answer(self, answer: Callable[..., Any] | None) -> None:
+        """Has something of Python's answer the calls of programs, or nothing any more."""
+        _runtime.answer_native(self.callback_id, answer)
 
     # Calls that are under way take over the owner. (A finalizer that held it could keep alive what
     # it is to be called for.) Bound early: when the process exits, modules' names may go before.

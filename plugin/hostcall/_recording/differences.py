@@ -65,6 +65,8 @@ def _differing(one: np.ndarray, other: np.ndarray) -> tuple[Any, ...] | None:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, np.str_ | np.bytes_):
+        value = value.item()
     text = repr(value) if isinstance(value, bytes | str) else str(value)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 

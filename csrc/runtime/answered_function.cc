@@ -1,0 +1,129 @@
+#include "answered_function.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "failure.h"
+#include "gil.h"
+#include "results.h"
+#include "text.h"
+
+namespace ffi = xla::ffi;
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+Buffer BufferOf(const XLA_FFI_Buffer& buffer) {
+  const auto dtype = static_cast<ffi::DataType>(buffer.dtype);
+  const Dims dims(buffer.dims, static_cast<size_t>(buffer.rank));
+  return {dtype, dtype, buffer.data, dims, {}, {}};
+}
+
+nb::list ArraysOf(const std::vector<XLA_FFI_Buffer*>& buffers) {
+  nb::list arrays;
+  for (const XLA_FFI_Buffer* buffer : buffers) arrays.append(ToNumpy(BufferOf(*buffer)));
+  return arrays;
+}
+
+// Of an error that is somebody else's.
+std::string MessageOf(const NativeFrame& frame, XLA_FFI_Error* error) {
+  XLA_FFI_Error_GetMessage_Args args{};
+  args.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
+  args.error = error;
+  frame.api->XLA_FFI_Error_GetMessage(&args);
+  return args.message == nullptr ? "" : args.message;
+}
+
+// A call of the native code, at most one, and only while the frame is there. With the GIL.
+class Run {
+ public:
+  Run(const NativeFunction& function, const NativeFrame& frame)
+      : function_(&function), frame_(&frame) {}
+
+  nb::object operator()() {
+    if (frame_ == nullptr || outcome_.has_value() || failure_.has_value()) {
+      throw std::runtime_error("hostcall: a call of native code can be made once, in the call.");
+    }
+    WithoutGil([this] {
+      try {
+        outcome_ = function_->Call(*frame_);
+      } catch (const Failure& failure) {
+        failure_ = failure;
+      }
+    });
+    if (failure_.has_value()) throw std::runtime_error(failure_->what());
+    // Nobody knows when it will have written its results.
+    XLA_FFI_Error* const* error = std::get_if<XLA_FFI_Error*>(&*outcome_);
+    if (error == nullptr) return nb::borrow(Py_NotImplemented);
+    if (*error != nullptr) throw std::runtime_error(MessageOf(*frame_, *error));
+    return ArraysOf(frame_->results);
+  }
+
+  // What the call has come to; nothing where it was not made.
+  std::optional<NativeOutcome> End() {
+    frame_ = nullptr;
+    if (failure_.has_value()) throw *failure_;
+    return std::move(outcome_);
+  }
+
+ private:
+  const NativeFunction* function_;
+  const NativeFrame* frame_;
+  std::optional<NativeOutcome> outcome_;
+  std::optional<Failure> failure_;
+};
+
+void Store(nb::handle arrays, const NativeFrame& frame, const std::string& label) {
+  const Who who = [&] { return label; };
+  const size_t count = nb::len(arrays);
+  if (count != frame.results.size()) {
+    throw Failure::InvalidArgument(CountMessage(label, count, frame.results.size()));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Buffer result = BufferOf(*frame.results[i]);
+    const nb::object array = arrays[i];
+    CheckArray(array, DeclaredAs(result), i, who);
+    CopyOut(array, result);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<void> OwnerOf(nb::object owner) {
+  return std::shared_ptr<void>(owner.release().ptr(), [](void* object) {
+    if (object == nullptr || !PythonIsRunning()) return;
+    GilHold gil;
+    UntilExit([object] { Py_DECREF(static_cast<PyObject*>(object)); });
+  });
+}
+
+AnsweredFunction::AnsweredFunction(std::shared_ptr<NativeFunction> function, nb::object answer)
+    : NativeFunction(function->label()),
+      function_(std::move(function)),
+      answer_(OwnerOf(std::move(answer))) {}
+
+NativeOutcome AnsweredFunction::Call(const NativeFrame& frame) const {
+  if (!PythonIsRunning()) return function_->Call(frame);
+  GilHold gil;
+  const auto run = std::make_shared<Run>(*function_, frame);
+  try {
+    const nb::object call = nb::cpp_function([run] { return (*run)(); });
+    const nb::object returned =
+        nb::handle(static_cast<PyObject*>(answer_.get()))(ArraysOf(frame.operands), call);
+    if (std::optional<NativeOutcome> outcome = run->End(); outcome.has_value()) return *outcome;
+    if (nb::isinstance<nb::tuple>(returned)) {
+      throw Failure(static_cast<ffi::ErrorCode>(nb::cast<int>(returned[0])), Text(returned[1]));
+    }
+    Store(returned, frame, label());
+    return static_cast<XLA_FFI_Error*>(nullptr);
+  } catch (nb::python_error& error) {
+    if (std::optional<NativeOutcome> outcome = run->End(); outcome.has_value()) return *outcome;
+    throw Failure(ffi::ErrorCode::kInternal, error.what());
+  }
+}
+
+}  // namespace hostcall
