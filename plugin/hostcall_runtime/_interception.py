@@ -156,7 +156,9 @@ def stop() -> None:
 
 
 def know(target: Any) -> None:
-    """Includes a target that programs will call, or native code, whose `answer` is exchanged."""
+    """Includes a target that programs will call, or native code, which has an `answer` instead."""
+    if not (hasattr(target, "host_function") or hasattr(target, "answer")):
+        return  # what only has its name registered
     with _lock:
         _targets.add(target)
         interceptor = _active

@@ -506,6 +506,16 @@ def test_functions_run_again_after_the_end(file: str, machine: Machine) -> None:
     assert machine.count == 3
 
 
+def test_callbacks_that_are_made_in_a_recording(file: str, machine: Machine) -> None:
+    def run() -> Any:
+        callback = hostcall.callback(
+            lambda x: x * np.float32(machine.use()), result=lambda x: x, name="made within"
+        )
+        return tf.function(lambda x: callback(x), jit_compile=True)(X)
+
+    recorded(file, machine, run)
+
+
 def test_one_recording_at_a_time(file: str) -> None:
     def refused(block: Any, error: type[Exception] = hostcall.RecordingError) -> str:
         with pytest.raises(error) as raised, block:
