@@ -38,9 +38,11 @@ def record(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
         this process already.
 
     Examples:
-      >>> measure = hostcall.callback(lambda x: x + 0.5, result=lambda x: x, name="measure")
+      >>> import tempfile
+      >>> file = tempfile.mkdtemp() + "/run.hostcall"
+      >>> measure = hostcall.callback(lambda x: x + 0.5, result=lambda x: x)
       >>> program = tf.function(lambda x: 2 * measure(x), jit_compile=True)
-      >>> with hostcall.record("run.hostcall"):
+      >>> with hostcall.record(file):
       ...     print(program(1.0).numpy())
       3.0
     """
@@ -72,16 +74,18 @@ def replay(path: str | os.PathLike[str]) -> Iterator[None]:
         or when the block ends and recorded calls were not made.
 
     Examples:
-      >>> measure = hostcall.callback(lambda x: x + 0.5, result=lambda x: x, name="measure")
-      >>> program = tf.function(lambda x: 2 * measure(x), jit_compile=True)
-      >>> with hostcall.record("run.hostcall"):
-      ...     _ = program(1.0)
-      >>> @hostcall.callback(result=lambda x: x, name="measure")
-      ... def broken(x):
+      >>> import tempfile
+      >>> file = tempfile.mkdtemp() + "/run.hostcall"
+      >>> @hostcall.callback(result=lambda x: x)
+      ... def measure(x):
+      ...     return x + 0.5
+      >>> with hostcall.record(file):
+      ...     _ = tf.function(lambda x: 2 * measure(x), jit_compile=True)(1.0)
+      >>> @hostcall.callback(result=lambda x: x)
+      ... def measure(x):
       ...     raise RuntimeError("the instrument is not here")
-      >>> program = tf.function(lambda x: 2 * broken(x), jit_compile=True)
-      >>> with hostcall.replay("run.hostcall"):
-      ...     print(program(1.0).numpy())
+      >>> with hostcall.replay(file):
+      ...     print(tf.function(lambda x: 2 * measure(x), jit_compile=True)(1.0).numpy())
       3.0
     """
     path = os.fspath(path)
