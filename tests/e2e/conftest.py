@@ -1,6 +1,7 @@
-"""Fixtures: programs that keep a journal of their calls, and other Python processes."""
+"""Fixtures: programs that keep a journal of their calls, recordings, other Python processes."""
 
 import functools
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
+from tests.support.recordings import Machine
 
 
 class Journal:
@@ -88,3 +90,15 @@ def same_order() -> Callable[..., list[str]]:
         return [tag for tag, _ in compiled.entries]
 
     return run
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> str:
+    """The path of a recording."""
+    return str(tmp_path / "run.hostcall")
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """What a function measures with."""
+    return Machine()

@@ -61,6 +61,10 @@ class Queue:
         now = {call.id for call in self._next_in_order()}
         return [call for call in alike if not call.ordered or call.id in now]
 
+    def later(self, digest: bytes) -> Call | None:
+        """The first call with arguments of this digest, whose turn may not have come."""
+        return next(iter(self._alike.get(digest, {}).values()), None)
+
     def _next_in_order(self) -> Iterable[Call]:
         """The ordered calls that no other one has to come before."""
         first_end: int | None = None

@@ -82,7 +82,7 @@ class Replayer:
             queue = self._queue(site)
             possible = queue.possible(digest)
             if not possible:
-                raise ReplayError(self._no_such_call(site, queue, encoded))
+                raise ReplayError(self._no_such_call(site, queue, encoded, queue.later(digest)))
             meant = matching.preferred(possible, site.node)
             outcome = self._reader.outcome(meant[0])
             for other in meant[1:]:
@@ -144,7 +144,9 @@ class Replayer:
                 )
             out[...] = result
 
-    def _no_such_call(self, site: Site, queue: matching.Queue, got: list[Value]) -> str:
+    def _no_such_call(
+        self, site: Site, queue: matching.Queue, got: list[Value], later: Call | None
+    ) -> str:
         expected = queue.expected()
         if expected is None:
             cut_off = "" if self._reader.complete else " The recording was cut off there."
@@ -154,8 +156,12 @@ class Replayer:
             )
         recorded = self._reader.arguments(expected)
         difference = differences.first_difference(recorded, got)
-        if not difference:
-            difference = "Its turn has not come: calls that were made before it are missing."
+        if later is not None:
+            difference += (
+                f" Call {queue.number_of(later)} has these arguments: the calls come in another "
+                "order. Where that does not matter, as in the parallel map of a dataset, say "
+                "stateful=False of the function, and record again."
+            )
         among = "" if expected.ordered else f"None of the {len(queue)} calls that are left fits. "
         return (
             f"hostcall: {self._named(site, expected)} differs from the recording {self.path!r}. "

@@ -1,0 +1,62 @@
+"""Programs that are recorded and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import hostcall
+
+X = tf.constant([1.0, 2.0, -0.0])
+
+# What runs a function: compiled, by graph partitioning, as a plain graph, eagerly.
+ROUTES = ["compiled", "partition", "plain", "eager"]
+
+
+def program_of(function: Callable[..., Any], route: str) -> Callable[..., Any]:
+    """A program that calls the function."""
+    if route == "eager":
+        return function
+
+    def traced(*args: Any) -> Any:
+        with hostcall.scope(route="partition" if route == "partition" else "auto"):
+            return function(*args)
+
+    return tf.function(traced, jit_compile=route != "plain", autograph=False)
+
+
+class Machine:
+    """What a program measures with, until it is taken away."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_there = True
+
+    def use(self) -> int:
+        if not self.is_there:
+            raise AssertionError("a function was called in a replay")
+        self.count += 1
+        return self.count
+
+
+def recorded(file: str, machine: Machine, run: Callable[[], Any]) -> list[bytes]:
+    """What `run` returns, which is the same in a replay, where the machine is not there."""
+    with hostcall.record(file):
+        results = [value.numpy().tobytes() for value in tf.nest.flatten(run())]
+    machine.is_there = False
+    with hostcall.replay(file):
+        again = [value.numpy().tobytes() for value in tf.nest.flatten(run())]
+    assert again == results
+    machine.is_there = True
+    return results
+
+
+def refusal(file: str, run: Callable[[], Any]) -> str:
+    """What a replay of `run` says."""
+    with pytest.raises(hostcall.ReplayError) as error, hostcall.replay(file):
+        run()
+    assert error.value.__cause__ is None or isinstance(error.value.__cause__, tf.errors.OpError)
+    return str(error.value)
