@@ -10,6 +10,11 @@ BUILT := $(VENV)/.hostcall-built
 PLOTS := $(VENV)/.hostcall-plots
 SITE := $(VENV)/.hostcall-site
 HEAVY := $(VENV)/.hostcall-executors
+# An environment with JAX and without TensorFlow; with one version of JAX: JAX=0.7.
+JAX ?=
+export JAX
+JAX_VENV := .venv-jax$(addprefix -,$(JAX))
+JAX_INSTALLED := $(JAX_VENV)/.hostcall-installed
 NATIVE := $(shell find CMakeLists.txt cmake csrc) plugin/hostcall/_tf/attributes.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
@@ -25,6 +30,37 @@ print(*extras["cpu"], *extras["test"], *extras["dev"], "cmake>=3.26,<5", "ninja>
 endef
 export REQUIREMENTS
 
+# The same for an environment with JAX and without TensorFlow; of what tests need, what those of JAX
+# need.
+define JAX_REQUIREMENTS
+import os, re, tomllib
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)["project"]
+extras = project["optional-dependencies"]
+tests = [line for line in extras["test"] if re.match("pytest|hypothesis", line)]
+version = os.environ.get("JAX")
+jax = [f"jax=={version}.*"] if version else extras["jax"]
+print(*project["dependencies"], *jax, *tests, sep="\n")
+endef
+export JAX_REQUIREMENTS
+
+# Has that environment import the sources, and the runtime that is built in .venv.
+define JAX_LINKS
+import sys, sysconfig
+from pathlib import Path
+site, runtime = Path(sysconfig.get_path("purelib")), Path(sys.argv[1]).resolve()
+package = site / "hostcall_runtime"
+package.mkdir(exist_ok=True)
+sources = Path("plugin/hostcall_runtime").glob("*.py")
+links = {package / path.name: path for path in [*sources, runtime]}
+for path in ("plugin/hostcall", "plugin/hostcall_command", "mlir/hostcall_mlir"):
+    links[site / Path(path).name] = Path(path)
+for link, path in links.items():
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.resolve())
+endef
+export JAX_LINKS
+
 # TensorFlow's notes about the machine, and a line on rounding that only the second one silences.
 QUIET := TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=0
 
@@ -39,7 +75,8 @@ TSAN := HOSTCALL_BUILD=build/tsan $(call preload,libtsan.so) \
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 # A process for each CPU shares the tests with the others, file by file; more than four need more
 # memory than most machines have.
-TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) --numprocesses=auto --maxprocesses=4 --dist=loadfile
+SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile
+TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) $(SHARED)
 # What must hold whichever way script ops take; the other files are about one way, or ask for it.
 CONTRACT := $(filter-out tests/e2e/test_partition% tests/e2e/test_every%,$(wildcard tests/e2e/test_*.py)) tests/stress \
   $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
@@ -56,7 +93,7 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors docs notebooks format clean
+.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors docs notebooks format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -68,7 +105,7 @@ demo: $(BUILT)  ## Run examples/quickstart.py
 
 # The second run comes whatever the first one says.
 test: $(BUILT)  ## Run all tests; those of the contract also with partitioning forced, and in part on another device
-	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-all test-partition test-device
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-all test-partition test-device test-jax
 
 test-all: $(BUILT)
 	@$(TEST)
@@ -82,6 +119,11 @@ test-device: $(BUILT)
 	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(ON_DEVICE)
 	@echo "On a GPU:0 that is none, which TensorFlow takes for one:"
 	@HOSTCALL_TEST_DEVICE=GPU:0 HOSTCALL_TEST_GPU=fake $(TEST) $(ON_FAKE_GPU)
+
+test-jax: $(BUILT) $(JAX_INSTALLED)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.7
+	@echo "Without TensorFlow, with JAX $(JAX):"
+	@$(JAX_VENV)/bin/python -c "$$JAX_LINKS" $(wildcard $(VENV)/lib/python3*/site-packages/hostcall_runtime/_runtime.*)
+	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) tests/jax tests/exported/test_runner.py
 
 test-gpu: $(BUILT)  ## Run the tests that want a GPU; says what it finds, and fails with status 77 where there is none
 	@$(BIN)/python -m tests.gpu $(ON_DEVICE)
@@ -149,6 +191,13 @@ format: $(INSTALLED)  ## Put all sources into the project's style
 clean:  ## Remove what was built, but keep the downloads in .venv
 	rm -rf build dist $(BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find plugin mlir tests docs -name __pycache__ -prune -exec rm -rf {} +
+
+$(JAX_INSTALLED): pyproject.toml
+	@echo "Installing JAX $(JAX) into $(JAX_VENV), without TensorFlow."
+	@$(PYTHON) -m venv $(JAX_VENV)
+	@$(JAX_VENV)/bin/python -c "$$JAX_REQUIREMENTS" > $(JAX_VENV)/requirements.txt
+	@$(JAX_VENV)/bin/python -m pip --quiet --disable-pip-version-check install -r $(JAX_VENV)/requirements.txt
+	@touch $@
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.device import DEVICE, on_device  # before TensorFlow, for which it sets a flag
+from tests.support.installed import TENSORFLOW
+from tests.support.stress.template import Template
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import tensorflow as tf
+if TENSORFLOW:
+    import tensorflow as tf
 
-from tests.support.stress.template import Template
-
-# Two logical CPUs, for the tests that distribute over several devices.
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0],
-    [tf.config.LogicalDeviceConfiguration(), tf.config.LogicalDeviceConfiguration()],
-)
+    # Two logical CPUs, for the tests that distribute over several devices.
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration(), tf.config.LogicalDeviceConfiguration()],
+    )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

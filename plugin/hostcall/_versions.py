@@ -60,7 +60,8 @@ def check() -> None:
         ImportError: TensorFlow is missing, hostcall has not been built, or it was built against
             other versions; the message lists each of them and the commands that fix it.
     """
-    problems = mismatches(built(), found())
+    here = found()
+    problems = mismatches(built(), here)
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise ImportError(_MISMATCH.format(mismatches=listed, rebuild=REBUILD), name="hostcall")

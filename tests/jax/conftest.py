@@ -2,4 +2,23 @@
 
 import os
 
+from tests.support.installed import TENSORFLOW
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# About both frameworks, or about which of them is imported when.
+_WITH_TENSORFLOW = [
+    "test_behaviours_to_tf.py",
+    "test_callback.py",
+    "test_error_places.py",
+    "test_from_tf.py",
+    "test_import.py",
+    "test_import_alone.py",
+    "test_to_tf.py",
+    "test_to_tf_programs.py",
+    "test_with_tensorflow.py",
+]
+# And about an environment without it.
+_WITHOUT_TENSORFLOW = ["test_without_tensorflow.py"]
+
+collect_ignore = _WITHOUT_TENSORFLOW if TENSORFLOW else _WITH_TENSORFLOW

@@ -15,8 +15,8 @@ from jax._src.interpreters.pxla import ExecuteReplicated
 
 import hostcall
 import hostcall.jax
+from tests.support.errors import DetailedError
 from tests.support.fate import Fate
-from tests.support.helpers import DetailedError
 from tests.support.jax.flavours import each_effect, each_flavour
 from tests.support.jax.helpers import X, each_mode, failure, struct
 from tests.support.threads import PATIENCE, in_threads

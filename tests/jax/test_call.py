@@ -14,8 +14,7 @@ import pytest
 
 import hostcall.jax
 from hostcall_runtime import _library
-from tests.support.helpers import assert_same
-from tests.support.jax.helpers import X, each_mode, struct
+from tests.support.jax.helpers import X, assert_same, each_mode, struct
 from tests.support.threads import PATIENCE
 
 call = hostcall.jax.call

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import hostcall.jax
-from tests.support.helpers import DetailedError, raising
+from tests.support.errors import DetailedError, raising
 from tests.support.jax.helpers import X, each_mode, failure, struct
 
 call = hostcall.jax.call
@@ -66,20 +65,9 @@ def test_another_structure() -> None:
 @pytest.mark.parametrize(
     ("result", "kind", "text"),
     [
-        (
-            tf.TensorSpec([None], tf.float32),
-            ValueError,
-            r"shape \(None,\), and JAX needs",
-        ),
-        (tf.TensorSpec(None, tf.float32), ValueError, "shape <unknown>, and JAX needs every size"),
-        (
-            hostcall.BoundedSpec([3], tf.float32),
-            ValueError,
-            "BoundedSpec .* JAX has no arrays",
-        ),
+        (hostcall.BoundedSpec([3], np.float32), ValueError, "BoundedSpec .* JAX has no arrays"),
         (struct([-3]), ValueError, r"shape \(-3,\), of which a size is negative"),
         (np.array(["a"]), TypeError, "is of dtype <U1, and JAX has arrays of numbers alone"),
-        (tf.TensorSpec([3], tf.string), TypeError, "is of dtype object, and JAX has arrays of"),
     ],
     ids=str,
 )
@@ -87,15 +75,6 @@ def test_results_that_jax_cannot_have(result: Any, kind: type[Exception], text: 
     with pytest.raises(kind, match=text) as raised:
         call(np.sin, result, X)
     assert f"called at {__file__}" in str(raised.value)
-
-
-def test_a_tensor_spec_declares_a_result() -> None:
-    np.testing.assert_array_equal(call(np.negative, tf.TensorSpec(X.shape, tf.float32), X), -X)
-
-
-def test_a_call_in_a_tf_function() -> None:
-    with pytest.raises(TypeError, match=r"is a tensor of a tf.function, .* hostcall.jax.to_tf"):
-        tf.function(lambda x: call(np.negative, x, x), autograph=False)(X)
 
 
 def test_values_where_none_are_declared() -> None:

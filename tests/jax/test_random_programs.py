@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tensorflow as tf
 
-import hostcall.jax
-from tests.support.helpers import jitted
 from tests.support.jax.helpers import eagerly
 from tests.support.jax.random_programs import InJax, InPython, Program
 
 INPUTS = [np.array(x, np.float32) for x in ([1, 5, 2], [7, 0, 4])]
-
-
-def in_tensorflow(function: Callable[..., Any]) -> Callable[..., Any]:
-    program = jitted(hostcall.jax.to_tf(function))
-    return lambda x: program(tf.constant(x)).numpy()
 
 
 def check(seed: int, size: int, mode: Any) -> None:
@@ -36,7 +27,7 @@ def check(seed: int, size: int, mode: Any) -> None:
         np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("mode", [jax.jit, in_tensorflow, eagerly])
+@pytest.mark.parametrize("mode", [jax.jit, eagerly])
 @pytest.mark.parametrize("seed", [0, 3, 4, 5, 6])  # which have all kinds of statements
 def test_a_random_program_does_what_it_does_in_python(seed: int, mode: Any) -> None:
     check(seed, 10, mode)

@@ -139,14 +139,9 @@ def test_what_cannot_be_divided_is_refused() -> None:
         "the shardings of one call have to be of one mesh",
         "a result of shape [] has no sharding along ['i']",
         "sharding is not of the structure of the arrays",
-        "NotImplementedError: hostcall.jax.call of sin, ",
     ]
     found = outcomes()["refusals"]
-    assert [part in text for part, text in zip(expected, found, strict=True)] == [True] * 9
-
-
-def test_to_tf_takes_calls_with_whole_arrays() -> None:
-    assert outcomes()["in_tensorflow"] is True
+    assert [part in text for part, text in zip(expected, found, strict=True)] == [True] * 8
 
 
 def test_gpus_and_several_processes_are_refused_when_compiled() -> None:

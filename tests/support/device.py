@@ -28,9 +28,11 @@ elif os.environ.get("HOSTCALL_TEST_GPU") == "fake":
 
 def on_device() -> contextlib.AbstractContextManager[Any]:
     """Has what is made and run in a `with` statement be on the device."""
+    if not DEVICE:
+        return contextlib.nullcontext()
     import tensorflow as tf  # reads the flag
 
-    return tf.device(f"/device:{DEVICE}") if DEVICE else contextlib.nullcontext()
+    return tf.device(f"/device:{DEVICE}")
 
 
 # What becomes of a function with ops that XLA has no kernels for.

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.support.device import DEVICE
+from tests.support.errors import DetailedError as DetailedError
+from tests.support.errors import raising as raising
 
 
 def plain(function: Callable[..., Any]) -> Any:
@@ -57,23 +59,6 @@ def to_numpy(structure: Any) -> Any:
         return np.asarray(value.numpy() if isinstance(value, tf.Tensor) else value)
 
     return tf.nest.map_structure(array, structure)
-
-
-class DetailedError(ValueError):
-    """An exception with an attribute."""
-
-    def __init__(self, text: str, code: int = 7) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-def raising(error: BaseException) -> Callable[..., Any]:
-    """A callback that raises."""
-
-    def raise_it(x: Any) -> Any:
-        raise error
-
-    return raise_it
 
 
 def on_two(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import pytest
-import tensorflow as tf
 
 import hostcall.jax
 
@@ -17,8 +16,8 @@ call = hostcall.jax.call
 
 def by_object(function: Any, result: Any, *args: Any) -> Any:
     """By an object of `hostcall.callback`, which TensorFlow could call, too."""
-    specs = jax.tree.map(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), result)
-    return hostcall.callback(function, result=specs)(*args)
+    struct = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)  # noqa: E731
+    return hostcall.callback(function, result=jax.tree.map(struct, result))(*args)
 
 
 FLAVOURS: dict[str, Callable[..., Any]] = {

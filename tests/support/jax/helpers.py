@@ -27,6 +27,15 @@ def struct(shape: Any, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(shape), dtype)
 
 
+def assert_same(actual: Any, expected: Any) -> None:
+    """Both are the same structure of bitwise equal arrays."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        one, other = np.asarray(one), np.asarray(other)
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert one.tobytes() == other.tobytes(), f"{one} != {other}"
+
+
 def failure(function: Callable[..., Any], *args: Any) -> jax.errors.JaxRuntimeError:
     """The error of JAX's that a call raises, at the latest when its results are waited for."""
     with pytest.raises(jax.errors.JaxRuntimeError) as caught:

@@ -16,7 +16,6 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tensorflow as tf
 
 import hostcall
 import hostcall.jax
@@ -308,14 +307,7 @@ def refusals() -> Any:
         told((over("i"), jax.NamedSharding(jax.make_mesh((8,), ("d",)), P("d")))),
         told((over("i"), None), result=jax.ShapeDtypeStruct((), np.float32)),
         told((({"x": over("i")},), None)),
-        refusal(lambda: hostcall.jax.to_tf(lambda x: call(np.sin, x, x, sharding=over("i")))(X)),
     ]
-
-
-@check
-def in_tensorflow() -> Any:
-    converted = hostcall.jax.to_tf(lambda x: call(np.negative, x, x, sharding=P()))
-    return converted(tf.constant(X)).numpy().tolist() == (-X).tolist()
 
 
 @check

@@ -1,0 +1,90 @@
+"""hostcall.jax.call beside TensorFlow: its specs, its tensors, and programs that cross."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall.jax
+from tests.jax.test_random_programs import check
+from tests.support.helpers import jitted
+from tests.support.jax.helpers import X, each_mode
+
+call = hostcall.jax.call
+
+
+@each_mode
+def test_tensors_are_results(mode: Any) -> None:
+    program = mode(lambda x: call(lambda v: tf.constant(v + np.float32(1)), x, x))
+    np.testing.assert_array_equal(program(X), X + 1)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "text"),
+    [
+        (
+            tf.TensorSpec([None], tf.float32),
+            ValueError,
+            r"shape \(None,\), and JAX needs every size",
+        ),
+        (tf.TensorSpec(None, tf.float32), ValueError, "shape <unknown>, and JAX needs every size"),
+        (hostcall.BoundedSpec([3], tf.float32), ValueError, "BoundedSpec .* JAX has no arrays"),
+        (tf.TensorSpec([3], tf.string), TypeError, "is of dtype object, and JAX has arrays of"),
+    ],
+    ids=str,
+)
+def test_specs_of_results_that_jax_cannot_have(
+    result: Any, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text) as raised:
+        call(np.sin, result, X)
+    assert f"called at {__file__}" in str(raised.value)
+
+
+def test_a_tensor_spec_declares_a_result() -> None:
+    np.testing.assert_array_equal(call(np.negative, tf.TensorSpec(X.shape, tf.float32), X), -X)
+
+
+def test_shape_functions_of_callbacks_may_make_specs_of_either_framework() -> None:
+    makers: list[Any] = [
+        lambda x: tf.TensorSpec(x.shape, x.dtype),
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+        lambda x: x,
+    ]
+    for result in makers:
+        negative = hostcall.callback(np.negative, result=result)
+        np.testing.assert_array_equal(jax.jit(negative)(X), -X)
+
+
+def test_a_struct_of_jax_declares_results_in_both_frameworks() -> None:
+    struct = jax.ShapeDtypeStruct(X.shape, X.dtype)
+    negative = hostcall.callback(np.negative, result=struct)
+    np.testing.assert_array_equal(jax.jit(negative)(X), -X)
+    np.testing.assert_array_equal(jitted(negative)(np.asarray(X)), -X)
+
+
+def test_a_call_in_a_tf_function() -> None:
+    with pytest.raises(TypeError, match=r"is a tensor of a tf.function, .* hostcall.jax.to_tf"):
+        tf.function(lambda x: call(np.negative, x, x), autograph=False)(X)
+
+
+def test_to_tf_takes_calls_with_whole_arrays_alone() -> None:
+    whole = hostcall.jax.to_tf(lambda x: call(np.negative, x, x, sharding=jax.P()))
+    np.testing.assert_array_equal(whole(np.asarray(X)), -X)
+    divided = jax.NamedSharding(jax.make_mesh((1,), ("i",)), jax.P("i"))
+    with pytest.raises(NotImplementedError, match="TensorFlow runs a function of"):
+        hostcall.jax.to_tf(lambda x: call(np.negative, x, x, sharding=divided))(np.asarray(X))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4, 5, 6])
+def test_a_random_program_does_in_tensorflow_what_it_does_in_python(seed: int) -> None:
+    def in_tensorflow(function: Any) -> Any:
+        program = jitted(hostcall.jax.to_tf(function))
+        return lambda x: jnp.asarray(program(tf.constant(x)).numpy())
+
+    check(seed, 10, in_tensorflow)
