@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import concurrent.futures
 import importlib.util
 import pickle
@@ -11,6 +10,7 @@ from typing import Any
 
 from hostcall._check import fresh_process
 from hostcall._check.facts import Finding, NotChecked
+from hostcall._check.fresh_process import FreshProcessError
 from hostcall._check.trial import Outcome, Trial
 from hostcall._functions import named_functions
 from hostcall._functions.native.native_code import NativeCode
@@ -37,12 +37,13 @@ def pickling(trial: Trial) -> Iterator[Outcome]:
     if isinstance(packed, Exception):
         what = f"it cannot be sent to processes of the executor: {type(packed).__name__}: {packed}"
         cause = f"they find functions by module and name, and this one is {reason(function)}"
-        line = f"def {trial.subject.name}(...): ...    # at the top of a module, and not in it"
-        yield Finding("pickling", what, cause, line.replace(", and not in it", ""))
+        line = f"def {trial.subject.name}(...): ...    # at the top of a module"
+        yield Finding("pickling", what, cause, line)
         return
-    answer = fresh_process.ask(pickle=base64.b64encode(packed).decode())
-    if "error" in answer:
-        what = f"a fresh process cannot read it: {answer['error']}"
+    try:
+        fresh_process.unpickle(packed)
+    except FreshProcessError as error:
+        what = f"a fresh process cannot read it: {error}"
         cause = "its module is made while the program runs, or refers to what is made then"
         line = f"from functions import {trial.subject.name}    # of a module of its own"
         yield Finding("pickling", what, cause, line)
@@ -68,16 +69,15 @@ def name(trial: Trial) -> Iterator[Outcome]:
         yield NotChecked("name", why)
         return
     module, _, qualname = place.partition(":")
-    answer = fresh_process.ask(module=module, name=qualname)
     line = f'hostcall.register({trial.subject.name}, "{place}")    # in each process'
-    if "error" in answer:
-        what = f"a fresh process does not find {place}: {answer['error']}"
+    try:
+        found = fresh_process.code_at(module, qualname)
+    except FreshProcessError as error:
+        what = f"a fresh process does not find {place}: {error}"
         cause = "its module cannot be imported by this name, or defines it only in this process"
         yield Finding("name", what, cause, line)
-    elif not answer["callable"]:
-        what = f"in a fresh process {place} is no function"
-        yield Finding("name", what, "the module defines it only in this process", line)
-    elif answer["code"] != fresh_process.code_of(function):
+        return
+    if found != fresh_process.code_of(function):
         what = f"a fresh process finds another function under {place}"
         cause = "it is defined in two ways, and this process took the other one; or was replaced"
         yield Finding("name", what, cause, line)

@@ -68,6 +68,18 @@ def test_function_of_a_module_is_found_again(modules: Path) -> None:
     assert "name" in report.passed
 
 
+def test_module_is_imported_once_for_all_its_functions(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "def scaled(x):\n    return x * 2\n"
+    text += "class Of:\n    @staticmethod\n    def same(x):\n        return x\n"
+    function = function_of(modules, "checked_once", text)
+    assert "name" in checked(function).passed
+    monkeypatch.setattr(sys, "executable", "nothing")
+    assert "name" in checked(function).passed
+    assert "name" in checked(sys.modules["checked_once"].Of.same).passed
+
+
 def test_callback_of_a_module_is_found_again(modules: Path) -> None:
     text = "class Callback:\n    pass\ndef inner(x):\n    return x * 2\nscaled = Callback()\n"
     text += "scaled.__hostcall_function__ = inner\ninner.__qualname__ = 'scaled'\n"
