@@ -22,9 +22,6 @@ from hostcall._check.precision import precision
 _SEED = 19
 _BASE = 3
 
-# Whatever is made of one size of an argument: leaf number, axis, size -> size.
-_Resize = Callable[[int, int, int], int]
-
 # What other sizes become of a size.
 SIZES: Sequence[Callable[[int], int]] = (lambda size: size + 1, lambda _: 1)
 _MOST_BYTES = 1 << 26
@@ -83,6 +80,7 @@ class Arguments:
             np.asarray(leaf) if self.of_jax and not is_spec(leaf) else leaf for leaf in leaves
         ]
         self.specs = [_spec(leaf) for leaf in leaves]
+        self._given = [not is_spec(leaf) for leaf in leaves]
         self._bounds = [leaf.shape if isinstance(leaf, BoundedSpec) else None for leaf in leaves]
         self.made_up = any(map(is_spec, leaves))
         self._apart = True
@@ -109,14 +107,21 @@ class Arguments:
         """Whether any size may vary."""
         if self.fixed:
             return False
-        return self.has_free_sizes or any(spec.shape.rank for spec in self.specs)
+        return self.has_free_sizes or bool(self._leading)
 
     @property
     def vary_alone(self) -> bool:
         """Whether the size of one argument varies, so that no other one has to go with it."""
-        sizes = {int(t.shape[0]) for t in self._tensors if t.shape.rank}
-        axes = [self._first_open_axis(n, next(iter(sizes), 0)) for n in range(len(self._tensors))]
-        return sum(axis is not None for axis in axes) == 1 and len(sizes) == 1
+        if not self.has_free_sizes and len(set(self._leading)) != 1:
+            return False
+        axes = [self._first_open_axis(number) for number in range(len(self._tensors))]
+        return sum(axis is not None for axis in axes) == 1
+
+    @property
+    def _leading(self) -> list[int]:
+        """The leading sizes of the user's arrays."""
+        pairs = zip(self._tensors, self._given, strict=True)
+        return [int(tensor.shape[0]) for tensor, given in pairs if given and tensor.shape.rank]
 
     def tie(self) -> bool:
         """From now on sizes that are None are all equal; False where they are, or none is."""
@@ -140,13 +145,12 @@ class Arguments:
             apart = apart and self._apart
             shapes = [self._shape(i, size(_BASE), apart) for i in range(len(self._tensors))]
             return self._resized(shapes, promised=True)
-        leading = {int(t.shape[0]) for t in self._tensors if t.shape.rank}
         shapes = [
             [
-                size(n) if n in leading and (apart or axis == 0) else n
-                for axis, n in enumerate(t.shape.as_list())
+                size(n) if given and n in self._leading and (apart or axis == 0) else n
+                for axis, n in enumerate(tensor.shape.as_list())
             ]
-            for t in self._tensors
+            for tensor, given in zip(self._tensors, self._given, strict=True)
         ]
         return self._resized(shapes, promised=False)
 
@@ -164,12 +168,10 @@ class Arguments:
         Raises:
           ValueError: when the arguments would take too much memory.
         """
-        ranked = [tensor for tensor in self._tensors if tensor.shape.rank]
-        first = int(ranked[0].shape[0]) if ranked else 0
         shapes: list[list[int]] = []
         for number, tensor in enumerate(self._tensors):
             shape = tensor.shape.as_list()
-            axis = self._first_open_axis(number, first)
+            axis = self._first_open_axis(number)
             if axis is not None:
                 bound = self._bounds[number]
                 shape[axis] = size if bound is None else min(size, bound[axis])
@@ -179,11 +181,12 @@ class Arguments:
             raise ValueError(f"arguments with {size:,} rows take more than 64 MiB")
         return self._resized(shapes, promised=self.has_free_sizes)
 
-    def _first_open_axis(self, number: int, first: int) -> int | None:
-        """The first size of an argument that may vary; of an array, if it is the leading one."""
+    def _first_open_axis(self, number: int) -> int | None:
+        """The first size of an argument that may vary; of arrays, where it is that of the first."""
         spec, shape = self.specs[number], self._tensors[number].shape
         if not self.has_free_sizes:
-            return 0 if shape.rank and shape[0] == first else None
+            is_like_first = shape.rank and self._leading[:1] == [shape[0]]
+            return 0 if self._given[number] and is_like_first else None
         if spec.shape.rank is None:
             return 0 if shape.rank else None
         return next((axis for axis, size in enumerate(spec.shape) if size is None), None)
@@ -232,6 +235,11 @@ def _spec(leaf: Any) -> tf.TensorSpec:
         return leaf.tensor_spec()
     if isinstance(leaf, tf.TensorSpec):
         return leaf
+    if isinstance(leaf, tf.TypeSpec):
+        raise TypeError(
+            f"hostcall.check makes up tensors and no {leaf.value_type.__name__}, as {leaf!r} asks "
+            "for. Pass a value: tf.ragged.constant([[1.0], []]), for one."
+        )
     tensor = tf.convert_to_tensor(leaf)
     return tf.TensorSpec(tensor.shape, tensor.dtype)
 

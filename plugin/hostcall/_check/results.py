@@ -197,7 +197,10 @@ def _call(trial: Trial) -> str:
         names = lines.names(trial.subject)
         return f"{names[0]} = np.array({names[0]})" if names else "borrow=False"
     arrays = [
-        f"np.ones({tuple(spec.shape)}, {spec.dtype.name!r})" for spec in trial.base.sample.specs
+        f"np.full({tuple(spec.shape)}, b'...', object)"
+        if spec.dtype == tf.string
+        else f"np.ones({tuple(spec.shape)}, {spec.dtype.name!r})"
+        for spec in trial.base.sample.specs
     ]
     return f"{trial.subject.name}({', '.join(arrays)})    # raises the same"
 

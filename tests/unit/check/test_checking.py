@@ -143,6 +143,16 @@ def test_bounded_arguments_stay_within_their_bound() -> None:
     assert min(seen) == 0
 
 
+def test_sizes_that_a_spec_says_are_not_varied() -> None:
+    seen: set[int] = set()
+    callback = hostcall.callback(lambda x: seen.add(len(x)) or x * 2, result=lambda x: x)
+    report = hostcall.check(callback, tf.TensorSpec([3], tf.float32), repeat_effects=True)
+    assert seen == {3}
+    assert reasons(report, "empty") == ["no size of the arguments may vary"]
+    with pytest.raises(TypeError, match=r"makes up tensors and no RaggedTensor.*Pass a value"):
+        hostcall.check(callback, tf.RaggedTensorSpec([None, None], tf.float32))
+
+
 def test_composite_arguments_stay_as_they_are() -> None:
     callback = hostcall.callback(
         lambda rows: tf.reduce_sum(rows, axis=1),
