@@ -272,7 +272,8 @@ def _for_processes() -> Any:
     return hostcall.callback(
         executor_functions.doubled,
         result=lambda x: x,
-        executor=process_pools.one_process,
+        # A maker of its own: what another test's has made may have been ended.
+        executor=functools.partial(process_pools.one_process),
         stateful=False,
     )
 

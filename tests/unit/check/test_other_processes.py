@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import types
@@ -101,7 +102,7 @@ def test_module_that_exists_in_this_process_alone_is_found(modules: Path) -> Non
 
 
 def test_pickle_that_no_other_process_reads_is_found(modules: Path) -> None:
-    report = checked(made_function(), executor=process_pools.one_process)
+    report = checked(made_function(), executor=functools.partial(process_pools.one_process))
     (finding,) = report.findings
     assert finding.check == "pickling"
     assert "a fresh process cannot read it: ModuleNotFoundError" in finding.what
