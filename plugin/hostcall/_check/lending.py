@@ -110,8 +110,10 @@ def on_loan(
 
 
 def poisoned(spec: Spec, poison: int) -> np.ndarray:
-    """A new array full of one byte."""
+    """A new array full of one byte; of None, where it is for strings."""
     array = np.empty(spec.shape.as_list(), spec.dtype.as_numpy_dtype)
+    if array.dtype == object:
+        return array
     if array.dtype == bool:
         array[...] = bool(poison & 1)
     else:

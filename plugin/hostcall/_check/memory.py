@@ -105,7 +105,9 @@ def _place(trial: Trial, index: int) -> int | str:
 
 def _left(array: np.ndarray, poison: int) -> np.ndarray:
     """Which elements of an array have the bytes alone that were there before the call."""
-    if array.dtype == bool:
+    if array.dtype == object:  # strings
+        return np.array([one is None for one in array.flat], bool).reshape(array.shape)
+    if array.dtype == bool or not array.size:
         return np.asarray(array == bool(poison & 1))
     bytes_of = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     left = np.all(bytes_of.reshape(array.size, -1) == poison, axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -25,7 +26,8 @@ _ROUNDING = 1e-5
 # Threads change places as often as they can.
 _SWITCH_INTERVAL = 1e-6
 
-# For all calls together; beyond it they wait for each other.
+# For all calls together, where one by one they would take less than a quarter of it: beyond it they
+# wait for each other.
 _SECONDS = 60.0
 
 _LINE = "with lock:    # lock = threading.Lock(), around what the calls share"
@@ -60,13 +62,16 @@ def _at_once(
 ) -> str | None:
     """What goes wrong, in words, or None."""
     subject = trial.subject
+    calls = _CALLS if trial.seconds < _SLOW else 1
+    limit = max(_SECONDS, 4 * len(samples) * calls * trial.seconds)
+    end = time.monotonic() + limit
     start = threading.Barrier(len(samples))
     wrong: list[str] = []
 
     def run(number: int) -> None:
         with contextlib.suppress(threading.BrokenBarrierError):
-            start.wait(_SECONDS)
-        for _ in range(_CALLS if trial.seconds < _SLOW else 1):
+            start.wait(limit)
+        for _ in range(calls):
             called = subject.call(samples[number])
             if called.error is not None:
                 wrong.append(f"with {_THREADS} threads a call raises {called.raised}")
@@ -83,11 +88,11 @@ def _at_once(
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.join(_SECONDS)
+            worker.join(max(0.0, end - time.monotonic()))
     finally:
         sys.setswitchinterval(interval)
     if any(worker.is_alive() for worker in workers):
-        return f"calls of {_THREADS} threads have not ended after {_SECONDS:.0f} seconds"
+        return f"calls of {_THREADS} threads have not ended after {limit:.0f} seconds"
     return wrong[0] if wrong else None
 
 

@@ -198,6 +198,13 @@ def _returns_what_it_borrows() -> Any:
     )
 
 
+def _writes_strings() -> Any:
+    def copied(words: Any, out: Any) -> None:
+        out[...] = words
+
+    return hostcall.callback(copied, result=lambda words: words, out=True, stateful=False)
+
+
 def _on_device() -> Any:
     return hostcall.callback(
         lambda x: np.from_dlpack(x) * 2, result=lambda x: x, memory="device", stateful=False
@@ -306,6 +313,8 @@ SOUND = {
     "structures": Sound(_structures, ({"x": VECTOR, "y": VECTOR},), _PURE),
     "borrows": Sound(_borrows, (VECTOR,), (*_TRIED, "borrowed", "out", "purity")),
     "returns what it borrows": Sound(_returns_what_it_borrows, (VECTOR,), (*_TRIED, "borrowed")),
+    "writes strings": Sound(_writes_strings, (np.array([b"a", b"b"], object),), (*_TRIED, "out")),
+    "nothing in it": Sound(_borrows, (np.zeros([0, 2]),), (*_TRIED, "out")),
     "where arrays lie": Sound(_on_device, (VECTOR,), (*_TRIED, "borrowed")),
     "caches": Sound(_caches, (VECTOR,), _PURE),
     "logs": Sound(_logs, (VECTOR,), ("call", "count", "compiled", "partitioned")),
