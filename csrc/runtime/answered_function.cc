@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "deferred_decref.h"
 #include "failure.h"
 #include "gil.h"
 #include "results.h"
@@ -77,17 +78,18 @@ class Run {
   std::optional<Failure> failure_;
 };
 
-void Store(nb::handle arrays, const NativeFrame& frame, const std::string& label) {
+void Store(nb::handle returned, const NativeFrame& frame, const std::string& label) {
   const Who who = [&] { return label; };
-  const size_t count = nb::len(arrays);
-  if (count != frame.results.size()) {
-    throw Failure::InvalidArgument(CountMessage(label, count, frame.results.size()));
-  }
-  for (size_t i = 0; i < count; ++i) {
-    const Buffer result = BufferOf(*frame.results[i]);
-    const nb::object array = arrays[i];
-    CheckArray(array, DeclaredAs(result), i, who);
-    CopyOut(array, result);
+  DeferredDecrefScope decrefs;
+  std::vector<Buffer> results;
+  std::vector<DeclaredResult> declared;
+  for (const XLA_FFI_Buffer* result : frame.results) results.push_back(BufferOf(*result));
+  for (const Buffer& result : results) declared.push_back(DeclaredAs(result));
+  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    // Once more: to make the others may have let threads in that hold this one.
+    CheckArray(arrays[i], declared[i], i, who);
+    CopyOut(arrays[i], results[i]);
   }
 }
 
@@ -120,7 +122,9 @@ NativeOutcome AnsweredFunction::Call(const NativeFrame& frame) const {
     }
     Store(returned, frame, label());
     return static_cast<XLA_FFI_Error*>(nullptr);
-  } catch (nb::python_error& error) {
+  } catch (const Failure&) {
+    throw;
+  } catch (const std::exception& error) {
     if (std::optional<NativeOutcome> outcome = run->End(); outcome.has_value()) return *outcome;
     throw Failure(ffi::ErrorCode::kInternal, error.what());
   }

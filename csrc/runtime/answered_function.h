@@ -17,8 +17,8 @@ std::shared_ptr<void> OwnerOf(nanobind::object owner);
 class AnsweredFunction : public NativeFunction {
  public:
   // `answer` takes a list of arrays, the arguments, and a function without parameters, which calls
-  // the native code and returns a list of its results. It returns a list of arrays, the results, or
-  // a status code and a message, with which the call fails. What the native code has come to
+  // the native code and returns a list of its results. It returns a list of the results, or a tuple
+  // of a status code and a message, with which the call fails. What the native code has come to
   // counts, where it was called. With the GIL.
   AnsweredFunction(std::shared_ptr<NativeFunction> function, nanobind::object answer);
 

@@ -8,7 +8,8 @@ from hostcall._callbacks import settings, tape_residuals
 from hostcall._compiler import announcements, kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
 from hostcall._compiler.regions import callback_shapes
-from hostcall._tf import features, gradient_tapes, token_registry
+from hostcall._recording import settling
+from hostcall._tf import eager_execution, features, gradient_tapes, token_registry
 from hostcall_runtime import _errors, _library, prepared
 from hostcall_runtime._patching import Switch
 
@@ -60,6 +61,7 @@ def _prepare() -> None:
     bindings.set_early_calls(runtime.early_calls())
     bindings.register_region_handler()
     bindings.install_kernel_creator()
+    settling.add(eager_execution.wait_for_ops)
     token_registry.renew_nonce()
     # It counts on from the same number.
     os.register_at_fork(after_in_child=token_registry.renew_nonce)

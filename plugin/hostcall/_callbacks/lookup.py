@@ -107,6 +107,8 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
             "or it comes from another process, where the key stands for another function. Build "
             "the function again in this process."
         )
+    if isinstance(entry, CallbackSpec) and kind == "PyFuncStateless":
+        entry.ordered = False  # which the token of a saved graph does not say
     return entry
 
 

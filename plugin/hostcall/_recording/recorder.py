@@ -156,8 +156,8 @@ class Recorder:
             raise self._failure
         if left:
             warnings.warn(
-                f"hostcall: {left} calls had not ended at the end of hostcall.record, and are not "
-                f"in {self.path!r}. Wait for the programs before.",
+                f"hostcall: {left} call{'s' * (left != 1)} had not ended at the end of "
+                f"hostcall.record, and are not in {self.path!r}. Wait for the programs before.",
                 RuntimeWarning,
                 stacklevel=4,
             )

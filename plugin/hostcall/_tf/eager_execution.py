@@ -17,6 +17,12 @@ ensure_initialized = names.ensure_initialized
 executing_eagerly = names.executing_eagerly
 
 
+def wait_for_ops() -> None:
+    """Waits for what eager code has started, where it goes on while ops run."""
+    if is_async():
+        names.context().sync_executors()
+
+
 def device_in_scope() -> str:
     """The full name of the device of the innermost `tf.device` in eager code; "" without one."""
     return str(names.context().device_name or "")

@@ -1,0 +1,162 @@
+"""plugin/hostcall/_recording/recorder.py and replayer.py: threads, processes and interrupts."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hostcall._recording.errors import ReplayError
+from hostcall._recording.reading import Reader
+from hostcall._recording.recorder import Recorder
+from hostcall._recording.replayer import Replayer
+from hostcall_runtime import _interception
+from hostcall_runtime._interception import Site
+
+X = np.array([1.0, 2.0])
+PURE = Site("module:pure", "pure", ordered=False)
+ORDERED = Site("module:stateful", "stateful")
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> str:
+    return str(tmp_path / "run.hostcall")
+
+
+def refused(replayer: Replayer, site: Site, *args: Any) -> str:
+    with pytest.raises(ReplayError) as error:
+        replayer.call(site, np.negative, args, {})
+    return str(error.value)
+
+
+def test_calls_that_overlapped_come_in_any_order(file: str) -> None:
+    recorder = Recorder(file, overwrite=False)
+    both = threading.Barrier(2)
+
+    def meet(x: Any) -> Any:
+        both.wait()
+        return -x
+
+    for first in (1, 3):
+        threads = [
+            threading.Thread(target=recorder.call, args=(ORDERED, meet, [X + i], {}))
+            for i in (first, first + 1)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    recorder.close()
+    replayer = Replayer(file)
+    for i in (2, 1, 4, 3):
+        np.testing.assert_array_equal(replayer.call(ORDERED, np.abs, [X + i], {}), -X - i)
+    replayer.close(None)
+    replayer = Replayer(file)
+    assert "come in another order" in refused(replayer, ORDERED, X + 3)
+
+
+def test_functions_that_nothing_tells_apart_are_refused(file: str) -> None:
+    recorder = Recorder(file, overwrite=False)
+    both = threading.Barrier(2)
+
+    def functions() -> Any:
+        for sign in (1, -1):
+            yield lambda x, sign=sign: (both.wait(), sign * x)[1]
+
+    threads = [
+        threading.Thread(
+            target=recorder.call,
+            args=(Site("module:<lambda>", "a lambda", function, ordered=False), function, [X], {}),
+        )
+        for function in functions()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    recorder.close()
+    replayer = Replayer(file)
+    text = refused(replayer, Site("module:<lambda>", "a lambda", ordered=False), X)
+    assert "calls 1 and 2 of it have these arguments" in text
+    assert "hostcall.callback(..., name=...)" in text
+
+
+def test_an_interrupt_is_no_result(file: str) -> None:
+    def interrupted(x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    recorder = Recorder(file, overwrite=False)
+    with pytest.raises(KeyboardInterrupt):
+        recorder.call(PURE, interrupted, [X], {})
+    recorder.close()
+    assert Reader(file).calls == []
+
+
+def test_a_call_that_has_not_ended_is_told_of(file: str) -> None:
+    recorder = Recorder(file, overwrite=False)
+    began, go_on = threading.Event(), threading.Event()
+    results: list[Any] = []
+
+    def wait(x: Any) -> Any:
+        began.set()
+        go_on.wait()
+        return -x
+
+    thread = threading.Thread(
+        target=lambda: results.append(recorder.call(PURE, wait, [X], {})), daemon=True
+    )
+    thread.start()
+    began.wait()
+    with pytest.warns(RuntimeWarning, match="1 call had not ended at the end"):
+        recorder.close()
+    go_on.set()
+    thread.join()
+    np.testing.assert_array_equal(results, [-X])
+    np.testing.assert_array_equal(recorder.call(PURE, np.negative, [X], {}), -X)
+    assert Reader(file).calls == []
+
+
+def test_a_forked_process_does_not_replay(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(file, overwrite=False)
+    recorder.call(PURE, np.negative, [X], {})
+    recorder.close()
+    replayer = Replayer(file)
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    assert "in a forked process" in refused(replayer, PURE, X)
+
+
+def test_a_function_in_another_module_answers_where_it_is_the_only_one(file: str) -> None:
+    recorder = Recorder(file, overwrite=False)
+    recorder.call(PURE, np.negative, [X], {})
+    recorder.close()
+    for name in ("other:pure", "pure"):
+        replayer = Replayer(file)
+        found = replayer.call(Site(name, "pure"), np.abs, [X], {})
+        np.testing.assert_array_equal(found, -X)
+    assert "no call of a function" in refused(Replayer(file), Site("module:other", "other"), X)
+
+
+def test_threads_of_a_call_are_within_it(file: str) -> None:
+    recorder = Recorder(file, overwrite=False)
+
+    def inner() -> None:
+        recorder.call(PURE, np.negative, [X], {})
+
+    def outer(x: Any) -> Any:
+        thread = threading.Thread(target=_interception.carried(inner))
+        thread.start()
+        thread.join()
+        with contextlib.suppress(ValueError):
+            _interception.carried(int)("no number")
+        inner()
+        return x
+
+    recorder.call(ORDERED, outer, [X], {})
+    inner()
+    recorder.close()
+    reader = Reader(file)
+    assert [reader.names[call.callback] for call in reader.calls] == ["module:stateful", PURE.name]
