@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterator
 
 from hostcall._recording import settling
 from hostcall._recording.errors import RecordingError
+from hostcall._recording.locking import LOCK
 from hostcall._recording.recorder import Recorder
 from hostcall._recording.replayer import Replayer
 from hostcall_runtime import _interception
 
-_lock = threading.Lock()
 _running: list[str] = []
 
 
@@ -105,7 +104,7 @@ def replay(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(what: str) -> Iterator[None]:
-    with _lock:
+    with LOCK:
         if _running:
             raise RecordingError(
                 f"hostcall: {what} is called within {_running[0]}. One process records or replays "

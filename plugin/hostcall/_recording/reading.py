@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import sqlite3
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ import msgspec
 from hostcall._recording import format as file_format
 from hostcall._recording.errors import RecordingError
 from hostcall._recording.format import Call, Outcome
+from hostcall._recording.locking import LOCK
 from hostcall._recording.values import Value
 
 T = TypeVar("T")
@@ -41,7 +41,6 @@ class Reader:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._lock = threading.Lock()
         if not os.path.isfile(path):
             raise RecordingError(
                 f"hostcall: there is no recording {path!r}. `with hostcall.record({path!r}):` "
@@ -146,12 +145,12 @@ class Reader:
 
     def close(self) -> None:
         """Closes the file."""
-        with self._lock:
+        with LOCK:
             self._database.close()
 
     def _read(self, read: Callable[[], T]) -> T:
         try:
-            with self._lock:
+            with LOCK:
                 return read()
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):

@@ -16,6 +16,7 @@ from hostcall._recording import calls, exceptions, values
 from hostcall._recording import format as file_format
 from hostcall._recording.errors import RecordingError
 from hostcall._recording.format import Call, Outcome, Returned, Wrote
+from hostcall._recording.locking import LOCK
 from hostcall._recording.writing import Writer
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
@@ -33,7 +34,6 @@ class Recorder:
         self.path = path
         self._writer = Writer(path, overwrite)
         self._process = os.getpid()
-        self._lock = threading.Lock()
         self._ids = itertools.count(1)
         self._ticks = itertools.count(1)
         self._functions = _Numbers()
@@ -54,15 +54,24 @@ class Recorder:
         """What the function returns; see `Interceptor`."""
         if _interception.is_within_call() or not self._records():
             return function(*args, **given)
+        with _interception.within_call():  # of which the collector may run code of the user's, too
+            return self._call(site, function, args, given)
+
+    def _call(
+        self,
+        site: Site,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        given: Mapping[str, Any],
+    ) -> Any:
         begun, arguments = self._begin(site, args)
         try:
-            with _interception.within_call():
-                returned = function(*args, **given)
+            returned = function(*args, **given)
         except Exception as error:
             self._end(site, begun, arguments, exceptions.encode(error))
             raise
         except BaseException:  # Ctrl-C: not the function's doing
-            with self._lock:
+            with LOCK:
                 self._in_flight.discard(begun.id)
             raise
         outs = calls.outs_of(given)
@@ -91,7 +100,7 @@ class Recorder:
         encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
         arguments = file_format.encode(encoded)
         digest = file_format.digest_of(arguments)
-        with self._lock:
+        with LOCK:
             number = next(self._ids)
             self._in_flight.add(number)
             ident = threading.get_ident()
@@ -120,7 +129,7 @@ class Recorder:
         return Returned(values.encode(results), bool(handle))
 
     def _end(self, site: Site, begun: Call, arguments: bytes, outcome: Outcome) -> None:
-        with self._lock:
+        with LOCK:
             self._in_flight.discard(begun.id)
             begun.ended = next(self._ticks)
         if self._is_over or self._failure is not None:
@@ -148,7 +157,7 @@ class Recorder:
         self._is_over = True
         if self._process != os.getpid():
             return  # the file is the other process's
-        with self._lock:
+        with LOCK:
             left = len(self._in_flight)
         complete = self._failure is None
         self._writer.close(complete)

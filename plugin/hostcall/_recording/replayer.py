@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,10 @@ from hostcall._recording import calls, differences, exceptions, matching, values
 from hostcall._recording import format as file_format
 from hostcall._recording.errors import ReplayError
 from hostcall._recording.format import Call, Outcome, Raised, Returned, Wrote
+from hostcall._recording.locking import LOCK
 from hostcall._recording.reading import Reader
 from hostcall._recording.values import Value
+from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
 
 _WHY = (
@@ -35,7 +36,6 @@ class Replayer:
         self._reader = Reader(path)
         self._reader.warn_if_cut_off()
         self._process = os.getpid()
-        self._lock = threading.Lock()
         by_name: dict[str, list[Call]] = {name: [] for name in self._reader.names.values()}
         for call in self._reader.calls:
             by_name[self._reader.names[call.callback]].append(call)
@@ -58,25 +58,29 @@ class Replayer:
           ReplayError: when it is not the call that was recorded.
           RecordingError: when the file cannot be read.
         """
-        if self._is_over:
+        if self._is_over or _interception.is_within_call():
             return function(*args, **given)
+        self._check_process(site)
         try:
-            call, outcome = self._take(site, args)
-            return self._answer(site, call, outcome, given)
+            with _interception.within_call():  # not what the collector runs meanwhile
+                call, outcome = self._take(site, args)
+                return self._answer(site, call, outcome, given)
         except ReplayError as error:
-            with self._lock:
+            with LOCK:
                 self._failure = self._failure or error
             raise
 
-    def _take(self, site: Site, args: Sequence[Any]) -> tuple[Call, Outcome]:
+    def _check_process(self, site: Site) -> None:
         if self._process != os.getpid():
             raise ReplayError(
                 f"hostcall: {site.description} is called in a forked process, and hostcall.replay "
                 "began in the process that it was forked from. Replay a recording of its own there."
             )
+
+    def _take(self, site: Site, args: Sequence[Any]) -> tuple[Call, Outcome]:
         encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
         digest = file_format.digest_of(file_format.encode(encoded))
-        with self._lock:
+        with LOCK:
             if self._failure is not None:
                 raise ReplayError(f"{self._failure} This is a later call of {site.description}.")
             queue = self._queue(site)

@@ -6,7 +6,6 @@ import contextlib
 import importlib.metadata
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from hostcall._recording import format as file_format
 from hostcall._recording.errors import RecordingError
 from hostcall._recording.format import Call
+from hostcall._recording.locking import LOCK
 
 
 class Writer:
@@ -30,7 +30,6 @@ class Writer:
 
     def __init__(self, path: str, overwrite: bool) -> None:
         self.path = path
-        self._lock = threading.Lock()
         self._callbacks: dict[str, int] = {}
         self._count = 0
         if overwrite:
@@ -61,7 +60,7 @@ class Writer:
         """
         call.checksum = file_format.checksum_of(call, name, outcome)
         try:
-            with self._lock, self._transaction():
+            with LOCK, self._transaction():
                 call.callback = self._callback(name)
                 row = msgspec.structs.astuple(call)
                 blanks = ", ".join("?" * len(row))
@@ -82,7 +81,7 @@ class Writer:
           RecordingError: when that cannot be written.
         """
         try:
-            with self._lock, contextlib.closing(self._database):
+            with LOCK, contextlib.closing(self._database):
                 if complete:
                     self._database.execute(
                         "UPDATE state SET complete = 1, calls = ?", [self._count]
