@@ -98,6 +98,13 @@ class Recorder:
 
     def _begin(self, site: Site, args: Sequence[Any]) -> tuple[Call, bytes]:
         encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
+        if what := values.unknowns(encoded):
+            warnings.warn(
+                f"hostcall: {site.description} takes what cannot be recorded: {', '.join(what)}. A "
+                "replay does not compare it.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
         arguments = file_format.encode(encoded)
         digest = file_format.digest_of(arguments)
         with LOCK:

@@ -85,6 +85,20 @@ def test_functions_that_nothing_tells_apart_are_refused(file: str) -> None:
     assert "hostcall.callback(..., name=...)" in text
 
 
+def test_arguments_that_cannot_be_recorded_are_told_of(file: str) -> None:
+    class Elsewhere:
+        """An array on a device."""
+
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise TypeError("NumPy cannot read it")
+
+    recorder = Recorder(file, overwrite=False)
+    with pytest.warns(RuntimeWarning, match=r"pure takes what cannot be recorded: .*Elsewhere"):
+        assert recorder.call(PURE, lambda x: 7, [Elsewhere()], {}) == 7
+    recorder.close()
+    assert Replayer(file).call(PURE, lambda x: 8, [Elsewhere()], {}) == 7
+
+
 def test_an_interrupt_is_no_result(file: str) -> None:
     def interrupted(x: Any) -> Any:
         raise KeyboardInterrupt
