@@ -197,6 +197,50 @@ def test_sessions(file: str, machine: Machine) -> None:
     np.testing.assert_array_equal(again, expected)
 
 
+def test_functions_that_are_chosen(file: str, machine: Machine) -> None:
+    def measure(x: Any) -> Any:
+        return x * np.float32(machine.use())
+
+    seen: list[float] = []
+    chosen = hostcall.callback(measure, result=lambda x: x, name="chosen one")
+    note = hostcall.callback(lambda x: seen.append(float(x[0])), result=[])
+
+    def again(x: Any) -> Any:  # which is called in the replay, too, and so calls what is not
+        return tf.function(lambda x: chosen(x), jit_compile=True)(x).numpy()
+
+    def body(x: Any) -> Any:
+        note(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.py_function(lambda v: v * machine.use(), [x], tf.TensorSpec([3], x.dtype))
+        spec = tf.TensorSpec([3], tf.float32)
+        return chosen(x), tf.numpy_function(again, [x], spec), y, tape.gradient(y, x)
+
+    program = tf.function(body, jit_compile=True)
+    with hostcall.record(file, only=[chosen, "body.<locals>.<lambda>"]):
+        expected = [value.numpy() for value in program(X)]
+    machine.is_there = False
+    with hostcall.replay(file):
+        np.testing.assert_array_equal([value.numpy() for value in program(X)], expected)
+    assert seen == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("only", "error", "said"),
+    [([], ValueError, "leaves no function"), ([7], TypeError, "and 7 is neither")],
+)
+def test_choices_that_are_none(only: Any, error: type[Exception], said: str, file: str) -> None:
+    with pytest.raises(error, match=said), hostcall.record(file, only=only):
+        pass
+    assert not pathlib.Path(file).exists()
+
+
+def test_a_choice_without_calls_is_told_of(file: str) -> None:
+    warned = pytest.warns(RuntimeWarning, match="no call of measure_bye")
+    with warned, hostcall.record(file, only="measure_bye"):
+        tf.numpy_function(np.sin, [X], X.dtype)
+
+
 def test_functions_run_again_after_the_end(file: str, machine: Machine) -> None:
     program = program_of(
         lambda x: tf.numpy_function(lambda v: v * machine.use(), [x], X.dtype), "plain"

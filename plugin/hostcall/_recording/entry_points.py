@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from hostcall._recording import settling
+from hostcall._recording import selection, settling
 from hostcall._recording.errors import RecordingError
 from hostcall._recording.locking import LOCK
-from hostcall._recording.recorder import Recorder
-from hostcall._recording.replayer import Replayer
 from hostcall_runtime import _interception
 
 _running: list[str] = []
 
 
 @contextlib.contextmanager
-def record(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[None]:
+def record(
+    path: str | os.PathLike[str],
+    *,
+    only: Iterable[selection.Chosen] | None = None,
+    overwrite: bool = False,
+) -> Iterator[None]:
     """Writes what each call of a Python function gets and gives into a file.
 
     It is for `hostcall.replay`, which runs the program once more without the functions: without the
@@ -28,9 +31,13 @@ def record(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
 
     Args:
       path: of the file.
+      only: the functions to record, or their names, with the module or without; None for all. A
+        replay calls all others, and so does not need these to be the same.
       overwrite: whether it takes the place of a recording that is there.
 
     Raises:
+      TypeError: when `only` has something else.
+      ValueError: when it is empty.
       FileExistsError: when there is such a file already; with `overwrite`, RecordingError if it is
         no recording.
       RecordingError: when the file cannot be written; when something is recorded or replayed in
@@ -45,9 +52,11 @@ def record(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
       ...     print(program(1.0).numpy())
       3.0
     """
+    from hostcall._recording.recorder import Recorder  # which few need: SQLite takes its time
+
     path = os.fspath(path)
     with _alone(f"hostcall.record({path!r})"):
-        recorder = Recorder(path, overwrite)
+        recorder = Recorder(path, overwrite, selection.read(only))
         _interception.start(recorder)
         with _ending(recorder.close):
             yield
@@ -87,6 +96,8 @@ def replay(path: str | os.PathLike[str]) -> Iterator[None]:
       ...     print(tf.function(lambda x: 2 * measure(x), jit_compile=True)(1.0).numpy())
       3.0
     """
+    from hostcall._recording.replayer import Replayer  # likewise
+
     path = os.fspath(path)
     with _alone(f"hostcall.replay({path!r})"):
         replayer = Replayer(path)

@@ -23,11 +23,13 @@ PIECE = 1 << 28
 
 ARGUMENTS, OUTCOME = 0, 1
 
-# `state` has one row. `began` and `ended` are ticks of one clock, which moves at each event.
+# `state` has one row. Where `only_of` has any, other functions are not recorded. `began` and
+# `ended` are ticks of one clock, which moves at each event.
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
 CREATE TABLE state (written_by TEXT NOT NULL, complete INTEGER NOT NULL, calls INTEGER NOT NULL);
+CREATE TABLE only_of (name TEXT NOT NULL);
 CREATE TABLE callbacks (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE calls (
   id INTEGER PRIMARY KEY, callback INTEGER NOT NULL, description TEXT NOT NULL,

@@ -32,6 +32,7 @@ class Reader:
       path: of the file.
       complete: whether it was ended; else its process has died, or has failed to write.
       names: of the callbacks, by their numbers.
+      only_of: the names of the functions that it is of, none for all.
       calls: in the order in which they began.
 
     Raises:
@@ -89,6 +90,7 @@ class Reader:
         complete, count = self._database.execute("SELECT complete, calls FROM state").fetchone()
         self.complete = bool(complete)
         self.names: dict[int, str] = dict(self._database.execute("SELECT id, name FROM callbacks"))
+        self.only_of: list[str] = [n for (n,) in self._database.execute("SELECT name FROM only_of")]
         rows = self._database.execute(_CALLS)
         self.calls = [
             msgspec.convert(dict(zip(Call.__struct_fields__, row, strict=True)), Call, strict=False)

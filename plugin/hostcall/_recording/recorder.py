@@ -17,6 +17,7 @@ from hostcall._recording import format as file_format
 from hostcall._recording.errors import RecordingError
 from hostcall._recording.format import Call, Outcome, Returned, Wrote
 from hostcall._recording.locking import LOCK
+from hostcall._recording.selection import ALL, Selection
 from hostcall._recording.writing import Writer
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
@@ -28,11 +29,13 @@ class Recorder:
     Args:
       path: of the file.
       overwrite: whether it takes the place of a recording that is there.
+      selection: the functions whose calls are written.
     """
 
-    def __init__(self, path: str, overwrite: bool) -> None:
+    def __init__(self, path: str, overwrite: bool, selection: Selection = ALL) -> None:
         self.path = path
-        self._writer = Writer(path, overwrite)
+        self._selection = selection
+        self._writer = Writer(path, overwrite, selection.names or ())
         self._process = os.getpid()
         self._ids = itertools.count(1)
         self._ticks = itertools.count(1)
@@ -52,7 +55,8 @@ class Recorder:
         given: Mapping[str, Any],
     ) -> Any:
         """What the function returns; see `Interceptor`."""
-        if _interception.is_within_call() or not self._records():
+        chosen = self._selection.has(site)
+        if not chosen or _interception.is_within_call() or not self._records():
             return function(*args, **given)
         with _interception.within_call():  # of which the collector may run code of the user's, too
             return self._call(site, function, args, given)
@@ -170,6 +174,13 @@ class Recorder:
         self._writer.close(complete)
         if self._failure is not None:
             raise self._failure
+        if names := self._selection.without_calls():
+            warnings.warn(
+                f"hostcall: the recording {self.path!r} has no call of {', '.join(names)}, which "
+                "only= says: no function of such a name was called.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         if left:
             warnings.warn(
                 f"hostcall: {left} call{'s' * (left != 1)} had not ended at the end of "

@@ -14,6 +14,7 @@ from hostcall._recording.errors import ReplayError
 from hostcall._recording.format import Call, Outcome, Raised, Returned, Wrote
 from hostcall._recording.locking import LOCK
 from hostcall._recording.reading import Reader
+from hostcall._recording.selection import Selection, are_alike
 from hostcall._recording.values import Value
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
@@ -35,6 +36,7 @@ class Replayer:
         self.path = path
         self._reader = Reader(path)
         self._reader.warn_if_cut_off()
+        self._selection = Selection(self._reader.only_of or None)
         self._process = os.getpid()
         by_name: dict[str, list[Call]] = {name: [] for name in self._reader.names.values()}
         for call in self._reader.calls:
@@ -58,7 +60,7 @@ class Replayer:
           ReplayError: when it is not the call that was recorded.
           RecordingError: when the file cannot be read.
         """
-        if self._is_over or _interception.is_within_call():
+        if self._is_over or _interception.is_within_call() or not self._selection.has(site):
             return function(*args, **given)
         self._check_process(site)
         try:
@@ -99,8 +101,7 @@ class Replayer:
         """The calls of a function of that name; in another module, where it is the only such."""
         queue = self._queues.get(site.name)
         if queue is None:
-            last = site.name.rpartition(":")[2]
-            same = [name for name in self._queues if name.rpartition(":")[2] == last]
+            same = [name for name in self._queues if are_alike(name, site.name)]
             queue = self._queues[same[0]] if len(same) == 1 else None
         if queue is None:
             known = ", ".join(sorted(self._queues)) or "none"

@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -22,13 +22,14 @@ class Writer:
     Args:
       path: of the file.
       overwrite: whether it takes the place of a recording that is there.
+      names: of the functions that it is of, none for all.
 
     Raises:
       FileExistsError: when there is a file.
       RecordingError: when it cannot be written.
     """
 
-    def __init__(self, path: str, overwrite: bool) -> None:
+    def __init__(self, path: str, overwrite: bool, names: Iterable[str] = ()) -> None:
         self.path = path
         self._callbacks: dict[str, int] = {}
         self._count = 0
@@ -43,6 +44,7 @@ class Writer:
             self._database.execute("PRAGMA synchronous = OFF")
             self._database.executescript(file_format.SCHEMA)
             self._database.execute("INSERT INTO state VALUES (?, 0, 0)", [_written_by()])
+            self._database.executemany("INSERT INTO only_of VALUES (?)", [(n,) for n in names])
         except sqlite3.Error as error:
             raise self._cannot_write(error) from error
 
