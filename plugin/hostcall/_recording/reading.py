@@ -48,8 +48,12 @@ class Reader:
                 "around the calls writes one."
             )
         self._database = self._open()
-        self._check_kind()
-        self._read(self._list)
+        try:
+            self._check_kind()
+            self._read(self._list)
+        except BaseException:
+            self._database.close()
+            raise
 
     def _open(self) -> sqlite3.Connection:
         place = pathlib.Path(os.path.abspath(self.path)).as_uri()

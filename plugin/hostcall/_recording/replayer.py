@@ -35,7 +35,6 @@ class Replayer:
     def __init__(self, path: str) -> None:
         self.path = path
         self._reader = Reader(path)
-        self._reader.warn_if_cut_off()
         self._selection = Selection(self._reader.only_of or None)
         self._process = os.getpid()
         by_name: dict[str, list[Call]] = {name: [] for name in self._reader.names.values()}
@@ -46,6 +45,7 @@ class Replayer:
         self._handles: dict[int, int] = {}
         self._failure: ReplayError | None = None
         self._is_over = False
+        self._reader.warn_if_cut_off()
 
     def call(
         self,

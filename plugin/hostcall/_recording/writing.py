@@ -36,8 +36,8 @@ class Writer:
         if overwrite:
             _remove(path)
         _create(path)
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             # No other process reads what is only half there, or writes to it.
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
             # What a process has written outlives it. To outlive the machine takes much longer.
@@ -46,6 +46,7 @@ class Writer:
             self._database.execute("INSERT INTO state VALUES (?, 0, 0)", [_written_by()])
             self._database.executemany("INSERT INTO only_of VALUES (?)", [(n,) for n in names])
         except sqlite3.Error as error:
+            self._database.close()
             raise self._cannot_write(error) from error
 
     def write(self, call: Call, name: str, arguments: bytes, outcome: bytes) -> None:
