@@ -1,7 +1,11 @@
 # `make` alone lists the commands. The first of them that needs it sets everything up in .venv.
 
 PYTHON ?= $(or $(shell command -v python3.11 || command -v python3),python3)
-VENV := .venv
+# Another minor version of TensorFlow than pyproject.toml's has an environment and a build of its
+# own: make test TENSORFLOW=2.20
+export TENSORFLOW ?=
+OWN := $(addprefix tf,$(TENSORFLOW))
+VENV := .venv$(addprefix -,$(OWN))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
@@ -15,17 +19,22 @@ JAX ?=
 export JAX
 JAX_VENV := .venv-jax$(addprefix -,$(JAX))
 JAX_INSTALLED := $(JAX_VENV)/.hostcall-installed
-NATIVE := $(shell find CMakeLists.txt cmake csrc) plugin/hostcall/_tf/attributes.py
+NATIVE := $(shell find CMakeLists.txt cmake csrc third_party) plugin/hostcall/_tf/attributes.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
-# Prints what pyproject.toml asks for. With the build requirements in .venv the extension modules
-# are built without isolation, and TensorFlow is downloaded once instead of for every build.
+# Prints what pyproject.toml asks for, or the same with another TensorFlow. With the build
+# requirements in .venv the extension modules are built without isolation, and TensorFlow is
+# downloaded once instead of for every build.
 define REQUIREMENTS
-import tomllib
+import os, tomllib
 with open("pyproject.toml", "rb") as file:
     table = tomllib.load(file)
 extras = table["project"]["optional-dependencies"]
-print(*table["build-system"]["requires"], *table["project"]["dependencies"], sep="\n")
+requires = table["build-system"]["requires"]
+if other := os.environ["TENSORFLOW"]:
+    requires = [line for line in requires if not line.startswith("tensorflow")]
+    requires.append(f"tensorflow-cpu=={other}.*")
+print(*requires, *table["project"]["dependencies"], sep="\n")
 print(*extras["cpu"], *extras["test"], *extras["dev"], "cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
 endef
 export REQUIREMENTS
@@ -212,7 +221,8 @@ $(INSTALLED): pyproject.toml
 # An editable install: Python files are used where they are, so only C++ is built again.
 $(BUILT): $(INSTALLED) $(NATIVE)
 	@echo "Building the extension modules."
-	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@$(PIP) install --no-build-isolation --no-deps \
+	  --config-settings=build-dir='build$(addprefix /,$(OWN))/{wheel_tag}' --editable .
 	@touch $@
 
 # What only the benchmarks, the site or some executors need, so that tests wait for nothing that they do not use.

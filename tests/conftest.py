@@ -46,8 +46,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {"custom_call"} if config.getoption("--route") == "partition" else set()
     left_out |= {"cpu"} if DEVICE else set()
     others = {item for item in items if any(map(item.get_closest_marker, left_out))}
+    others |= {item for item in items if any(map(_wants_newer, item.iter_markers("tensorflow")))}
     config.hook.pytest_deselected(items=[*others])
     items[:] = [item for item in items if item not in others]
+
+
+def _wants_newer(marker: pytest.Mark) -> bool:
+    def numbers(version: str) -> list[int]:
+        return [int(part) for part in version.split(".")[:2]]
+
+    since, _ = marker.args
+    return numbers(tf.__version__) < numbers(since)
 
 
 @pytest.fixture(autouse=True)

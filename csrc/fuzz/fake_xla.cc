@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -93,11 +95,10 @@ XLA_FFI_Error* GetRunId(XLA_FFI_RunId_Get_Args* args) {
   return nullptr;
 }
 
-XLA_FFI_Api MakeApi() {
+XLA_FFI_Api MakeApi(int minor_version) {
   XLA_FFI_Api api{};
   api.struct_size = XLA_FFI_Api_STRUCT_SIZE;
-  api.api_version = {XLA_FFI_Api_Version_STRUCT_SIZE, nullptr, XLA_FFI_API_MAJOR,
-                     XLA_FFI_API_MINOR};
+  api.api_version = {XLA_FFI_Api_Version_STRUCT_SIZE, nullptr, XLA_FFI_API_MAJOR, minor_version};
   api.XLA_FFI_Error_Create = &CreateError;
   api.XLA_FFI_Error_GetMessage = &GetErrorMessage;
   api.XLA_FFI_Error_Destroy = &DestroyError;
@@ -109,11 +110,27 @@ XLA_FFI_Api MakeApi() {
   return api;
 }
 
+// Nothing comes between scheduling and futures, or after these.
+XLA_FFI_Api MakeApiOf218() {
+  const XLA_FFI_Api whole = MakeApi(1);
+  XLA_FFI_Api api = whole;
+  api.struct_size = offsetof(XLA_FFI_Api, XLA_FFI_Future_SetError);
+  std::memset(&api.XLA_FFI_ThreadPool_NumThreads, 0xA5, sizeof(api) - api.struct_size);
+  std::memcpy(&api.XLA_FFI_ThreadPool_NumThreads, &whole.XLA_FFI_Future_Create, 3 * sizeof(void*));
+  return api;
+}
+
+std::atomic<Age> current_age{Age::kNewest};
+
 }  // namespace
 
+void SetAge(Age age) { current_age = age; }
+
+Age CurrentAge() { return current_age; }
+
 const XLA_FFI_Api* FakeApi() {
-  static const XLA_FFI_Api api = MakeApi();
-  return &api;
+  static const XLA_FFI_Api apis[] = {MakeApi(XLA_FFI_API_MINOR), MakeApi(1), MakeApiOf218()};
+  return &apis[static_cast<int>(CurrentAge())];
 }
 
 Outcome Await(XLA_FFI_Future* future) {

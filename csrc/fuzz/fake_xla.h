@@ -21,7 +21,18 @@ struct Outcome {
   std::string message;
 };
 
-// API version 0.2. The entries that the handler has no use for are null.
+// Which XLA is played.
+enum class Age {
+  kNewest,         // version 0.2 of the FFI
+  kTensorFlow220,  // 0.1
+  kTensorFlow218,  // 0.1, which lacks a function before those for futures
+};
+
+// What frames from now on are like.
+void SetAge(Age age);
+Age CurrentAge();
+
+// The entries that the handler has no use for are null.
 const XLA_FFI_Api* FakeApi();
 
 // Waits until the future is completed, and destroys it.

@@ -160,8 +160,17 @@ Outcome Ask(XLA_FFI_Handler* handler, XLA_FFI_Metadata* metadata) {
   extension.metadata = metadata;
   XLA_FFI_CallFrame frame = EmptyFrame();
   frame.extension_start = &extension.extension_base;
+  const XLA_FFI_TypeId beyond = {0xA5A5};  // of version 0.1's answer
+  if (CurrentAge() != Age::kNewest) {
+    frame.api = nullptr;
+    metadata->state_type_id = beyond;
+  }
   XLA_FFI_Error* error = handler(&frame);
-  return error == nullptr ? Outcome() : Consume(error);
+  if (error != nullptr) return Consume(error);
+  if (CurrentAge() != Age::kNewest && metadata->state_type_id.type_id != beyond.type_id) {
+    return {XLA_FFI_Error_Code_INTERNAL, "the handler wrote where it has no room"};
+  }
+  return Outcome();
 }
 
 }  // namespace hostcall::fuzz

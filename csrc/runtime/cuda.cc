@@ -11,6 +11,7 @@
 
 #include "call.h"
 #include "call_frame.h"
+#include "compat/ffi.h"
 #include "cuda_device.h"
 #include "cuda_driver.h"
 #include "cuda_staging.h"
@@ -116,6 +117,6 @@ ffi::Error Handle(CudaStream stream, ffi::RemainingArgs args, ffi::RemainingRets
 }  // namespace
 }  // namespace hostcall
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(
+HOSTCALL_DEFINE_HANDLER(
     HostcallCudaHandler, hostcall::Handle,
     hostcall::BindFrame(ffi::Ffi::Bind().Ctx<ffi::PlatformStream<hostcall::CudaStream>>()));

@@ -15,6 +15,7 @@
 
 #include "call.h"
 #include "call_frame.h"
+#include "compat/ffi.h"
 #include "failure.h"
 #include "fork.h"
 #include "gil.h"
@@ -281,10 +282,9 @@ int64_t CountEarlyCalls() { return static_cast<int64_t>(EarlyCalls::Global().siz
 
 }  // namespace hostcall
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    HostcallStartHandler, hostcall::Start,
-    hostcall::BindFrame(ffi::Ffi::Bind()).Attr<hostcall::Pairs>("results"));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallGateHandler, hostcall::Gate,
-                              ffi::Ffi::Bind().RemainingArgs().RemainingRets());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallDoneHandler, hostcall::Done,
-                              ffi::Ffi::Bind().RemainingArgs().RemainingRets());
+HOSTCALL_DEFINE_HANDLER(HostcallStartHandler, hostcall::Start,
+                        hostcall::BindFrame(ffi::Ffi::Bind()).Attr<hostcall::Pairs>("results"));
+HOSTCALL_DEFINE_HANDLER(HostcallGateHandler, hostcall::Gate,
+                        ffi::Ffi::Bind().RemainingArgs().RemainingRets());
+HOSTCALL_DEFINE_HANDLER(HostcallDoneHandler, hostcall::Done,
+                        ffi::Ffi::Bind().RemainingArgs().RemainingRets());

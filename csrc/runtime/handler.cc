@@ -9,6 +9,7 @@
 
 #include "call.h"
 #include "call_frame.h"
+#include "compat/ffi.h"
 #include "gil.h"
 #include "handler_result.h"
 #include "pool.h"
@@ -54,5 +55,4 @@ Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback
 }  // namespace
 }  // namespace hostcall
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallHandler, hostcall::Handle,
-                              hostcall::BindFrame(ffi::Ffi::Bind()));
+HOSTCALL_DEFINE_HANDLER(HostcallHandler, hostcall::Handle, hostcall::BindFrame(ffi::Ffi::Bind()));

@@ -16,6 +16,7 @@
 
 #include "call.h"
 #include "call_frame.h"
+#include "compat/ffi.h"
 #include "failure.h"
 #include "fork.h"
 #include "gil.h"
@@ -256,7 +257,7 @@ Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets, 
 }  // namespace
 }  // namespace hostcall
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallJointHandler, hostcall::Handle,
-                              hostcall::BindFrame(ffi::Ffi::Bind().Ctx<ffi::RunId>())
-                                  .Attr<int64_t>("shards")
-                                  .Attr<int64_t>("devices"));
+HOSTCALL_DEFINE_HANDLER(HostcallJointHandler, hostcall::Handle,
+                        hostcall::BindFrame(ffi::Ffi::Bind().Ctx<ffi::RunId>())
+                            .Attr<int64_t>("shards")
+                            .Attr<int64_t>("devices"));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "answered_function.h"
+#include "compat/ffi.h"
 #include "failure.h"
 #include "fork.h"
 #include "native_frame.h"
@@ -132,7 +133,7 @@ void NativeTable::KeepForEver(std::shared_ptr<NativeFunction> function) {
 
 }  // namespace hostcall
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(
+HOSTCALL_DEFINE_HANDLER(
     HostcallNativeHandler, hostcall::Handle,
     ffi::Ffi::Bind().Ctx<hostcall::Surroundings>().RemainingArgs().RemainingRets().Attr<int64_t>(
         "callback"));

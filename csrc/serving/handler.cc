@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "callee.h"
+#include "compat/ffi.h"
 #include "runtime/failure.h"
 #include "runtime/native_frame.h"
 #include "worker/worker_client.h"
@@ -122,12 +123,12 @@ NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::Remainin
 }  // namespace
 }  // namespace hostcall::serving
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(HostcallServingHandler, hostcall::serving::Handle,
-                              ffi::Ffi::Bind()
-                                  .Ctx<hostcall::Surroundings>()
-                                  .RemainingArgs()
-                                  .RemainingRets()
-                                  .Attr<std::string_view>("op")
-                                  .Attr<std::string_view>("token")
-                                  .Attr<hostcall::serving::Types>("argument_types")
-                                  .Attr<hostcall::serving::Types>("result_types"));
+HOSTCALL_DEFINE_HANDLER(HostcallServingHandler, hostcall::serving::Handle,
+                        ffi::Ffi::Bind()
+                            .Ctx<hostcall::Surroundings>()
+                            .RemainingArgs()
+                            .RemainingRets()
+                            .Attr<std::string_view>("op")
+                            .Attr<std::string_view>("token")
+                            .Attr<hostcall::serving::Types>("argument_types")
+                            .Attr<hostcall::serving::Types>("result_types"));

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compat/contexts.h"
 #include "runtime/failure.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "xla/ffi/ffi_structs.h"
 #include "xla/tsl/concurrency/async_value_ref.h"
 
 namespace xla::ffi {

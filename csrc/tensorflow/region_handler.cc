@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compat/ffi.h"
 #include "region.h"
 #include "run_tracking.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -191,9 +192,8 @@ struct ffi::ResultEncoding<stage, hostcall::RegionResult> {
   }
 };
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    HostcallRegionHandler, hostcall::Handle,
-    ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attr<int64_t>("region"));
+HOSTCALL_DEFINE_HANDLER(HostcallRegionHandler, hostcall::Handle,
+                        ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attr<int64_t>("region"));
 
 namespace hostcall {
 

@@ -7,10 +7,18 @@ another one may crash anywhere. Comparing versions first turns the crash into a 
 import importlib
 import re
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 from hostcall_runtime._library import REBUILD
+
+# The minor versions of TensorFlow that the tests have passed with, the oldest first.
+TESTED = ("2.18", "2.19", "2.20", "2.21")
+
+# What XLA's FFI was in the oldest of them. Handlers are made for what the newest has, and
+# csrc/compat/ffi.h does what older ones want.
+_OLDEST_FFI = (0, 1)
 
 _NO_TENSORFLOW = """\
 hostcall extends TensorFlow, and this Python has no TensorFlow. Two packages provide it, so hostcall
@@ -33,6 +41,14 @@ hostcall was built against other versions than it finds here, and could crash if
 Most likely TensorFlow was installed anew after hostcall. Make them fit again with one of
 
 {rebuild}"""
+
+
+_UNTESTED = """\
+hostcall was tested with TensorFlow {oldest} to {newest}, and this is {found}. Features whose \
+private names it lacks are off, with a warning for each; others may find that a name means \
+something else by now. `hostcall doctor` lists all names. If something goes wrong, try it with
+
+    pip install 'tensorflow-cpu=={newest}.*'"""
 
 
 @dataclass(frozen=True)
@@ -58,13 +74,30 @@ def check() -> None:
 
     Raises:
         ImportError: TensorFlow is missing, hostcall has not been built, or it was built against
-            other versions; the message lists each of them and the commands that fix it.
+            other versions; the message lists each of them and the commands that fix it. Of a
+            TensorFlow that hostcall was not tested with, a warning tells.
     """
-    here = found()
-    problems = mismatches(built(), here)
+    installed = found()
+    problems = mismatches(built(), installed)
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise ImportError(_MISMATCH.format(mismatches=listed, rebuild=REBUILD), name="hostcall")
+    if said := untested(installed.tensorflow):
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
+
+
+def untested(version: str) -> str | None:
+    """What is to be said of a version of TensorFlow that no test has passed with.
+
+    Args:
+        version: TensorFlow's, such as "2.22.0" or "2.21.0-dev20260101".
+
+    Returns:
+        The text of a warning that names the version, or None where it was tested.
+    """
+    if _minor(version) in TESTED and "dev" not in version:
+        return None
+    return _UNTESTED.format(oldest=TESTED[0], newest=TESTED[-1], found=version)
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:
@@ -76,7 +109,8 @@ def mismatches(built: Versions, found: Versions) -> list[str]:
 
     Returns:
         A line for each pair that does not fit, empty if all do. TensorFlow's patch version may
-        differ, and XLA's FFI may have a later minor version, since it keeps what older ones had.
+        differ, and so may the minor version of XLA's FFI: it keeps what older ones had, and ours
+        takes what the oldest has that we were tested with.
     """
     rows = [
         ("TensorFlow", built.tensorflow, found.tensorflow, _same_minor(built, found)),
@@ -90,13 +124,17 @@ def mismatches(built: Versions, found: Versions) -> list[str]:
 
 
 def _same_minor(built: Versions, found: Versions) -> bool:
-    return built.tensorflow.split(".")[:2] == found.tensorflow.split(".")[:2]
+    return _minor(built.tensorflow) == _minor(found.tensorflow)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def _ffi_fits(built: Versions, found: Versions) -> bool:
     if built.ffi_api is None or found.ffi_api is None:
         return False
-    return built.ffi_api[0] == found.ffi_api[0] and built.ffi_api[1] <= found.ffi_api[1]
+    return built.ffi_api[0] == found.ffi_api[0] and found.ffi_api >= _OLDEST_FFI
 
 
 def _dotted(version: tuple[int, int] | None) -> str:

@@ -1,14 +1,18 @@
 """hostcall._versions: every way in which a build may not fit what it meets."""
 
+import re
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import hostcall._build_info as _build_info
 import pytest
+import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._versions import Versions, check, mismatches
+from tests.support.pages import ROOT, read
 
 BUILT = Versions(tensorflow="2.21.0", ffi_api=(0, 2), python="3.11", cxx11_abi=1)
 
@@ -27,6 +31,7 @@ def test_equal_versions_fit() -> None:
         replace(BUILT, tensorflow="2.21.3"),
         replace(BUILT, tensorflow="2.21.0-rc1"),
         replace(BUILT, ffi_api=(0, 3)),
+        replace(BUILT, ffi_api=(0, 1)),
     ],
 )
 def test_compatible_versions_fit(found: Versions) -> None:
@@ -45,7 +50,7 @@ def test_compatible_versions_fit(found: Versions) -> None:
             "TensorFlow: built against 2.21.0, found 3.21.0",
         ),
         (replace(BUILT, ffi_api=(1, 2)), "XLA FFI: built against 0.2, found 1.2"),
-        (replace(BUILT, ffi_api=(0, 1)), "XLA FFI: built against 0.2, found 0.1"),
+        (replace(BUILT, ffi_api=(0, 0)), "XLA FFI: built against 0.2, found 0.0"),
         (replace(BUILT, ffi_api=None), "XLA FFI: built against 0.2, found none"),
         (replace(BUILT, python="3.12"), "Python: built against 3.11, found 3.12"),
         (replace(BUILT, cxx11_abi=0), "C++11 ABI flag: built against 1, found 0"),
@@ -63,12 +68,39 @@ def test_all_mismatches_come_in_one_error(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ImportError) as caught:
         check()
     message = str(caught.value)
-    assert "TensorFlow: built against 1.15.0, found 2.21." in message
+    assert f"TensorFlow: built against 1.15.0, found {tf.__version__}" in message
     assert "XLA FFI: built against 99.0, found 0." in message
     assert f"Python: built against 3.1, found 3.{sys.version_info.minor}" in message
     assert "C++11 ABI flag: built against 7, found 1" in message
     assert "pip install --force-reinstall --no-cache-dir 'hostcall[cpu]'" in message
     assert caught.value.name == "hostcall"
+
+
+@pytest.mark.parametrize("version", ["2.22.0", "3.0.0", "2.17.1", "2.21.0-dev20260101"])
+def test_a_version_that_was_not_tested_is_named(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(tf, "__version__", version)
+    monkeypatch.setattr(_build_info, "TENSORFLOW_VERSION", version)
+    with pytest.warns(RuntimeWarning, match=f"2.18 to 2.21, and this is {version}") as caught:
+        check()
+    assert "tensorflow-cpu==2.21.*" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("version", [*(f"{v}.1" for v in _versions.TESTED), "2.21.0-rc1"])
+def test_nothing_is_said_of_versions_that_were_tested(version: str) -> None:
+    assert _versions.untested(version) is None
+
+
+def test_pyproject_and_the_page_of_versions_name_those_that_were_tested() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    major, minor = map(int, _versions.TESTED[-1].split("."))
+    wanted = f">={_versions.TESTED[0]}.1,<{major}.{minor + 1}"
+    assert extras["cpu"] == [f"tensorflow-cpu{wanted}"]
+    assert extras["gpu"] == [f"tensorflow[and-cuda]{wanted}"]
+    rows = re.findall(r"^\| (2\.\d+) \|", read("docs/versions.md"), re.MULTILINE)
+    assert sorted(rows, key=lambda row: int(row[2:])) == list(_versions.TESTED)
 
 
 def test_absent_tensorflow_names_both_extras(monkeypatch: pytest.MonkeyPatch) -> None:

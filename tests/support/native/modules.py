@@ -37,7 +37,8 @@ def module_file(build: Path, part: str) -> Path:
 def _find_build() -> Path:
     """The build directory that has the modules of tests."""
     named = [Path(os.environ["HOSTCALL_BUILD"])] if "HOSTCALL_BUILD" in os.environ else []
-    builds = named or sorted((ROOT / "build").glob("cp*"))
+    other_tensorflow = Path(sys.prefix).name.partition("-")[2]  # as the Makefile names it
+    builds = named or sorted((ROOT / "build" / other_tensorflow).glob("cp*"))
     found = [build for build in builds if module_file(build, "fuzz/_frames").is_file()]
     if not found:
         raise ImportError(f"csrc/fuzz is not built in any of {list(map(str, builds))}: make venv")

@@ -25,6 +25,15 @@ def functions_with_gil() -> ctypes.PyDLL:
     return ctypes.PyDLL(functions()._name)
 
 
+def headers() -> str:
+    """The directory of XLA's headers for handlers: ours where TensorFlow installs none."""
+    import tensorflow as tf
+
+    installed = Path(tf.sysconfig.get_include())
+    ours = HERE.parents[2] / "third_party"
+    return str(installed if (installed / "xla/ffi/api/ffi.h").exists() else ours)
+
+
 @functools.cache
 def handlers(include: str) -> ctypes.CDLL:
     """The library of handlers.cc.

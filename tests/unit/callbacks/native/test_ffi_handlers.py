@@ -12,14 +12,14 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import failure, jitted, plain
-from tests.support.native_code import handlers
+from tests.support.native_code import handlers, headers
 from tests.support.native_code.programs import each_mode, eagerly, in_graphs, same
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
 
 def capsule(name: str) -> Any:
-    return jax.ffi.pycapsule(handlers(tf.sysconfig.get_include())[name])
+    return jax.ffi.pycapsule(handlers(headers())[name])
 
 
 ATTRIBUTES = {
@@ -146,7 +146,7 @@ def test_other_capsules() -> None:
     other = new(1, b"arrow_array", None)
     with pytest.raises(TypeError, match="the capsule is named 'arrow_array'"):
         hostcall.native(other, result=[])
-    address = ctypes.cast(handlers(tf.sysconfig.get_include())["later"], ctypes.c_void_p)
+    address = ctypes.cast(handlers(headers())["later"], ctypes.c_void_p)
     named = new(address, b"xla._CUSTOM_CALL_TARGET", None)
     np.testing.assert_array_equal(hostcall.native(named, result=same)(X), X + 1)
 

@@ -1,0 +1,46 @@
+// What a handler of XLA's FFI gets of its call, and answers with, on the side of XLA.
+#pragma once
+
+#if __has_include("xla/ffi/ffi_structs.h")
+#include "xla/ffi/ffi_structs.h"
+#else
+// TensorFlow 2.20 and older have these in ffi_api.cc alone. The sizes of all members count.
+#include <cstdint>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "xla/executable_run_options.h"
+#include "xla/ffi/api/c_api.h"
+#include "xla/tsl/concurrency/async_value_ref.h"
+#include "xla/tsl/concurrency/chain.h"
+
+namespace Eigen {
+struct ThreadPoolDevice;
+}
+
+struct XLA_FFI_Error {
+  absl::Status status;
+};
+
+struct XLA_FFI_Future {
+  tsl::AsyncValueRef<tsl::Chain> async_value;
+};
+
+struct XLA_FFI_ExecutionContext {
+  struct CpuContext {
+    const Eigen::ThreadPoolDevice* intra_op_thread_pool = nullptr;
+  };
+  struct GpuContext {
+    void* stream = nullptr;
+    void* allocator = nullptr;
+  };
+  using BackendContext = std::variant<std::monostate, CpuContext, GpuContext>;
+
+  xla::RunId run_id = {};
+  int32_t device_ordinal = -1;
+  BackendContext backend_context = {};
+  const void* called_computation = nullptr;
+  const void* execution_context = nullptr;
+  void* execution_state = nullptr;
+};
+#endif

@@ -1,0 +1,16 @@
+// Where TensorFlow's protobuf is older than 4, in TensorFlow 2.19 and before.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace google::protobuf::json {
+
+inline absl::Status JsonStringToMessage(const std::string& text, Message* message) {
+  const auto status = util::JsonStringToMessage(text, message);
+  return status.ok() ? absl::OkStatus() : absl::InvalidArgumentError(status.ToString());
+}
+
+}  // namespace google::protobuf::json
