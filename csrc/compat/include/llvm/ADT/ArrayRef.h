@@ -2,7 +2,12 @@
 // which we do not call.
 #pragma once
 
+#include <cstddef>
+
 namespace llvm {
 template <typename T>
-class ArrayRef;
+struct ArrayRef {
+  const T* data;
+  size_t size;
+};
 }  // namespace llvm

@@ -3,10 +3,11 @@
 
 #include <vector>
 
+#include "llvm/ADT/ArrayRef.h"
+
 namespace llvm {
 template <typename T>
-class SmallVector : public std::vector<T> {
- public:
-  operator ArrayRef<T>() const;
+struct SmallVector : std::vector<T> {
+  operator ArrayRef<T>() const { return {this->data(), this->size()}; }
 };
 }  // namespace llvm

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace google::protobuf::json {
 
-inline absl::Status JsonStringToMessage(const std::string& text, Message* message) {
-  const auto status = util::JsonStringToMessage(text, message);
+inline absl::Status JsonStringToMessage(std::string_view text, Message* message) {
+  const auto status = util::JsonStringToMessage(std::string(text), message);
   return status.ok() ? absl::OkStatus() : absl::InvalidArgumentError(status.ToString());
 }
 
