@@ -1,24 +1,31 @@
-# Finds the TensorFlow that the building Python imports. Sets TENSORFLOW_VERSION,
-# TENSORFLOW_CXX11_ABI_FLAG, XLA_FFI_API_MAJOR and XLA_FFI_API_MINOR, and makes three targets to
-# link with:
+# Finds the TensorFlow that the building Python imports, or the one that HOSTCALL_TENSORFLOW names.
+# Sets TENSORFLOW_VERSION, TENSORFLOW_CXX11_ABI_FLAG, XLA_FFI_API_MAJOR and XLA_FFI_API_MINOR, and
+# HOSTCALL_BUILT, where the modules are installed that fit this minor version alone. Makes three
+# targets to link with:
 #   xla_ffi            XLA's header-only FFI, ours (third_party/), and nothing of TensorFlow's
 #   tensorflow         all of TensorFlow's headers, compile flags and libraries
 #   tensorflow_python  what makes EagerTensors
 
-set(query [[
-from tensorflow import __version__, sysconfig
-print(__version__, sysconfig.CXX11_ABI_FLAG, sysconfig.get_include(), sysconfig.get_lib(), sep="\n")
-print(*(flag for flag in sysconfig.get_compile_flags() if flag.startswith("-D")), sep="\n")
-]])
+set(HOSTCALL_TENSORFLOW "" CACHE PATH "An unpacked wheel of the TensorFlow to build against")
 execute_process(
-  COMMAND "${CMAKE_COMMAND}" -E env TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0 "${Python_EXECUTABLE}" -c "${query}"
+  COMMAND "${CMAKE_COMMAND}" -E env TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0
+          "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/find_tensorflow.py" ${HOSTCALL_TENSORFLOW}
   OUTPUT_STRIP_TRAILING_WHITESPACE
   OUTPUT_VARIABLE answer
   COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE "\n" ";" answer "${answer}")
-list(POP_FRONT answer TENSORFLOW_VERSION TENSORFLOW_CXX11_ABI_FLAG include_dir library_dir)
+list(POP_FRONT answer TENSORFLOW_VERSION library_dir)
 set(definitions ${answer})
-message(STATUS "Found TensorFlow ${TENSORFLOW_VERSION}: ${include_dir}")
+set(include_dir "${library_dir}/include")
+string(REGEX MATCH "_GLIBCXX_USE_CXX11_ABI=([01])" matched "${definitions}")
+set(TENSORFLOW_CXX11_ABI_FLAG ${CMAKE_MATCH_1})
+message(STATUS "Found TensorFlow ${TENSORFLOW_VERSION}: ${library_dir}")
+
+string(REGEX REPLACE "^([0-9]+)\\.([0-9]+).*" "\\1_\\2" minor_version "${TENSORFLOW_VERSION}")
+set(HOSTCALL_BUILT "hostcall/_built/tensorflow_${minor_version}")
+# From there to the TensorFlow that lies beside hostcall. Python has loaded it already; a server
+# without Python may not have.
+set(HOSTCALL_RUNPATH "$ORIGIN/../../../tensorflow")
 
 set(ffi_headers "${PROJECT_SOURCE_DIR}/third_party/xla/ffi/api")
 foreach(part IN ITEMS MAJOR MINOR)

@@ -1,7 +1,7 @@
 """The check that the extension modules fit the TensorFlow and the Python they meet.
 
-TensorFlow promises no stable C++ interface between its minor versions, so a module built against
-another one may crash anywhere. Comparing versions first turns the crash into a readable error.
+A module that was built against other versions may crash anywhere. Comparing versions first turns
+the crash into a readable error.
 """
 
 import importlib
@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from hostcall import _builds
 from hostcall_runtime._library import REBUILD
 
 # The minor versions of TensorFlow that the tests have passed with, the oldest first.
@@ -26,12 +27,6 @@ installs neither by itself. Install one of the two with
 
     pip install 'hostcall[cpu]'
     pip install 'hostcall[gpu]'    # with an NVIDIA GPU"""
-
-_NOT_BUILT = """\
-hostcall was not built: the file _build_info.py, which is installed along with its extension
-modules, is missing. Most likely Python found hostcall in a source tree. Build it with one of
-
-{rebuild}"""
 
 _MISMATCH = """\
 hostcall was built against other versions than it finds here, and could crash if it went on:
@@ -70,14 +65,15 @@ class Versions:
 
 
 def check() -> None:
-    """Check that the extension modules can be loaded here.
+    """Choose the extension modules for the TensorFlow here, and check that they can be loaded.
 
     Raises:
-        ImportError: TensorFlow is missing, hostcall has not been built, or it was built against
-            other versions; the message lists each of them and the commands that fix it. Of a
+        ImportError: TensorFlow is missing, hostcall has not been built, not for this TensorFlow, or
+            against other versions; the message lists them and the commands that fix it. Of a
             TensorFlow that hostcall was not tested with, a warning tells.
     """
     installed = found()
+    _builds.choose(installed.tensorflow)
     problems = mismatches(built(), installed)
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
@@ -142,15 +138,8 @@ def _dotted(version: tuple[int, int] | None) -> str:
 
 
 def built() -> Versions:
-    """What the extension modules were built against.
-
-    Raises:
-        ImportError: They have not been built.
-    """
-    try:
-        info = importlib.import_module("hostcall._build_info")
-    except ModuleNotFoundError as error:
-        raise ImportError(_NOT_BUILT.format(rebuild=REBUILD), name="hostcall") from error
+    """What the extension modules that were chosen were built against."""
+    info = importlib.import_module("hostcall._build_info")
     return Versions(
         tensorflow=info.TENSORFLOW_VERSION,
         ffi_api=info.FFI_API_VERSION,

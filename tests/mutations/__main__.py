@@ -24,11 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "mutations"
 INSTALLED = Path(sysconfig.get_path("platlib"))
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-# What of csrc/ is installed, by its folder: the file, and its package.
+BUILT = str(next(INSTALLED.glob("hostcall/_built/tensorflow_*")).relative_to(INSTALLED))
+# What of csrc/ is installed, by its folder: the file, and the folder where it is.
 LIBRARIES = {
     "runtime": (f"_runtime{SUFFIX}", "hostcall_runtime"),
-    "tensorflow": (f"_tensorflow{SUFFIX}", "hostcall"),
-    "serving": ("libhostcall_serving.so", "hostcall"),
+    "tensorflow": (f"_tensorflow{SUFFIX}", BUILT),
+    "serving": ("libhostcall_serving.so", BUILT),
 }
 
 # For a test that hangs, where hanging is what the fix prevents.
@@ -81,9 +82,9 @@ def copy_sources() -> None:
         if changed and (ROOT / file).is_file():  # the others keep their times, for ninja
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / file, target)
-    for file, package in LIBRARIES.values():
-        shutil.copy(INSTALLED / package / file, TREE / "plugin" / package)
-    shutil.copy(INSTALLED / "hostcall" / "_build_info.py", TREE / "plugin" / "hostcall")
+    (TREE / "plugin" / BUILT).mkdir(parents=True, exist_ok=True)
+    for file, folder in [*LIBRARIES.values(), ("_build_info.py", BUILT)]:
+        shutil.copy(INSTALLED / folder / file, TREE / "plugin" / folder)
     # What an editable installation imports when Python starts, and would find the originals by.
     shim = TREE / "shim"
     shim.mkdir(exist_ok=True)
@@ -100,8 +101,8 @@ def build() -> None:
     options.append("-DSKBUILD_STATE=editable")
     subprocess.check_call([tool, "-S", str(TREE), "-B", directory, *options])
     subprocess.check_call([tool, "--build", directory, "--", "--quiet"])
-    for folder, (file, package) in LIBRARIES.items():
-        shutil.copy(TREE / "out" / "csrc" / folder / file, TREE / "plugin" / package)
+    for source, (file, folder) in LIBRARIES.items():
+        shutil.copy(TREE / "out" / "csrc" / source / file, TREE / "plugin" / folder)
 
 
 def run(tests: list[str], native: bool) -> int | str:
