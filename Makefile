@@ -14,6 +14,7 @@ BUILT := $(VENV)/.hostcall-built
 PLOTS := $(VENV)/.hostcall-plots
 SITE := $(VENV)/.hostcall-site
 HEAVY := $(VENV)/.hostcall-executors
+AUDIT := $(VENV)/.hostcall-wheels
 # An environment with JAX and without TensorFlow; with one version of JAX: JAX=0.7.
 JAX ?=
 export JAX
@@ -102,7 +103,7 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors docs notebooks format clean
+.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors wheels test-wheel docs notebooks format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -144,7 +145,7 @@ devices: $(BUILT)  ## Run the tests of the contract on XLA_CPU:0, by both routes
 lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict plugin mlir/hostcall_mlir tests
+	$(BIN)/mypy --strict plugin mlir/hostcall_mlir tests wheels
 	PYTHONPATH=plugin:mlir $(BIN)/lint-imports --no-cache
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
@@ -184,6 +185,12 @@ mutations: $(BUILT)  ## Undo one fix after another, and see its tests fail
 
 executors: $(BUILT) $(HEAVY)  ## Test functions on Ray and MPI, which it installs
 	@TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) tests/executors_heavy
+
+wheels: $(AUDIT)  ## Build the wheels of all Pythons that are found, and the sdist, in dist
+	@$(BIN)/python -m wheels $(if $(PYTHONS),--python $(PYTHONS)) $(if $(TENSORFLOWS),--tensorflow $(TENSORFLOWS))
+
+test-wheel: $(INSTALLED)  ## Install the wheels of dist in fresh environments without a compiler, and run the example and some tests
+	@$(BIN)/python -m wheels.trying $(if $(PYTHONS),--python $(PYTHONS))
 
 docs: $(SITE)  ## Build the documentation site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -229,7 +236,8 @@ $(BUILT): $(INSTALLED) $(NATIVE)
 $(PLOTS): EXTRA := bench
 $(SITE): EXTRA := docs
 $(HEAVY): EXTRA := executors
-$(PLOTS) $(SITE) $(HEAVY): $(INSTALLED)
+$(AUDIT): EXTRA := wheels
+$(PLOTS) $(SITE) $(HEAVY) $(AUDIT): $(INSTALLED)
 	@$(PIP) install $$($(BIN)/python -c 'import tomllib; print(*tomllib.load( \
 	  open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(EXTRA)"])')
 	@touch $@

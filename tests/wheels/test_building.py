@@ -1,0 +1,128 @@
+"""The package wheels, but for what builds and installs: `make wheels test-wheel` does that."""
+
+import runpy
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall_runtime import _library
+from tests.support.pages import ROOT
+from wheels import interpreters, libraries
+from wheels.matrix import SERVED
+
+FIND_TENSORFLOW = ROOT / "cmake" / "find_tensorflow.py"
+FLAGS = [flag for flag in tf.sysconfig.get_compile_flags() if flag.startswith("-D")]
+
+
+def find_tensorflow(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, FIND_TENSORFLOW, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def library(folder: Path, *options: str) -> Path:
+    """A library of a single function."""
+    path = folder / "_module.so"
+    source = folder / "module.c"
+    source.write_text("int one(void) { return 1; }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", *options, source, "-o", path], check=True)
+    return path
+
+
+def wheel(folder: Path, *files: tuple[Path | None, str]) -> Path:
+    path = folder / "hostcall-1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, name in files:
+            archive.writestr(name, file.read_bytes() if file else b"")
+    return path
+
+
+def test_the_installed_libraries_look_beside_themselves_alone() -> None:
+    installed = [
+        _library.load("hostcall_runtime._runtime").__file__,
+        _library.load("hostcall._tensorflow").__file__,
+        hostcall.serving_library(),
+    ]
+    assert [libraries.problems(Path(path or "")) for path in installed] == [[], [], []]
+
+
+def test_paths_of_the_machine_that_builds_are_found(tmp_path: Path) -> None:
+    paths = "-Wl,-rpath,/build/tensorflow:$ORIGIN/../../../tensorflow"
+    path = library(tmp_path, paths)
+    line = "_module.so looks for libraries in /build/tensorflow"
+    assert libraries.problems(path) == [line]
+    with pytest.raises(ValueError, match=line):
+        libraries.check(wheel(tmp_path, (path, "hostcall/_built/tensorflow_2_21/_module.so")))
+
+
+def test_the_old_kind_of_path_is_found_too(tmp_path: Path) -> None:
+    path = library(tmp_path, "-Wl,--disable-new-dtags,-rpath,$ORIGIN")
+    assert libraries.problems(path) == ["_module.so looks for libraries in $ORIGIN"]
+
+
+def test_libraries_that_users_may_not_have_are_found(tmp_path: Path) -> None:
+    other = library(tmp_path).rename(tmp_path / "libother.so")
+    path = library(tmp_path, "-Wl,--no-as-needed", f"-L{tmp_path}", f"-l:{other.name}")
+    assert libraries.problems(path) == ["_module.so needs libother.so"]
+
+
+def test_a_wheel_without_modules_is_no_wheel_of_hostcall(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no extension module is in it"):
+        libraries.check(wheel(tmp_path, (None, "hostcall/__init__.py")))
+
+
+def test_a_wheel_tells_what_it_serves(tmp_path: Path) -> None:
+    names = [f"hostcall/_built/tensorflow_{minor}/_build_info.py" for minor in ("2_21", "2_9")]
+    assert libraries.served(wheel(tmp_path, *((None, name) for name in names))) == ["2.9", "2.21"]
+
+
+def test_each_python_of_the_project_has_a_wheel_for_this_tensorflow() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        project = tomllib.load(file)["project"]
+    named = {
+        line.rpartition(" :: ")[2] for line in project["classifiers"] if ":: Python :: 3." in line
+    }
+    assert set(SERVED) == named
+    for minors in SERVED.values():
+        assert minors == sorted(minors, key=lambda minor: int(minor.partition(".")[2]))
+        assert ".".join(tf.__version__.split(".")[:2]) in minors
+
+
+def test_the_python_of_a_minor_version_is_found() -> None:
+    version = "{}.{}".format(*sys.version_info)
+    found = interpreters.find(version)
+    assert found is not None
+    code = "import sys; print('{}.{}'.format(*sys.version_info))"
+    assert subprocess.check_output([found, "-c", code], text=True).strip() == version
+
+
+def test_a_python_that_is_not_there_is_none() -> None:
+    assert interpreters.find("3.99") is None
+
+
+def test_a_build_asks_the_tensorflow_of_its_python() -> None:
+    version, folder, *flags = runpy.run_path(str(FIND_TENSORFLOW))["imported"]()
+    assert version == tf.__version__
+    assert Path(folder, "include") == Path(tf.sysconfig.get_include())
+    assert flags == FLAGS
+
+
+def test_an_unpacked_tensorflow_is_described_as_it_describes_itself(tmp_path: Path) -> None:
+    made = tmp_path / "tensorflow_cpu-2.20.1.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow-cpu\nVersion: 2.20.1\n")
+    (tmp_path / "tensorflow" / "include").mkdir(parents=True)
+    version, folder, *flags = find_tensorflow(tmp_path).stdout.splitlines()
+    assert (version, folder) == ("2.20.1", str(tmp_path / "tensorflow"))
+    assert flags == FLAGS
+
+
+def test_a_folder_without_tensorflow_is_an_error(tmp_path: Path) -> None:
+    ended = find_tensorflow(tmp_path)
+    assert ended.returncode == 1
+    assert "does not hold one unpacked wheel of TensorFlow" in ended.stderr

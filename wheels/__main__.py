@@ -1,0 +1,34 @@
+"""Builds the wheels and the sdist into `dist`."""
+
+from __future__ import annotations
+
+import argparse
+
+from wheels import building, interpreters, parts
+from wheels.matrix import SERVED
+
+
+def main() -> None:
+    """Builds a wheel for each Python that is found, and says which are not."""
+    parser = argparse.ArgumentParser(prog="python -m wheels", description=__doc__)
+    parser.add_argument("--python", nargs="*", default=list(SERVED), choices=SERVED)
+    parser.add_argument("--tensorflow", nargs="*", help="minor versions; all if it is left out")
+    arguments = parser.parse_args()
+    python = None
+    for version in arguments.python:
+        interpreter = interpreters.find(version)
+        if interpreter is None:
+            print(f"Python {version} is not on this machine: no wheel for it.")
+            continue
+        served = SERVED[version]
+        minors = [minor for minor in served if minor in (arguments.tensorflow or served)]
+        print(f"Python {version}, for TensorFlow {', '.join(minors)}:", flush=True)
+        python = parts.environment(interpreter, version)
+        print(f"Built {building.wheel(python, version, minors)}", flush=True)
+    if python is None:
+        raise SystemExit("No Python of this machine can build a wheel.")
+    print(f"Packed {building.sdist(python)}")
+
+
+if __name__ == "__main__":
+    main()

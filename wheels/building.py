@@ -1,0 +1,88 @@
+"""Builds the wheel of one Python, with a set of extension modules for each TensorFlow."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from wheels import libraries, parts
+
+DIST = parts.ROOT / "dist"
+
+
+def wheel(python: Path, version: str, minors: list[str]) -> Path:
+    """Builds a wheel.
+
+    Args:
+        python: Of an environment with the build requirements.
+        version: Python's, such as "3.11".
+        minors: The versions of TensorFlow to serve, oldest first.
+
+    Returns:
+        The wheel in `dist`, whose tag says which C library it needs.
+    """
+    folder = parts.WORK / f"built-{version}"
+    shutil.rmtree(folder, ignore_errors=True)
+    sets = folder / "sets"
+    sets.mkdir(parents=True)
+    for minor in minors:
+        _build_set(python, minor, sets)
+    _build_wheel(python, version, minors[-1], sets, folder)
+    return _repair(next(folder.glob("*.whl")), folder / "repaired")
+
+
+def sdist(python: Path) -> Path:
+    """Packs the sources."""
+    code = "import sys, scikit_build_core.build as build; build.build_sdist(sys.argv[1])"
+    parts.run(python, "-c", code, DIST)
+    return next(DIST.glob("*.tar.gz"))
+
+
+def _build_set(python: Path, minor: str, into: Path) -> None:
+    """Builds what links with a version of TensorFlow, and nothing else.
+
+    All Pythons have one folder for it, where what does not depend on them is compiled once.
+    """
+    build = parts.WORK / f"set-{minor}"
+    parts.run(
+        *("cmake", "--fresh", "-S", ".", "-B", build, "-G", "Ninja", "--log-level=WARNING"),
+        *(f"-DPython_EXECUTABLE={python}", "-DCMAKE_BUILD_TYPE=Release"),
+        f"-DHOSTCALL_TENSORFLOW={parts.tensorflow(minor)}",
+    )
+    parts.run("cmake", "--build", build, "--target", "_tensorflow", "hostcall_serving")
+    parts.run(
+        *("cmake", "--install", build, "--component", "set", "--strip", "--prefix", into),
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _build_wheel(python: Path, version: str, minor: str, sets: Path, into: Path) -> None:
+    """Builds the runtime, which serves all versions, and packs it with the sets."""
+    settings = {
+        "build-dir": parts.WORK / f"runtime-{version}",
+        "build.targets": "_runtime",
+        "install.components": "runtime;sets",
+        "cmake.define.HOSTCALL_TENSORFLOW": parts.tensorflow(minor),
+        "cmake.define.HOSTCALL_SETS": sets,
+    }
+    parts.run(
+        *(python, "-m", "pip", "wheel", ".", "--quiet", "--disable-pip-version-check"),
+        *("--no-deps", "--no-build-isolation", "--wheel-dir", into),
+        *(f"--config-settings={name}={value}" for name, value in settings.items()),
+    )
+
+
+def _repair(built: Path, folder: Path) -> Path:
+    """Gives it the tag of the oldest C library that it runs with; nothing is copied into it."""
+    excluded = [option for name in libraries.OF_TENSORFLOW for option in ("--exclude", name)]
+    auditwheel = Path(sys.executable).with_name("auditwheel")
+    parts.run(auditwheel, "repair", *excluded, "--wheel-dir", folder, built)
+    repaired = next(folder.glob("*.whl"))
+    libraries.check(repaired)
+    python_tag = repaired.name.split("-")[2]
+    for old in DIST.glob(f"hostcall-*-{python_tag}-*.whl"):
+        old.unlink()
+    DIST.mkdir(exist_ok=True)
+    return Path(shutil.move(repaired, DIST / repaired.name))

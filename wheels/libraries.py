@@ -1,0 +1,59 @@
+"""What the libraries of an installation, or of a wheel, ask of the dynamic linker."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+
+# In TensorFlow's own wheel; which of them there are depends on its version.
+OF_TENSORFLOW = (
+    "libtensorflow_cc.so.2",
+    "libtensorflow_framework.so.2",
+    "lib_pywrap_tensorflow_common.so",
+    "_pywrap_tensorflow_internal.so",
+)
+OF_EVERY_LINUX = (
+    "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6",
+    "libpthread.so.0", "librt.so.1", "libstdc++.so.6",
+)  # fmt: skip
+# From hostcall/_built/tensorflow_2_21 to the TensorFlow that is installed beside hostcall.
+PATHS = ("$ORIGIN/../../../tensorflow",)
+
+
+def problems(library: Path) -> list[str]:
+    """What is wrong with a library: where it is looked for, and what it needs."""
+    table = subprocess.run(
+        ["readelf", "--dynamic", "--wide", library], capture_output=True, text=True, check=True
+    ).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", table)
+    paths = [path for listed in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", table)
+             for path in listed.split(":")]  # fmt: skip
+    return [
+        *(f"{library.name} looks for libraries in {path}" for path in paths if path not in PATHS),
+        *(
+            f"{library.name} needs {name}"
+            for name in needed
+            if name not in (*OF_TENSORFLOW, *OF_EVERY_LINUX)
+        ),
+    ]
+
+
+def check(wheel: Path) -> None:
+    """Raises ValueError if a library in the wheel needs what it must not, or looks elsewhere."""
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if re.search(r"\.so(\.|$)", name)]
+        found = [line for name in names for line in problems(Path(archive.extract(name, folder)))]
+    if found or not names:
+        raise ValueError(f"{wheel.name}: " + ("; ".join(found) or "no extension module is in it"))
+
+
+def served(wheel: Path) -> list[str]:
+    """The minor versions of TensorFlow that a wheel has a set of modules for, oldest first."""
+    with zipfile.ZipFile(wheel) as archive:
+        found = re.findall(
+            r"/tensorflow_(\d+)_(\d+)/_build_info\.py$", "\n".join(archive.namelist()), re.M
+        )
+    return [f"{major}.{minor}" for major, minor in sorted((int(a), int(b)) for a, b in found)]

@@ -1,0 +1,79 @@
+"""What a build needs: an environment for each Python, and the headers and libraries of TensorFlow.
+
+All of it is kept in `build/wheels` for the next time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build" / "wheels"
+
+# What the compiler and the linker read of a wheel of TensorFlow's; cmake/find_tensorflow.py reads
+# its version.
+_READ = [
+    "tensorflow/include/*",
+    "tensorflow/libtensorflow_*.so.2",
+    "tensorflow/python/lib_pywrap_tensorflow_common.so",
+    "tensorflow/python/_pywrap_tensorflow_internal.so",
+    "*.dist-info/METADATA",
+]
+
+
+def run(*command: str | Path, **options: Any) -> None:
+    """Runs a command that finds cmake and ninja beside this Python."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PATH": path}, **options)
+
+
+def environment(interpreter: Path, version: str) -> Path:
+    """The Python of a virtual environment with what builds hostcall, but for TensorFlow."""
+    folder = WORK / f"python-{version}"
+    python = folder / "bin" / "python"
+    wanted = [name for name in _build_requirements() if not name.startswith("tensorflow")]
+    stamp = folder / "requirements.txt"
+    if not stamp.is_file() or stamp.read_text() != "\n".join(wanted):
+        run(interpreter, "-m", "venv", folder)
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted)
+        stamp.write_text("\n".join(wanted))
+    return python
+
+
+def tensorflow(minor: str) -> Path:
+    """A folder with what a build reads of TensorFlow's wheel, which is not installed.
+
+    It is the wheel for the Python of this process. What hostcall is built and linked against is the
+    same in those for the others.
+    """
+    folder = WORK / f"tensorflow-{minor}"
+    if not folder.is_dir():
+        downloads = WORK / "downloads"
+        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
+        package = f"tensorflow-cpu=={minor}.*"
+        run(sys.executable, "-m", "pip", "download", *options, "--dest", downloads, package)
+        _unpack(next(downloads.glob(f"tensorflow_cpu-{minor}.*.whl")), folder)
+    return folder
+
+
+def _unpack(wheel: Path, folder: Path) -> None:
+    unfinished = folder.with_suffix(".unfinished")
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if any(fnmatch(name, pattern) for pattern in _READ):
+                archive.extract(name, unfinished)
+    wheel.unlink()
+    unfinished.rename(folder)
+
+
+def _build_requirements() -> list[str]:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        requires: list[str] = tomllib.load(file)["build-system"]["requires"]
+    return requires
