@@ -111,6 +111,7 @@ class BranchResultsKernel : public tensorflow::XlaOpKernel {
                           BranchResultsKernel)
 HOSTCALL_REGISTER(DEVICE_CPU_XLA_JIT);
 HOSTCALL_REGISTER(DEVICE_GPU_XLA_JIT);
+#undef HOSTCALL_REGISTER
 
 }  // namespace
 }  // namespace hostcall

@@ -122,6 +122,7 @@ class RegionXlaKernel : public tensorflow::XlaOpKernel {
   REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU_XLA_JIT), RegionXlaKernel)
 HOSTCALL_REGISTER("HostcallRegion");
 HOSTCALL_REGISTER("HostcallStatelessRegion");
+#undef HOSTCALL_REGISTER
 
 }  // namespace
 }  // namespace hostcall
