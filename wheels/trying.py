@@ -85,7 +85,7 @@ class Installation:
         name = f"hostcall/_built/tensorflow_{minor.replace('.', '_')}"
         served = next((self._folder / "venv").glob(f"lib/python*/site-packages/{name}"))
         aside = served.rename(served.with_name("aside"))
-        said = self.run("python", "-c", "import hostcall", fails=True)
+        said = self.run("python", "-c", "import tensorflow, hostcall", fails=True)
         aside.rename(served)
         assert "hostcall has no extension modules" in said or "hostcall was not built" in said, said
 
