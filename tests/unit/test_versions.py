@@ -10,7 +10,7 @@ import hostcall._build_info as _build_info
 import pytest
 import tensorflow as tf
 
-from hostcall import _versions
+from hostcall import _builds, _versions
 from hostcall._versions import Versions, check, mismatches
 from tests.support.pages import ROOT, read
 
@@ -81,7 +81,8 @@ def test_a_version_that_was_not_tested_is_named(
     monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr(tf, "__version__", version)
-    monkeypatch.setattr(_build_info, "TENSORFLOW_VERSION", version)
+    monkeypatch.setattr(_build_info, "TENSORFLOW_VERSION", version)  # as if built from source
+    monkeypatch.setattr(_builds, "choose", lambda version: None)
     with pytest.warns(RuntimeWarning, match=f"2.18 to 2.21, and this is {version}") as caught:
         check()
     assert "tensorflow-cpu==2.21.*" in str(caught[0].message)
