@@ -130,7 +130,7 @@ test-device: $(BUILT)
 	@echo "On a GPU:0 that is none, which TensorFlow takes for one:"
 	@HOSTCALL_TEST_DEVICE=GPU:0 HOSTCALL_TEST_GPU=fake $(TEST) $(ON_FAKE_GPU)
 
-test-jax: $(BUILT) $(JAX_INSTALLED)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.7
+test-jax: $(BUILT) $(JAX_INSTALLED)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.9
 	@echo "Without TensorFlow, with JAX $(JAX):"
 	@$(JAX_VENV)/bin/python -c "$$JAX_LINKS" $(wildcard $(VENV)/lib/python3*/site-packages/hostcall_runtime/_runtime.*)
 	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) tests/jax tests/exported/test_runner.py

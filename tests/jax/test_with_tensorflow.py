@@ -63,7 +63,7 @@ def test_shape_functions_of_callbacks_may_make_specs_of_either_framework() -> No
 
 def test_a_struct_of_jax_declares_results_in_both_frameworks() -> None:
     struct = jax.ShapeDtypeStruct(X.shape, X.dtype)
-    negative = hostcall.callback(np.negative, result=struct)
+    negative = hostcall.callback(lambda x: -x, result=struct)
     np.testing.assert_array_equal(jax.jit(negative)(X), -X)
     np.testing.assert_array_equal(jitted(negative)(np.asarray(X)), -X)
 

@@ -34,7 +34,9 @@ def test_names_that_need_it_say_what_to_install(name: str) -> None:
         getattr(hostcall, name)
 
 
-@pytest.mark.parametrize("bridge", [hostcall.jax.to_tf, hostcall.jax.from_tf])
+@pytest.mark.parametrize(
+    "bridge", [hostcall.jax.to_tf, hostcall.jax.from_tf], ids=["to_tf", "from_tf"]
+)
 def test_bridges_say_what_to_install(bridge: Any) -> None:
     with pytest.raises(ImportError, match=INSTALL) as raised:
         bridge(jnp.negative)
@@ -52,7 +54,9 @@ def test_switching_off_and_on() -> None:
 
 @each_mode
 @pytest.mark.parametrize(
-    "result", [lambda x: x, lambda x: struct(x.shape, x.dtype), struct(X.shape)], ids=str
+    "result",
+    [lambda x: x, lambda x: struct(x.shape, x.dtype), struct(X.shape)],
+    ids=["like", "function", "struct"],
 )
 def test_callbacks(mode: Any, result: Any) -> None:
     minus = hostcall.callback(np.negative, result=result, stateful=False)

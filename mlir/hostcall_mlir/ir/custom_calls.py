@@ -23,6 +23,8 @@ from collections.abc import Mapping, Sequence
 
 from jaxlib.mlir import ir
 
+from hostcall_mlir.ir.jaxlib_names import attribute_of
+
 TARGET = "hostcall"
 # Where JAX writes the attributes of typed FFI calls, with an empty `backend_config`.
 OF_JAX = "mhlo.backend_config"
@@ -73,13 +75,13 @@ def host_calls(root: ir.Module | ir.Operation) -> list[ir.Operation]:
 
 def has_side_effect(op: ir.Operation) -> bool:
     """What a custom call's attribute says, False where there is none."""
-    attribute = op.attributes.get("has_side_effect")
+    attribute = attribute_of(op, "has_side_effect")
     return attribute is not None and ir.BoolAttr(attribute).value
 
 
 def config_of(op: ir.Operation) -> dict[str, ir.Attribute]:
     """The entries of a call's `backend_config`, empty where it is no dictionary."""
-    config = op.attributes.get("backend_config")
+    config = attribute_of(op, "backend_config")
     if not isinstance(config, ir.DictAttr):
         return {}
     return {entry.name: entry.attr for entry in config}

@@ -53,7 +53,8 @@ class Collector:
         self._context = context
 
     def __enter__(self) -> Collector:
-        self._before = self._context.emit_error_diagnostics
+        # Before jaxlib 0.9 it can be set alone.
+        self._before = getattr(self._context, "emit_error_diagnostics", False)
         # So that errors of the parser and the verifier come the same way as those of passes.
         self._context.emit_error_diagnostics = True
         self._handler = self._context.attach_diagnostic_handler(self._collect)

@@ -1,7 +1,7 @@
 """Every private name of jaxlib's that this package uses: a new jaxlib is a change to one file.
 
-Tried with jaxlib 0.10.2. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` is MLIR's own
-Python API, which other files import from there.
+Tried with jaxlib 0.7.2 to 0.10.2. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` is
+MLIR's own Python API, which other files import from there.
 """
 
 import ctypes
@@ -54,8 +54,10 @@ def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
 
     Constants of complex numbers have such a value.
     """
+    if name not in op.attributes:
+        return None
     try:
-        return op.attributes.get(name)
+        return op.attributes[name]  # jaxlib 0.9 is the first that has a `get`
     except TypeError:
         return None
 
@@ -143,11 +145,14 @@ def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
 def put(array: np.ndarray, device: Any) -> Any:
     """A JAX array of just the dtype of NumPy's. `jax.device_put` takes ten times as long."""
     import jax
+    import jax.experimental
     from jaxlib import xla_client
 
     aval = jax.core.ShapedArray(array.shape, array.dtype)
     sharding = jax.sharding.SingleDeviceSharding(device)
-    with jax.enable_x64(True):  # or numbers of 64 bits lose half of them, without a word
+    # Before JAX 0.8 its name is another one.
+    with_64_bits = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
+    with with_64_bits(True):  # or numbers of 64 bits lose half of them, without a word
         return xla_client.batched_device_put(aval, sharding, [array], [device])
 
 

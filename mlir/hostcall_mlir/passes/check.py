@@ -35,7 +35,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Failure, report
-from hostcall_mlir.ir.jaxlib_names import is_token
+from hostcall_mlir.ir.jaxlib_names import attribute_of, is_token
 from hostcall_mlir.passes import tokens
 from hostcall_mlir.passes.base import Options, Pass, read_map
 
@@ -76,14 +76,14 @@ def _known(options: Options) -> set[str] | None:
 
 def _check(op: ir.Operation, known: set[str] | None) -> Iterator[str]:
     """What is wrong with one call, without its tokens' other uses."""
-    version = op.attributes.get("api_version")
+    version = attribute_of(op, "api_version")
     if not isinstance(version, ir.IntegerAttr) or version.value != 4:
         yield (
             "api_version has to be 4 : i32, that of typed FFI calls; hostcall-from-jax brings "
             "calls of hostcall.jax into this form"
         )
         return
-    if not isinstance(op.attributes.get("backend_config"), ir.DictAttr):
+    if not isinstance(attribute_of(op, "backend_config"), ir.DictAttr):
         yield f"backend_config has to be a dictionary of {_listed(_KEYS)}"
         return
     config = custom_calls.config_of(op)
@@ -132,7 +132,7 @@ def _check_tokens(op: ir.Operation) -> Iterator[str]:
 def _check_layouts(op: ir.Operation) -> Iterator[str]:
     """The runtime is told of no layout, and takes what is in memory for row-major."""
     for name in ("operand_layouts", "result_layouts"):
-        layouts = op.attributes.get(name)
+        layouts = attribute_of(op, name)
         for layout in layouts if isinstance(layouts, ir.ArrayAttr) else ():
             order = [int(dim) for dim in ir.DenseIntElementsAttr(layout)]
             if order != sorted(order, reverse=True):

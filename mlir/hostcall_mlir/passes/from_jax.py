@@ -39,7 +39,7 @@ from jaxlib.mlir.dialects import sdy
 
 from hostcall_mlir.ir import builders, custom_calls
 from hostcall_mlir.ir.diagnostics import Failure, PassError, report
-from hostcall_mlir.ir.jaxlib_names import is_token
+from hostcall_mlir.ir.jaxlib_names import attribute_of, is_token
 from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 
 # The second is of jax.debug.callback(partitioned=True), which gets the shard of each device.
@@ -110,7 +110,7 @@ def _problem(op: ir.Operation, target: str) -> str | None:
 
 def _config(op: ir.Operation) -> dict[str, ir.Attribute]:
     for name in (custom_calls.OF_JAX, "backend_config"):
-        config = op.attributes.get(name)
+        config = attribute_of(op, name)
         if isinstance(config, ir.DictAttr):
             return {entry.name: entry.attr for entry in config}
     return {}

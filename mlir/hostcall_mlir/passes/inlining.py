@@ -184,5 +184,5 @@ def _erase_unused(
 
 def is_private(function: ir.Operation) -> bool:
     """Whether only its own module can call a function."""
-    attribute = function.attributes.get("sym_visibility")
+    attribute = attribute_of(function, "sym_visibility")
     return attribute is not None and ir.StringAttr(attribute).value == "private"

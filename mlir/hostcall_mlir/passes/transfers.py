@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.ir.jaxlib_names import bounds_of, is_token
+from hostcall_mlir.ir.jaxlib_names import attribute_of, bounds_of, is_token
 
 TO_HOST = "hostcall.to_host"
 TO_DEVICE = "hostcall.to_device"
@@ -48,7 +48,7 @@ def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
 
 def marked(op: ir.Operation, name: str) -> dict[int, int]:
     """The operands or results with a mark, and their bytes."""
-    return dict(custom_calls.pairs(op.attributes.get(name)))
+    return dict(custom_calls.pairs(attribute_of(op, name)))
 
 
 def _is_condition(block: ir.Block) -> bool:

@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import builders, custom_calls, side_effects
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report
+from hostcall_mlir.ir.jaxlib_names import attribute_of
 from hostcall_mlir.passes import pipeline
 
 # Where XLA says which output is the new value of which input.
@@ -41,7 +42,7 @@ def parse(text: str) -> ir.Module:
 
 def take_updates(module: ir.Module) -> dict[int, int]:
     """For each output that is the new value of an input, the number of the input."""
-    aliases = module.operation.attributes.get(_ALIASES)
+    aliases = attribute_of(module.operation, _ALIASES)
     found = {}
     for alias in aliases if aliases is not None else ():
         entry = ir.DictAttr(alias)

@@ -14,7 +14,7 @@ from jax._src.lib.mlir import ir as _ir
 from jax._src.lib.mlir.dialects import hlo as _hlo
 from jax.interpreters import mlir
 
-from hostcall.jax import _effects
+from hostcall.jax import _drift, _effects
 from hostcall_runtime import Target
 
 # JAX's LoweringRuleContext: its package has no types.
@@ -91,7 +91,7 @@ def own_with_executable(context: LoweringContext, target: Target, callback_id: i
 
 def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
     """An MLIR value as one of `aval`, of another dtype."""
-    return _hlo.convert(mlir.aval_to_ir_type(context.module_context, aval), value)
+    return _hlo.convert(_drift.type_of(context.module_context, aval), value)
 
 
 def emit_call(
@@ -134,7 +134,7 @@ def emit_call(
     )
     op = lower(inner, *operands)
     if place is not None:
-        _mlir.set_sharding(context.module_context, op, _with_token(place, ordered, context))
+        _drift.set_sharding(context.module_context, op, _with_token(place, ordered, context))
     results = list(op.results)
     if ordered:
         token = results.pop()

@@ -126,7 +126,7 @@ def check() -> None:
     if lost:
         raise ImportError(
             f"hostcall.jax does not work with JAX {jax.__version__}, which has no {_listed(lost)}. "
-            "Install a version that it works with: pip install 'jax>=0.10,<0.11'. TensorFlow's "
+            "Install a version that it works with: pip install 'jax>=0.9,<0.11'. TensorFlow's "
             "side of hostcall works without it.",
             name=lost[0].module,
         )
@@ -162,7 +162,7 @@ def _message(feature: str) -> str:
     return (
         f"hostcall.jax: JAX {jax.__version__} has no {_listed(_missing(feature))}, which hostcall "
         f"needs for this: {feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that "
-        "hostcall works with: pip install 'jax>=0.10,<0.11'."
+        "hostcall works with: pip install 'jax>=0.9,<0.11'."
     )
 
 
