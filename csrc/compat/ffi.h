@@ -11,16 +11,33 @@
 
 namespace hostcall::compat {
 
-// The functions of XLA's where our headers look for them. TensorFlow 2.18 has none that counts
-// threads, before those for futures.
+// Whether the functions for futures follow at once where our headers have one that counts threads,
+// as in TensorFlow 2.18. The tables of 2.18 and 2.19 do not say how long they are. But a function
+// that gets arguments of no size complains, and tells its name.
+inline bool LacksThreadCount(const XLA_FFI_Api* api) {
+  XLA_FFI_ThreadPool_NumThreads_Args nothing{};
+  XLA_FFI_Error* error = api->XLA_FFI_ThreadPool_NumThreads(&nothing);
+  if (error == nullptr) return false;
+  XLA_FFI_Error_GetMessage_Args message{XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE, nullptr, error,
+                                        nullptr};
+  api->XLA_FFI_Error_GetMessage(&message);
+  const bool lacks = std::strstr(message.message, "XLA_FFI_Future_Create") != nullptr;
+  XLA_FFI_Error_Destroy_Args destroy{XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, error};
+  api->XLA_FFI_Error_Destroy(&destroy);
+  return lacks;
+}
+
+// The functions of an older XLA where our headers look for them. One table is kept for the process:
+// only TensorFlow's XLA can be so old.
 inline const XLA_FFI_Api* Current(const XLA_FFI_Api* api) {
-  constexpr size_t kUntilFutures = offsetof(XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads);
-  constexpr size_t kSizeIn218 = kUntilFutures + 3 * sizeof(void*);
-  if (api == nullptr || api->struct_size > kSizeIn218) return api;
-  static const XLA_FFI_Api moved = [api] {  // one for the process: only TensorFlow's can be so old
+  if (api->struct_size > offsetof(XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads)) return api;
+  static const XLA_FFI_Api* const old = LacksThreadCount(api) ? api : nullptr;
+  if (api != old) return api;
+  static const XLA_FFI_Api moved = [] {
+    constexpr size_t kUntilFutures = offsetof(XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads);
     XLA_FFI_Api copy{};
-    std::memcpy(&copy, api, kUntilFutures);
-    std::memcpy(&copy.XLA_FFI_Future_Create, reinterpret_cast<const char*>(api) + kUntilFutures,
+    std::memcpy(&copy, old, kUntilFutures);
+    std::memcpy(&copy.XLA_FFI_Future_Create, reinterpret_cast<const char*>(old) + kUntilFutures,
                 3 * sizeof(void*));
     return copy;
   }();

@@ -60,6 +60,11 @@ void GetErrorMessage(XLA_FFI_Error_GetMessage_Args* args) {
 void DestroyError(XLA_FFI_Error_Destroy_Args* args) { delete args->error; }
 
 XLA_FFI_Error* CreateFuture(XLA_FFI_Future_Create_Args* args) {
+  if (args->struct_size != XLA_FFI_Future_Create_Args_STRUCT_SIZE) {
+    auto* error = new XLA_FFI_Error();
+    error->outcome = {XLA_FFI_Error_Code_INVALID_ARGUMENT, "Unexpected XLA_FFI_Future_Create_Args"};
+    return error;
+  }
   args->future = new XLA_FFI_Future();
   return nullptr;
 }
@@ -114,8 +119,9 @@ XLA_FFI_Api MakeApi(int minor_version) {
 XLA_FFI_Api MakeApiOf218() {
   const XLA_FFI_Api whole = MakeApi(1);
   XLA_FFI_Api api = whole;
-  api.struct_size = offsetof(XLA_FFI_Api, XLA_FFI_Future_SetError);
-  std::memset(&api.XLA_FFI_ThreadPool_NumThreads, 0xA5, sizeof(api) - api.struct_size);
+  api.struct_size = offsetof(XLA_FFI_Api, XLA_FFI_Type_Register);
+  constexpr size_t kUntilFutures = offsetof(XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads);
+  std::memset(reinterpret_cast<char*>(&api) + kUntilFutures, 0xA5, sizeof(api) - kUntilFutures);
   std::memcpy(&api.XLA_FFI_ThreadPool_NumThreads, &whole.XLA_FFI_Future_Create, 3 * sizeof(void*));
   return api;
 }
