@@ -19,7 +19,7 @@ from tests.support import pages
 from wheels import building, interpreters, libraries, parts
 from wheels.matrix import SERVED
 
-# What these import of tests/support comes along; nothing that is compiled.
+# They read no page and want nothing that is compiled for tests alone.
 TESTS = [
     "tests/e2e/test_arguments.py",
     "tests/e2e/test_exceptions.py",
@@ -28,7 +28,6 @@ TESTS = [
     "tests/e2e/test_saved_models.py",
     "tests/unit/frontend/test_callback.py",
     "tests/unit/test_builds.py",
-    "tests/unit/test_versions.py",
 ]
 TOOLS = ["pytest>=9,<10"]
 
