@@ -1,6 +1,7 @@
-"""What does importing hostcall take, where TensorFlow is imported already?"""
+"""What does importing hostcall take, where the framework is imported already?"""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -9,35 +10,47 @@ from benchmarks.timing import FULL, Effort, Samples
 
 TITLE = "Import, each in a process of its own"
 
-WITHOUT = "import tensorflow"
-WITH = "import tensorflow, hostcall"
+# Each framework, our module for it, and the most seconds that it may take.
+IMPORTS = [("tensorflow", "hostcall", 0.15), ("jax", "hostcall.jax", 0.06)]
 
-# One process tells both: what TensorFlow takes differs more from one to the next than hostcall.
+# One process tells both: what a framework takes differs more from one to the next than hostcall.
 SCRIPT = """
 import time
 start = time.perf_counter()
-import tensorflow
+import {framework}
 between = time.perf_counter()
-import hostcall
+import {module}
 print([between - start, time.perf_counter() - start])
 """
 
 
-def seconds_of_imports() -> tuple[float, float]:
+def seconds_of_imports(framework: str, module: str) -> tuple[float, float]:
+    # With bytecode, as wherever it is imported for the second time.
+    cached = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    script = SCRIPT.format(framework=framework, module=module)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=cached
     )
     without, with_hostcall = json.loads(done.stdout.splitlines()[-1])
     return without, with_hostcall
 
 
-def main(effort: Effort = FULL) -> list[Row]:
+def rows_of(framework: str, module: str, limit: float, effort: Effort) -> list[Row]:
     if effort.part == 1:
-        seconds_of_imports()  # the first one reads from the disk
-    rounds = [seconds_of_imports() for _ in range(effort.times(0.4).rounds)]
-    without, with_hostcall = zip(*rounds, strict=True)
-    samples = {WITHOUT: Samples(list(without)), WITH: Samples(list(with_hostcall))}
-    rows = [alone(WITHOUT, samples[WITHOUT]), beside(samples, WITH, WITHOUT, at_most_more(0.15))]
+        seconds_of_imports(framework, module)  # the first one reads from the disk
+    rounds = effort.times(0.4).rounds
+    found = [seconds_of_imports(framework, module) for _ in range(rounds)]
+    without, with_hostcall = zip(*found, strict=True)
+    names = f"import {framework}", f"import {framework}, {module}"
+    samples = dict(zip(names, map(Samples, map(list, (without, with_hostcall))), strict=True))
+    return [
+        alone(names[0], samples[names[0]]),
+        beside(samples, names[1], names[0], at_most_more(limit)),
+    ]
+
+
+def main(effort: Effort = FULL) -> list[Row]:
+    rows = [row for one in IMPORTS for row in rows_of(*one, effort)]
     show(TITLE, rows)
     return rows
 
