@@ -20,6 +20,9 @@ set(include_dir "${library_dir}/include")
 string(REGEX MATCH "_GLIBCXX_USE_CXX11_ABI=([01])" matched "${definitions}")
 set(TENSORFLOW_CXX11_ABI_FLAG ${CMAKE_MATCH_1})
 message(STATUS "Found TensorFlow ${TENSORFLOW_VERSION}: ${library_dir}")
+if(TENSORFLOW_VERSION VERSION_LESS 2.19)
+  message(FATAL_ERROR "hostcall needs TensorFlow 2.19 or later: see docs/versions.md.")
+endif()
 
 string(REGEX REPLACE "^([0-9]+)\\.([0-9]+).*" "\\1_\\2" minor_version "${TENSORFLOW_VERSION}")
 set(HOSTCALL_BUILT "hostcall/_built/tensorflow_${minor_version}")
@@ -43,7 +46,7 @@ target_include_directories(
   tensorflow SYSTEM
   INTERFACE "${include_dir}" "${include_dir}/external/highwayhash"
             "${include_dir}/external/farmhash_archive/src")
-# What older versions lack, or have elsewhere, is looked for last.
+# What older versions lack is looked for last.
 if(TENSORFLOW_VERSION VERSION_LESS 2.20)
   target_include_directories(
     tensorflow SYSTEM INTERFACE "${PROJECT_SOURCE_DIR}/csrc/compat/include")
@@ -53,10 +56,6 @@ target_link_directories(tensorflow INTERFACE "${library_dir}")
 target_link_libraries(
   tensorflow INTERFACE -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2)
 
-set(python_library lib_pywrap_tensorflow_common.so)
-if(TENSORFLOW_VERSION VERSION_LESS 2.19)
-  set(python_library _pywrap_tensorflow_internal.so)
-endif()
 add_library(tensorflow_python INTERFACE)
 target_link_directories(tensorflow_python INTERFACE "${library_dir}/python")
-target_link_libraries(tensorflow_python INTERFACE -l:${python_library})
+target_link_libraries(tensorflow_python INTERFACE -l:lib_pywrap_tensorflow_common.so)

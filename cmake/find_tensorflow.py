@@ -15,7 +15,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-# The flags of all of TensorFlow's own wheels for Linux since 2.18.
+# The flags of all of TensorFlow's own wheels for Linux since 2.19.
 WHEELS_FLAGS = ("-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 # The minor versions of TensorFlow by the Python of the wheel, oldest first: those that hostcall
 # works with, and that have wheels for this Python themselves.
 SERVED = {
-    "3.11": ["2.18", "2.19", "2.20", "2.21"],
-    "3.12": ["2.18", "2.19", "2.20", "2.21"],
+    "3.11": ["2.19", "2.20", "2.21"],
+    "3.12": ["2.19", "2.20", "2.21"],
     "3.13": ["2.20", "2.21"],
 }

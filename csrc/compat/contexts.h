@@ -9,7 +9,6 @@
 #include <variant>
 
 #include "absl/status/status.h"
-#include "tensorflow/core/public/version.h"
 #include "xla/executable_run_options.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/tsl/concurrency/async_value_ref.h"
@@ -37,9 +36,7 @@ struct XLA_FFI_ExecutionContext {
   };
   using BackendContext = std::variant<std::monostate, CpuContext, GpuContext>;
 
-#if !defined(TF_MINOR_VERSION) || TF_MINOR_VERSION > 18  // from 2.20 on, it is in another header
   xla::RunId run_id = {};
-#endif
   int32_t device_ordinal = -1;
   BackendContext backend_context = {};
   const void* called_computation = nullptr;

@@ -2,47 +2,12 @@
 // what older versions do otherwise stands here, and nowhere else.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall::compat {
-
-// Whether the functions for futures follow at once where our headers have one that counts threads,
-// as in TensorFlow 2.18. The tables of 2.18 and 2.19 do not say how long they are. But a function
-// that gets arguments of no size complains, and tells its name.
-inline bool LacksThreadCount(const XLA_FFI_Api* api) {
-  XLA_FFI_ThreadPool_NumThreads_Args nothing{};
-  XLA_FFI_Error* error = api->XLA_FFI_ThreadPool_NumThreads(&nothing);
-  if (error == nullptr) return false;
-  XLA_FFI_Error_GetMessage_Args message{XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE, nullptr, error,
-                                        nullptr};
-  api->XLA_FFI_Error_GetMessage(&message);
-  const bool lacks = std::strstr(message.message, "XLA_FFI_Future_Create") != nullptr;
-  XLA_FFI_Error_Destroy_Args destroy{XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, error};
-  api->XLA_FFI_Error_Destroy(&destroy);
-  return lacks;
-}
-
-// The functions of an older XLA where our headers look for them. One table is kept for the process:
-// only TensorFlow's XLA can be so old.
-inline const XLA_FFI_Api* Current(const XLA_FFI_Api* api) {
-  if (api->struct_size > offsetof(XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads)) return api;
-  static const XLA_FFI_Api* const old = LacksThreadCount(api) ? api : nullptr;
-  if (api != old) return api;
-  static const XLA_FFI_Api moved = [] {
-    constexpr size_t kUntilFutures = offsetof(XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads);
-    XLA_FFI_Api copy{};
-    std::memcpy(&copy, old, kUntilFutures);
-    std::memcpy(&copy.XLA_FFI_Future_Create, reinterpret_cast<const char*>(old) + kUntilFutures,
-                3 * sizeof(void*));
-    return copy;
-  }();
-  return &moved;
-}
 
 // Of the XLA that calls. Version 0.1 passes no functions with its question for what a handler is.
 inline int32_t MinorVersion(const XLA_FFI_CallFrame& frame) {
@@ -67,13 +32,10 @@ inline XLA_FFI_Error* Describe(XLA_FFI_Handler* handler, XLA_FFI_CallFrame* fram
 }
 
 inline XLA_FFI_Error* CallHandler(XLA_FFI_Handler* handler, XLA_FFI_CallFrame* frame) {
-  if (MinorVersion(*frame) >= XLA_FFI_API_MINOR) return handler(frame);
-  if (frame->extension_start != nullptr &&
-      frame->extension_start->type == XLA_FFI_Extension_Metadata) {
-    return Describe(handler, frame);
-  }
-  frame->api = Current(frame->api);
-  return handler(frame);
+  const bool asks = frame->extension_start != nullptr &&
+                    frame->extension_start->type == XLA_FFI_Extension_Metadata;
+  const bool is_older = asks && MinorVersion(*frame) < XLA_FFI_API_MINOR;
+  return is_older ? Describe(handler, frame) : handler(frame);
 }
 
 }  // namespace hostcall::compat

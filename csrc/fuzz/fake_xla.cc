@@ -2,10 +2,8 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,11 +58,6 @@ void GetErrorMessage(XLA_FFI_Error_GetMessage_Args* args) {
 void DestroyError(XLA_FFI_Error_Destroy_Args* args) { delete args->error; }
 
 XLA_FFI_Error* CreateFuture(XLA_FFI_Future_Create_Args* args) {
-  if (args->struct_size != XLA_FFI_Future_Create_Args_STRUCT_SIZE) {
-    auto* error = new XLA_FFI_Error();
-    error->outcome = {XLA_FFI_Error_Code_INVALID_ARGUMENT, "Unexpected XLA_FFI_Future_Create_Args"};
-    return error;
-  }
   args->future = new XLA_FFI_Future();
   return nullptr;
 }
@@ -115,17 +108,6 @@ XLA_FFI_Api MakeApi(int minor_version) {
   return api;
 }
 
-// Nothing comes between scheduling and futures, or after these.
-XLA_FFI_Api MakeApiOf218() {
-  const XLA_FFI_Api whole = MakeApi(1);
-  XLA_FFI_Api api = whole;
-  api.struct_size = offsetof(XLA_FFI_Api, XLA_FFI_Type_Register);
-  constexpr size_t kUntilFutures = offsetof(XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads);
-  std::memset(reinterpret_cast<char*>(&api) + kUntilFutures, 0xA5, sizeof(api) - kUntilFutures);
-  std::memcpy(&api.XLA_FFI_ThreadPool_NumThreads, &whole.XLA_FFI_Future_Create, 3 * sizeof(void*));
-  return api;
-}
-
 std::atomic<Age> current_age{Age::kNewest};
 
 }  // namespace
@@ -135,7 +117,7 @@ void SetAge(Age age) { current_age = age; }
 Age CurrentAge() { return current_age; }
 
 const XLA_FFI_Api* FakeApi() {
-  static const XLA_FFI_Api apis[] = {MakeApi(XLA_FFI_API_MINOR), MakeApi(1), MakeApiOf218()};
+  static const XLA_FFI_Api apis[] = {MakeApi(XLA_FFI_API_MINOR), MakeApi(1)};
   return &apis[static_cast<int>(CurrentAge())];
 }
 

@@ -25,7 +25,6 @@ struct Outcome {
 enum class Age {
   kNewest,         // version 0.2 of the FFI
   kTensorFlow220,  // 0.1
-  kTensorFlow218,  // 0.1, which lacks a function before those for futures
 };
 
 // What frames from now on are like.

@@ -137,7 +137,7 @@ NB_MODULE(_frames, m) {
       nb::arg("handler"), "The FFI API version (major, minor) that the handler says it is of.");
   m.def(
       "set_age", [](int age) { SetAge(static_cast<Age>(age)); }, nb::arg("age"),
-      "Plays XLA with the newest FFI (0), that of TensorFlow 2.20 (1), or of 2.18 (2).");
+      "Plays XLA with the newest FFI (0), or that of TensorFlow 2.20 (1).");
   m.def(
       "traits", [](const nb::capsule& handler) { return MetadataOf(handler).traits; },
       nb::arg("handler"), "The bits of the traits that the handler says it has.");

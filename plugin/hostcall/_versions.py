@@ -15,7 +15,7 @@ from hostcall import _builds
 from hostcall_runtime._library import REBUILD
 
 # The minor versions of TensorFlow that the tests have passed with, the oldest first.
-TESTED = ("2.18", "2.19", "2.20", "2.21")
+TESTED = ("2.19", "2.20", "2.21")
 
 # What XLA's FFI was in the oldest of them. Handlers are made for what the newest has, and
 # csrc/compat/ffi.h does what older ones want.
@@ -37,6 +37,12 @@ Most likely TensorFlow was installed anew after hostcall. Make them fit again wi
 
 {rebuild}"""
 
+
+_TOO_OLD = """\
+hostcall needs TensorFlow {oldest} or later, and this is {found}. XLA in older versions ends the \
+process when it compiles a call with side effects. Install a later one:
+
+    pip install 'tensorflow-cpu=={newest}.*'"""
 
 _UNTESTED = """\
 hostcall was tested with TensorFlow {oldest} to {newest}, and this is {found}. Features whose \
@@ -68,11 +74,13 @@ def check() -> None:
     """Choose the extension modules for the TensorFlow here, and check that they can be loaded.
 
     Raises:
-        ImportError: TensorFlow is missing, hostcall has not been built, not for this TensorFlow, or
-            against other versions; the message lists them and the commands that fix it. Of a
-            TensorFlow that hostcall was not tested with, a warning tells.
+        ImportError: TensorFlow is missing or too old, hostcall has not been built, not for this
+            TensorFlow, or against other versions; the message lists them and the commands that fix
+            it. Of a TensorFlow that hostcall was not tested with, a warning tells.
     """
     installed = found()
+    if _numbers(installed.tensorflow) < _numbers(TESTED[0]):
+        raise ImportError(_named(_TOO_OLD, installed.tensorflow), name="hostcall")
     _builds.choose(installed.tensorflow)
     problems = mismatches(built(), installed)
     if problems:
@@ -93,7 +101,11 @@ def untested(version: str) -> str | None:
     """
     if _minor(version) in TESTED and "dev" not in version:
         return None
-    return _UNTESTED.format(oldest=TESTED[0], newest=TESTED[-1], found=version)
+    return _named(_UNTESTED, version)
+
+
+def _named(text: str, version: str) -> str:
+    return text.format(oldest=TESTED[0], newest=TESTED[-1], found=version)
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:
@@ -125,6 +137,10 @@ def _same_minor(built: Versions, found: Versions) -> bool:
 
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2]]
 
 
 def _ffi_fits(built: Versions, found: Versions) -> bool:

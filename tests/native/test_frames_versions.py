@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.native.frames import Buffer, Target, call, handler, native, runtime
 
-AGES = {0: (0, 2), 1: (0, 1), 2: (0, 1)}
+AGES = {0: (0, 2), 1: (0, 1)}
 
 
-@pytest.fixture(params=AGES, ids=["newest", "2.20", "2.18"], autouse=True)
+@pytest.fixture(params=AGES, ids=["newest", "2.20"], autouse=True)
 def age(request: pytest.FixtureRequest) -> Iterator[int]:
     native.set_age(request.param)
     yield request.param

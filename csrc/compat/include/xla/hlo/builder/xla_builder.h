@@ -1,4 +1,0 @@
-// Where it lies in TensorFlow 2.18.
-#pragma once
-
-#include "xla/client/xla_builder.h"
