@@ -49,13 +49,16 @@ static ffi::Error Fail(ffi::AnyBuffer code, ffi::Result<ffi::AnyBuffer>) {
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     fail, Fail, ffi::Ffi::Bind().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
 
-// Ends when it has returned.
+// Ends when it has returned. TensorFlow 2.19 has dropped the frame by then, and the buffers with it.
 static ffi::Future Later(Floats x, ffi::ResultBuffer<ffi::F32> y) {
+  const float* from = x.typed_data();
+  float* to = y->typed_data();
+  const size_t count = x.element_count();
   ffi::Promise promise;
   ffi::Future future(promise);
-  std::thread([promise, x, y]() mutable {
-    for (size_t i = 0; i < x.element_count(); ++i) y->typed_data()[i] = x.typed_data()[i] + 1;
-    if (x.element_count() > 0 && x.typed_data()[0] < 0) {
+  std::thread([promise, from, to, count]() mutable {
+    for (size_t i = 0; i < count; ++i) to[i] = from[i] + 1;
+    if (count > 0 && from[0] < 0) {
       promise.SetError(ffi::Error::InvalidArgument("negative, and late"));
     } else {
       promise.SetAvailable();
