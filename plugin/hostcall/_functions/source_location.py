@@ -75,7 +75,9 @@ def of_function(function: Callable[..., Any]) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
-    name = _AUTOGRAPH_SCOPES.sub("", getattr(function, "__qualname__", "") or repr(function))
+    # A ufunc has the first of these from NumPy 2.2 on.
+    names = (getattr(function, name, "") for name in ("__qualname__", "__name__"))
+    name = _AUTOGRAPH_SCOPES.sub("", next(filter(None, names), repr(function)))
     code = getattr(function, "__code__", None)
     if code is None:
         return name

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from tests.support import native_code
+
 HERE = Path(__file__).parent
 
 # Without an answer for so long, it hangs.
@@ -30,8 +32,8 @@ def build_libraries(folder: Path) -> None:
     shared = ("-shared", "-fPIC")
     build("cc", HERE / "native.c", folder / "libserving_test.so", *shared, "-lm")
     handlers = HERE.parent / "native_code" / "handlers.cc"
-    headers = ("-std=c++17", f"-isystem{tf.sysconfig.get_include()}")
-    build("c++", handlers, folder / "libhandlers_test.so", *shared, *headers)
+    options = ("-std=c++17", f"-isystem{native_code.headers()}")
+    build("c++", handlers, folder / "libhandlers_test.so", *shared, *options)
 
 
 def build_server(target: Path) -> Path:
