@@ -68,8 +68,11 @@ print(tripled(tf))
 
 def test_a_tensorflow_that_hostcall_was_not_built_for_is_imported_with_a_warning() -> None:
     code = """
-import warnings
-import hostcall.jax, hostcall._build_info
+import importlib.metadata, warnings
+import hostcall.jax
+from hostcall import _builds
+_builds.choose(importlib.metadata.version("tensorflow-cpu"))
+import hostcall._build_info
 hostcall._build_info.TENSORFLOW_VERSION = "1.15.0"
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")

@@ -151,7 +151,7 @@ def put(array: np.ndarray, device: Any) -> Any:
     aval = jax.core.ShapedArray(array.shape, array.dtype)
     sharding = jax.sharding.SingleDeviceSharding(device)
     # Before JAX 0.8 its name is another one.
-    with_64_bits = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
+    with_64_bits = (jax if hasattr(jax, "enable_x64") else jax.experimental).enable_x64
     with with_64_bits(True):  # or numbers of 64 bits lose half of them, without a word
         return xla_client.batched_device_put(aval, sharding, [array], [device])
 

@@ -7,9 +7,10 @@ import inspect
 from typing import Any
 
 import jax
-from jax._src.interpreters import mlir as _mlir
+from jax._src.interpreters import mlir as _private_mlir
+from jax.interpreters import mlir as _mlir
 
-_SETS_SHARDING_IN_A_MODULE = len(inspect.signature(_mlir.set_sharding).parameters) > 2
+_SETS_SHARDING_IN_A_MODULE = len(inspect.signature(_private_mlir.set_sharding).parameters) > 2
 
 _TYPES_ARE_OF_A_MODULE = len(inspect.signature(_mlir.aval_to_ir_type).parameters) > 1
 
@@ -23,7 +24,7 @@ def type_of(module_context: Any, aval: Any) -> Any:
 def set_sharding(module_context: Any, op: Any, sharding: Any) -> None:
     """Says which sharding the results of an op of a module have. Before 0.9: of any module."""
     module = (module_context,) if _SETS_SHARDING_IN_A_MODULE else ()
-    _mlir.set_sharding(*module, op, sharding)
+    _private_mlir.set_sharding(*module, op, sharding)
 
 
 def with_64_bits() -> contextlib.AbstractContextManager[Any]:
