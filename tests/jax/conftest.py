@@ -14,6 +14,7 @@ _WITH_TENSORFLOW = [
     "test_from_tf.py",
     "test_import.py",
     "test_import_alone.py",
+    "test_recording.py",
     "test_to_tf.py",
     "test_to_tf_programs.py",
     "test_with_tensorflow.py",
