@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 HOSTCALL = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 # What autograph puts around a function, and before its name, where it converts one.
@@ -75,9 +77,10 @@ def of_function(function: Callable[..., Any]) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
-    # A ufunc has the first of these from NumPy 2.2 on.
-    names = (getattr(function, name, "") for name in ("__qualname__", "__name__"))
-    name = _AUTOGRAPH_SCOPES.sub("", next(filter(None, names), repr(function)))
+    name = getattr(function, "__qualname__", "")
+    if isinstance(function, np.ufunc):  # has no qualified name before NumPy 2.2
+        name = function.__name__
+    name = _AUTOGRAPH_SCOPES.sub("", name or repr(function))
     code = getattr(function, "__code__", None)
     if code is None:
         return name
