@@ -51,7 +51,7 @@ def choose(tensorflow: str) -> None:
     sets = built_sets()
     if not sets:
         raise ImportError(_NOT_BUILT.format(rebuild=REBUILD), name="hostcall")
-    chosen = sets.get(_minor(tensorflow))
+    chosen = sets.get(minor(tensorflow))
     if chosen is None:
         text = _NONE_FITS.format(built=_listed(list(sets)), found=tensorflow, newest=[*sets][-1])
         raise ImportError(text, name="hostcall")
@@ -67,15 +67,17 @@ def built_sets() -> dict[str, Path]:
     for place in sys.modules["hostcall"].__path__:
         for folder in Path(place, "_built").glob(_PREFIX + "*"):
             found.setdefault(folder.name.removeprefix(_PREFIX).replace("_", "."), folder)
-    return dict(sorted(found.items(), key=lambda item: _numbers(item[0])))
+    return dict(sorted(found.items(), key=lambda item: numbers(item[0])))
 
 
-def _minor(version: str) -> str:
+def minor(version: str) -> str:
+    """The minor version of a version, such as "2.21" of "2.21.0"."""
     return ".".join(version.split(".")[:2])
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in version.split(".")]
+def numbers(version: str) -> list[int]:
+    """What minor versions are ordered by."""
+    return [int(number) for number in minor(version).split(".")]
 
 
 def _listed(versions: list[str]) -> str:

@@ -79,7 +79,7 @@ def check() -> None:
             it. Of a TensorFlow that hostcall was not tested with, a warning tells.
     """
     installed = found()
-    if _numbers(installed.tensorflow) < _numbers(TESTED[0]):
+    if _builds.numbers(installed.tensorflow) < _builds.numbers(TESTED[0]):
         raise ImportError(_named(_TOO_OLD, installed.tensorflow), name="hostcall")
     _builds.choose(installed.tensorflow)
     problems = mismatches(built(), installed)
@@ -99,7 +99,7 @@ def untested(version: str) -> str | None:
     Returns:
         The text of a warning that names the version, or None where it was tested.
     """
-    if _minor(version) in TESTED and "dev" not in version:
+    if _builds.minor(version) in TESTED and "dev" not in version:
         return None
     return _named(_UNTESTED, version)
 
@@ -132,15 +132,7 @@ def mismatches(built: Versions, found: Versions) -> list[str]:
 
 
 def _same_minor(built: Versions, found: Versions) -> bool:
-    return _minor(built.tensorflow) == _minor(found.tensorflow)
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")[:2]]
+    return _builds.minor(built.tensorflow) == _builds.minor(found.tensorflow)
 
 
 def _ffi_fits(built: Versions, found: Versions) -> bool:

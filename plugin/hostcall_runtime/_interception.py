@@ -208,5 +208,10 @@ def name_of(function: Any) -> str:
         else:
             break
     named = function if getattr(function, "__qualname__", None) else type(function)
-    qualname = _AUTOGRAPH_SCOPES.sub("", named.__qualname__)
+    qualname = without_autograph(named.__qualname__)
     return f"{getattr(named, '__module__', None) or 'builtins'}:{qualname}"
+
+
+def without_autograph(qualname: str) -> str:
+    """The name that a function has in the user's code, from its `__qualname__`."""
+    return _AUTOGRAPH_SCOPES.sub("", qualname)

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-HOSTCALL = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from hostcall_runtime._interception import without_autograph
 
-# What autograph puts around a function, and before its name, where it converts one.
-_AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
+HOSTCALL = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 # The description of a CallbackSpec.
 _DESCRIPTION = re.compile(
@@ -80,7 +79,7 @@ def of_function(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", "")
     if isinstance(function, np.ufunc):  # has no qualified name before NumPy 2.2
         name = function.__name__
-    name = _AUTOGRAPH_SCOPES.sub("", name or repr(function))
+    name = without_autograph(name or repr(function))
     code = getattr(function, "__code__", None)
     if code is None:
         return name

@@ -69,18 +69,20 @@ def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool
     return node
 
 
-def cast_node(name: str, value: str, source: int, target: int) -> Any:
-    """A node that casts a value from one type to another."""
-    node = protos.node_def_pb2.NodeDef(name=name, op="Cast", input=[value])
+def add_cast(function: FunctionDef, name: str, value: str, source: int, target: int) -> str:
+    """Casts a value of a function from one type to another; returns the result."""
+    node = function.node_def.add(name=name, op="Cast", input=[value])
     node.attr["SrcT"].type = source
     node.attr["DstT"].type = target
     node.attr["Truncate"].b = False
-    return node
+    return f"{name}:y:0"
 
 
-def value_of_cast(node: NodeDef) -> str:
-    """What a FunctionDef calls the result of such a node."""
-    return f"{node.name}:y:0"
+def cast_uses(function: FunctionDef, name: str, value: str, source: int, target: int) -> None:
+    """Has all that uses a value of a function use the same value of another type."""
+    # The cast itself goes on to use the value.
+    replace_value(function, value, f"{name}:y:0")
+    add_cast(function, name, value, source, target)
 
 
 def callees(node: NodeDef) -> list[Any]:

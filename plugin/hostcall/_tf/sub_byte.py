@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf.function_defs import cast_node, replace_value, value_of_cast
+from hostcall._tf.function_defs import add_cast, cast_uses
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _WIDE = {
@@ -45,24 +45,18 @@ def _widen_inputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> Non
     for index, arg in enumerate(cluster.signature.input_arg):
         if arg.type in _WIDE:
             sub_byte, wide = arg.type, _WIDE[arg.type]
-            outside = cast_node(f"{call.name}__in_{index}", call.input[index], sub_byte, wide)
-            host.node_def.append(outside)
-            call.input[index] = value_of_cast(outside)
+            value, name = call.input[index], f"{call.name}__in_{index}"
+            call.input[index] = add_cast(host, name, value, sub_byte, wide)
             call.attr["Tin"].list.type[index] = arg.type = wide
-            inside = cast_node(f"{arg.name}__sub_byte", arg.name, wide, sub_byte)
-            replace_value(cluster, arg.name, value_of_cast(inside))
-            cluster.node_def.append(inside)
+            cast_uses(cluster, f"{arg.name}__sub_byte", arg.name, wide, sub_byte)
 
 
 def _widen_outputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> None:
     for index, arg in enumerate(cluster.signature.output_arg):
         if arg.type in _WIDE:
             sub_byte, wide = arg.type, _WIDE[arg.type]
-            inside = cast_node(f"{arg.name}__wide", cluster.ret[arg.name], sub_byte, wide)
-            cluster.node_def.append(inside)
-            cluster.ret[arg.name] = value_of_cast(inside)
+            value, name = cluster.ret[arg.name], f"{arg.name}__wide"
+            cluster.ret[arg.name] = add_cast(cluster, name, value, sub_byte, wide)
             call.attr["Tout"].list.type[index] = arg.type = wide
             returned = f"{call.name}:output:{index}"
-            outside = cast_node(f"{call.name}__out_{index}", returned, wide, sub_byte)
-            replace_value(host, returned, value_of_cast(outside))
-            host.node_def.append(outside)
+            cast_uses(host, f"{call.name}__out_{index}", returned, wide, sub_byte)

@@ -65,12 +65,12 @@ def _take_wide(function: FunctionDef) -> None:
     """Makes a function take and return wide floats instead of narrow ones."""
     function.signature.name += _SUFFIX
     for arg in _narrow_of(function.signature.input_arg):
-        _cast_result(function, f"{arg.name}__narrow", arg.name, _WIDE, arg.type)
+        defs.cast_uses(function, f"{arg.name}__narrow", arg.name, _WIDE, arg.type)
         arg.type = _WIDE
     for arg in _narrow_of(function.signature.output_arg):
-        wide = defs.cast_node(f"{arg.name}__wide", function.ret[arg.name], arg.type, _WIDE)
-        function.node_def.append(wide)
-        function.ret[arg.name] = defs.value_of_cast(wide)
+        returned = function.ret[arg.name]
+        wide = defs.add_cast(function, f"{arg.name}__wide", returned, arg.type, _WIDE)
+        function.ret[arg.name] = wide
         arg.type = _WIDE
 
 
@@ -86,13 +86,12 @@ def _pass_wide(function: FunctionDef, node: NodeDef) -> None:
     for index, dtype in enumerate(_types(node, taken.type_list_attr)):
         if dtype in _NARROW:
             value = node.input[first + index]
-            wide = defs.cast_node(f"{node.name}__in_{index}", value, dtype, _WIDE)
-            function.node_def.append(wide)
-            node.input[first + index] = defs.value_of_cast(wide)
+            wide = defs.add_cast(function, f"{node.name}__in_{index}", value, dtype, _WIDE)
+            node.input[first + index] = wide
     for index, dtype in enumerate(_types(node, returned.type_list_attr)):
         if dtype in _NARROW:
             value = f"{node.name}:{returned.name}:{index}"
-            _cast_result(function, f"{node.name}__out_{index}", value, _WIDE, dtype)
+            defs.cast_uses(function, f"{node.name}__out_{index}", value, _WIDE, dtype)
     for name in {taken.type_list_attr, returned.type_list_attr}:
         types = _types(node, name)
         node.attr[name].list.type[:] = [_WIDE if dtype in _NARROW else dtype for dtype in types]
@@ -100,10 +99,3 @@ def _pass_wide(function: FunctionDef, node: NodeDef) -> None:
 
 def _types(node: NodeDef, attr: str) -> list[int]:
     return list(node.attr[attr].list.type)
-
-
-def _cast_result(function: FunctionDef, name: str, value: str, source: int, target: int) -> None:
-    """Gives all that uses a value the same as another type."""
-    result = defs.cast_node(name, value, source, target)
-    defs.replace_value(function, value, defs.value_of_cast(result))
-    function.node_def.append(result)
