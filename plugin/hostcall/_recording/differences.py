@@ -9,6 +9,7 @@ import numpy as np
 
 from hostcall._recording import values
 from hostcall._recording.values import Array, Texts, Value
+from hostcall_runtime._words import counted
 
 # Of a string, as much is shown.
 _LONGEST = 60
@@ -17,15 +18,12 @@ _LONGEST = 60
 def first_difference(recorded: Sequence[Value], got: Sequence[Value]) -> str:
     """Where the arguments of two calls differ first, in a sentence; "" where they do not."""
     if len(recorded) != len(got):
-        return f"It was recorded with {_counted(len(recorded))}, and has {_counted(len(got))}."
+        before, now = counted(len(recorded), "argument"), counted(len(got), "argument")
+        return f"It was recorded with {before}, and has {now}."
     for index, (one, other) in enumerate(zip(recorded, got, strict=True)):
         if difference := _between(one, other):
             return f"Argument {index}{difference}."
     return ""
-
-
-def _counted(count: int) -> str:
-    return f"{count} argument" + "s" * (count != 1)
 
 
 def _between(recorded: Value, got: Value) -> str:

@@ -21,6 +21,7 @@ from hostcall._recording.selection import ALL, Selection
 from hostcall._recording.writing import Writer
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
+from hostcall_runtime._words import counted
 
 
 class Recorder:
@@ -183,7 +184,7 @@ class Recorder:
             )
         if left:
             warnings.warn(
-                f"hostcall: {left} call{'s' * (left != 1)} had not ended at the end of "
+                f"hostcall: {counted(left, 'call')} had not ended at the end of "
                 f"hostcall.record, and are not in {self.path!r}. Wait for the programs before.",
                 RuntimeWarning,
                 stacklevel=4,

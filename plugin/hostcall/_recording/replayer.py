@@ -18,6 +18,7 @@ from hostcall._recording.selection import Selection, are_alike
 from hostcall._recording.values import Value
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
+from hostcall_runtime._words import counted
 
 _WHY = (
     "What the program computes before this call is not what it was, or the program, its inputs or "
@@ -157,7 +158,7 @@ class Replayer:
             cut_off = "" if self._reader.complete else " The recording was cut off there."
             return (
                 f"hostcall: {site.description} is called once more than in the recording "
-                f"{self.path!r}, which has {_counted(queue.count)} of it.{cut_off} {_WHY}"
+                f"{self.path!r}, which has {counted(queue.count, 'call')} of it.{cut_off} {_WHY}"
             )
         recorded = self._reader.arguments(expected)
         difference = differences.first_difference(recorded, got)
@@ -210,7 +211,7 @@ class Replayer:
         left = [(name, queue) for name, queue in self._queues.items() if queue.calls]
         if not left:
             return ""
-        counts = ", ".join(f"{_counted(len(queue))} of {name}" for name, queue in left)
+        counts = ", ".join(f"{counted(len(queue), 'call')} of {name}" for name, queue in left)
         first, name = min(
             (call.id, name) for name, queue in left for call in list(queue.calls.values())[:1]
         )
@@ -222,7 +223,3 @@ class Replayer:
             "program has ended earlier or has taken another branch, or the functions themselves, "
             "which are not run now, have made these calls."
         )
-
-
-def _counted(count: int) -> str:
-    return f"{count} call" + "s" * (count != 1)
