@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from hostcall_runtime import _interrupts
+
 # The seconds between two looks at a pool that has not begun a call: at first, and at most.
 _FIRST = 0.002
 _MOST = 0.05
@@ -60,6 +62,7 @@ class Running:
 def gives_back(
     pool: concurrent.futures.ThreadPoolExecutor,
     future: concurrent.futures.Future[Any],
+    ended: _interrupts.Ended,
     task: _Task,
     timeout: float | None,
 ) -> bool:
@@ -72,23 +75,13 @@ def gives_back(
     before = None
     for pause in _pauses():
         left = pause if end is None else max(0.0, min(pause, end - time.monotonic()))
-        if _ends(future, left) or task.has_begun or left < pause:
+        if ended.wait(left) or task.has_begun or left < pause:
             return False
         now = _waiting_places(pool)
         if now is not None and now == before and future.cancel():
             return True
         before = now
     raise AssertionError("there are always more pauses")
-
-
-def _ends(future: concurrent.futures.Future[Any], seconds: float) -> bool:
-    try:
-        future.exception(seconds)
-    except concurrent.futures.TimeoutError:
-        return False
-    except concurrent.futures.CancelledError:
-        return True
-    return True
 
 
 def _pauses() -> Iterator[float]:

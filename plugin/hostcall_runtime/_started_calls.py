@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from hostcall_runtime import (
     _executor_errors,
     _executor_stats,
     _interception,
+    _interrupts,
     _parcels,
     _threads,
     _worker_calls,
@@ -66,11 +68,12 @@ class StartedCall:
         self._sent = Sent(callee.function, args, callee.description, callee.timeout)
         self._deadline = None if callee.timeout is None else time.monotonic() + callee.timeout
         self._future: Any = None  # of a call that goes on, or has returned
+        self._parcel: _parcels.Parcel | None = None
         self._watch = _executor_stats.watch(callee.label or callee.description)
         try:
             self._submit()
         except BaseException:
-            self._watch.end()
+            self.cancel()
             raise
 
     def result(self) -> Any:
@@ -90,36 +93,38 @@ class StartedCall:
 
     def cancel(self) -> None:
         """Gives the call up: if it has not begun, it never will."""
-        if self._future is None:
-            return
-        self._future.cancel()
-        if self._parcel is not None:
-            self._parcel.keep_for(self._future)
+        if self._future is not None:
+            with _interrupts.Postponed():
+                self._future.cancel()
+            if self._parcel is not None:
+                self._parcel.keep_for(self._future)
         self._watch.end()
 
     def wait(self) -> None:
         """Waits for the end of a call whose outcome nobody wants to know."""
-        with contextlib.suppress(concurrent.futures.CancelledError):
-            if self._future is not None:
-                self._future.exception()
+        if self._future is not None:
+            self._ended.wait(None)
 
     def _returned(self) -> Any:
         sent, future, task = self._sent, self._future, self._task
         left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         try:
-            if task is not None and _crowded_pools.gives_back(self._executor, future, task, left):
+            if task is not None and _crowded_pools.gives_back(
+                self._executor, future, self._ended, task, left
+            ):
                 return self._callee.at_once(*sent.args)
-            failure = future.exception(left)
-        except concurrent.futures.TimeoutError:
-            text = _late(sent, self._executor, future, task)
-            self.cancel()
-            raise DeadlineExceededError(text) from None
+            in_time = self._ended.wait(left)
+            failure = future.exception() if in_time else None
         except concurrent.futures.CancelledError as error:
             text = _executor_errors.cancelled(sent, self._executor, future)
             raise ExecutorError(text) from error
         except BaseException:  # Ctrl-C
             self.cancel()
             raise
+        if not in_time:
+            text = _late(sent, self._executor, future, task)
+            self.cancel()
+            raise DeadlineExceededError(text)
         if failure is not None:
             provider, executor = self._callee.provider, self._executor
             self._future = None
@@ -153,7 +158,7 @@ class StartedCall:
                 who = self._callee.description
                 raise ExecutorError(_executor_errors.takes_tensors(who, executor))
             try:
-                self._future = self._handed_to(executor)
+                self._hand_to(executor)
             except Exception as error:
                 is_over = isinstance(error, RuntimeError) or _dask_calls.is_closed(executor)
                 may_renew = is_over and self._callee.provider.drop(executor)
@@ -163,31 +168,39 @@ class StartedCall:
             else:
                 return
 
-    def _handed_to(self, executor: Executor) -> Any:
-        """The executor's future."""
-        args = self._sent.args
+    def _hand_to(self, executor: Executor) -> None:
+        sent, submit = self._sent, executor.submit
         self._task: _ThreadTask | None = None
-        self._parcel: _parcels.Parcel | None = None
+        self._parcel = None
+        content: tuple[Any, ...]
         if has_threads(executor):
-            provider = self._callee.provider
             local = _interception.carried(self._callee.local)
-            self._task = _ThreadTask(provider, executor, local, args)
-            self._watch.hand_over()
-            return executor.submit(self._task)
-        function = sendable(self._sent.function)
-        if _dask_calls.is_dask(executor):
-            self._watch.hand_over()
-            return _dask_calls.submit(executor, function, args)
-        content = (InWorker(function), *args)
-        if _parcels.takes_parcels(executor):
-            self._parcel = _parcels.Parcel(content[0], args, self._watch.counts)
-            content = self._parcel.content
-        elif self._watch.counts:
-            content = (_parcels.timed, *content)
+            self._task = _ThreadTask(self._callee.provider, executor, local, sent.args)
+            content = (self._task,)
+        elif _dask_calls.is_dask(executor):
+            submit = functools.partial(_dask_calls.submit, executor)
+            content = (sendable(sent.function), sent.args)
+        else:
+            content = self._content_for(executor)
         self._watch.hand_over()
-        future = executor.submit(*content)
-        self._sent.workers = _dead_workers.workers_of(executor)
-        return future
+        with _interrupts.Postponed() if _submits_soon(executor) else contextlib.nullcontext():
+            self._future = submit(*content)
+            self._ended = _interrupts.Ended(self._future)
+        sent.workers = _dead_workers.workers_of(executor)
+
+    def _content_for(self, executor: Executor) -> tuple[Any, ...]:
+        """What another process calls, and with which arguments."""
+        function, args = InWorker(sendable(self._sent.function)), self._sent.args
+        if _parcels.takes_parcels(executor):
+            self._parcel = _parcels.Parcel(function, args, self._watch.counts)
+            return self._parcel.content
+        return (_parcels.timed, function, *args) if self._watch.counts else (function, *args)
+
+
+def _submits_soon(executor: Executor) -> bool:
+    """Whether it only hands a call over, where another one may make it and take long."""
+    module = getattr(executor.submit, "__module__", None) or ""
+    return module.partition(".")[0] in ("concurrent", "loky")
 
 
 def _late(sent: Sent, executor: Executor, future: Future, task: _ThreadTask | None) -> str:

@@ -22,8 +22,11 @@ def say(process: subprocess.Popen[str], line: str) -> None:
 
 
 def read(process: subprocess.Popen[str]) -> str:
+    """The next line of a process, which has something to say if it ends before that."""
     assert process.stdout is not None
-    return process.stdout.readline().strip()
+    line = process.stdout.readline().strip()
+    assert line or finish(process), "it ended well, but too early"
+    return line
 
 
 @each_kind
@@ -60,6 +63,12 @@ def test_ctrl_c_in_a_terminal(kind: str, tmp_path: Path) -> None:
         say(process, mode)
     process.communicate(timeout=60.0)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("mode", ["compiled", "eager"])
+def test_ctrl_c_anywhere(mode: str) -> None:
+    """Python's pools of threads may keep a lock for ever that they hold when it comes."""
+    run_alone(cases.is_interrupted_anywhere, mode, 3000, limit=100.0)
 
 
 @each_kind

@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
+import gc
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +58,7 @@ def assert_next_calls_work(kind: str) -> None:
 
 def is_interrupted(kind: str, folder: str) -> None:
     """Calls in all modes that another process interrupts, and that go on until they may end."""
+    gc.disable()  # Python drops a Ctrl-C that comes while a garbage collector's callback runs
     for mode, make in MODES.items():
         gate = os.path.join(folder, f"{mode}.gate")
         function = functools.partial(functions.waits_for, os.path.join(folder, mode), gate)
@@ -65,6 +70,28 @@ def is_interrupted(kind: str, folder: str) -> None:
         assert_next_calls_work(kind)
     with executors.none_left():
         pass
+
+
+def is_interrupted_anywhere(mode: str, calls: int) -> None:
+    """Calls of a pool of threads, each interrupted somewhere between its begin and its end."""
+    gc.disable()
+    sys.setswitchinterval(1e-6)
+    gates = [threading.Event() for _ in range(calls)]
+
+    def interrupts(i: Any) -> Any:
+        end = time.perf_counter() + 1e-7 * float(i)
+        while time.perf_counter() < end:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        gates[int(i)].wait()
+        return i
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        program = MODES[mode](on(pool, interrupts))
+        for i, gate in enumerate(gates):
+            with pytest.raises(KeyboardInterrupt):
+                program(tf.constant(i))
+            gate.set()
 
 
 def ends_with_calls_in_flight(kind: str, folder: str) -> None:

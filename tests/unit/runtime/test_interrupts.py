@@ -1,0 +1,114 @@
+"""Ctrl-C that waits until Python's library has given its locks back."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hostcall_runtime._interrupts import Ended, Flag, Postponed
+
+INTERRUPT = signal.SIGINT
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    """Python's own, as where a person works."""
+    before = signal.signal(INTERRUPT, signal.default_int_handler)
+    yield
+    signal.signal(INTERRUPT, before)
+
+
+def test_ctrl_c_comes_when_the_context_ends() -> None:
+    reached: list[bool] = []
+
+    def run() -> None:
+        with Postponed():
+            signal.raise_signal(INTERRUPT)
+            reached.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert reached
+    assert signal.getsignal(INTERRUPT) is signal.default_int_handler
+
+
+def test_without_ctrl_c_nothing_happens() -> None:
+    with Postponed():
+        pass
+    assert signal.getsignal(INTERRUPT) is signal.default_int_handler
+
+
+def test_the_users_own_handler_is_called_once() -> None:
+    seen: list[int] = []
+    signal.signal(INTERRUPT, lambda number, frame: seen.append(number))
+    with Postponed():
+        with Postponed():
+            signal.raise_signal(INTERRUPT)
+            signal.raise_signal(INTERRUPT)
+        assert not seen
+    assert seen == [INTERRUPT]
+
+
+def test_ctrl_c_tells_of_the_exception_before_it() -> None:
+    def run() -> None:
+        with Postponed():
+            signal.raise_signal(INTERRUPT)
+            raise ValueError("blah")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run()
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+@pytest.mark.parametrize("action", [signal.SIG_IGN, signal.SIG_DFL])
+def test_what_is_not_handled_in_python_is_left_alone(action: Any) -> None:
+    signal.signal(INTERRUPT, action)
+    with Postponed():
+        assert signal.getsignal(INTERRUPT) is action
+
+
+def test_other_threads_leave_it_alone() -> None:
+    def run() -> None:
+        with Postponed():
+            seen.append(signal.getsignal(INTERRUPT))
+
+    seen: list[Any] = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
+
+
+def test_flag() -> None:
+    flag = Flag()
+    assert not flag.wait(0.0)
+    assert not flag.is_set()
+    flag.set()
+    assert flag.is_set()
+    assert flag.wait(0.0)
+    assert flag.wait(None)
+
+
+class Foreign:
+    """A future of a library's own."""
+
+    def __init__(self, future: concurrent.futures.Future[int]) -> None:
+        self.exception = future.exception
+
+
+@pytest.mark.parametrize("kind", [lambda future: future, Foreign])
+def test_ended(kind: Any) -> None:
+    running: concurrent.futures.Future[int] = concurrent.futures.Future()
+    cancelled: concurrent.futures.Future[int] = concurrent.futures.Future()
+    has_ended = Ended(kind(running))
+    assert not has_ended.wait(0.0)
+    running.set_result(3)
+    assert has_ended.wait(None)
+    has_ended = Ended(kind(cancelled))
+    cancelled.cancel()
+    assert has_ended.wait(None)
