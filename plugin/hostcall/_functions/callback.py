@@ -97,6 +97,7 @@ class Callback:
             has no dtypes, or an "eager" callback is called from JAX.
           ValueError: when a result is declared with a bounded or unknown size, in JAX.
         """
+        args, by_name = keyword_arguments.without_defaults(args, by_name, self._signature)
         inputs, call = self._sorted(args, by_name)
         parts = frameworks.Parts(
             call.function, call.declaration, self.kind, self.stateful, self.name, call.grad

@@ -109,6 +109,27 @@ def sort(
     return dataclasses.replace(found, moved=tuple(moved))
 
 
+def without_defaults(
+    args: tuple[Any, ...], by_name: dict[str, Any], signature: inspect.Signature | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call without those that `tf.function` adds, which passes all defaults.
+
+    None at the end of those by position is no tensor, and NumPy's functions refuse some defaults
+    beside each other.
+    """
+    if signature is None or not (by_name or (args and args[-1] is None)):
+        return args, by_name
+    parameters = signature.parameters
+    by_position = [p.default for p in parameters.values() if p.kind in _BY_POSITION]
+    while 0 < len(args) <= len(by_position) and args[-1] is by_position[len(args) - 1] is None:
+        args = args[:-1]
+    return args, {
+        name: value
+        for name, value in by_name.items()
+        if name not in parameters or value is not parameters[name].default
+    }
+
+
 def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Signature | None:
     """How a function is called; None where Python does not know it.
 

@@ -244,3 +244,19 @@ def test_errors_of_gradients_show_no_frames_of_hostcall() -> None:
 def test_a_ufunc_takes_keywords() -> None:
     add = hostcall.callback(np.add, result=lambda x, y: x)
     np.testing.assert_array_equal(add(X, X, dtype=np.float32), 2.0 * X)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("function", [np.negative, np.add])
+def test_a_function_of_numpys_can_be_traced_itself(function: Any, jit_compile: bool) -> None:
+    """`tf.function` passes all the defaults of what it traces."""
+    traced = tf.function(
+        hostcall.callback(function, result=lambda *inputs: inputs[0]), jit_compile=jit_compile
+    )
+    np.testing.assert_array_equal(traced(*[X] * function.nin), function(*[X] * function.nin))
+
+
+def test_none_is_refused_where_it_is_no_default() -> None:
+    scale, _ = noting()
+    with pytest.raises(ValueError, match="None, which is passed by position"):
+        scale(X, None)
