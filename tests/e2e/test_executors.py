@@ -19,6 +19,7 @@ from tests.support.helpers import MODES, failure, jitted, plain
 from tests.support.process_pools import end_pools
 from tests.support.process_pools import one_process as processes
 from tests.support.threads import PATIENCE, in_threads
+from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
 
@@ -296,6 +297,7 @@ def test_others_run_while_a_call_waits(mode: Any, threads: Any) -> None:
     in_threads(2, lambda _: np.testing.assert_array_equal(program(X), X))
 
 
+@on_the_callers_thread
 @pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
 def test_a_call_of_the_executors_own_thread_runs_there(threads: Any) -> None:
     names: list[str] = []

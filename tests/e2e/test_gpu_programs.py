@@ -10,6 +10,9 @@ import pytest
 
 from tests.support.device import clean_environment
 from tests.support.native.modules import ROOT
+from tests.support.versions import has_a_fake_gpu
+
+pytestmark = has_a_fake_gpu
 
 CHECKS = [
     "the_handler_of_the_runtime_is_registered_for_cuda",

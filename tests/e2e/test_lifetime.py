@@ -106,7 +106,11 @@ def test_functions_that_are_differentiated_and_dropped(ours: Worker, program: An
 COMPILED = [
     (cases.jitted_and_run, 1),
     (cases.jitted_and_run_in_a_plain_function, 1),
-    (cases.jitted_and_run_with_a_gradient, 2),
+    pytest.param(
+        cases.jitted_and_run_with_a_gradient,
+        2,
+        marks=pytest.mark.tensorflow("2.21", "a program leaves more of TensorFlow's memory there"),
+    ),
 ]
 
 

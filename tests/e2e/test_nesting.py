@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import failure, jitted
+from tests.support.versions import on_the_callers_thread
 
 SPEC = tf.TensorSpec([], tf.float32)
 FAR = 1_000_000.0
@@ -64,6 +65,7 @@ def on_thread(stack_kib: int, call: Callable[[], Any]) -> Any:
     return returned[0]
 
 
+@on_the_callers_thread  # which has the stack that the test gives it
 @pytest.mark.parametrize("stack_kib", [512, 1024])
 def test_calls_are_refused_before_the_stack_ends(nested: Any, stack_kib: int) -> None:
     def fail_and_go_on() -> Any:
@@ -94,6 +96,7 @@ def test_a_single_call_is_not_refused_on_a_small_stack(build: Any) -> None:
     assert float(on_thread(128, lambda: run(tf.constant(3.0)))) == 7.0
 
 
+@on_the_callers_thread  # each of the others is one more
 @pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
 def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) -> None:
     def step(x: Any) -> Any:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.recordings import ROUTES, Machine, X, program_of, recorded
+from tests.support.versions import on_the_callers_thread
 
 machines: list[Any] = []
 
@@ -133,6 +134,7 @@ def test_functions_of_one_name_are_not_mixed_up(file: str) -> None:
         np.testing.assert_array_equal(tf.function(body, jit_compile=True)(X), expected)
 
 
+@on_the_callers_thread
 def test_what_a_function_calls_in_turn_is_part_of_it(file: str, machine: Machine) -> None:
     inner = hostcall.callback(lambda x: x + machine.use(), result=lambda x: x, name="inner")
     nested = tf.function(lambda x: inner(x) * 2, jit_compile=True)

@@ -22,6 +22,7 @@ from tests.support import executor_functions as functions
 from tests.support.device import DEVICE
 from tests.support.helpers import failure, jitted, plain
 from tests.support.threads import PATIENCE, in_threads
+from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
 
@@ -260,7 +261,7 @@ def test_a_full_queue_has_programs_wait(mode: Any) -> None:
     assert max(most) <= 3  # two that wait, and the one that runs
 
 
-@pytest.mark.parametrize("mode", [jitted, eager])
+@pytest.mark.parametrize("mode", [pytest.param(jitted, marks=on_the_callers_thread), eager])
 def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
     if DEVICE and mode is jitted:
         pytest.skip(

@@ -12,6 +12,7 @@ import pytest
 from tests.support.executors import KINDS
 from tests.support.stress import executor_cases as cases
 from tests.support.stress.processes import finish, run_alone, start
+from tests.support.versions import on_the_callers_thread
 
 each_kind = pytest.mark.parametrize("kind", ["threads", "forkserver", "loky", "dask"])
 
@@ -29,6 +30,7 @@ def read(process: subprocess.Popen[str]) -> str:
     return line
 
 
+@on_the_callers_thread
 @each_kind
 def test_ctrl_c_of_the_process(kind: str, tmp_path: Path) -> None:
     """As from a notebook: the workers go on."""
@@ -47,6 +49,7 @@ def test_ctrl_c_of_the_process(kind: str, tmp_path: Path) -> None:
     finish(process)
 
 
+@on_the_callers_thread
 @pytest.mark.parametrize("kind", ["threads", "forkserver", "loky"])
 def test_ctrl_c_in_a_terminal(kind: str, tmp_path: Path) -> None:
     """The workers get it, too."""
@@ -65,7 +68,7 @@ def test_ctrl_c_in_a_terminal(kind: str, tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("mode", ["compiled", "eager"])
+@pytest.mark.parametrize("mode", [pytest.param("compiled", marks=on_the_callers_thread), "eager"])
 def test_ctrl_c_anywhere(mode: str) -> None:
     """Python's pools of threads may keep a lock for ever that they hold when it comes."""
     run_alone(cases.is_interrupted_anywhere, mode, 3000, limit=100.0)

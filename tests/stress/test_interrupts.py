@@ -13,19 +13,26 @@ from tests.support.stress import interrupt_cases as cases
 from tests.support.stress import interrupt_moment_cases as moments
 from tests.support.stress.processes import Worker, finish, start
 from tests.support.stress.programs import KINDS, SIZES
+from tests.support.versions import on_the_callers_thread
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
 each_size = pytest.mark.parametrize("size", SIZES)
+
+WAYS = [
+    pytest.param(way, marks=[on_the_callers_thread] if way == "compiled" else [])
+    for way in cases.WAYS
+]
 
 
 @each_size
 @each_kind
 @pytest.mark.parametrize("sender", cases.SENDERS)
-@pytest.mark.parametrize("way", cases.WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_call(worker: Worker, way: str, sender: str, kind: str, size: str) -> None:
     worker.run(cases.run_case, way, sender, kind, size)
 
 
+@on_the_callers_thread
 @each_size
 @pytest.mark.parametrize("kind", ["numpy_function", "py_function", "callback"])
 def test_a_loop(worker: Worker, kind: str, size: str) -> None:
@@ -66,6 +73,7 @@ def test_a_handler_that_calls_the_function(worker: Worker) -> None:
     worker.run(moments.run_handler)
 
 
+@on_the_callers_thread
 def test_signals_of_another_process() -> None:
     process = start(cases.wait_for_the_parent)
     assert process.stdout is not None
@@ -76,6 +84,7 @@ def test_signals_of_another_process() -> None:
     assert finish(process) == ""
 
 
+@on_the_callers_thread
 def test_a_process_that_does_not_catch_it_ends_as_any_other() -> None:
     process = start(cases.be_ended_by_the_parent)
     assert process.stdout is not None
