@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import signal
 import threading
 from collections.abc import Mapping
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from hostcall_runtime._executor_types import Executor
+from hostcall_runtime._executor_types import Executor, Future
 
 # Seconds for an executor to end its workers, which takes milliseconds.
 _PATIENCE = 5.0
@@ -20,6 +23,27 @@ def workers_of(executor: Executor) -> dict[int, Any]:
     """The workers that an executor has now, by their processes."""
     workers = getattr(executor, "_processes", None)
     return dict(workers) if isinstance(workers, Mapping) else {}
+
+
+def behind(executor: Executor, error: Exception) -> Exception:
+    """Why an executor does not take a call; of one that breaks, the error is of its closed pipe."""
+    broken = getattr(executor, "_broken", False)
+    if isinstance(error, OSError) and broken:
+        return BrokenProcessPool(str(broken))
+    return error
+
+
+def end_forgotten(executor: Executor, future: Future) -> None:
+    """Ends a call that a pool has taken while it broke, and forgotten.
+
+    Python's thread that manages a pool gives up the calls that it knows of then, and ends. One that
+    comes in between would be waited for, for ever.
+    """
+    manager = getattr(executor, "_executor_manager_thread", None)
+    if not isinstance(manager, threading.Thread) or manager.is_alive():
+        return
+    with contextlib.suppress(concurrent.futures.InvalidStateError):  # it has ended meanwhile
+        future.set_exception(BrokenProcessPool("it broke when it took the call"))
 
 
 def told(executor: Executor, workers: dict[int, Any]) -> str:

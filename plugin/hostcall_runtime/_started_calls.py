@@ -29,6 +29,9 @@ from hostcall_runtime._executor_types import Executor, Future
 from hostcall_runtime._sent_functions import sendable
 from hostcall_runtime._worker_calls import InWorker
 
+# Seconds after which it is asked whether somebody still knows of a call.
+_PERIOD = 2.0
+
 
 class Callee(Protocol):
     """A function whose calls an executor makes: see `_executors.Callee`."""
@@ -103,7 +106,7 @@ class StartedCall:
     def wait(self) -> None:
         """Waits for the end of a call whose outcome nobody wants to know."""
         if self._future is not None:
-            self._ended.wait(None)
+            self._waited(None)
 
     def _returned(self) -> Any:
         sent, future, task = self._sent, self._future, self._task
@@ -113,7 +116,7 @@ class StartedCall:
                 self._executor, future, self._ended, task, left
             ):
                 return self._callee.at_once(*sent.args)
-            in_time = self._ended.wait(left)
+            in_time = self._waited(left)
             failure = future.exception() if in_time else None
         except concurrent.futures.CancelledError as error:
             text = _executor_errors.cancelled(sent, self._executor, future)
@@ -137,6 +140,17 @@ class StartedCall:
             return task.result()
         return self._opened(future.result())
 
+    def _waited(self, seconds: float | None) -> bool:
+        """Whether the call has ended; waits for that."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = _PERIOD if end is None else min(_PERIOD, max(0.0, end - time.monotonic()))
+            if self._ended.wait(left):
+                return True
+            if left < _PERIOD:
+                return False
+            _dead_workers.end_forgotten(self._executor, self._future)
+
     def _opened(self, reply: Any) -> Any:
         if _parcels.is_uncalled(reply):
             self._submit()
@@ -159,7 +173,8 @@ class StartedCall:
                 raise ExecutorError(_executor_errors.takes_tensors(who, executor))
             try:
                 self._hand_to(executor)
-            except Exception as error:
+            except Exception as raised:
+                error = _dead_workers.behind(executor, raised)
                 is_over = isinstance(error, RuntimeError) or _dask_calls.is_closed(executor)
                 may_renew = is_over and self._callee.provider.drop(executor)
                 if is_last or not may_renew:

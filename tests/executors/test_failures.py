@@ -85,6 +85,43 @@ def test_a_worker_that_is_killed(mode: Any, kind: str, tmp_path: Path) -> None:
     assert journal.read_text() == f"{victim}\n"  # it was called once
 
 
+class BreaksMeanwhile(concurrent.futures.ProcessPoolExecutor):
+    """A pool that breaks while it takes a call: Python's tells of its closed pipe alone."""
+
+    def submit(self, *_: Any, **__: Any) -> Any:
+        self._broken = "A child process terminated abruptly"  # type: ignore[assignment]
+        raise OSError("handle is closed")
+
+
+@each_mode
+def test_a_pool_that_breaks_while_it_takes_a_call(mode: Any) -> None:
+    with BreaksMeanwhile(1) as given, concurrent.futures.ThreadPoolExecutor(1) as next_one:
+        said = said_by(mode(on(given, functions.doubled)))
+        assert "has broken" in said
+        assert "A child process terminated abruptly" in said
+        made = iter([given, next_one])
+        double = mode(on(lambda: next(made), functions.doubled))
+        np.testing.assert_array_equal(double(X), 2.0 * X)
+
+
+class Forgets(concurrent.futures.ProcessPoolExecutor):
+    """A pool that breaks right after it has taken a call, which it forgets."""
+
+    def submit(self, *_: Any, **__: Any) -> Any:
+        manager: Any = threading.Thread()
+        manager.start()
+        manager.join()
+        self._executor_manager_thread = manager
+        return concurrent.futures.Future()
+
+
+@each_mode
+def test_a_pool_that_forgets_a_call(mode: Any) -> None:
+    forgets = Forgets(1)
+    assert "has broken" in said_by(mode(on(forgets, functions.doubled)))
+    forgets.shutdown()
+
+
 @each_kind
 @each_mode
 def test_a_worker_that_ends(mode: Any, kind: str, tmp_path: Path) -> None:
