@@ -199,7 +199,8 @@ def gradients() -> Any:
 def under_a_mesh_with_types() -> Any:
     doubling = Doubling()
     found = []
-    with jax.set_mesh(jax.make_mesh((8,), ("d",))):
+    explicit = (jax.sharding.AxisType.Explicit,)  # the default since JAX 0.9
+    with jax.set_mesh(jax.make_mesh((8,), ("d",), axis_types=explicit)):
 
         def program(sharding: Any, **options: Any) -> Any:
             x = jnp.arange(16.0, out_sharding=P("d"))
