@@ -2,7 +2,8 @@
 
 Each gets a fresh environment outside of the source tree, without a compiler on the PATH: first with
 nothing but TensorFlow, where README's example runs; then with pytest, where some of the tests run.
-TensorFlow is replaced there under the installed wheel by each version that the wheel serves.
+TensorFlow is replaced there under the installed wheel by each version that it serves. Another
+environment has JAX, and no TensorFlow.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ TESTS = [
     "tests/unit/frontend/test_callback.py",
     "tests/unit/test_builds.py",
 ]
+TESTS_OF_JAX = [
+    "tests/jax/test_call.py",
+    "tests/jax/test_call_errors.py",
+    "tests/jax/test_behaviours_values.py",
+]
 TOOLS = ["pytest>=9,<10"]
 
 _LOADS_LIBRARY = "import sys, tensorflow as tf; tf.load_library(sys.argv[1])"
@@ -41,9 +47,9 @@ class Installation:
         self._folder, self._wheel = folder, wheel
         subprocess.run([interpreter, "-m", "venv", folder / "venv"], check=True)
 
-    def install(self, *packages: str | Path) -> None:
+    def install(self, *packages: str | Path, extra: str = "") -> None:
         options = ["--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
-        self.run("python", "-m", "pip", "install", *options, self._wheel, *packages)
+        self.run("python", "-m", "pip", "install", *options, f"{self._wheel}{extra}", *packages)
 
     def run(self, program: str, *arguments: str | Path, fails: bool = False) -> str:
         """What a program of the environment prints, in both streams if it is to fail."""
@@ -88,12 +94,12 @@ class Installation:
         aside.rename(served)
         assert "hostcall has no extension modules" in said or "hostcall was not built" in said, said
 
-    def passes_tests(self) -> None:
+    def passes(self, tests: list[str]) -> None:
         copied = self._folder / "tests"
         if not copied.is_dir():
             shutil.copytree(pages.ROOT / "tests", copied, ignore=shutil.ignore_patterns("*.pyc"))
             shutil.copy(pages.ROOT / "pyproject.toml", self._folder)
-        self.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS)
+        self.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
 
 
 def attempt(version: str, wheel: Path, folder: Path) -> None:
@@ -108,8 +114,18 @@ def attempt(version: str, wheel: Path, folder: Path) -> None:
         installation.finds_the_serving_library()
         installation.says_what_is_missing(minor)
         installation.install(f"tensorflow-cpu=={minor}.*", *TOOLS)
-        installation.passes_tests()
+        installation.passes(TESTS)
         print(f"Python {version}, TensorFlow {minor}: passed", flush=True)
+
+
+def attempt_jax(version: str, wheel: Path, folder: Path) -> None:
+    """Uses a wheel with JAX where TensorFlow is not installed."""
+    interpreter = interpreters.find(version)
+    assert interpreter is not None
+    installation = Installation(interpreter, folder, wheel)
+    installation.install(*TOOLS, extra="[jax]")
+    installation.passes(TESTS_OF_JAX)
+    print(f"Python {version}, JAX without TensorFlow: passed", flush=True)
 
 
 def attempt_sdist(packed: Path, folder: Path) -> None:
@@ -128,8 +144,9 @@ def main() -> None:
     for version in arguments.python:
         tag = f"cp{version.replace('.', '')}"
         for wheel in building.DIST.glob(f"hostcall-*-{tag}-*.whl"):
-            with tempfile.TemporaryDirectory(prefix="hostcall-wheel-") as folder:
-                attempt(version, wheel, Path(folder))
+            for use in (attempt, attempt_jax):
+                with tempfile.TemporaryDirectory(prefix="hostcall-wheel-") as folder:
+                    use(version, wheel, Path(folder))
             tried += 1
     if not tried:
         raise SystemExit("dist has no wheel of hostcall for these Pythons: make wheels")
