@@ -240,7 +240,7 @@ def test_choices_that_are_none(only: Any, error: type[Exception], said: str, fil
 def test_a_choice_without_calls_is_told_of(file: str) -> None:
     warned = pytest.warns(RuntimeWarning, match="no call of measure_bye")
     with warned, hostcall.record(file, only="measure_bye"):
-        tf.numpy_function(np.sin, [X], X.dtype)
+        tf.numpy_function(lambda x: x, [X], X.dtype)
 
 
 def test_functions_run_again_after_the_end(file: str, machine: Machine) -> None:
