@@ -99,7 +99,9 @@ def jax_function() -> Action:
 
 def jax_function_with_a_callback() -> Action:
     jax = imported_jax()
-    function = jax.jit(lambda x: jax.pure_callback(formula, x, x))
+    # On arrays of NumPy's: JAX gives its own, and each of their operations is one more program,
+    # for which callbacks wait when they have all the places of XLA's CPU.
+    function = jax.jit(lambda x: jax.pure_callback(lambda v: formula(np.asarray(v)), x, x))
     # No more elements than these: from four threads on, with 100,000 of them, JAX's own callbacks
     # wait for one another for ever, without TensorFlow as well.
     return lambda x: np.concatenate([function(x[:4]), formula(x[4:])])
