@@ -15,6 +15,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if TENSORFLOW:
     import tensorflow as tf
 
+    from tests.support.versions import is_older_than
+
     # Two logical CPUs, for the tests that distribute over several devices.
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0],
@@ -52,11 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _wants_newer(marker: pytest.Mark) -> bool:
-    def numbers(version: str) -> list[int]:
-        return [int(part) for part in version.split(".")[:2]]
-
     since, _ = marker.args
-    return numbers(tf.__version__) < numbers(since)
+    return is_older_than(since)
 
 
 @pytest.fixture(autouse=True)

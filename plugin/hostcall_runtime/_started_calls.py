@@ -106,7 +106,7 @@ class StartedCall:
     def wait(self) -> None:
         """Waits for the end of a call whose outcome nobody wants to know."""
         if self._future is not None:
-            self._waited(None)
+            self._ends_before(None)
 
     def _returned(self) -> Any:
         sent, future, task = self._sent, self._future, self._task
@@ -116,7 +116,7 @@ class StartedCall:
                 self._executor, future, self._ended, task, left
             ):
                 return self._callee.at_once(*sent.args)
-            in_time = self._waited(left)
+            in_time = self._ends_before(self._deadline)
             failure = future.exception() if in_time else None
         except concurrent.futures.CancelledError as error:
             text = _executor_errors.cancelled(sent, self._executor, future)
@@ -140,11 +140,12 @@ class StartedCall:
             return task.result()
         return self._opened(future.result())
 
-    def _waited(self, seconds: float | None) -> bool:
-        """Whether the call has ended; waits for that."""
-        end = None if seconds is None else time.monotonic() + seconds
+    def _ends_before(self, deadline: float | None) -> bool:
+        """Whether the call ends before that time, if there is one; waits for it."""
         while True:
-            left = _PERIOD if end is None else min(_PERIOD, max(0.0, end - time.monotonic()))
+            left = _PERIOD
+            if deadline is not None:
+                left = min(left, max(0.0, deadline - time.monotonic()))
             if self._ended.wait(left):
                 return True
             if left < _PERIOD:
