@@ -5,7 +5,6 @@ the crash into a readable error.
 """
 
 import importlib
-import os
 import re
 import sys
 import warnings
@@ -56,14 +55,6 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 # wait for the values that they use alone.
 _ORDERED = "2.20"
 
-_OUT_OF_ORDER = """\
-hostcall: XLA in TensorFlow {found} may begin a loop or a branch that calls Python functions \
-before the calls in front of it have ended, in programs with arrays of more than 512 bytes. Where \
-the order of such calls matters, partition the programs, with HOSTCALL_ROUTE=partition in the \
-environment, or take a version that keeps it:
-
-    pip install 'tensorflow-cpu=={newest}.*'"""
-
 
 @dataclass(frozen=True)
 class Versions:
@@ -99,7 +90,7 @@ def check() -> None:
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise ImportError(_MISMATCH.format(mismatches=listed, rebuild=REBUILD), name="hostcall")
-    if said := untested(installed.tensorflow) or out_of_order(installed.tensorflow):
+    if said := untested(installed.tensorflow):
         warnings.warn(said, RuntimeWarning, stacklevel=3)
 
 
@@ -117,19 +108,13 @@ def untested(version: str) -> str | None:
     return _named(_UNTESTED, version)
 
 
-def out_of_order(version: str) -> str | None:
-    """What is to be said of a version of TensorFlow whose XLA does not keep the order of all calls.
+def keeps_order(version: str) -> bool:
+    """Whether XLA in a version of TensorFlow has loops and branches wait for the calls before them.
 
     Args:
         version: TensorFlow's, such as "2.19.1".
-
-    Returns:
-        The text of a warning, or None where it keeps it, or all programs are partitioned.
     """
-    is_partitioned = os.environ.get("HOSTCALL_ROUTE") == "partition"
-    if is_partitioned or _builds.numbers(version) >= _builds.numbers(_ORDERED):
-        return None
-    return _named(_OUT_OF_ORDER, version)
+    return _builds.numbers(version) >= _builds.numbers(_ORDERED)
 
 
 def _named(text: str, version: str) -> str:

@@ -12,7 +12,6 @@ import tensorflow as tf
 import hostcall
 from tests.support.helpers import jitted, stateless_py_func
 from tests.support.threads import PATIENCE
-from tests.support.versions import keeps_the_order
 
 # XLA runs programs of fewer operations, or on small buffers, one operation after another.
 CALLS = 12
@@ -155,7 +154,7 @@ def in_branches_and_loops(alone: Alone) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     "program", [lambda alone: several(by_numpy_function, alone),
                 lambda alone: several(by_py_function, alone), mixed,
-                pytest.param(in_branches_and_loops, marks=keeps_the_order)],
+                in_branches_and_loops],
     ids=["numpy_function", "py_function", "mixed", "branches and loops"],
 )  # fmt: skip
 @pytest.mark.parametrize("mode", [jitted, inside_a_plain_function])

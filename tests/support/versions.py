@@ -16,9 +16,6 @@ def is_older_than(version: str) -> bool:
 on_the_callers_thread = pytest.mark.tensorflow(
     "2.20", "XLA runs programs on threads of its own, where Ctrl-C does not come"
 )
-keeps_the_order = pytest.mark.tensorflow(
-    "2.20", "XLA has loops and branches wait for the values that they use alone"
-)
 # Of the tests' own GPU, and not of what users have.
 has_a_fake_gpu = pytest.mark.skipif(
     is_older_than("2.21"),

@@ -103,27 +103,11 @@ def test_nothing_is_said_of_versions_that_were_tested(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "route", "is_told"),
-    [
-        ("2.19.1", None, True),
-        ("2.19.0", "auto", True),
-        ("2.19.1", "partition", False),
-        ("2.20.0", None, False),
-        ("2.21.0", None, False),
-    ],
+    ("version", "keeps"),
+    [("2.19.1", False), ("2.20.0-rc0", True), ("2.20.0", True), ("2.21.0", True)],
 )
-def test_a_version_that_does_not_keep_the_order_of_calls(
-    version: str, route: str | None, is_told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("HOSTCALL_ROUTE", raising=False)
-    if route is not None:
-        monkeypatch.setenv("HOSTCALL_ROUTE", route)
-    said = _versions.out_of_order(version)
-    assert (said is not None) == is_told
-    if said is not None:
-        assert version in said
-        assert "HOSTCALL_ROUTE=partition" in said
-        assert "pip install 'tensorflow-cpu==2.21.*'" in said
+def test_which_versions_keep_the_order_of_calls(version: str, keeps: bool) -> None:
+    assert _versions.keeps_order(version) == keeps
 
 
 def test_pyproject_and_the_page_of_versions_name_those_that_were_tested() -> None:

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from hostcall._callbacks import requested_routes
-from hostcall._compiler import device_calls, free_shape_search, refusals, route_selection
+from hostcall._compiler import (
+    device_calls,
+    free_shape_search,
+    lost_order,
+    refusals,
+    route_selection,
+)
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
@@ -42,7 +48,7 @@ def partitioner_for(
     # In a cluster too: what it calls may be as TensorFlow has it, without the marks.
     library = free_shape_search.marked(library, entry)
     if attributes.CLUSTER not in function.attr:
-        library = analysis.marked(library, entry)
+        library = lost_order.marked(analysis.marked(library, entry), entry)
     if refusal:
         library = refusals.marked(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"

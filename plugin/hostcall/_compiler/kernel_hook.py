@@ -93,7 +93,7 @@ def rewrite_for_kernel(
     if holds_host_ops and whole and (program := _with_regions(partitioner, entry, said)):
         return program
     if not refusals.may_partition(library):
-        partitioner.host_ops.check_branches()
+        partitioner.host_ops.check_whole()
     partitioned = partitioner.must_partition(entry)
     if partitioned:
         announcements.of_script_ops(library)

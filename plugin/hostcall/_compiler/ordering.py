@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from hostcall._compiler import loop_conditions
 from hostcall._compiler.branch_results import compare_results
+from hostcall._compiler.effects import Effects
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.function_defs import (
     CALL_OPS,
     CONTROL_FLOW_OPS,
-    called_functions,
     callees,
     program_order,
 )
@@ -85,7 +85,7 @@ class _Orderer:
         self._suffix = suffix
         self._functions = {function.signature.name: function for function in library.function}
         self._units: dict[tuple[str, frozenset[str], _Branches | None], str] = {}
-        self._effects: dict[str, bool] = {}
+        self._effects = Effects(self._functions)
         self._entry = ""
         self._tracks_run = False
         self._inlined = 0
@@ -96,10 +96,11 @@ class _Orderer:
         """The name of the ordered copy of the whole program."""
         self._entry = f"{name}{self._suffix}"
         known = self._functions
-        self._functions = loop_conditions.carry(known, self._has_effect, self._entry)
+        self._functions = loop_conditions.carry(known, self._effects.of_function, self._entry)
+        self._effects = Effects(self._functions)
         for new in self._functions:
-            if new not in known and not self._has_effect(new):  # else it is copied when called
-                self._copy(new, new)
+            if new not in known and not self._effects.of_function(new):
+                self._copy(new, new)  # the others are copied when they are called
         function = self._copy(name, self._entry)
         self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
         function.attr[attributes.TRACKS_RUN].b = self._tracks_run
@@ -136,13 +137,13 @@ class _Orderer:
             if op_kinds.is_ordered(node):
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
-            elif node.op in CONTROL_FLOW_OPS and self._node_has_effect(node):
+            elif node.op in CONTROL_FLOW_OPS and self._effects.of_callees(node):
                 compared = _branches_of(node)
                 for callee in callees(node):
                     returned = self._escaping_of(node, callee, escaping)
                     callee.name = self._unit(callee.name, returned, compared)
                 last = _chain(node, last, token)
-            elif self._is_call(node) and self._node_has_effect(node):
+            elif self._is_call(node) and self._effects.of_callees(node):
                 copy = self._copy_callee(node, function.signature.name)
                 returned = self._escaping_of(node, copy.signature, escaping)
                 self._level += 1
@@ -212,20 +213,6 @@ class _Orderer:
 
     def _is_call(self, node: NodeDef) -> bool:
         return node.op in CALL_OPS or node.op in self._functions
-
-    def _node_has_effect(self, node: NodeDef) -> bool:
-        return any(map(self._has_effect, called_functions(node, self._functions)))
-
-    def _has_effect(self, name: str) -> bool:
-        """Whether an op with side effects can be reached from a function."""
-        if name not in self._effects:
-            self._effects[name] = False  # what a function that calls itself finds
-            function = self._functions.get(name)
-            self._effects[name] = function is not None and any(
-                op_kinds.is_ordered(node) or self._node_has_effect(node)
-                for node in function.node_def
-            )
-        return self._effects[name]
 
 
 def _branches_of(node: NodeDef) -> _Branches | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 REFUSED = "_hostcall_refused"  # why XLA does not compile it, as it has said when it came to it
 REPLACED = "_hostcall_replaced"  # others have taken its place, so that it is not to run
 BRANCHES_DIFFER = "_hostcall_branches_differ"  # the branches of a conditional return other shapes
+LOSES_ORDER = "_hostcall_loses_order"  # XLA would not keep the order of the calls in it and beside
 
 # On a script op.
 ROUTE = "_hostcall_route"  # the route that was asked for, where that is not "auto"

@@ -28,6 +28,12 @@ _ENDS_PROCESS = (
     "effects. XLA ends the process for that. Let the branches return equal shapes, call with "
     "stateful=False, or let the function be partitioned: with route='auto'."
 )
+_LOSES_ORDER = (
+    "hostcall: op '{node}' holds calls with side effects, and so does the function around it. XLA "
+    "before TensorFlow 2.20 does not keep their order. Let the function be partitioned, with "
+    "route='auto' and hostcall.configure(uncompilable='partition'), call with stateful=False, or "
+    "install TensorFlow 2.20 or later."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +100,7 @@ class HostOps:
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self.choose(node).route == "partition"
-        if self._marked(node) or self._ends_process(node):
+        if self._marked(node) or self._ends_process(node) or attributes.LOSES_ORDER in node.attr:
             return True
         return any(map(self.must_partition, self._called(node)))
 
@@ -106,15 +112,17 @@ class HostOps:
         """
         return attributes.BRANCHES_DIFFER in node.attr and self.has_effect(node)
 
-    def check_branches(self) -> None:
-        """Makes sure that a function which is compiled whole does not end the process.
+    def check_whole(self) -> None:
+        """Makes sure that a function can be compiled whole.
 
         Raises:
-          LoweringError: where it would.
+          LoweringError: where the process would end, or calls would lose their order.
         """
-        for function in self._functions.values():
-            for node in filter(self._ends_process, function.node_def):
+        for node in (node for function in self._functions.values() for node in function.node_def):
+            if self._ends_process(node):
                 raise LoweringError(_ENDS_PROCESS.format(node=node.name))
+            if attributes.LOSES_ORDER in node.attr:
+                raise LoweringError(_LOSES_ORDER.format(node=node.name))
 
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
@@ -214,6 +222,8 @@ class HostOps:
             return choice.reason if choice.route == "partition" else ""
         if self._ends_process(node):
             return "its branches return different shapes, and hold calls with side effects"
+        if attributes.LOSES_ORDER in node.attr:
+            return "XLA before TensorFlow 2.20 does not keep the order of calls in it and beside it"
         if attributes.REFUSED in node.attr:
             return node.attr[attributes.REFUSED].s.decode()
         if self._marked(node):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes
+from hostcall._compiler import lost_order
 from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.regions.references import NotWholeError, References, is_call
 from hostcall._compiler.regions.rewriting import Rewriter
@@ -85,6 +86,8 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
         raise NotWholeError("nothing of it is on the host")
     regions = [rewriter.functions.pop(region) for region in rewriter.regions]
     compiled = protos.function_pb2.FunctionDefLibrary(function=rewriter.functions.values())
+    if not lost_order.is_kept(compiled, name):
+        raise NotWholeError("XLA would not keep the order of its calls")
     members = zip(rewriter.regions, rewriter.members, strict=True)
     return Program(name, compiled, regions, [Region(name, *of) for name, of in members])
 
@@ -117,5 +120,7 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("route='partition' was asked for")
         if op_kinds.lets_list_grow(node):
             raise NotWholeError("it has a list that may grow")
+        if attributes.LOSES_ORDER in node.attr:
+            raise NotWholeError("XLA would not keep the order of its calls")
         if attributes.BRANCHES_DIFFER in node.attr:
             raise NotWholeError("XLA ends the process where such branches hold calls")

@@ -1,0 +1,36 @@
+"""Which functions reach an op whose side effects happen in the order of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
+from hostcall._tf.types import NodeDef
+
+
+class Effects:
+    """What is known of the side effects of some functions.
+
+    Args:
+      functions: FunctionDefs by name.
+    """
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        self._functions = functions
+        self._found: dict[str, bool] = {}
+
+    def of_function(self, name: str) -> bool:
+        """Whether a function reaches such an op."""
+        if name not in self._found:
+            self._found[name] = False  # what a function that calls itself finds
+            function = self._functions.get(name)
+            self._found[name] = function is not None and any(
+                op_kinds.is_ordered(node) or self.of_callees(node) for node in function.node_def
+            )
+        return self._found[name]
+
+    def of_callees(self, node: NodeDef) -> bool:
+        """Whether what a node calls does."""
+        return any(map(self.of_function, defs.called_functions(node, self._functions)))
