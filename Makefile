@@ -35,6 +35,7 @@ requires = table["build-system"]["requires"]
 if other := os.environ["TENSORFLOW"]:
     requires = [line for line in requires if not line.startswith("tensorflow")]
     requires.append(f"tensorflow-cpu=={other}.*")
+    requires.append("protobuf<7")  # whose text format lacks an option that 2.20 gives
 print(*requires, *table["project"]["dependencies"], sep="\n")
 print(*extras["cpu"], *extras["test"], *extras["dev"], "cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
 endef

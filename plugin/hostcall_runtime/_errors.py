@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import re
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -96,6 +97,11 @@ _KEPT = 16
 _TOLD = "_hostcall_exceptions"
 
 _MARK = _error_texts.MARK
+
+# What TensorFlow's kernel makes of a Ctrl-C that comes in its own lines, before ours.
+_STOCK_INTERRUPT = re.compile(
+    r"(?:\{\{.*?\}\}\s*)*KeyboardInterrupt: \nTraceback \(most recent call last\):\n"
+)
 
 _lock = _locks.new_lock()
 _numbers = itertools.count(1)
@@ -258,7 +264,9 @@ def interrupt_behind(text: str) -> BaseException | None:
     It is forgotten here: raised once more it holds the frames of the whole program.
     """
     marks = _MARK.findall(text)
-    return _interrupts.pop(int(marks[-1]), None) if marks else None
+    if marks:
+        return _interrupts.pop(int(marks[-1]), None)
+    return KeyboardInterrupt() if _STOCK_INTERRUPT.match(text) else None
 
 
 def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:

@@ -140,7 +140,8 @@ DTYPES = [
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [[], [3], [2, 0], [2, 3]])
 def test_dtypes(dtype: Any, shape: list[int]) -> None:
-    value = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    # Not counting up: what XLA makes of such constants of float8, TensorFlow 2.20 cannot compile.
+    value = np.arange(np.prod(shape, dtype=int))[::-1].reshape(shape).astype(dtype)
     seen, calls = counting(lambda v: v)
     spec = tf.TensorSpec(shape, dtype)
     same = hostcall.callback(seen, result=spec, stateful=False, memo=True)

@@ -225,6 +225,13 @@ def test_a_ctrl_c_is_told_from_other_failures() -> None:
     assert _errors.interrupt_behind("blah") is None
 
 
+@pytest.mark.parametrize("node", ["", "{{function_node __inference_f_3}} "])
+def test_an_interrupt_in_the_lines_of_the_stock_kernel_is_found(node: str) -> None:
+    text = f'{node}KeyboardInterrupt: \nTraceback (most recent call last):\n\n  File "a.py", line 1'
+    assert isinstance(_errors.interrupt_behind(text), KeyboardInterrupt)
+    assert _errors.interrupt_behind(f"ValueError: {text}") is None
+
+
 def test_lowering_errors_are_prose_for_the_user() -> None:
     error = hostcall.LoweringError("what to write")
     assert isinstance(error, ValueError)

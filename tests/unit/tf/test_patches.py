@@ -218,3 +218,19 @@ def test_no_python_code_looks_up_the_context() -> None:
         sys.setprofile(None)
     assert called == []
     assert handle is not None
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("op", [tf.py_function, tf.numpy_function])
+def test_ctrl_c_in_the_lines_of_tensorflows_registry_comes_out_as_it_is(
+    op: Any, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with hostcall.scope(route="partition"):
+        program = tf.function(lambda x: op(lambda v: v, [x], x.dtype), jit_compile=jit_compile)
+        program(tf.ones([3]))
+    monkeypatch.setattr(type(names.py_funcs), "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        program(tf.ones([3]))
