@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import hostcall
 import tests.support.gradients as g
 from tests.support.helpers import jitted
 
@@ -70,6 +71,15 @@ def branches(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.cond(x[0] > 0.0, lambda: call(function, x), lambda: call(function, x * x))
 
 
+def loop_between_clusters(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    """The loop holds a call on the host, and is partitioned; the others may be in its clusters."""
+    on_host = hostcall.declare(lambda x: np.ones_like(x), result=x, route="partition")
+    for _ in tf.range(3):
+        ones = tf.numpy_function(on_host, [tf.stop_gradient(x)], x.dtype, stateful=False)
+        x = call(function, x) * tf.ensure_shape(ones, x.shape)
+    return x
+
+
 def inner_function(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     inner = functools.partial(once, call, function)
     if not tf.executing_eagerly():
@@ -103,7 +113,7 @@ def test_mixed_ones_of_two_inputs(call: Any, size: int, inner: int) -> None:
 
 
 @small_and_large
-@pytest.mark.parametrize("program", [chain, loop, branches, inner_function])
+@pytest.mark.parametrize("program", [chain, loop, loop_between_clusters, branches, inner_function])
 def test_of_programs(program: Any, size: int) -> None:
     check(program, g.by_py_function, [g.values(size, "float64")], 2, 2)
 

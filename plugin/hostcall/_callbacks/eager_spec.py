@@ -127,7 +127,6 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         if self._is_plain(recording):
             return self._plain_function()
         record = recording is not Recording.NO
-        escapes = recording is Recording.ESCAPING
         run = self.dispatched(self._run)
 
         def call(*tensors: Any) -> list[Any]:
@@ -136,7 +135,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             if self.differentiable:
                 # Not by `run`: nobody waits any more for one that overran its timeout.
                 handle = (
-                    0 if residual is None else tape_residuals.keep_in_program(residual, escapes)
+                    0 if residual is None else tape_residuals.keep_in_program(residual, recording)
                 )
                 values.append(np.asarray(handle, np.int64) if handle else _NO_HANDLE)
             return values
@@ -144,8 +143,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         return call
 
     def site(self, recording: Recording = Recording.NO) -> _interception.Site:
-        escapes = recording is Recording.ESCAPING
-        return self._site(lambda residual: tape_residuals.keep_in_program(residual, escapes))
+        return self._site(lambda residual: tape_residuals.keep_in_program(residual, recording))
 
     def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
         weak = weakref.ref(self)

@@ -13,3 +13,5 @@ class Recording(enum.IntEnum):
     RUN = 1
     # After it: the handle of the tape residual is a result of the program.
     ESCAPING = 2
+    # The same of a program that is a cluster: others of its function ask any number of times.
+    CLUSTER = 3

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hostcall._callbacks.owners import HandleOwners
+from hostcall._callbacks.recording import Recording
 from hostcall._tf import features, gradient_tapes, token_registry
 from hostcall_runtime import _library, _patching
 
@@ -69,15 +70,17 @@ def keep_for_call(residual: TapeResidual) -> int:
     return keep(residual)
 
 
-def keep_in_program(residual: TapeResidual, escapes: bool) -> int:
+def keep_in_program(residual: TapeResidual, recording: Recording) -> int:
     """Keeps the residual of a call that a compiled program makes, and returns its handle.
 
     Args:
       residual: the residual.
-      escapes: whether the gradient may be asked for after the program has ended.
+      recording: when the gradient may be asked for.
     """
     residual.moment = _bindings().now()
-    return keep(residual) if escapes else _keep(residual, _bindings().drop_after_run)
+    if recording is Recording.RUN:
+        return _keep(residual, _bindings().drop_after_run)
+    return keep_for_call(residual) if recording is Recording.CLUSTER else keep(residual)
 
 
 def _keep(residual: TapeResidual, see_to_its_end: Callable[[int], None]) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from hostcall._callbacks.recording import Recording
 from hostcall._compiler import loop_conditions
 from hostcall._compiler.branch_results import compare_results
 from hostcall._compiler.effects import Effects
@@ -88,6 +89,7 @@ class _Orderer:
         self._effects = Effects(self._functions)
         self._entry = ""
         self._tracks_run = False
+        self._is_cluster = False
         self._inlined = 0
         self._level = 0
         self.ordered = protos.function_pb2.FunctionDefLibrary()
@@ -102,6 +104,7 @@ class _Orderer:
             if new not in known and not self._effects.of_function(new):
                 self._copy(new, new)  # the others are copied when they are called
         function = self._copy(name, self._entry)
+        self._is_cluster = attributes.CLUSTER in function.attr
         self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
         function.attr[attributes.TRACKS_RUN].b = self._tracks_run
         new_name: str = function.signature.name
@@ -169,14 +172,13 @@ class _Orderer:
         if node.op != "EagerPyFunc":
             return
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
+        recording = Recording.NO
         if hidden in escaping:
-            node.attr[attributes.RECORD].i = 2
-            self._tracks_run = True
+            recording = Recording.CLUSTER if self._is_cluster else Recording.ESCAPING
         elif hidden in consumed:
-            node.attr[attributes.RECORD].i = 1
-            self._tracks_run = True
-        else:
-            node.attr[attributes.RECORD].i = 0
+            recording = Recording.RUN
+        node.attr[attributes.RECORD].i = recording
+        self._tracks_run |= recording is not Recording.NO
 
     def _escaping_of(
         self, node: NodeDef, callee: NameAttrList | OpDef, escaping: set[str]
