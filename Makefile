@@ -15,7 +15,7 @@ PLOTS := $(VENV)/.hostcall-plots
 SITE := $(VENV)/.hostcall-site
 HEAVY := $(VENV)/.hostcall-executors
 AUDIT := $(VENV)/.hostcall-wheels
-# An environment with JAX and without TensorFlow; with one version of JAX: JAX=0.7.
+# An environment with JAX and without TensorFlow; with one version of JAX: JAX=0.8.
 JAX ?=
 export JAX
 JAX_VENV := .venv-jax$(addprefix -,$(JAX))
@@ -135,7 +135,7 @@ else
 	@echo "Left out: the GPU:0 that is none, whose streams are behind before TensorFlow 2.21."
 endif
 
-test-jax: $(BUILT) $(JAX_INSTALLED)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.9
+test-jax: $(BUILT) $(JAX_INSTALLED)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.8
 	@echo "Without TensorFlow, with JAX $(JAX):"
 	@$(JAX_VENV)/bin/python -c "$$JAX_LINKS" $(wildcard $(VENV)/lib/python3*/site-packages/hostcall_runtime/_runtime.*)
 	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) tests/jax tests/exported/test_runner.py

@@ -25,9 +25,7 @@ def constant(value: np.ndarray, type_: ir.Type) -> ir.Value:
         return converted(constant(value.astype(stored), wide_type), type_)
     if value.dtype.kind == "V":  # of ml_dtypes, which Python's buffers know nothing of
         value = value.view({1: np.uint8, 2: np.uint16}[value.dtype.itemsize])
-    data = np.ascontiguousarray(value)
-    attribute = ir.DenseElementsAttr.get(data, type=element, shape=value.shape)
-    return _create("constant", type_, [], {"value": attribute})
+    return _create("constant", type_, [], {"value": private.elements_attribute(value, element)})
 
 
 def converted(value: ir.Value, type_: ir.Type) -> ir.Value:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from jaxlib.mlir import ir
 
+from hostcall_mlir.ir.jaxlib_names import is_in_file, locations_in
+
 # What MLIR calls the buffer of a module that is parsed from a string.
 _BUFFER = "-"
 
@@ -93,17 +95,12 @@ def _read(diagnostic: ir.Diagnostic) -> Diagnostic:
     return Diagnostic(diagnostic.severity.name.lower(), file, line, column, diagnostic.message)
 
 
-def _place(location: ir.Location) -> ir.FileLineColLoc | None:
+def _place(location: ir.Location) -> ir.Location | None:
     """The first place in a file that a location names."""
     waiting = [location]
     while waiting:
-        match waiting.pop():
-            case ir.FileLineColLoc() as place:
-                return place
-            case ir.NameLoc() as named:
-                waiting.append(named.child_loc)
-            case ir.CallSiteLoc() as call:
-                waiting += [call.caller, call.callee]
-            case ir.FusedLoc() as fused:
-                waiting += reversed(fused.locations)
+        place = waiting.pop()
+        if is_in_file(place):
+            return place
+        waiting += reversed(locations_in(place))
     return None

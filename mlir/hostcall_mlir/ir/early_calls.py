@@ -20,7 +20,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.ir.jaxlib_names import attribute_of
+from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of
 
 START, GATE, DONE = "hostcall_start", "hostcall_gate", "hostcall_done"
 
@@ -53,8 +53,8 @@ def start(call: ir.Operation) -> ir.Value:
     """Begins a call, at the current insertion point; returns its handle."""
     numbers = [n for type_ in custom_calls.result_types(call) for n in _described(type_)]
     config = config_of(call) | {"results": ir.DenseI64ArrayAttr.get(numbers)}
-    kept = [name for name in call.attributes if name not in _OF_RESULTS]
-    attributes = {name: call.attributes[name] for name in kept} | _attributes(call, START, config)
+    kept = {n: value for n, value in attributes_of(call).items() if n not in _OF_RESULTS}
+    attributes = kept | _attributes(call, START, config)
     if "operand_layouts" in attributes:
         attributes["result_layouts"] = _scalar_layouts(1)
     return _create([_handle_type()], call.operands, attributes, has_side_effect=True)[0]

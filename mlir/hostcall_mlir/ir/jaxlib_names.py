@@ -1,6 +1,6 @@
 """Every private name of jaxlib's that this package uses: a new jaxlib is a change to one file.
 
-Tried with jaxlib 0.7.2 to 0.10.2. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` is
+Tried with jaxlib 0.8.3 to 0.10.2. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` is
 MLIR's own Python API, which other files import from there.
 """
 
@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jaxlib.version
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
@@ -17,6 +18,14 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from hostcall_runtime import _runs
 from hostcall_runtime._places import PLACES
+
+if jaxlib.version.__version_info__ < (0, 8):
+    raise ImportError(
+        f"hostcall_mlir needs jaxlib 0.8 or later, and this is {jaxlib.__version__}: before, "
+        "Python that reads a constant of complex numbers ends the process. Install a later "
+        "version: pip install 'jax>=0.8,<0.11'.",
+        name="jaxlib",
+    )
 
 # Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
 _stablehlo.register_stablehlo_passes()
@@ -49,6 +58,15 @@ def address(op: ir.Operation) -> int:
     return pointer
 
 
+def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """The attributes of an op, by name.
+
+    Raises:
+      TypeError: when jaxlib's Python has no class for one.
+    """
+    return {name: op.attributes[name] for name in op.attributes}
+
+
 def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
     """An attribute of an op, None where it has none, or one for which jaxlib's Python has no class.
 
@@ -60,6 +78,33 @@ def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
         return op.attributes[name]  # jaxlib 0.9 is the first that has a `get`
     except TypeError:
         return None
+
+
+# jaxlib 0.9 is the first that has classes for kinds of locations.
+_HAS_CLASSES_OF_LOCATIONS = hasattr(ir, "FileLineColLoc")
+
+
+def is_in_file(location: ir.Location) -> bool:
+    """Whether a location is a place in a file, with `filename`, `start_line` and `start_col`."""
+    if _HAS_CLASSES_OF_LOCATIONS:
+        return isinstance(location, ir.FileLineColLoc)
+    return bool(location.is_a_file())
+
+
+def locations_in(location: ir.Location) -> list[ir.Location]:
+    """The locations that one is made of, the innermost first."""
+    if _HAS_CLASSES_OF_LOCATIONS:
+        is_name, is_call, is_fused = (
+            isinstance(location, kind) for kind in (ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)
+        )
+    else:
+        is_name, is_call = location.is_a_name(), location.is_a_callsite()
+        is_fused = location.is_a_fused()
+    if is_name:
+        return [location.child_loc]
+    if is_call:
+        return [location.callee, location.caller]
+    return [*location.locations] if is_fused else []
 
 
 def copy_of(module: ir.Module) -> ir.Module:
@@ -89,6 +134,14 @@ def bounds_attribute(bounds: Mapping[int, int], rank: int) -> ir.Attribute:
     """What a tensor type of that rank has as its encoding for such bounds."""
     unknown = ir.ShapedType.get_dynamic_size()
     return stablehlo.TypeExtensions.get([bounds.get(dim, unknown) for dim in range(rank)])
+
+
+def elements_attribute(value: np.ndarray, element: ir.Type) -> ir.Attribute:
+    """The numbers of a constant, which are of one of the dtypes that Python's buffers have."""
+    data = np.ascontiguousarray(value)
+    if data.dtype == np.bool_ and jaxlib.version.__version_info__ < (0, 9):
+        data = np.packbits(data, bitorder="little")  # as MLIR had them
+    return ir.DenseElementsAttr.get(data, type=element, shape=value.shape)
 
 
 def serialize_artifact(module: ir.Module, version: str) -> bytes:
@@ -145,14 +198,11 @@ def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
 def put(array: np.ndarray, device: Any) -> Any:
     """A JAX array of just the dtype of NumPy's. `jax.device_put` takes ten times as long."""
     import jax
-    import jax.experimental
     from jaxlib import xla_client
 
     aval = jax.core.ShapedArray(array.shape, array.dtype)
     sharding = jax.sharding.SingleDeviceSharding(device)
-    # Before JAX 0.8 its name is another one.
-    with_64_bits = (jax if hasattr(jax, "enable_x64") else jax.experimental).enable_x64
-    with with_64_bits(True):  # or numbers of 64 bits lose half of them, without a word
+    with jax.enable_x64(True):  # or numbers of 64 bits lose half of them, without a word
         return xla_client.batched_device_put(aval, sharding, [array], [device])
 
 

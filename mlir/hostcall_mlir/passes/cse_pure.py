@@ -33,6 +33,7 @@ from collections.abc import Hashable, Iterator
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir.jaxlib_names import attributes_of
 from hostcall_mlir.passes.base import Options, Pass
 
 
@@ -55,7 +56,7 @@ PASS = Pass("hostcall-cse-pure", "share pure calls with the same function and op
 
 
 def _identity(op: ir.Operation) -> Hashable:
-    attributes = tuple((name, op.attributes[name]) for name in op.attributes)
+    attributes = tuple(attributes_of(op).items())
     return attributes, tuple(op.operands), tuple(result.type for result in op.results)
 
 

@@ -39,7 +39,7 @@ from jaxlib.mlir.dialects import sdy
 
 from hostcall_mlir.ir import builders, custom_calls
 from hostcall_mlir.ir.diagnostics import Failure, PassError, report
-from hostcall_mlir.ir.jaxlib_names import attribute_of, is_token
+from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, is_token
 from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 
 # The second is of jax.debug.callback(partitioned=True), which gets the shard of each device.
@@ -142,7 +142,7 @@ def _attributes(op: ir.Operation, callback: int) -> dict[str, ir.Attribute]:
         "sub_byte_operands": _sub_byte_pairs(_token_last(op.operands, op.operands)),
         "sub_byte_results": _sub_byte_pairs(_token_last([*op.results], op.results)),
     }
-    kept = {entry: op.attributes[entry] for entry in op.attributes}
+    kept = attributes_of(op)
     kept.pop(custom_calls.OF_JAX, None)
     for name, values in (("operand_layouts", op.operands), ("result_layouts", op.results)):
         if name in kept:

@@ -84,9 +84,11 @@ def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | N
 
 def _run(module: ir.Module, options: Options) -> None:
     kept = {*filter(None, options.get("keep", "").split(","))}
-    for function in side_effects.functions(module).values():
-        if not is_private(function):
-            inline_host_callers(module, function, PASS.name)
+    functions = side_effects.functions(module).values()
+    # Found before: the private ones may be erased.
+    entries = [function for function in functions if not is_private(function)]
+    for entry in entries:
+        inline_host_callers(module, entry, PASS.name)
     side_effects.drop_unused(module)
     blocks: dict[ir.Block, list[ir.Operation]] = {}
     for op in custom_calls.host_calls(module):

@@ -192,5 +192,6 @@ def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operati
             name = next(names)
             call.attributes["callee"] = ir.FlatSymbolRefAttr.get(name)
             cluster.attributes["sym_name"] = ir.StringAttr.get(name)
-            ir.InsertionPoint.after(last).insert(cluster)
+            ir.InsertionPoint(last).insert(cluster)
+            cluster.move_after(last)
             last = cluster

@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import builders, custom_calls, side_effects
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report
-from hostcall_mlir.ir.jaxlib_names import attribute_of
+from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of
 from hostcall_mlir.passes import pipeline
 
 # Where XLA says which output is the new value of which input.
@@ -221,7 +221,7 @@ def _without_state(call: ir.Operation) -> None:
             call.name,
             [ir.TupleType.get_tuple(kept)],
             [*call.operands],
-            {name: call.attributes[name] for name in call.attributes},
+            attributes_of(call),
         )
     for element in [use.owner.operation for use in call.results[0].uses]:
         index = ir.IntegerAttr(element.attributes["index"]).value

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import builders, custom_calls, side_effects
-from hostcall_mlir.ir.jaxlib_names import bounds_attribute, bounds_of, is_token
+from hostcall_mlir.ir.jaxlib_names import attributes_of, bounds_attribute, bounds_of, is_token
 from hostcall_mlir.passes import transfers
 
 Body = Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
@@ -59,8 +59,7 @@ def host_call(call: ir.Operation) -> ir.Module:
     def body(operands: Sequence[ir.Value]) -> Sequence[ir.Value]:
         types = [result.type for result in call.results]
         marks = (transfers.TO_HOST, transfers.TO_DEVICE)
-        names = [name for name in call.attributes if name not in marks]
-        attributes = {name: call.attributes[name] for name in names}
+        attributes = {n: value for n, value in attributes_of(call).items() if n not in marks}
         return [*ir.Operation.create(call.name, types, operands, attributes).results]
 
     return _program([operand.type for operand in call.operands], call.location, body)[0]

@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError(
         "hostcall.jax needs JAX, which cannot be imported here: "
         f"{error}. Install it with\n\n    pip install 'hostcall[jax]'\n\n"
-        "or, to choose it yourself, pip install 'jax>=0.9,<0.11'. TensorFlow's side of hostcall "
+        "or, to choose it yourself, pip install 'jax>=0.8,<0.11'. TensorFlow's side of hostcall "
         "works without it.",
         name=error.name,
     ) from error

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from typing import Any
 
-import jax
 from jax._src.interpreters import mlir as _private_mlir
 from jax.interpreters import mlir as _mlir
 
@@ -25,12 +23,3 @@ def set_sharding(module_context: Any, op: Any, sharding: Any) -> None:
     """Says which sharding the results of an op of a module have. Before 0.9: of any module."""
     module = (module_context,) if _SETS_SHARDING_IN_A_MODULE else ()
     _private_mlir.set_sharding(*module, op, sharding)
-
-
-def with_64_bits() -> contextlib.AbstractContextManager[Any]:
-    """Has JAX have dtypes of 64 bits. Before 0.8, its name is in `jax.experimental`."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)  # type: ignore[no-any-return]
-    from jax import experimental
-
-    return experimental.enable_x64()  # type: ignore[no-any-return]

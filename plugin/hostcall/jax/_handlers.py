@@ -12,7 +12,6 @@ import numpy as np
 
 from hostcall._functions.frameworks import Native
 from hostcall._functions.native.ffi_handlers import FfiHandler
-from hostcall.jax import _drift
 
 _numbers = itertools.count(1)
 
@@ -50,7 +49,7 @@ def check(capsule: object) -> int:
 def run(native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
     """Runs a jitted program that calls the handler of native code; it writes the results."""
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in results]
-    with jax.default_device(jax.devices("cpu")[0]), _drift.with_64_bits():
+    with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(True):
         try:
             returned = jax.block_until_ready(_program(native.code, structs)(*inputs))
         except jax.errors.JaxRuntimeError as error:

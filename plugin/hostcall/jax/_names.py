@@ -28,6 +28,9 @@ TO_TF = "hostcall.jax.to_tf"
 JAX_CALLBACKS = "JAX's own callbacks in hostcall.jax.to_tf"
 SOURCE_PLACES = "source places and tracebacks"
 
+# The first whose MLIR raises Python's errors where a constant is of complex numbers.
+_OLDEST = (0, 8)
+
 # What happens where a feature lacks a name.
 _WITHOUT = {
     CALLS: "`import hostcall.jax` raises an ImportError; TensorFlow's side of hostcall works.",
@@ -120,13 +123,20 @@ def check() -> None:
     """Says which features are switched off, as the installed JAX lacks names that they need.
 
     Raises:
-      ImportError: there are no calls from JAX.
+      ImportError: JAX is too old, or there are no calls from it.
     """
+    if jax.__version_info__ < _OLDEST:
+        raise ImportError(
+            f"hostcall.jax needs JAX 0.8 or later, and this is {jax.__version__}: before, Python "
+            "that reads the constants of a program may end the process. Install a later version: "
+            "pip install 'jax>=0.8,<0.11'. TensorFlow's side of hostcall works without it.",
+            name="jax",
+        )
     lost = _missing(CALLS)
     if lost:
         raise ImportError(
             f"hostcall.jax does not work with JAX {jax.__version__}, which has no {_listed(lost)}. "
-            "Install a version that it works with: pip install 'jax>=0.9,<0.11'. TensorFlow's "
+            "Install a version that it works with: pip install 'jax>=0.8,<0.11'. TensorFlow's "
             "side of hostcall works without it.",
             name=lost[0].module,
         )
@@ -162,7 +172,7 @@ def _message(feature: str) -> str:
     return (
         f"hostcall.jax: JAX {jax.__version__} has no {_listed(_missing(feature))}, which hostcall "
         f"needs for this: {feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that "
-        "hostcall works with: pip install 'jax>=0.9,<0.11'."
+        "hostcall works with: pip install 'jax>=0.8,<0.11'."
     )
 
 
