@@ -51,6 +51,11 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 
     pip install 'tensorflow-cpu=={newest}.*'"""
 
+# What the newest two of them have of StableHLO, and what the oldest has. Of programs that are
+# exported, `hostcall.load` has to read what JAX's newer one writes.
+STABLEHLO = "1.13.0"
+_OLDEST_STABLEHLO = "1.9.0"
+
 # The first whose XLA has loops and branches wait for the calls before them. Older ones have them
 # wait for the values that they use alone.
 _ORDERED = "2.20"
@@ -115,6 +120,15 @@ def keeps_order(version: str) -> bool:
         version: TensorFlow's, such as "2.19.1".
     """
     return _builds.numbers(version) >= _builds.numbers(_ORDERED)
+
+
+def stablehlo(version: str) -> str:
+    """The version of StableHLO that a version of TensorFlow reads, such as "1.13.0".
+
+    Args:
+        version: TensorFlow's, such as "2.19.1".
+    """
+    return STABLEHLO if _builds.numbers(version) >= _builds.numbers("2.20") else _OLDEST_STABLEHLO
 
 
 def _named(text: str, version: str) -> str:

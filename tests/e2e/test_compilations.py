@@ -14,6 +14,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._callbacks import settings
 from tests.support.helpers import failure, jitted, plain
+from tests.support.versions import one_program_keeps_the_order
 
 # How often a size comes before it is compiled, where another one was.
 WAITING = 8
@@ -243,6 +244,7 @@ def noting(calls: list[Any], route: str = "auto") -> Any:
     return lambda x: tf.numpy_function(note, [x], tf.float32)
 
 
+@one_program_keeps_the_order
 @pytest.mark.cpu("counts what is compiled for the CPU")
 def test_a_cluster_that_calls_python() -> None:
     hostcall.configure(max_compilations=1)

@@ -12,6 +12,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import DEVICE
 from tests.support.helpers import failure, jitted
+from tests.support.versions import one_program_keeps_the_order
 
 DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
 ROUTES = ["custom_call", "partition"]
@@ -253,6 +254,7 @@ def test_a_loop_and_a_branch(route: str) -> None:
     np.testing.assert_array_equal(on_route(route, program, tf.range(3)), expected)
 
 
+@one_program_keeps_the_order
 @each_route
 @pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn"])
 def test_a_loop_and_a_branch_with_floats_of_eight_bits(name: str, route: str) -> None:

@@ -11,6 +11,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.e2e.consumer_programs import Returns
 from tests.support.helpers import OPS, assert_same, jitted, plain, stateless_py_func, to_numpy
+from tests.support.versions import one_program_keeps_the_order
 
 FLOAT = tf.float32
 STATEFUL_OPS = [op for op in OPS if op is not stateless_py_func]
@@ -135,6 +136,7 @@ def test_the_rest_is_checked(op: Any, returned: Any) -> None:
             one(0.0)
 
 
+@one_program_keeps_the_order
 @each_op
 def test_in_a_loop_and_in_a_branch(op: Any) -> None:
     # Where no effect is ordered, loops are compiled as they are: the op is partitioned.

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import jitted, plain
+from tests.support.versions import one_program_keeps_the_order
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 3])
@@ -61,6 +62,7 @@ def test_a_loop_in_a_condition(same_order: Any) -> None:
     assert same_order(program, tf.constant(1.0)) == ["inner", "inner"] * 3
 
 
+@one_program_keeps_the_order
 @pytest.mark.parametrize("loops", [1, 2])
 def test_calls_around_loops_with_variables(loops: int) -> None:
     """TensorFlow makes no edge between such a loop and a call."""

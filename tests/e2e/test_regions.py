@@ -16,6 +16,7 @@ import hostcall
 from tests.support.device import DEVICE, MODE_OF_REGIONS
 from tests.support.helpers import assert_same, failure, jitted, plain, to_numpy
 from tests.support.threads import in_threads
+from tests.support.versions import one_program_keeps_the_order
 
 X = tf.constant([1.0, 3.0, 2.0, 3.0])
 
@@ -195,6 +196,7 @@ def test_strings_among_the_arguments() -> None:
     assert_same(to_numpy(jitted(program)(texts, X)), to_numpy(plain(program)(texts, X)))
 
 
+@one_program_keeps_the_order
 @pytest.mark.usefixtures("one_program")
 def test_a_table() -> None:
     keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
@@ -258,6 +260,7 @@ def printed() -> Iterator[list[str]]:
         lines[:] = file.read().splitlines()
 
 
+@one_program_keeps_the_order
 @pytest.mark.usefixtures("one_program")
 def test_effects_keep_the_order_of_the_program() -> None:
     def build(stream: str, journal: list[str]) -> Callable[..., Any]:

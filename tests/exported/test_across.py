@@ -15,6 +15,7 @@ import hostcall.jax
 from tests.support.exported import exported, user_code
 from tests.support.exported.exported import F3, X
 from tests.support.helpers import jitted, to_numpy
+from tests.support.versions import reads_programs_of_jax
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,6 +70,7 @@ def save(folder: Path, name: str) -> Path:
     return folder / name
 
 
+@reads_programs_of_jax
 def test_the_same_without_tensorflow(tmp_path: Path) -> None:
     folders = [str(save(tmp_path, name)) for name in PROGRAMS]
     ended = subprocess.run(

@@ -17,6 +17,7 @@ import hostcall_mlir
 from tests.support.exported import exported, user_code
 from tests.support.exported.exported import F3, I, X
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.versions import reads_programs_of_jax
 
 
 def eager(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -233,6 +234,7 @@ def jax_function(x: Any) -> Any:
     return hostcall.jax.call(user_code.second, x, {"pair": pair, "more": [returned.first]})
 
 
+@reads_programs_of_jax
 def test_calls_of_jax(tmp_path: Path) -> None:
     import hostcall.jax
 
@@ -248,6 +250,7 @@ def test_calls_of_jax(tmp_path: Path) -> None:
     np.testing.assert_array_equal(in_jax.call(X), expected)
 
 
+@reads_programs_of_jax
 def test_callbacks_of_jax_itself() -> None:
     import jax
 

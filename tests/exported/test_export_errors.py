@@ -20,6 +20,7 @@ import hostcall.jax
 from tests.support.exported import exported, user_code
 from tests.support.exported.exported import F3
 from tests.support.helpers import jitted
+from tests.support.versions import reads_programs_of_jax
 
 
 def same(function: Any, **options: Any) -> Any:
@@ -245,6 +246,7 @@ def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, package: str) ->
             call()
 
 
+@reads_programs_of_jax
 def test_a_jax_function_is_called_by_its_name() -> None:
     def of_jax(x: Any) -> Any:
         return hostcall.jax.call(lambda v: v, x, x)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tests.exported.test_export import export_and_load
 from tests.support.exported import exported, user_code
 from tests.support.exported.exported import F3, X
+from tests.support.versions import reads_programs_of_jax
 
 
 class Scaled(tf.Module):
@@ -45,6 +46,7 @@ def test_sizes_are_those_of_the_specs_where_a_wider_trace_is_there(
     np.testing.assert_array_equal(loaded(X), X)
 
 
+@reads_programs_of_jax
 def test_autograph_leaves_export_and_load_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

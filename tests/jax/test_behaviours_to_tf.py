@@ -20,6 +20,9 @@ import hostcall.jax
 from tests.support.helpers import assert_same, jitted
 from tests.support.jax.helpers import struct
 from tests.support.threads import in_threads
+from tests.support.versions import reads_programs_of_jax
+
+pytestmark = reads_programs_of_jax
 
 X = np.arange(4, dtype=np.float32)
 

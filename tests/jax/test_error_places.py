@@ -11,6 +11,7 @@ from tests.support import helpers
 from tests.support.helpers import jitted
 from tests.support.jax.helpers import failure, struct
 from tests.support.places import here, raise_below_zero
+from tests.support.versions import reads_programs_of_jax
 
 
 def by_numpy_function(x: tf.Tensor) -> tf.Tensor:
@@ -29,6 +30,7 @@ def test_in_jax_the_call_that_failed_is_named() -> None:
     assert f"called at {here(2, by_jax)}" in str(failure(run, np.float32(0.0)))
 
 
+@reads_programs_of_jax
 def test_a_jax_function_in_tensorflow_names_the_call() -> None:
     run = jitted(hostcall.jax.to_tf(by_jax))
     assert f"called at {here(1, by_jax)}" in str(helpers.failure(run, tf.constant(-1.0)))

@@ -13,6 +13,7 @@ import tensorflow as tf
 import hostcall.jax
 from tests.support.helpers import DetailedError, assert_same, raising
 from tests.support.jax.helpers import X, each_mode, failure, run_python, struct
+from tests.support.versions import reads_programs_of_jax
 
 from_tf = hostcall.jax.from_tf
 each_compilation = pytest.mark.parametrize("jit_compile", [True, False])
@@ -162,6 +163,7 @@ def test_arguments() -> None:
         from_tf(tf.sin, ordered=True, pure=True)
 
 
+@reads_programs_of_jax
 def test_there_and_back() -> None:
     called = from_tf(hostcall.jax.to_tf(lambda x: hostcall.jax.call(np.cos, x, x)))
     np.testing.assert_array_equal(jax.jit(called)(X), np.cos(X))

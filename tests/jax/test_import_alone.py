@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.jax.helpers import run_python
+from tests.support.versions import reads_programs_of_jax
 
 _BEGINNING = """
 import sys
@@ -26,6 +27,7 @@ assert "tensorflow" not in sys.modules
 """
 
 
+@reads_programs_of_jax
 def test_tensorflow_is_imported_by_nobody_else_and_works_from_then_on() -> None:
     code = """
 import tensorflow as tf

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import hostcall
 import hostcall.jax
+from tests.support.versions import reads_programs_of_jax
 
 X = jnp.array([1.0, -0.0, 3.0])
 
@@ -111,6 +112,7 @@ def test_dtypes_that_numpy_lacks(file: str, machine: Machine) -> None:
     replayed(file, machine, lambda: program(given))
 
 
+@reads_programs_of_jax
 def test_programs_in_tensorflow(file: str, machine: Machine) -> None:
     def measure(x: Any) -> Any:
         return x * machine.use()

@@ -16,6 +16,9 @@ from jax.experimental import io_callback
 import hostcall.jax
 from tests.support.fate import Fate
 from tests.support.helpers import DetailedError, assert_same, jitted, plain, raising
+from tests.support.versions import reads_programs_of_jax
+
+pytestmark = reads_programs_of_jax
 
 X = np.arange(4, dtype=np.float32)
 

@@ -14,6 +14,9 @@ from jax.experimental import io_callback
 import hostcall.jax
 from tests.support.helpers import MODES, jitted
 from tests.support.threads import in_threads
+from tests.support.versions import reads_programs_of_jax
+
+pytestmark = reads_programs_of_jax
 
 X = np.arange(4, dtype=np.float32)
 

@@ -14,6 +14,7 @@ import hostcall.jax
 from tests.jax.test_random_programs import check
 from tests.support.helpers import jitted
 from tests.support.jax.helpers import X, each_mode
+from tests.support.versions import reads_programs_of_jax
 
 call = hostcall.jax.call
 
@@ -73,14 +74,16 @@ def test_a_call_in_a_tf_function() -> None:
         tf.function(lambda x: call(np.negative, x, x), autograph=False)(X)
 
 
+@reads_programs_of_jax
 def test_to_tf_takes_calls_with_whole_arrays_alone() -> None:
     whole = hostcall.jax.to_tf(lambda x: call(np.negative, x, x, sharding=jax.P()))
     np.testing.assert_array_equal(whole(np.asarray(X)), -X)
-    divided = jax.NamedSharding(jax.make_mesh((1,), ("i",)), jax.P("i"))
+    divided = jax.NamedSharding(jax.sharding.Mesh(jax.devices()[:1], ("i",)), jax.P("i"))
     with pytest.raises(NotImplementedError, match="TensorFlow runs a function of"):
         hostcall.jax.to_tf(lambda x: call(np.negative, x, x, sharding=divided))(np.asarray(X))
 
 
+@reads_programs_of_jax
 @pytest.mark.parametrize("seed", [0, 3, 4, 5, 6])
 def test_a_random_program_does_in_tensorflow_what_it_does_in_python(seed: int) -> None:
     def in_tensorflow(function: Any) -> Any:

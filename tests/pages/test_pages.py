@@ -9,13 +9,15 @@ from docs.pictures import draw
 from tests.support import pages
 from tests.support.pages import ROOT, read
 from tests.support.stress.template import Template
+from tests.support.versions import marked, one_program_keeps_the_order, reads_programs_of_jax
 
 PAGES = pages.names()
 OTHERS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
+LATER = {"docs/jax.md": reads_programs_of_jax, "docs/recipes.md": one_program_keeps_the_order}
 NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/notebooks/*.ipynb"))
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", marked(PAGES, LATER))
 def test_blocks_run_and_print_what_the_page_says(
     fresh_python: Template, page: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import pages
 from tests.support.stress.template import Template
+from tests.support.versions import marked, reads_programs_of_jax
 
 PAGES = {
     "hostcall": "docs/reference/hostcall.md",
@@ -40,7 +41,7 @@ def docstring_of(module: str, name: str) -> str:
     return (inspect.getdoc(value) or "") if documents_itself else ""
 
 
-@pytest.mark.parametrize("module", PAGES)
+@pytest.mark.parametrize("module", marked(PAGES, {"hostcall.jax": reads_programs_of_jax}))
 def test_examples_of_docstrings_print_what_they_show(
     fresh_python: Template, module: str, tmp_path: Path
 ) -> None:

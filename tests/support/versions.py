@@ -1,5 +1,10 @@
 """What older versions of TensorFlow do not do: see docs/versions.md."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import pytest
 import tensorflow as tf
 
@@ -16,8 +21,19 @@ def is_older_than(version: str) -> bool:
 on_the_callers_thread = pytest.mark.tensorflow(
     "2.20", "XLA runs programs on threads of its own, where Ctrl-C does not come"
 )
+one_program_keeps_the_order = pytest.mark.tensorflow(
+    "2.20", "XLA has loops and branches wait for the values that they use alone"
+)
+reads_programs_of_jax = pytest.mark.tensorflow(
+    "2.20", "JAX's programs are of a newer version than TensorFlow reads"
+)
 # Of the tests' own GPU, and not of what users have.
 has_a_fake_gpu = pytest.mark.skipif(
     is_older_than("2.21"),
     reason="the fake GPU takes what its stream does as done, and older streams do it later",
 )
+
+
+def marked(values: Iterable[str], marks: Mapping[str, Any]) -> list[Any]:
+    """Parameters of a test, some of which want a later version."""
+    return [pytest.param(value, marks=marks.get(value, ())) for value in values]

@@ -50,6 +50,7 @@ def test_ops_without_kernels_are_found() -> None:
     assert not found & {"AddV2", "MatMul", "EagerPyFunc", "TPUExecute"}
 
 
+@pytest.mark.skipif(is_older_than("2.20"), reason="older ones lack dtypes that the page names")
 def test_dtypes_without_kernels_are_found() -> None:
     gaps = every_class.dtype_gaps()
     assert "complex64" in gaps["MatrixInverse", "T"]

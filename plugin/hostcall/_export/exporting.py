@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall import _versions
 from hostcall._compiler import ordering
 from hostcall._compiler.bounded import analysis
 from hostcall._export import exported_callbacks
@@ -20,9 +21,6 @@ from hostcall_mlir import exporting as mlir
 from hostcall_mlir.exporting import Manifest, PassError, Program
 from hostcall_runtime import _locks
 from hostcall_runtime._errors import NotExportableError
-
-# What TensorFlow 2.21 has of StableHLO: `hostcall.load` has to read what JAX's newer one writes.
-STABLEHLO = "1.13.0"
 
 _lock = _locks.new_lock()
 
@@ -59,14 +57,14 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
     try:
         sizes = mlir.finish(module, name, constants, callbacks.with_states)
         called = mlir.set_names(module, callbacks.names)
-        artifact = mlir.artifact_of(module, STABLEHLO)
+        artifact = mlir.artifact_of(module, _versions.STABLEHLO)
     except PassError as error:
         raise NotExportableError(
             f"{place}: it has parts that cannot be exported:\n{error}"
         ) from error
     types = [spec for type_ in mlir.outputs_of(module) if (spec := mlir.spec_of(type_))]
     manifest = Manifest(
-        made_by=_versions(),
+        made_by=_packages(),
         function=name,
         inputs=(*exported.arguments(traced), *exported.variables(kept, captured)),
         arguments=arguments,
@@ -118,6 +116,6 @@ def _parse(text: str, captured: exported.Captured, place: str) -> Any:
     return module
 
 
-def _versions() -> dict[str, str]:
+def _packages() -> dict[str, str]:
     packages = {name: importlib.metadata.version(name) for name in ("hostcall", "jaxlib")}
     return packages | {"tensorflow": tf.__version__}

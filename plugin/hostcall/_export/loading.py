@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from hostcall import _versions
 from hostcall._callbacks.call_modules import Module
 from hostcall._callbacks.specs import check_integers
-from hostcall._export.exporting import STABLEHLO
 from hostcall._tf import autograph, eager_threads, module_gradient, op_kinds, sub_byte
 from hostcall_mlir import exporting as mlir
 from hostcall_mlir.exporting import Callback, Manifest, Program, Spec, dtype_of
@@ -49,7 +49,9 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         }
         targets = [target for target, _ in registered.values()]
         numbers = {name: number for name, (_, number) in registered.items()}
-        self._artifact, has_token = mlir.convert(program.module(), numbers, STABLEHLO)
+        self._artifact, has_token = mlir.convert(
+            program.module(), numbers, _versions.stablehlo(tf.__version__)
+        )
         self._module = Module("hostcall.load", self.manifest.function, "", targets, has_token)
         self._variables = {
             entry.name: tf.Variable(program.variables[entry.name], trainable=False, name=entry.name)

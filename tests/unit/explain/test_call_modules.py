@@ -16,6 +16,7 @@ import hostcall.jax
 from tests.support.exported import exported
 from tests.support.exported.exported import F3, X
 from tests.support.helpers import jitted, plain
+from tests.support.versions import reads_programs_of_jax
 
 
 def scaled(x: jax.Array) -> jax.Array:
@@ -29,6 +30,7 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@reads_programs_of_jax
 @pytest.mark.parametrize(("mode", "route"), [(plain, "plain"), (jitted, "custom_call")])
 def test_they_are_explained(folder: Path, mode: Any, route: str) -> None:
     loaded, converted = hostcall.load(folder), hostcall.jax.to_tf(scaled)
@@ -51,6 +53,7 @@ def test_they_are_explained(folder: Path, mode: Any, route: str) -> None:
         assert [value.shape for value in (*op.operands, *op.results)] == ["(3,)", "(3,)"]
 
 
+@reads_programs_of_jax
 def test_copies_of_graphs_keep_them(folder: Path) -> None:
     def copied() -> tuple[tf.Graph, list[str], Any]:
         loaded, converted = hostcall.load(folder), hostcall.jax.to_tf(scaled)

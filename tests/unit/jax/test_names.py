@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hostcall.jax import _names, _patches
 from hostcall_runtime._patching import Name
 from tests.support.jax.missing_names import report
 from tests.support.stress.template import Template
+from tests.support.versions import reads_programs_of_jax
 
 _PRIVATE = ("jax._src", "jax.interpreters", "jax.experimental.jax2tf")
 
@@ -117,6 +118,7 @@ def _found_without(name: Name, checks: list[str], fresh_jax: Template) -> dict[s
     return found
 
 
+@reads_programs_of_jax
 @pytest.mark.parametrize(
     "name", [name for name in _names.NAMES if name.feature != _names.CALLS], ids=_title
 )
@@ -138,3 +140,25 @@ def test_hostcall_jax_says_which_name_it_cannot_do_without(name: Name, fresh_jax
     for error in (found["import"], found["callback_of_arrays"]):
         assert error.startswith("ImportError: hostcall.jax does not work with JAX ")
         assert str(name) in error
+
+
+_OLD = """
+import jax, jaxlib.version
+jax.__version__, jax.__version_info__ = "0.7.2", (0, 7, 2)
+jaxlib.__version__, jaxlib.version.__version_info__ = "0.7.2", (0, 7, 2)
+try:
+    import {module}
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "needs"), [("hostcall.jax", "JAX"), ("hostcall_mlir", "jaxlib")]
+)
+def test_older_versions_are_refused(
+    module: str, needs: str, run_python: Callable[..., str]
+) -> None:
+    said = run_python(_OLD.format(module=module))
+    assert f"{module} needs {needs} 0.8 or later, and this is 0.7.2" in said
+    assert "pip install 'jax>=0.8,<0.11'" in said

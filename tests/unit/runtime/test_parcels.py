@@ -153,7 +153,7 @@ def test_what_fails_gives_all_memory_back() -> None:
         called(made, functions.doubled, array())
         before = functions.open_blocks(0)
         for _ in range(5):
-            with pytest.raises(TypeError, match="0-dimensional"):
+            with pytest.raises(TypeError, match=r"0-dimensional|length-1 arrays"):
                 called(made, functions.fails, array())
             with pytest.raises(ExecutorError, match="cannot send"):
                 called(made, functions.returns_a_lock, array())
