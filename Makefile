@@ -127,7 +127,7 @@ test-partition: $(BUILT)
 
 test-device: $(BUILT)
 	@echo "On XLA_CPU:0, which TensorFlow takes for an accelerator:"
-	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(ON_DEVICE)
+	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(if $(filter 2.19,$(TENSORFLOW)),--route partition) $(ON_DEVICE)
 ifeq (,$(filter 2.19 2.20,$(TENSORFLOW)))
 	@echo "On a GPU:0 that is none, which TensorFlow takes for one:"
 	@HOSTCALL_TEST_DEVICE=GPU:0 HOSTCALL_TEST_GPU=fake $(TEST) $(ON_FAKE_GPU)

@@ -51,6 +51,10 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 
     pip install 'tensorflow-cpu=={newest}.*'"""
 
+# The first whose XLA runs programs for CPUs on the thread that asks for it. Older ones have a thread
+# for each stream of a device, which runs nothing else meanwhile.
+_ON_THE_CALLER = "2.20"
+
 # What the newest two of them have of StableHLO, and what the oldest has. Of programs that are
 # exported, `hostcall.load` has to read what JAX's newer one writes.
 STABLEHLO = "1.13.0"
@@ -120,6 +124,15 @@ def keeps_order(version: str) -> bool:
         version: TensorFlow's, such as "2.19.1".
     """
     return _builds.numbers(version) >= _builds.numbers(_ORDERED)
+
+
+def runs_on_the_caller(version: str) -> bool:
+    """Whether XLA in a version of TensorFlow runs programs on the thread that asks for it.
+
+    Args:
+        version: TensorFlow's, such as "2.19.1".
+    """
+    return _builds.numbers(version) >= _builds.numbers(_ON_THE_CALLER)
 
 
 def stablehlo(version: str) -> str:

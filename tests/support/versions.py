@@ -21,6 +21,7 @@ def is_older_than(version: str) -> bool:
 on_the_callers_thread = pytest.mark.tensorflow(
     "2.20", "XLA runs programs on threads of its own, where Ctrl-C does not come"
 )
+calls_from_xla_cpu = pytest.mark.tensorflow("2.20", "XLA runs programs on threads of its own there")
 one_program_keeps_the_order = pytest.mark.tensorflow(
     "2.20", "XLA has loops and branches wait for the values that they use alone"
 )

@@ -108,6 +108,8 @@ def test_nothing_is_said_of_versions_that_were_tested(version: str) -> None:
 )
 def test_which_versions_keep_the_order_of_calls(version: str, keeps: bool) -> None:
     assert _versions.keeps_order(version) == keeps
+    assert _versions.runs_on_the_caller(version) == keeps
+    assert _versions.stablehlo(version) == ("1.13.0" if keeps else "1.9.0")
 
 
 def test_pyproject_and_the_page_of_versions_name_those_that_were_tested() -> None:

@@ -74,7 +74,7 @@ def depths_of(ops: Sequence[ir.Operation]) -> list[int]:
 
 def _too_deep(what: str, most: int) -> str:
     return (
-        f"the program is nested deeper than {most} {what} in {what}, the most that is read here: "
+        f"the program is nested deeper than {most} {what} in {what}, the most that is taken here: "
         "deeper ones end the process when its stack ends. Move inner parts to functions, and call "
         "those"
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -231,6 +232,18 @@ def _compile(module: ir.Module, device: jax.Device, partitioned: bool, keep: Seq
         raise ProgramError(f"XLA cannot compile the program for {device}: {error}") from error
 
 
+@contextlib.contextmanager
+def _refusing(module: ir.Module, what: str) -> Iterator[None]:
+    """Makes a ProgramError of what is reported: that the program cannot be compiled, say."""
+    with Collector(module.context) as collector:
+        try:
+            yield
+        except (Failure, ir.MLIRError) as error:
+            raise ProgramError(
+                f"the program cannot be {what}:\n{collector.show('the program')}"
+            ) from error
+
+
 def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -> _Run:
     if device.platform not in _WITH_HOST_CALLS and custom_calls.host_calls(module):
         raise ProgramError(
@@ -238,6 +251,8 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
             "partitioned=True, which compiles it in parts with the calls between them, or with "
             'device=jax.devices("cpu")[0].'
         )
+    with _refusing(module, "compiled"):
+        nesting.check_ops(module, private.MOST_COMPILED)
     registration.register_handlers()
     calls = bool(custom_calls.host_calls(module))
     if device.platform in _WITH_HOST_CALLS:
@@ -247,15 +262,10 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
 
 
 def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
-    with Collector(module.context) as collector:
-        try:
-            # Without locations parts that do the same are the same, and compiled once.
-            nesting.check_ops(module, nesting.SPLIT_OPS)
-            pipeline.run(module, "hostcall-partition,strip-debuginfo")
-        except (Failure, ir.MLIRError) as error:
-            raise ProgramError(
-                f"the program cannot be partitioned:\n{collector.show('the program')}"
-            ) from error
+    with _refusing(module, "partitioned"):
+        nesting.check_ops(module, min(nesting.SPLIT_OPS, private.MOST_COMPILED))
+        # Without locations parts that do the same are the same, and compiled once.
+        pipeline.run(module, "hostcall-partition,strip-debuginfo")
     registration.register_handlers()
     plan = execution_plan.make_plan(module, device, _host_of(device))
 

@@ -6,12 +6,14 @@ import functools
 
 import tensorflow as tf
 
+from hostcall import _versions
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler.partition import placement
 from hostcall._tf.types import NodeDef
 
 _GPU = "GPU"
+_XLA_CPU = "XLA_CPU"
 
 
 def obstacle(node: NodeDef, device: str) -> str:
@@ -23,6 +25,8 @@ def obstacle(node: NodeDef, device: str) -> str:
       node: the NodeDef of the op.
       device: the full name of the device; "" for the CPU.
     """
+    if placement.type_of(device) == _XLA_CPU and not _versions.runs_on_the_caller(tf.__version__):
+        return f"{without_calls(device)}, since calls that read its memory would wait for them"
     if placement.type_of(device) != _GPU:
         return ""
     if _is_for_rocm():

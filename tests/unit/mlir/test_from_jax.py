@@ -61,7 +61,7 @@ def in_a_branch(f: Triple, x: Any) -> Any:
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int2, jnp.uint4, jnp.complex64])
 def test_program_computes_the_same(program: Callable[[Triple, Any], Any], dtype: Any) -> None:
     x = jnp.array([[1, 0, 1]], dtype)
-    if x.dtype.itemsize == 1 and jax.__version_info__ < (0, 9):
+    if x.dtype.itemsize == 1 and jax.__version_info__ < (0, 10):
         pytest.skip("JAX's own callbacks get other numbers of less than a byte")
     f = Triple(x)
     text = jax.jit(lambda x: program(f, x)).lower(x).as_text()

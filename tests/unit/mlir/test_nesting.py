@@ -137,15 +137,26 @@ def test_an_artifact_is_held_against_the_limit_too(tmp_path: Path) -> None:
         hostcall_mlir.load(tmp_path)
 
 
-def test_a_program_that_is_run_in_parts_is_held_against_a_smaller_limit(tmp_path: Path) -> None:
-    make(branches(nesting.SPLIT_OPS + 1)).save(tmp_path)
-    with pytest.raises(hostcall_mlir.ProgramError, match="nested deeper than 100 ops in ops"):
-        hostcall_mlir.load(tmp_path, partitioned=True)
+# Of a program that is compiled as a whole, and of one that is run in parts.
+COMPILED = {
+    False: private.MOST_COMPILED,
+    True: min(nesting.SPLIT_OPS, private.MOST_COMPILED),
+}
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_program_that_is_compiled_is_held_against_a_smaller_limit(
+    tmp_path: Path, partitioned: bool
+) -> None:
+    most = COMPILED[partitioned]
+    make(branches(most + 1)).save(tmp_path)
+    with pytest.raises(hostcall_mlir.ProgramError, match=f"nested deeper than {most} ops in ops"):
+        hostcall_mlir.load(tmp_path, partitioned=partitioned)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_a_program_below_the_limits_runs(tmp_path: Path, partitioned: bool) -> None:
-    make(branches(nesting.SPLIT_OPS - 10)).save(tmp_path)
+    make(branches(COMPILED[partitioned] - 10)).save(tmp_path)
     program = hostcall_mlir.load(tmp_path, partitioned=partitioned)
     assert program.call(np.float32(1), np.bool_(True)) == 6
 
