@@ -51,8 +51,8 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 
     pip install 'tensorflow-cpu=={newest}.*'"""
 
-# The first whose XLA runs programs for CPUs on the thread that asks for it. Older ones have a thread
-# for each stream of a device, which runs nothing else meanwhile.
+# The first whose XLA runs programs for CPUs on the thread that asks for it. Older ones have a
+# thread for each stream of a device, which runs nothing else meanwhile.
 _ON_THE_CALLER = "2.20"
 
 # What the newest two of them have of StableHLO, and what the oldest has. Of programs that are

@@ -27,8 +27,8 @@ if jaxlib.version.__version_info__ < (0, 8):
         name="jaxlib",
     )
 
-# Regions of ops that a program may have in one another when XLA compiles it for the CPU. It ends the
-# process at some 250, in jaxlib 0.9 at some 50, with as much stack as threads have by default.
+# Regions of ops that a program may have in one another when XLA compiles it for the CPU. It ends
+# the process at some 250, in jaxlib 0.9 at some 50, with as much stack as threads usually have.
 MOST_COMPILED = 30 if jaxlib.version.__version_info__[:2] == (0, 9) else 150
 
 # Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
