@@ -12,11 +12,10 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import DEVICE
 from tests.support.helpers import failure, jitted
-from tests.support.versions import calls_from_xla_cpu, one_program_keeps_the_order
+from tests.support.versions import calls_from_the_device, one_program_keeps_the_order
 
 DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
-_LATER = [calls_from_xla_cpu] if DEVICE.startswith("XLA_CPU") else []
-ROUTES = [pytest.param("custom_call", marks=_LATER), "partition"]
+ROUTES = [pytest.param("custom_call", marks=calls_from_the_device), "partition"]
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 each_route = pytest.mark.parametrize("route", ROUTES)

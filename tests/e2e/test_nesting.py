@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import failure, jitted
-from tests.support.versions import on_the_callers_thread
+from tests.support.versions import calls_from_the_device, on_the_callers_thread
 
 SPEC = tf.TensorSpec([], tf.float32)
 FAR = 1_000_000.0
@@ -91,6 +91,7 @@ def test_on_a_large_stack_calls_nest_deep(build: Any) -> None:
     assert float(on_thread(32 * 1024, lambda: run(tf.constant(600.0)))) == 601.0
 
 
+@calls_from_the_device
 def test_a_single_call_is_not_refused_on_a_small_stack(build: Any) -> None:
     run = build(lambda x: tf.numpy_function(lambda v: v * 2, [x], SPEC) + 1.0)
     run(tf.constant(1.0))

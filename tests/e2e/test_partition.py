@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tests.support.e2e.partition_programs import PROGRAMS, X, distinct, traced
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.versions import calls_from_the_device
 
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 
@@ -51,6 +52,7 @@ def test_inputs_of_changing_shape() -> None:
         assert_same(to_numpy(function(x)), to_numpy((distinct(x) * 2.0, tf.reduce_sum(x))))
 
 
+@calls_from_the_device
 def test_other_reasons_with_callbacks_that_shall_be_in_a_program() -> None:
     """TensorFlow's own error, with or without a callback that XLA can take."""
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tests.support.device import DEVICE
+
 
 def is_older_than(version: str) -> bool:
     """Whether TensorFlow here is of an older minor version."""
@@ -21,7 +23,11 @@ def is_older_than(version: str) -> bool:
 on_the_callers_thread = pytest.mark.tensorflow(
     "2.20", "XLA runs programs on threads of its own, where Ctrl-C does not come"
 )
-calls_from_xla_cpu = pytest.mark.tensorflow("2.20", "XLA runs programs on threads of its own there")
+# From programs on the device that the tests run on, where they run on another than the CPU.
+calls_from_the_device = pytest.mark.skipif(
+    is_older_than("2.20") and DEVICE.startswith("XLA_CPU"),
+    reason="XLA runs programs on threads of its own there, and hostcall partitions them",
+)
 one_program_keeps_the_order = pytest.mark.tensorflow(
     "2.20", "XLA has loops and branches wait for the values that they use alone"
 )
