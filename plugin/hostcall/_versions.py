@@ -55,8 +55,9 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 # thread for each stream of a device, which runs nothing else meanwhile.
 _ON_THE_CALLER = "2.20"
 
-# What the newest two of them have of StableHLO, and what the oldest has. Of programs that are
+# What versions from that one on have of StableHLO, and what older ones have. Of programs that are
 # exported, `hostcall.load` has to read what JAX's newer one writes.
+_NEWER_STABLEHLO = "2.20"
 STABLEHLO = "1.13.0"
 _OLDEST_STABLEHLO = "1.9.0"
 
@@ -92,7 +93,7 @@ def check() -> None:
             it. Of a TensorFlow that hostcall was not tested with, a warning tells.
     """
     installed = found()
-    if _builds.numbers(installed.tensorflow) < _builds.numbers(TESTED[0]):
+    if not _is_at_least(installed.tensorflow, TESTED[0]):
         raise ImportError(_named(_TOO_OLD, installed.tensorflow), name="hostcall")
     _builds.choose(installed.tensorflow)
     problems = mismatches(built(), installed)
@@ -123,7 +124,7 @@ def keeps_order(version: str) -> bool:
     Args:
         version: TensorFlow's, such as "2.19.1".
     """
-    return _builds.numbers(version) >= _builds.numbers(_ORDERED)
+    return _is_at_least(version, _ORDERED)
 
 
 def runs_on_the_caller(version: str) -> bool:
@@ -132,7 +133,7 @@ def runs_on_the_caller(version: str) -> bool:
     Args:
         version: TensorFlow's, such as "2.19.1".
     """
-    return _builds.numbers(version) >= _builds.numbers(_ON_THE_CALLER)
+    return _is_at_least(version, _ON_THE_CALLER)
 
 
 def stablehlo(version: str) -> str:
@@ -141,7 +142,11 @@ def stablehlo(version: str) -> str:
     Args:
         version: TensorFlow's, such as "2.19.1".
     """
-    return STABLEHLO if _builds.numbers(version) >= _builds.numbers("2.20") else _OLDEST_STABLEHLO
+    return STABLEHLO if _is_at_least(version, _NEWER_STABLEHLO) else _OLDEST_STABLEHLO
+
+
+def _is_at_least(version: str, first: str) -> bool:
+    return _builds.numbers(version) >= _builds.numbers(first)
 
 
 def _named(text: str, version: str) -> str:

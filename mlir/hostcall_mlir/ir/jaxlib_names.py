@@ -19,7 +19,9 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 from hostcall_runtime import _runs
 from hostcall_runtime._places import PLACES
 
-if jaxlib.version.__version_info__ < (0, 8):
+_VERSION = jaxlib.version.__version_info__
+
+if _VERSION < (0, 8):
     raise ImportError(
         f"hostcall_mlir needs jaxlib 0.8 or later, and this is {jaxlib.__version__}: before, "
         "Python that reads a constant of complex numbers ends the process. Install a later "
@@ -29,7 +31,7 @@ if jaxlib.version.__version_info__ < (0, 8):
 
 # Regions of ops that a program may have in one another when XLA compiles it for the CPU. It ends
 # the process at some 250, in jaxlib 0.9 at some 50, with as much stack as threads usually have.
-MOST_COMPILED = 30 if jaxlib.version.__version_info__[:2] == (0, 9) else 150
+MOST_COMPILED = 30 if _VERSION[:2] == (0, 9) else 150
 
 # Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
 _stablehlo.register_stablehlo_passes()
@@ -143,7 +145,7 @@ def bounds_attribute(bounds: Mapping[int, int], rank: int) -> ir.Attribute:
 def elements_attribute(value: np.ndarray, element: ir.Type) -> ir.Attribute:
     """The numbers of a constant, which are of one of the dtypes that Python's buffers have."""
     data = np.ascontiguousarray(value)
-    if data.dtype == np.bool_ and jaxlib.version.__version_info__ < (0, 9):
+    if data.dtype == np.bool_ and _VERSION < (0, 9):
         data = np.packbits(data, bitorder="little")  # as MLIR had them
     return ir.DenseElementsAttr.get(data, type=element, shape=value.shape)
 

@@ -192,6 +192,5 @@ def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operati
             name = next(names)
             call.attributes["callee"] = ir.FlatSymbolRefAttr.get(name)
             cluster.attributes["sym_name"] = ir.StringAttr.get(name)
-            ir.InsertionPoint(last).insert(cluster)
-            cluster.move_after(last)
+            ir.InsertionPoint.after(last).insert(cluster)
             last = cluster

@@ -1,8 +1,8 @@
-"""Which functions reach an op whose side effects happen in the order of the program."""
+"""Which functions reach an op that has side effects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hostcall._tf import function_defs as defs
@@ -15,10 +15,15 @@ class Effects:
 
     Args:
       functions: FunctionDefs by name.
+      of_op: whether an op has some itself, by its NodeDef. If left out: some that happen in the
+        order of the program.
     """
 
-    def __init__(self, functions: Mapping[str, Any]) -> None:
+    def __init__(
+        self, functions: Mapping[str, Any], of_op: Callable[[Any], bool] = op_kinds.is_ordered
+    ) -> None:
         self._functions = functions
+        self._of_op = of_op
         self._found: dict[str, bool] = {}
 
     def of_function(self, name: str) -> bool:
@@ -27,7 +32,7 @@ class Effects:
             self._found[name] = False  # what a function that calls itself finds
             function = self._functions.get(name)
             self._found[name] = function is not None and any(
-                op_kinds.is_ordered(node) or self.of_callees(node) for node in function.node_def
+                self._of_op(node) or self.of_callees(node) for node in function.node_def
             )
         return self._found[name]
 

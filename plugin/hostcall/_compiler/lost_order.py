@@ -29,7 +29,7 @@ def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     Returns:
       A copy where there are such loops or branches, else the same.
     """
-    if _versions.keeps_order(tf.__version__) or not any(Units(library).losing(entry)):
+    if is_kept(library, entry):
         return library
     copy: FunctionDefLibrary = protos.copy_of(library)
     for node in Units(copy).losing(entry):

@@ -179,9 +179,10 @@ def _drop_shardings(module: ir.Module) -> None:
         if op.name == "sdy.mesh":
             op.erase()
             continue
-        for name in [*op.attributes]:
-            if name.startswith("sdy.") or name in ("arg_attrs", "res_attrs"):
-                del op.attributes[name]
+        for name in [
+            n for n in op.attributes if n.startswith("sdy.") or n in ("arg_attrs", "res_attrs")
+        ]:
+            del op.attributes[name]
 
 
 def load(program: Program, folder: Path, **options: Any) -> Any:

@@ -13,7 +13,7 @@ import hostcall
 from hostcall import _versions
 from hostcall._callbacks import settings
 from hostcall._compiler import lost_order
-from hostcall._tf import protos
+from hostcall._tf import function_defs
 from hostcall_runtime._errors import LoweringError
 
 X = tf.constant([1.0, 2.0])
@@ -126,10 +126,7 @@ def concrete(program: Any, log: Log) -> Any:
 
 
 def library_of(traced: Any) -> Any:
-    library = protos.function_pb2.FunctionDefLibrary()
-    library.function.append(traced.function_def)
-    library.function.extend(traced.graph.as_graph_def().library.function)
-    return library
+    return function_defs.library_of(traced, traced.graph.as_graph_def())
 
 
 @pytest.fixture

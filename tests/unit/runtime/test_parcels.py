@@ -7,6 +7,7 @@ import functools
 import importlib
 import multiprocessing
 import os
+import re
 import resource
 import select
 from collections.abc import Callable, Iterator
@@ -149,11 +150,13 @@ def test_a_worker_that_cannot_open_the_memory_is_sent_the_arrays(
 
 
 def test_what_fails_gives_all_memory_back() -> None:
+    with pytest.raises(TypeError) as here:  # NumPy 2.2 says it in other words than the ones before
+        functions.fails(array())
     with workers() as made:
         called(made, functions.doubled, array())
         before = functions.open_blocks(0)
         for _ in range(5):
-            with pytest.raises(TypeError, match=r"0-dimensional|length-1 arrays"):
+            with pytest.raises(TypeError, match=re.escape(str(here.value))):
                 called(made, functions.fails, array())
             with pytest.raises(ExecutorError, match="cannot send"):
                 called(made, functions.returns_a_lock, array())

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import settings
+from hostcall._compiler.effects import Effects
 from hostcall._compiler.partition.data_constants import DataConstants
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds
@@ -85,7 +86,7 @@ class HostOps:
         self._data_constants = DataConstants(functions, constant_operands)
         self._marked = marked
         self._must: dict[str, bool] = {}
-        self._effects: dict[str, bool] = {}
+        self._effects = Effects(functions, op_kinds.has_effect)
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
         self._data_reasons: dict[str, str] = {}
@@ -126,15 +127,7 @@ class HostOps:
 
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
-        if node.op in op_kinds.SCRIPT_OPS:
-            return op_kinds.has_effect(node)
-        return any(map(self._function_has_effect, self._called(node)))
-
-    def _function_has_effect(self, name: str) -> bool:
-        if name not in self._effects:
-            self._effects[name] = False
-            self._effects[name] = any(map(self.has_effect, self._nodes(name)))
-        return self._effects[name]
+        return op_kinds.has_effect(node) or self._effects.of_callees(node)
 
     def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
         """The nodes of a function that are not compiled.

@@ -120,7 +120,5 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("route='partition' was asked for")
         if op_kinds.lets_list_grow(node):
             raise NotWholeError("it has a list that may grow")
-        if attributes.LOSES_ORDER in node.attr:
-            raise NotWholeError("XLA would not keep the order of its calls")
         if attributes.BRANCHES_DIFFER in node.attr:
             raise NotWholeError("XLA ends the process where such branches hold calls")
