@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocations/allocations.h"
 #include "buffer_provider.h"
 #include "device.h"
 #include "fake_xla.h"
@@ -146,6 +147,15 @@ NB_MODULE(_frames, m) {
       [] { return nb::capsule(GetBufferProvider(), hostcall::capsules::kBufferProviderApi); },
       "Provides the memory of frames: a pointer to a BufferProviderApi "
       "(runtime/buffer_provider.h).");
+  m.def(
+      "allocations",
+      [] {
+        if (hostcall_counted_allocations == nullptr) {
+          throw nb::value_error("the library `allocations` is not preloaded");
+        }
+        return hostcall_counted_allocations();
+      },
+      "How often the runtime asked for memory during the last call of this thread.");
   m.def("holds", &Holds, "How often the memory of frames is held.");
   m.def("live_objects", &LiveObjects,
         "How many errors and futures of XLA exist: none when no call is under way.");

@@ -85,7 +85,7 @@ void Store(nb::handle returned, const NativeFrame& frame, const std::string& lab
   std::vector<DeclaredResult> declared;
   for (const XLA_FFI_Buffer* result : frame.results) results.push_back(BufferOf(*result));
   for (const Buffer& result : results) declared.push_back(DeclaredAs(result));
-  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
+  const RecycledVector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {
     // Once more: to make the others may have let threads in that hold this one.
     CheckArray(arrays[i], declared[i], i, who);

@@ -37,7 +37,10 @@ Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScop
     : size_(call.operands.size()) {
   // Before them is room for one more, by which a bound method passes its object without a copy, and
   // after them for `out`.
-  if (size_ + 2 > few_.size()) many_.resize(size_ + 2);
+  if (size_ + 2 > few_.size()) {
+    many_.reserve(size_ + 2);
+    many_.resize(size_ + 2);
+  }
   slots_ = many_.empty() ? few_.data() : many_.data();
   MakeInputs(call, target, decrefs);
   if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, decrefs);
@@ -46,6 +49,7 @@ Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScop
 void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs) {
   static PyObject* const name = PyUnicode_InternFromString("empty");
   const Convention& convention = call.callback->convention();
+  if (convention.borrows) borrowed_.reserve(size_);
   nb::handle empty;
   if (convention.allocates) empty = decrefs.Defer(PyObject_GetAttr(target.ptr(), name));
   for (size_t i = 0; i < size_; ++i) {
@@ -71,6 +75,7 @@ void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecr
 }
 
 void Arguments::MakeOut(const HostCall& call, DeferredDecrefScope& decrefs) {
+  outs_.reserve(call.results.size());
   for (const Buffer& result : call.results) {
     if (!result.sizes.empty()) {
       throw Failure::InvalidArgument("hostcall: `out` has no room for a result of bounded size.");

@@ -11,6 +11,7 @@
 #include "call.h"
 #include "deferred_decref.h"
 #include "loans.h"
+#include "recycled.h"
 #include "results.h"
 
 namespace hostcall {
@@ -47,12 +48,12 @@ class Arguments {
   bool AnyIsReferredTo() const;
 
   const size_t size_;
-  std::vector<nanobind::handle> borrowed_;  // of the inputs
+  RecycledVector<nanobind::handle> borrowed_;  // of the inputs
   Loans loans_;
-  std::vector<Out> outs_;
+  RecycledVector<Out> outs_;
   nanobind::handle out_;  // an array, or a tuple of several; null where there is none
   std::array<PyObject*, 8> few_;
-  std::vector<PyObject*> many_;
+  RecycledVector<PyObject*> many_;
   PyObject** slots_;
 };
 

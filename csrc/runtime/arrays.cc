@@ -11,6 +11,7 @@
 #include "gil.h"
 #include "numpy.h"
 #include "pages.h"
+#include "recycled.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
@@ -60,8 +61,12 @@ bool IsEmpty(Dims dims) { return std::find(dims.begin(), dims.end(), 0) != dims.
 
 nb::object View(const Buffer& buffer, Dims true_dims, int flags) {
   nb::object descr = DtypeOf(buffer.dtype).descr;
-  std::vector<npy_intp> shape(true_dims.begin(), true_dims.end());
-  std::vector<npy_intp> strides(shape.size());
+  RecycledVector<npy_intp> shape;
+  shape.reserve(true_dims.size());
+  shape.assign(true_dims.begin(), true_dims.end());
+  RecycledVector<npy_intp> strides;
+  strides.reserve(shape.size());
+  strides.resize(shape.size());
   npy_intp stride = PyDataType_ELSIZE(AsDescr(descr));
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;

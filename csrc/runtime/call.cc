@@ -10,6 +10,7 @@
 #include "failure.h"
 #include "gil.h"
 #include "nesting.h"
+#include "recycled.h"
 #include "registry.h"
 #include "results.h"
 #include "stats.h"
@@ -72,16 +73,20 @@ class Value {
 
   // Whether it is as declared. Until `Store` no code of the user's may run: it may hold the array.
   bool Fits() const {
-    if (tensor_ == nullptr) return IsAsDeclared(value_, result_);
+    if (tensor_ == nullptr) {
+      return IsAsDeclared(value_, result_) || IsScalarAsDeclared(value_, result_);
+    }
     return tensor_api->matches(tensor_.get(), static_cast<int>(result_.dtype), result_.dims.begin(),
                                static_cast<int>(result_.dims.size()));
   }
 
   void Store() const {
-    if (tensor_ == nullptr) {
-      CopyOut(value_, result_);
-    } else {
+    if (tensor_ != nullptr) {
       StoreBytes(tensor_api->data(tensor_.get()), result_);
+    } else if (IsScalarAsDeclared(value_, result_)) {
+      CopyScalarOut(value_, result_);
+    } else {
+      CopyOut(value_, result_);
     }
   }
 
@@ -95,7 +100,7 @@ class Value {
 // one may have to be converted.
 bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefScope& decrefs) {
   const bool tensors = call.callback->convention().takes_tensors;
-  if (!PyList_CheckExact(returned.ptr())) {
+  if (!PyList_CheckExact(returned.ptr()) && !PyTuple_CheckExact(returned.ptr())) {
     if (call.results.size() != 1) return false;
     const Value value(returned, call.results[0], tensors);
     if (!value.Fits()) return false;
@@ -103,13 +108,13 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
     return true;
   }
   const auto count = static_cast<Py_ssize_t>(call.results.size());
-  if (PyList_GET_SIZE(returned.ptr()) != count) return false;
-  std::vector<Value> values;
+  if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
+  RecycledVector<Value> values;
   values.reserve(call.results.size());
   for (Py_ssize_t i = 0; i < count; ++i) {
-    // Asked each time: another thread may change the list.
-    if (PyList_GET_SIZE(returned.ptr()) != count) return false;
-    nb::handle item = decrefs.Defer(nb::borrow(PyList_GET_ITEM(returned.ptr(), i)));
+    // Asked each time: another thread may change a list.
+    if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
+    nb::handle item = decrefs.Defer(nb::borrow(PySequence_Fast_GET_ITEM(returned.ptr(), i)));
     values.emplace_back(item, call.results[static_cast<size_t>(i)], tensors);
   }
   for (const Value& value : values) {
@@ -133,10 +138,11 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
     returned =
         decrefs.Defer(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
   }
-  std::vector<DeclaredResult> declared;
+  RecycledVector<DeclaredResult> declared;
+  declared.reserve(call.results.size());
   for (const Buffer& result : call.results) declared.push_back(DeclaredAs(result));
   // All of them are checked before a byte of any is copied.
-  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
+  const RecycledVector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {
     // And once more: copying may let other threads in, which may hold the next array.
     CheckArray(arrays[i], declared[i], i, who);

@@ -11,6 +11,7 @@
 #include "arrays.h"
 #include "device.h"
 #include "failure.h"
+#include "recycled.h"
 #include "registry.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -22,8 +23,8 @@ struct HostCall {
   bool ordered = true;                 // by a token: no other call of the run overlaps it
   bool in_program_memory = true;       // and not in copies of a device's
   Device* device = nullptr;            // whose memory the buffers lie in; null for the host's
-  std::vector<Buffer> operands;
-  std::vector<Buffer> results;
+  RecycledVector<Buffer> operands;
+  RecycledVector<Buffer> results;
 
   // Whether arrays of the callback may lie in the program's memory.
   bool shares_memory() const { return in_program_memory && callback->convention().shares_memory; }

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "failure.h"
+#include "raw_buffers.h"
+#include "recycled.h"
 #include "registry.h"
 
 namespace ffi = xla::ffi;
@@ -11,30 +13,20 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-Buffer ToBuffer(const ffi::AnyBuffer& buffer) {
-  return Buffer{buffer.element_type(),
-                buffer.element_type(),
-                buffer.untyped_data(),
-                buffer.dimensions(),
-                {},
-                {}};
-}
+bool IsToken(const XLA_FFI_Buffer& buffer) { return buffer.dtype == XLA_FFI_DataType_TOKEN; }
 
-bool HasToken(const ffi::RemainingArgs& args) {
-  return args.size() > 0 &&
-         args.get<ffi::AnyBuffer>(args.size() - 1).value().element_type() == ffi::DataType::TOKEN;
-}
+bool HasToken(const RawBuffers& args) { return args.size() > 0 && IsToken(*args[args.size() - 1]); }
 
 // The buffers of one side of the frame, without the token.
-template <typename Remaining, typename Get>
-std::vector<Buffer> CopyBuffers(const Remaining& remaining, Get get) {
-  std::vector<Buffer> buffers;
-  buffers.reserve(remaining.size());
-  for (size_t i = 0; i < remaining.size(); ++i) {
-    Buffer buffer = ToBuffer(get(remaining, i));
-    if (buffer.dtype != ffi::DataType::TOKEN) buffers.push_back(std::move(buffer));
+void CopyBuffers(const RawBuffers& raw, RecycledVector<Buffer>& buffers) {
+  buffers.reserve(raw.size());
+  for (size_t i = 0; i < raw.size(); ++i) {
+    const XLA_FFI_Buffer& buffer = *raw[i];
+    if (IsToken(buffer)) continue;
+    const auto dtype = static_cast<ffi::DataType>(buffer.dtype);
+    const Dims dims(buffer.dims, static_cast<size_t>(buffer.rank));
+    buffers.push_back(Buffer{dtype, dtype, buffer.data, dims, {}, {}});
   }
-  return buffers;
 }
 
 Failure WrongSize(int64_t size, int64_t bound) {
@@ -80,13 +72,10 @@ HostCall ReadFrame(const ffi::RemainingArgs& args, const ffi::RemainingRets& ret
   HostCall call;
   call.id = callback;
   call.callback = Registry::Global().Find(call.id);
-  call.ordered = HasToken(args);
-  call.operands = CopyBuffers(args, [](const auto& from, size_t i) {
-    return from.template get<ffi::AnyBuffer>(i).value();
-  });
-  call.results = CopyBuffers(rets, [](const auto& from, size_t i) {
-    return *from.template get<ffi::AnyBuffer>(i).value();
-  });
+  const RawBuffers operands(args);
+  call.ordered = HasToken(operands);
+  CopyBuffers(operands, call.operands);
+  CopyBuffers(RawBuffers(rets), call.results);
   return call;
 }
 

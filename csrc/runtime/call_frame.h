@@ -5,31 +5,15 @@
 #include <utility>
 
 #include "call.h"
+#include "frame_attributes.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
 
-using Pairs = xla::ffi::Span<const int64_t>;
-
-// The attributes of the custom call but `callback`; handler.h tells of them.
-struct Attributes {
-  Pairs dynamic_operands;
-  Pairs dynamic_results;
-  Pairs sub_byte_operands;
-  Pairs sub_byte_results;
-};
-
 // What a handler takes: its function gets these after what `binding` has already.
-template <typename Binding>
+template <typename OfCall = Attributes, typename Binding>
 auto BindFrame(Binding binding) {
-  return std::move(binding)
-      .RemainingArgs()
-      .RemainingRets()
-      .template Attr<int64_t>("callback")
-      .template Attr<Pairs>("dynamic_operands")
-      .template Attr<Pairs>("dynamic_results")
-      .template Attr<Pairs>("sub_byte_operands")
-      .template Attr<Pairs>("sub_byte_results");
+  return std::move(binding).RemainingArgs().RemainingRets().template Attrs<OfCall>();
 }
 
 // The call with all buffers of the frame but the tokens. The true sizes are still among them: no

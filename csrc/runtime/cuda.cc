@@ -98,14 +98,11 @@ std::optional<ffi::Error> Run(HostCall& call, const Attributes& attributes, Cuda
 }
 
 ffi::Error Handle(CudaStream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
-                  int64_t callback, Pairs dynamic_operands, Pairs dynamic_results,
-                  Pairs sub_byte_operands, Pairs sub_byte_results) {
+                  const Attributes& attributes) {
   HostCall call;
   try {
-    call = ReadFrame(args, rets, callback);
+    call = ReadFrame(args, rets, attributes.callback);
     call.in_program_memory = false;
-    const Attributes attributes{dynamic_operands, dynamic_results, sub_byte_operands,
-                                sub_byte_results};
     return Run(call, attributes, stream).value_or(ffi::Error::Success());
   } catch (const Failure& failure) {
     return ToError(failure, call);

@@ -5,9 +5,9 @@
 
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "gil.h"
+#include "recycled.h"
 
 namespace hostcall {
 
@@ -29,6 +29,7 @@ class __attribute__((visibility("hidden"))) DeferredDecrefScope {
     if (count_ < few_.size()) {
       few_[count_++] = kept;
     } else {
+      if (more_.empty()) more_.reserve(few_.size());
       more_.push_back(kept);
     }
     return kept;
@@ -47,7 +48,7 @@ class __attribute__((visibility("hidden"))) DeferredDecrefScope {
 
   std::array<PyObject*, 12> few_;  // most calls need no memory for it
   size_t count_ = 0;
-  std::vector<PyObject*> more_;
+  RecycledVector<PyObject*> more_;
 };
 
 }  // namespace hostcall

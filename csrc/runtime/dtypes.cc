@@ -39,6 +39,13 @@ nb::object Repr(nb::handle object) {
   return Checked(UntilExit([&] { return PyObject_Repr(object.ptr()); }));
 }
 
+Failure NoDtype(ffi::DataType code) {
+  return Failure(ffi::ErrorCode::kUnimplemented,
+                 "XLA's element type number " + std::to_string(static_cast<int>(code)) +
+                     " has no NumPy dtype, so that no callback can take or return it. Cast the "
+                     "tensor to another dtype around the callback.");
+}
+
 }  // namespace
 
 void ImportNumpy() {
@@ -54,14 +61,10 @@ void SetDtype(int code, nb::object dtype, std::string name) {
 }
 
 const Dtype& DtypeOf(ffi::DataType code) {
+  const std::vector<Dtype>& dtypes = Dtypes();
   const auto index = static_cast<size_t>(code);
-  if (index >= Dtypes().size() || !Dtypes()[index].descr.is_valid()) {
-    throw Failure(ffi::ErrorCode::kUnimplemented,
-                  "XLA's element type number " + std::to_string(static_cast<int>(code)) +
-                      " has no NumPy dtype, so that no callback can take or return it. Cast the "
-                      "tensor to another dtype around the callback.");
-  }
-  return Dtypes()[index];
+  if (index >= dtypes.size() || !dtypes[index].descr.is_valid()) throw NoDtype(code);
+  return dtypes[index];
 }
 
 const Dtype* FindDtype(const std::string& name) {

@@ -27,6 +27,27 @@
 namespace ffi = xla::ffi;
 
 namespace hostcall {
+
+struct StartAttributes : Attributes {
+  Pairs results;
+};
+
+static void Read(AttributeReader& reader, StartAttributes& attributes) {
+  reader.Take("callback", attributes.callback)
+      .Take("dynamic_operands", attributes.dynamic_operands)
+      .Take("dynamic_results", attributes.dynamic_results)
+      .Take("results", attributes.results)
+      .Take("sub_byte_operands", attributes.sub_byte_operands)
+      .Take("sub_byte_results", attributes.sub_byte_results);
+}
+
+}  // namespace hostcall
+
+template <>
+struct xla::ffi::AttrDecoding<hostcall::StartAttributes>
+    : hostcall::StructDecoding<hostcall::StartAttributes> {};
+
+namespace hostcall {
 namespace {
 
 // Memory as XLA gives it.
@@ -50,8 +71,8 @@ class Memory {
 };
 
 // What the attribute `results` says.
-std::vector<Buffer> ReadResults(Dims described) {
-  std::vector<Buffer> results;
+RecycledVector<Buffer> ReadResults(Dims described) {
+  RecycledVector<Buffer> results;
   for (size_t i = 0; i < described.size();) {
     if (described.size() - i < 2) throw Failure::Malformed();
     const auto dtype = static_cast<ffi::DataType>(described[i]);
@@ -231,17 +252,15 @@ int64_t* HandleIn(const std::vector<Buffer>& buffers) {
   return static_cast<int64_t*>(buffers[0].data);
 }
 
-Result Start(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
-             Pairs dynamic_operands, Pairs dynamic_results, Pairs sub_byte_operands,
-             Pairs sub_byte_results, Pairs results) {
+Result Start(ffi::RemainingArgs args, ffi::RemainingRets rets, const StartAttributes& attributes) {
   return Answered([&]() -> Result {
-    HostCall call = ReadFrame(args, rets, callback);
+    HostCall call = ReadFrame(args, rets, attributes.callback);
     call.ordered = false;
     call.in_program_memory = false;
     int64_t* handle = HandleIn(call.results);
-    call.results = ReadResults(results);
+    call.results = ReadResults(attributes.results);
     const auto early = std::make_shared<EarlyCall>(call.results);
-    ReadAttributes(call, {dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results});
+    ReadAttributes(call, attributes);
     Begin(std::move(call), early);
     *handle = EarlyCalls::Global().Add(early);
     return {};
@@ -283,7 +302,7 @@ int64_t CountEarlyCalls() { return static_cast<int64_t>(EarlyCalls::Global().siz
 }  // namespace hostcall
 
 HOSTCALL_DEFINE_HANDLER(HostcallStartHandler, hostcall::Start,
-                        hostcall::BindFrame(ffi::Ffi::Bind()).Attr<hostcall::Pairs>("results"));
+                        hostcall::BindFrame<hostcall::StartAttributes>(ffi::Ffi::Bind()));
 HOSTCALL_DEFINE_HANDLER(HostcallGateHandler, hostcall::Gate,
                         ffi::Ffi::Bind().RemainingArgs().RemainingRets());
 HOSTCALL_DEFINE_HANDLER(HostcallDoneHandler, hostcall::Done,

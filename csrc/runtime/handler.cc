@@ -36,12 +36,10 @@ void Complete(ffi::Promise& promise, const HostCall& call) {
   }
 }
 
-Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
-              Pairs dynamic_operands, Pairs dynamic_results, Pairs sub_byte_operands,
-              Pairs sub_byte_results) {
+Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, const Attributes& attributes) {
   return Answered([&]() -> Result {
-    HostCall call = ReadFrame(args, rets, callback);
-    ReadAttributes(call, {dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results});
+    HostCall call = ReadFrame(args, rets, attributes.callback);
+    ReadAttributes(call, attributes);
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (RunsHere(call) || !PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
     ffi::Promise promise;

@@ -26,6 +26,29 @@
 namespace ffi = xla::ffi;
 
 namespace hostcall {
+
+struct JointAttributes : Attributes {
+  int64_t shards = 0;
+  int64_t devices = 0;
+};
+
+static void Read(AttributeReader& reader, JointAttributes& attributes) {
+  reader.Take("callback", attributes.callback)
+      .Take("devices", attributes.devices)
+      .Take("dynamic_operands", attributes.dynamic_operands)
+      .Take("dynamic_results", attributes.dynamic_results)
+      .Take("shards", attributes.shards)
+      .Take("sub_byte_operands", attributes.sub_byte_operands)
+      .Take("sub_byte_results", attributes.sub_byte_results);
+}
+
+}  // namespace hostcall
+
+template <>
+struct xla::ffi::AttrDecoding<hostcall::JointAttributes>
+    : hostcall::StructDecoding<hostcall::JointAttributes> {};
+
+namespace hostcall {
 namespace {
 
 // A device at a custom call.
@@ -227,27 +250,26 @@ int64_t TakeShard(HostCall& call) {
   return number;
 }
 
-Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t callback,
-              Pairs dynamic_operands, Pairs dynamic_results, Pairs sub_byte_operands,
-              Pairs sub_byte_results, int64_t shards, int64_t devices) {
+Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets,
+              const JointAttributes& attributes) {
   return Answered([&]() -> Result {
-    HostCall call = ReadFrame(args, rets, callback);
+    HostCall call = ReadFrame(args, rets, attributes.callback);
     const int64_t shard = TakeShard(call);
-    if (dynamic_operands.size() + dynamic_results.size() > 0 || shard < 0 || shard >= shards ||
-        devices < shards) {
+    if (attributes.dynamic_operands.size() + attributes.dynamic_results.size() > 0 || shard < 0 ||
+        shard >= attributes.shards || attributes.devices < attributes.shards) {
       throw Failure::Malformed();
     }
-    ReadAttributes(call, {dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results});
+    ReadAttributes(call, attributes);
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
     ffi::Promise promise;
     ffi::Future future(promise);
     Member member{shard, std::make_shared<const OwningCall>(std::move(call)), std::move(promise)};
-    Members all = Meetings::Global().Join(run.run_id, callback, std::move(member),
-                                          static_cast<size_t>(devices));
+    Members all = Meetings::Global().Join(run.run_id, attributes.callback, std::move(member),
+                                          static_cast<size_t>(attributes.devices));
     if (!all.empty()) {
-      auto meeting =
-          std::make_shared<Meeting>(run.run_id, std::move(all), static_cast<size_t>(shards));
+      auto meeting = std::make_shared<Meeting>(run.run_id, std::move(all),
+                                               static_cast<size_t>(attributes.shards));
       RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
     }
     return {std::move(future), std::nullopt};
@@ -257,7 +279,6 @@ Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets, 
 }  // namespace
 }  // namespace hostcall
 
-HOSTCALL_DEFINE_HANDLER(HostcallJointHandler, hostcall::Handle,
-                        hostcall::BindFrame(ffi::Ffi::Bind().Ctx<ffi::RunId>())
-                            .Attr<int64_t>("shards")
-                            .Attr<int64_t>("devices"));
+HOSTCALL_DEFINE_HANDLER(
+    HostcallJointHandler, hostcall::Handle,
+    hostcall::BindFrame<hostcall::JointAttributes>(ffi::Ffi::Bind().Ctx<ffi::RunId>()));

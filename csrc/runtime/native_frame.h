@@ -2,9 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "native_function.h"
+#include "raw_buffers.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
@@ -12,11 +12,6 @@ namespace hostcall {
 struct Surroundings {
   const XLA_FFI_Api* api;
   XLA_FFI_ExecutionContext* context;
-};
-
-// A buffer as it lies in the frame.
-struct RawBuffer {
-  XLA_FFI_Buffer* buffer;
 };
 
 }  // namespace hostcall
@@ -31,26 +26,6 @@ struct xla::ffi::CtxDecoding<hostcall::Surroundings> {
   }
 };
 
-template <>
-struct xla::ffi::ArgDecoding<hostcall::RawBuffer> {
-  static std::optional<hostcall::RawBuffer> Decode(XLA_FFI_ArgType type, void* arg,
-                                                   DiagnosticEngine& diagnostic) {
-    if (type != XLA_FFI_ArgType_BUFFER) return diagnostic.Emit("hostcall wants buffers.");
-    return hostcall::RawBuffer{static_cast<XLA_FFI_Buffer*>(arg)};
-  }
-};
-
-template <>
-struct xla::ffi::RetDecoding<hostcall::RawBuffer> {
-  static std::optional<xla::ffi::Result<hostcall::RawBuffer>> Decode(XLA_FFI_RetType type,
-                                                                     void* ret,
-                                                                     DiagnosticEngine& diagnostic) {
-    if (type != XLA_FFI_RetType_BUFFER) return diagnostic.Emit("hostcall wants buffers.");
-    return xla::ffi::Result<hostcall::RawBuffer>(
-        hostcall::RawBuffer{static_cast<XLA_FFI_Buffer*>(ret)});
-  }
-};
-
 template <xla::ffi::ExecutionStage stage>
 struct xla::ffi::ResultEncoding<stage, hostcall::NativeOutcome> {
   static hostcall::NativeOutcome Encode(const XLA_FFI_Api*, XLA_FFI_ExecutionContext*,
@@ -61,21 +36,19 @@ struct xla::ffi::ResultEncoding<stage, hostcall::NativeOutcome> {
 
 namespace hostcall {
 
-inline void AddBuffer(std::vector<XLA_FFI_Buffer*>& buffers, RawBuffer raw) {
-  if (raw.buffer->dtype != XLA_FFI_DataType_TOKEN) buffers.push_back(raw.buffer);
+// Without the tokens.
+inline void AddBuffers(const RawBuffers& raw, RecycledVector<XLA_FFI_Buffer*>& buffers) {
+  buffers.reserve(raw.size());
+  for (size_t i = 0; i < raw.size(); ++i) {
+    if (raw[i]->dtype != XLA_FFI_DataType_TOKEN) buffers.push_back(raw[i]);
+  }
 }
 
 inline NativeFrame MakeFrame(const Surroundings& around, const xla::ffi::RemainingArgs& args,
                              const xla::ffi::RemainingRets& rets) {
   NativeFrame frame{around.api, around.context, {}, {}};
-  frame.operands.reserve(args.size());
-  frame.results.reserve(rets.size());
-  for (size_t i = 0; i < args.size(); ++i) {
-    AddBuffer(frame.operands, args.get<RawBuffer>(i).value());
-  }
-  for (size_t i = 0; i < rets.size(); ++i) {
-    AddBuffer(frame.results, *rets.get<RawBuffer>(i).value());
-  }
+  AddBuffers(RawBuffers(args), frame.operands);
+  AddBuffers(RawBuffers(rets), frame.results);
   return frame;
 }
 

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "recycled.h"
 #include "stats.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -16,8 +17,8 @@ namespace hostcall {
 struct NativeFrame {
   const XLA_FFI_Api* api = nullptr;
   XLA_FFI_ExecutionContext* context = nullptr;
-  std::vector<XLA_FFI_Buffer*> operands;  // without the token
-  std::vector<XLA_FFI_Buffer*> results;
+  RecycledVector<XLA_FFI_Buffer*> operands;  // without the token
+  RecycledVector<XLA_FFI_Buffer*> results;
 };
 
 // What a call comes to: an error, which is null where there is none, or a future.

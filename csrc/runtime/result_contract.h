@@ -11,6 +11,7 @@
 
 #include "arrays.h"
 #include "deferred_decref.h"
+#include "recycled.h"
 
 namespace hostcall {
 
@@ -34,9 +35,9 @@ using Who = std::function<std::string()>;
 // The values that a callback returned for `declared`, as arrays that fit it. A lone value counts as
 // one, None as none. May run code of the user's (`__array__`). Throws Failure for all that does not
 // fit, and names the callback by `who` in it. What it makes of Python's it gives to `decrefs`.
-std::vector<nanobind::handle> ConvertResults(nanobind::handle returned,
-                                             const std::vector<DeclaredResult>& declared,
-                                             const Who& who, DeferredDecrefScope& decrefs);
+RecycledVector<nanobind::handle> ConvertResults(nanobind::handle returned,
+                                                const std::vector<DeclaredResult>& declared,
+                                                const Who& who, DeferredDecrefScope& decrefs);
 
 // An array of one value that a callback returned. May run code of the user's.
 nanobind::object ToArray(nanobind::handle value, const Dtype& expected, size_t index,

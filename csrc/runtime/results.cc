@@ -24,6 +24,25 @@ bool IsAsDeclared(nb::handle value, const Buffer& result) {
          DimsOf(AsArray(value)) == result.dims;
 }
 
+bool IsScalarAsDeclared(nb::handle value, const Buffer& result) {
+  if (result.dims.size() != 0 || result.visible_dtype != result.dtype) return false;
+  if (PyFloat_CheckExact(value.ptr())) return result.dtype == ffi::DataType::F64;
+  if (PyBool_Check(value.ptr())) return result.dtype == ffi::DataType::PRED;
+  // Scalars of dtypes that NumPy has not itself lie in memory as their makers like it.
+  const PyArray_Descr* expected = AsDescr(DtypeOf(result.dtype).descr);
+  return Py_TYPE(value.ptr()) == expected->typeobj && expected->type_num < NPY_OBJECT;
+}
+
+void CopyScalarOut(nb::handle value, const Buffer& result) {
+  if (PyFloat_CheckExact(value.ptr())) {
+    *static_cast<double*>(result.data) = PyFloat_AS_DOUBLE(value.ptr());
+  } else if (PyBool_Check(value.ptr())) {
+    *static_cast<bool*>(result.data) = value.ptr() == Py_True;
+  } else {
+    PyArray_ScalarAsCtype(value.ptr(), result.data);
+  }
+}
+
 void StoreBytes(const void* data, const Buffer& result) {
   const auto size = static_cast<size_t>(SizeInBytes(result));
   ExpectToFill(result.data, size);
@@ -44,7 +63,9 @@ void CopyOut(nb::handle array, const Buffer& result) {
     return;
   }
   // A copy: what follows may let other threads in, and the user give the array another shape.
-  const std::vector<int64_t> dims(shape.begin(), shape.end());
+  RecycledVector<int64_t> dims;
+  dims.reserve(shape.size());
+  dims.assign(shape.begin(), shape.end());
   if (!whole) {
     // What lies beyond the true size is never read; zeros keep it the same from run to run.
     nb::object all = View(result, result.dims, NPY_ARRAY_WRITEABLE);

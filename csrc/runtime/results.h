@@ -15,6 +15,10 @@ DeclaredResult DeclaredAs(const Buffer& result);
 // memory. Runs no code of the user's.
 bool IsAsDeclared(nanobind::handle value, const Buffer& result);
 
+// The same of a lone value, which is no array: a scalar of NumPy's, a float or a bool.
+bool IsScalarAsDeclared(nanobind::handle value, const Buffer& result);
+void CopyScalarOut(nanobind::handle value, const Buffer& result);
+
 // Copies an array that CheckArray has just passed, with no Python code run in between: the user may
 // hold the array, and change its shape. XLA's memory is written here and nowhere else.
 void CopyOut(nanobind::handle array, const Buffer& result);

@@ -1,0 +1,101 @@
+// The attributes of a custom call, as its handler reads them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace hostcall {
+
+using Pairs = xla::ffi::Span<const int64_t>;
+
+// What all calls of callbacks have; handler.h tells of them.
+struct Attributes {
+  int64_t callback = 0;
+  Pairs dynamic_operands;
+  Pairs dynamic_results;
+  Pairs sub_byte_operands;
+  Pairs sub_byte_results;
+};
+
+// Takes attributes one by one, in the order of their names, which XLA has them in: numbers, and
+// arrays of them. The FFI's own binding compares names letter by letter, which costs a call more
+// than all else in its frame.
+class AttributeReader {
+ public:
+  AttributeReader(const XLA_FFI_Attrs& attrs, xla::ffi::DiagnosticEngine& diagnostic)
+      : attrs_(attrs), diagnostic_(diagnostic) {}
+
+  template <size_t kSize, typename T>
+  AttributeReader& Take(const char (&name)[kSize], T& value) {
+    const int64_t index = next_++;
+    is_right_ = is_right_ && index < attrs_.size && Is(*attrs_.names[index], name) &&
+                Read(attrs_.types[index], attrs_.attrs[index], value);
+    return *this;
+  }
+
+  // Whether these were all, and of the right kinds; if not, the diagnostic tells.
+  bool Ended() {
+    if (is_right_ && next_ == attrs_.size) return true;
+    diagnostic_.Emit("hostcall: not the attributes of this custom call.");
+    return false;
+  }
+
+ private:
+  static bool Read(XLA_FFI_AttrType type, const void* attribute, int64_t& value) {
+    if (type != XLA_FFI_AttrType_SCALAR) return false;
+    const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attribute);
+    if (scalar->dtype != XLA_FFI_DataType_S64) return false;
+    value = *static_cast<const int64_t*>(scalar->value);
+    return true;
+  }
+
+  static bool Read(XLA_FFI_AttrType type, const void* attribute, Pairs& value) {
+    if (type != XLA_FFI_AttrType_ARRAY) return false;
+    const auto* array = static_cast<const XLA_FFI_Array*>(attribute);
+    if (array->dtype != XLA_FFI_DataType_S64) return false;
+    value = Pairs(static_cast<const int64_t*>(array->data), array->size);
+    return true;
+  }
+
+  template <size_t kSize>
+  static bool Is(const XLA_FFI_ByteSpan& span, const char (&name)[kSize]) {
+    return span.len == kSize - 1 && std::memcmp(span.ptr, name, kSize - 1) == 0;
+  }
+
+  const XLA_FFI_Attrs& attrs_;
+  xla::ffi::DiagnosticEngine& diagnostic_;
+  int64_t next_ = 0;
+  bool is_right_ = true;
+};
+
+inline void Read(AttributeReader& reader, Attributes& attributes) {
+  reader.Take("callback", attributes.callback)
+      .Take("dynamic_operands", attributes.dynamic_operands)
+      .Take("dynamic_results", attributes.dynamic_results)
+      .Take("sub_byte_operands", attributes.sub_byte_operands)
+      .Take("sub_byte_results", attributes.sub_byte_results);
+}
+
+// The `AttrDecoding` of a struct that there is a `Read` for.
+template <typename T>
+struct StructDecoding {
+  using Type = T;
+  static std::optional<T> Decode(XLA_FFI_AttrType, void* attrs,
+                                 xla::ffi::DiagnosticEngine& diagnostic) {
+    AttributeReader reader(*static_cast<const XLA_FFI_Attrs*>(attrs), diagnostic);
+    T attributes;
+    Read(reader, attributes);
+    if (!reader.Ended()) return std::nullopt;
+    return attributes;
+  }
+};
+
+}  // namespace hostcall
+
+template <>
+struct xla::ffi::AttrDecoding<hostcall::Attributes>
+    : hostcall::StructDecoding<hostcall::Attributes> {};
