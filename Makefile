@@ -104,7 +104,7 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-gpu sanitize fuzz stress differential upstream mutations executors wheels test-wheel docs notebooks format clean
+.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential upstream mutations executors wheels test-wheel docs notebooks format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -156,6 +156,10 @@ lint: $(INSTALLED)  ## Check style and types
 
 bench: $(BUILT) $(PLOTS)  ## Run the benchmarks, or one: ONLY=loop
 	@$(QUIET) $(BIN)/python -m benchmarks $(ONLY)
+
+bench-compare: $(BUILT) $(PLOTS)  ## Tell what is slower than at the commit BASE; one question: ONLY=loop
+	@$(QUIET) $(BIN)/python -m benchmarks.compare $(or $(BASE),$(error Which commit? make bench-compare BASE=HEAD~1)) \
+	  $(ONLY) $(if $(RUNS),--runs $(RUNS))
 
 bench-gpu: $(BUILT) $(PLOTS)  ## Measure calls from a GPU; the same where there is none
 	@$(QUIET) $(BIN)/python -m benchmarks gpu

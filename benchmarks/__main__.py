@@ -1,14 +1,15 @@
 """`python -m benchmarks [QUESTION ...]`: asks all questions, or those; writes JSON and tables.
 
-Each runs in a process of its own, so that none inherits the threads and caches of another. When
-all have been asked, the pages and the plots are made anew.
+Each runs in a process of its own, so that none inherits the threads and caches of another. Each
+figure is added to history.csv. When all have been asked, the pages and the plots are made anew.
 """
 
 import importlib
+import os
 import subprocess
 import sys
 
-from benchmarks import ON_GPU, QUESTIONS, machine
+from benchmarks import ON_GPU, QUESTIONS, history, machine
 from benchmarks.report import write
 
 
@@ -17,6 +18,8 @@ def ask(name: str) -> None:
     question = importlib.import_module(f"benchmarks.{name}")
     rows = question.main()
     write(name, question.TITLE, rows, facts)
+    if "HOSTCALL_BENCHMARKS" not in os.environ:
+        history.append(history.entries(name, rows, facts))
 
 
 def run(*module: str) -> None:

@@ -1,6 +1,7 @@
 """What a question answers with: rows, each beside its peer, as a table and as JSON."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,10 @@ from rich.table import Table
 
 from benchmarks.timing import Samples
 
-DIRECTORY = Path(__file__).parents[1] / "build" / "benchmarks"
+# Another folder for runs that are compared with others: no answers for the pages.
+DIRECTORY = Path(
+    os.environ.get("HOSTCALL_BENCHMARKS", Path(__file__).parents[1] / "build" / "benchmarks")
+)
 
 # A ratio that should be 1 is, as far as anyone can tell, where it comes this close to it. Quartiles
 # that are further apart than the other number tell nothing.

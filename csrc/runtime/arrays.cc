@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "array_memory.h"
 #include "buffer_provider.h"
 #include "capsules.h"
 #include "failure.h"
@@ -85,9 +86,7 @@ void CopyInto(nb::handle to, nb::handle from) {
 nb::object ToNumpy(const Buffer& buffer) {
   const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
   nb::object descr = DtypeOf(buffer.dtype).descr;
-  nb::object array =
-      Checked(PyArray_Empty(static_cast<int>(dims.size()), const_cast<npy_intp*>(dims.begin()),
-                            AsDescr(descr.release()), /*is_f_order=*/0));
+  nb::object array = EmptyArray(dims, std::move(descr));
   if (!IsEmpty(dims)) {
     if (buffer.true_dims.empty()) {
       std::memcpy(PyArray_DATA(AsArray(array)), buffer.data, PyArray_NBYTES(AsArray(array)));
@@ -152,10 +151,7 @@ OutArray MakeOutArray(const Buffer& result, bool share) {
     }
   }
   nb::object descr = DtypeOf(result.visible_dtype).descr;
-  nb::object array = Checked(PyArray_Empty(static_cast<int>(result.dims.size()),
-                                           const_cast<npy_intp*>(result.dims.begin()),
-                                           AsDescr(descr.release()), /*is_f_order=*/0));
-  return {std::move(array), false};
+  return {EmptyArray(result.dims, std::move(descr)), false};
 }
 
 int64_t SizeInBytes(const Buffer& buffer) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "array_memory.h"
 #include "arrays.h"
 #include "buffer_provider.h"
 #include "call.h"
@@ -179,6 +180,8 @@ NB_MODULE(_runtime, m) {
         "A run of a program with such calls begins. Returns its number.");
   m.def("end_run", &hostcall::EndRun, nb::arg("run"),
         "The run of this number has ended: lets go of calls whose results nobody will take.");
+  m.def("kept_array_memory", &hostcall::KeptArrayMemory,
+        "How many bytes are kept for large arrays that callbacks will be given.");
   m.def("count_early_calls", &hostcall::CountEarlyCalls,
         "How many of these calls there are whose results nobody has taken.");
   m.def(

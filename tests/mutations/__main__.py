@@ -16,22 +16,14 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from pathlib import Path
 
+from tests.support.native.trees import Tree
+
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "mutations"
-INSTALLED = Path(sysconfig.get_path("platlib"))
-SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-BUILT = str(next(INSTALLED.glob("hostcall/_built/tensorflow_*")).relative_to(INSTALLED))
-# What of csrc/ is installed, by its folder: the file, and the folder where it is.
-LIBRARIES = {
-    "runtime": (f"_runtime{SUFFIX}", "hostcall_runtime"),
-    "tensorflow": (f"_tensorflow{SUFFIX}", BUILT),
-    "serving": ("libhostcall_serving.so", BUILT),
-}
-
+COPY = Tree(TREE)
 # For a test that hangs, where hanging is what the fix prevents.
 LIMIT = 240.0
 
@@ -82,35 +74,15 @@ def copy_sources() -> None:
         if changed and (ROOT / file).is_file():  # the others keep their times, for ninja
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / file, target)
-    (TREE / "plugin" / BUILT).mkdir(parents=True, exist_ok=True)
-    for file, folder in [*LIBRARIES.values(), ("_build_info.py", BUILT)]:
-        shutil.copy(INSTALLED / folder / file, TREE / "plugin" / folder)
-    # What an editable installation imports when Python starts, and would find the originals by.
-    shim = TREE / "shim"
-    shim.mkdir(exist_ok=True)
-    (shim / "_editable_skbc_hostcall.py").touch()
-
-
-def build() -> None:
-    """Builds the copy's extension modules, and puts them beside its Python files."""
-    tool = str(Path(sys.executable).with_name("cmake"))
-    directory = str(TREE / "out")
-    ninja = f"-DCMAKE_MAKE_PROGRAM={Path(sys.executable).with_name('ninja')}"
-    python = f"-DPython_EXECUTABLE={sys.executable}"
-    options = ["-G", "Ninja", ninja, python, "-DCMAKE_BUILD_TYPE=Release", "--log-level=WARNING"]
-    options.append("-DSKBUILD_STATE=editable")
-    subprocess.check_call([tool, "-S", str(TREE), "-B", directory, *options])
-    subprocess.check_call([tool, "--build", directory, "--", "--quiet"])
-    for source, (file, folder) in LIBRARIES.items():
-        shutil.copy(TREE / "out" / "csrc" / source / file, TREE / "plugin" / folder)
+    COPY.prepare()
+    COPY.take_installed()
 
 
 def run(tests: list[str], native: bool) -> int | str:
     """Pytest's exit status, or what ended it."""
-    paths = [str(TREE / "shim"), str(TREE / "plugin"), str(TREE / "mlir"), str(TREE)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = COPY.environment(TREE)
     originals = sorted((ROOT / "build").glob("cp*"))
-    environment["HOSTCALL_BUILD"] = str(TREE / "out" if native else originals[-1])
+    environment["HOSTCALL_BUILD"] = str(COPY.out if native else originals[-1])
     # In a session of its own, so that what it has started ends with it.
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
@@ -137,7 +109,7 @@ def check(mutation: Mutation) -> bool:
     mutation.apply()
     try:
         if mutation.native:
-            build()
+            COPY.build()
         outcomes = {test: run(test.split(), mutation.native) for test in mutation.tests}
     finally:
         mutation.undo()

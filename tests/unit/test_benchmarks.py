@@ -1,5 +1,6 @@
 """The benchmarks run, and compare what they say; how long things take is not asserted."""
 
+import csv
 import functools
 import importlib
 import json
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks import ON_GPU, QUESTIONS, gpu, page, report
+from benchmarks import ON_GPU, QUESTIONS, compare, gpu, history, page, report
 from benchmarks.report import Spread, about, at_least, at_most, at_most_more
 from benchmarks.timing import QUICK, Samples, measure
 from tests.gpu import found
@@ -17,7 +18,9 @@ FILES = {path.stem for folder in benchmarks.__path__ for path in Path(folder).gl
 HELPERS = {
     "__init__",
     "__main__",
+    "compare",
     "executor_functions",
+    "history",
     "jax_programs",
     "machine",
     "native_programs",
@@ -141,3 +144,99 @@ def test_pages_have_their_marks(answers: Path, name: str) -> None:
 def test_page_without_the_marks_is_refused(answers: Path) -> None:
     with pytest.raises(ValueError, match=r"performance\.md .* lines"):
         page.rewritten("no marks", "docs/performance.md", answers.parent)
+
+
+def test_history_has_a_line_for_each_figure(tmp_path: Path) -> None:
+    samples = {"bare": Samples([1e-6, 1e-6]), "ours": Samples([2e-6, 4e-6])}
+    rows = [report.alone("bare", samples["bare"]), report.beside(samples, "ours", "bare")]
+    facts = {"cpu": "a CPU, of a kind", "cores": 2, "load_before": 0.5, "date": "2026-01-01"}
+    path = tmp_path / "history.csv"
+    for _ in range(2):
+        history.append(history.entries("loop", rows, facts), path)
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = [*csv.DictReader(file)]
+    assert [line["program"] for line in lines] == ["bare", "ours"] * 2
+    assert lines[0]["beside"] == lines[0]["ratio"] == ""
+    assert (lines[1]["beside"], float(lines[1]["ratio"])) == ("bare", 3.0)
+    assert (lines[1]["cpu"], lines[1]["date"]) == ("a CPU, of a kind", "2026-01-01")
+    assert lines[1]["commit"]
+
+
+def test_history_in_the_repository_can_be_read() -> None:
+    with history.PATH.open(newline="", encoding="utf-8") as file:
+        lines = [*csv.DictReader(file)]
+    assert {line["question"] for line in lines} <= {*QUESTIONS, *ON_GPU}
+    assert all(float(line["seconds"]) > 0 for line in lines)
+
+
+def costs(**programs: float) -> dict[str, float]:
+    return dict(programs)
+
+
+def test_what_is_slower_and_what_is_faster() -> None:
+    noise = [1.0, 1.01, 0.99, 1.005, 0.995]
+    base = [costs(slow=1.0, fast=1.0, same=1.0, gone=1.0) for _ in noise]
+    here = [costs(slow=1.2 * n, fast=0.8 * n, same=n, new=1.0) for n in noise]
+    found = {change.program: change for change in compare.changes(base, here)}
+    assert {name: change.verdict for name, change in found.items()} == {
+        "slow": "slower",
+        "fast": "faster",
+        "same": "",
+    }
+    slow = found["slow"]
+    assert slow.low < slow.ratio < slow.high
+    assert slow.ratio == pytest.approx(1.2, rel=0.01)
+    assert slow.confidence > 0.95 > found["same"].confidence
+
+
+def test_the_machine_may_get_slower_meanwhile() -> None:
+    pace = [1.0, 3.0, 2.0, 1.5]
+    base = [costs(a=p) for p in pace]
+    here = [costs(a=p * ratio) for p, ratio in zip(pace, [1.1, 1.11, 1.09, 1.1], strict=True)]
+    (change,) = compare.changes(base, here)
+    assert change.ratio == pytest.approx(1.1, rel=0.001)
+    assert change.verdict == "slower"
+
+
+def test_among_many_programs_chance_is_told_of_less() -> None:
+    noise = [1.03, 1.01, 1.05]
+    alone = compare.changes([costs(a=1.0)] * 3, [costs(a=n) for n in noise])
+    others = {f"p{i}": 1.0 for i in range(50)}
+    many = compare.changes(
+        [costs(a=1.0, **others)] * 3,
+        [costs(a=n, **dict.fromkeys(others, 1.0 + 0.1 * (i - 1))) for i, n in enumerate(noise)],
+    )
+    assert many[0].ratio == alone[0].ratio
+    assert many[0].confidence < alone[0].confidence
+
+
+def test_figures_that_never_change() -> None:
+    (change,) = compare.changes([costs(a=1.0)] * 3, [costs(a=1.0)] * 3)
+    assert (change.ratio, change.verdict) == (1.0, "")
+
+
+@pytest.mark.parametrize(("base", "here"), [(1, 1), (2, 3), (0, 0)])
+def test_too_few_runs_are_refused(base: int, here: int) -> None:
+    with pytest.raises(ValueError, match="runs of the base"):
+        compare.changes([costs(a=1.0)] * base, [costs(a=1.0)] * here)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such-commit"], "there is no commit 'no-such-commit'"),
+        (["HEAD", "no-such-question"], "there is no question 'no-such-question'"),
+        (["HEAD", "--runs", "1"], "tells nothing"),
+    ],
+)
+def test_comparisons_that_cannot_be_made(
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["compare", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        compare.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,179 @@
+"""`python -m benchmarks.compare BASE [QUESTION ...]`: what is slower or faster than at a commit.
+
+The sources of the commit BASE are built in build/compare. Then each question is asked of them and
+of these sources in turn, in processes of their own, by the benchmarks as they are here. So what a
+program costs is compared within one stretch of time. The exit status is 1 if something is slower.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+
+from benchmarks import QUESTIONS
+from benchmarks.history import ROOT
+from tests.support.native.trees import Tree
+
+FOLDER = ROOT / "build" / "compare"
+
+# A change is told of where it is larger than this and chance alone would rarely look like it: among
+# what is told, at most that part.
+WORTH_TELLING = 0.02
+ERROR = 0.05
+
+Costs = Mapping[str, float]  # seconds, by program
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a program costs, beside what it did.
+
+    Attributes:
+      program: its name.
+      ratio: now to then: the mean of the ratios of neighbouring runs.
+      low, high: the 95 % confidence interval of that.
+      confidence: that it is no chance, from 0 to 1, given how many programs were compared.
+    """
+
+    program: str
+    ratio: float
+    low: float
+    high: float
+    confidence: float
+
+    @property
+    def verdict(self) -> str:
+        """Slower or faster, and nothing where neither can be told."""
+        if self.confidence < 1 - ERROR or abs(self.ratio - 1) < WORTH_TELLING:
+            return ""
+        return "slower" if self.ratio > 1 else "faster"
+
+
+def changes(base: Sequence[Costs], here: Sequence[Costs]) -> list[Change]:
+    """How the programs differ that were in all runs.
+
+    Args:
+      base: what the programs of the base cost, run by run.
+      here: the same of these sources; the runs of one place in both lists followed each other.
+
+    Returns:
+      A change for each program, in their order.
+
+    Raises:
+      ValueError: with fewer than two runs, or not as many of one as of the other.
+    """
+    if len(base) != len(here) or len(base) < 2:
+        raise ValueError(f"{len(base)} runs of the base and {len(here)} of these sources")
+    programs = [name for name in here[0] if all(name in costs for costs in (*base, *here))]
+    logs = {
+        name: [math.log(now[name] / then[name]) for then, now in zip(base, here, strict=True)]
+        for name in programs
+    }
+    tests = {name: stats.ttest_1samp(values, 0.0) for name, values in logs.items()}
+    chances = [1.0 if math.isnan(test.pvalue) else test.pvalue for test in tests.values()]
+    adjusted = stats.false_discovery_control(chances) if chances else []
+    found = []
+    for (name, test), chance in zip(tests.items(), adjusted, strict=True):
+        interval = test.confidence_interval(0.95)
+        mean = sum(logs[name]) / len(logs[name])
+        low, high = (mean if math.isnan(bound) else bound for bound in interval)
+        ratio, least, most = map(math.exp, (mean, low, high))
+        found.append(Change(name, ratio, least, most, 1.0 - float(chance)))
+    return found
+
+
+def resolved(base: str) -> str | None:
+    """The hash of a commit, None where there is none of that name."""
+    ask = ["git", "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"]
+    asked = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or None
+
+
+def check_out(base: str) -> Tree:
+    """The sources of a commit, built."""
+    tree = Tree(FOLDER / "base")
+    archive = subprocess.run(["git", "archive", base], cwd=ROOT, check=True, capture_output=True)
+    shutil.rmtree(FOLDER / "next", ignore_errors=True)
+    (FOLDER / "next").mkdir(parents=True)
+    subprocess.run(["tar", "-x", "-C", "next"], cwd=FOLDER, input=archive.stdout, check=True)
+    if tree.out.exists():
+        shutil.move(tree.out, FOLDER / "next" / "out")
+    shutil.rmtree(tree.path, ignore_errors=True)
+    shutil.move(FOLDER / "next", tree.path)
+    tree.prepare()
+    tree.build()
+    return tree
+
+
+def ask(question: str, environment: Mapping[str, str]) -> Costs:
+    """The answers of one run."""
+    answers = FOLDER / "answers"
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks", question],
+        cwd=ROOT,
+        env={**environment, "HOSTCALL_BENCHMARKS": str(answers)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    answer = json.loads((answers / f"{question}.json").read_text(encoding="utf-8"))
+    return {row["name"]: row["cost"]["median"] for row in answer["rows"]}
+
+
+def compare(question: str, tree: Tree, runs: int) -> list[Change]:
+    """Asks a question of both sources, so many times each."""
+    places = {"base": tree.environment(), "here": dict(os.environ)}
+    costs: dict[str, list[Costs]] = {name: [] for name in places}
+    for number in range(runs):
+        for name in [*places][:: -1 if number % 2 else 1]:
+            costs[name].append(ask(question, places[name]))
+    return changes(costs["base"], costs["here"])
+
+
+def show(question: str, base: str, found: Sequence[Change]) -> None:
+    table = Table(title=f"{question}, beside {base}", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("program", overflow="fold")
+    for name in ("now to then", "95 % interval", "confidence"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for one in found:
+        interval = f"{one.low:.3f} to {one.high:.3f}"
+        cells = (f"{one.ratio:.3f}", interval, f"{one.confidence:.1%}", one.verdict)
+        table.add_row(one.program, *cells)
+    console = Console()
+    console.width = console.width if console.is_terminal else 140
+    console.print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("base", help="a commit")
+    parser.add_argument("questions", nargs="*", help=f"all if none: {', '.join(QUESTIONS)}")
+    parser.add_argument("--runs", type=int, default=5, help="of each of the two, from 2 on (5)")
+    given = parser.parse_args()
+    if unknown := set(given.questions) - set(QUESTIONS):
+        parser.error(f"there is no question {min(unknown)!r}")
+    if given.runs < 2:
+        parser.error("one run of each tells nothing of chance")
+    if (commit := resolved(given.base)) is None:
+        parser.error(f"there is no commit {given.base!r}")
+    tree = check_out(commit)
+    slower = []
+    for question in given.questions or QUESTIONS:
+        found = compare(question, tree, given.runs)
+        show(question, given.base, found)
+        slower += [one.program for one in found if one.verdict == "slower"]
+    return int(bool(slower))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
