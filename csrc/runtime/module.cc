@@ -88,18 +88,20 @@ NB_MODULE(_runtime, m) {
   m.def(
       "register",
       [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label,
-         bool borrows, bool takes_out, bool shares_memory, bool allocates, bool on_device) {
+         bool borrows, bool takes_out, bool shares_memory, bool allocates, bool on_device,
+         int64_t wanted) {
         const hostcall::Convention convention{takes_tensors, borrows,   takes_out,
                                               shares_memory, allocates, on_device};
         return Registry::Global().Insert(std::move(target), name, label.empty() ? name : label,
-                                         convention);
+                                         convention, wanted);
       },
       nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false, nb::arg("label") = "",
       nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("shares_memory") = false,
-      nb::arg("allocates") = false, nb::arg("on_device") = false,
+      nb::arg("allocates") = false, nb::arg("on_device") = false, nb::arg("wanted") = 0,
       "Registers `target`, held weakly, and returns its id, which is never used again. Profiles "
       "and statistics call it `label`; for the rest see Convention in registry.h. Raises "
-      "ValueError when a living target has the name.");
+      "ValueError when a living target has the name. `wanted` is the id that it should have, if no "
+      "other has had that; 0 for any.");
   m.def(
       "unregister", [](int64_t id) { Registry::Global().Remove(id); }, nb::arg("id"),
       "Forgets an id. Unknown ids are no error.");

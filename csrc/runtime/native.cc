@@ -81,9 +81,9 @@ NativeTable& NativeTable::Global() {
   return *table;
 }
 
-int64_t NativeTable::Insert(std::shared_ptr<NativeFunction> function) {
+int64_t NativeTable::Insert(std::shared_ptr<NativeFunction> function, int64_t wanted) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t id = next_id_++;
+  const int64_t id = numbers_.Next(wanted);
   functions_.emplace(id, std::move(function));
   return id;
 }

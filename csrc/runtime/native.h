@@ -21,7 +21,8 @@ class NativeTable {
  public:
   static NativeTable& Global();
 
-  int64_t Insert(std::shared_ptr<NativeFunction> function);
+  // For `wanted` see Ids.
+  int64_t Insert(std::shared_ptr<NativeFunction> function, int64_t wanted = 0);
 
   // Calls that are under way keep `owner`. With the GIL.
   void Remove(int64_t id, nanobind::object owner);
@@ -43,7 +44,7 @@ class NativeTable {
   static std::mutex& Mutex() { return Global().mutex_; }
 
   std::mutex mutex_;
-  int64_t next_id_ = FirstId();
+  Ids numbers_;
   std::unordered_map<int64_t, std::shared_ptr<NativeFunction>> functions_;
   std::unordered_map<NativeFunction*, std::shared_ptr<NativeFunction>> kept_;
 };

@@ -24,32 +24,37 @@ namespace {
 using Attributes = std::vector<std::tuple<std::string, int, nb::bytes>>;
 
 int64_t RegisterCFunction(const std::string& label, uintptr_t address, size_t arguments,
-                          bool takes_sizes, bool returns_status) {
-  return NativeTable::Global().Insert(std::make_shared<CFunction>(
-      label, reinterpret_cast<void*>(address), arguments, takes_sizes, returns_status));
+                          bool takes_sizes, bool returns_status, int64_t wanted) {
+  return NativeTable::Global().Insert(
+      std::make_shared<CFunction>(label, reinterpret_cast<void*>(address), arguments, takes_sizes,
+                                  returns_status),
+      wanted);
 }
 
 int64_t RegisterFfiHandler(const std::string& label, uintptr_t address,
-                           const Attributes& attributes) {
+                           const Attributes& attributes, int64_t wanted) {
   std::vector<NativeAttribute> given;
   for (const auto& [name, dtype, bytes] : attributes) {
     given.push_back({name, dtype, std::string(bytes.c_str(), bytes.size())});
   }
   return NativeTable::Global().Insert(
-      std::make_shared<FfiHandler>(label, reinterpret_cast<void*>(address), std::move(given)));
+      std::make_shared<FfiHandler>(label, reinterpret_cast<void*>(address), std::move(given)),
+      wanted);
 }
 
 }  // namespace
 
 void DefineNative(nb::module_& m) {
   m.attr("MAX_NATIVE_ARGUMENTS") = kMaxNativeArguments;
-  m.def("register_c_function", &RegisterCFunction, nb::arg("label"), nb::arg("address"),
-        nb::arg("arguments"), nb::arg("takes_sizes"), nb::arg("returns_status"),
-        "Registers a C function (native_code.h) and returns its id, which is never used again. "
-        "Profiles, statistics and errors call it `label`. Its memory has to stay until it is "
-        "unregistered.");
+  m.def(
+      "register_c_function", &RegisterCFunction, nb::arg("label"), nb::arg("address"),
+      nb::arg("arguments"), nb::arg("takes_sizes"), nb::arg("returns_status"),
+      nb::arg("wanted") = 0,
+      "Registers a C function (native_code.h) and returns its id, which is never used again. "
+      "Profiles, statistics and errors call it `label`. Its memory has to stay until it is "
+      "unregistered. `wanted` is the id that it should have, if no other has had that; 0 for any.");
   m.def("register_ffi_handler", &RegisterFfiHandler, nb::arg("label"), nb::arg("address"),
-        nb::arg("attributes"),
+        nb::arg("attributes"), nb::arg("wanted") = 0,
         "The same for a handler of XLA's FFI. Attributes are (name, FFI element type, bytes), and "
         "(name, 0, text) for a text.");
   m.def(

@@ -1,6 +1,6 @@
 #include "registry.h"
 
-#include <map>
+#include <algorithm>
 #include <utility>
 
 #include "fork.h"
@@ -36,16 +36,16 @@ Registry& Registry::Global() {
 }
 
 int64_t Registry::Insert(nb::object target, const std::string& name, const std::string& label,
-                         const Convention& convention) {
+                         const Convention& convention, int64_t wanted) {
   nb::object weak_target = nb::steal(PyWeakref_NewRef(target.ptr(), nullptr));
   if (!weak_target.is_valid()) throw nb::python_error();
   if (nb::object owner = FindByName(name); owner.is_valid()) {
     throw nb::value_error(DuplicateName(name, owner).c_str());
   }
   std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t id = next_id_++;
-  callbacks_.emplace(id,
-                     std::make_shared<Callback>(name, label, std::move(weak_target), convention));
+  const int64_t id = numbers_.Next(wanted);
+  callbacks_.emplace(
+      id, std::make_shared<Callback>(inserted_++, name, label, std::move(weak_target), convention));
   ids_[name] = id;
   return id;
 }
@@ -81,13 +81,13 @@ nb::object Registry::FindByName(const std::string& name) {
 }
 
 std::vector<std::shared_ptr<Callback>> Registry::All() {
-  std::map<int64_t, std::shared_ptr<Callback>> sorted;
+  std::vector<std::shared_ptr<Callback>> all;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    sorted.insert(callbacks_.begin(), callbacks_.end());
+    for (const auto& [id, callback] : callbacks_) all.push_back(callback);
   }
-  std::vector<std::shared_ptr<Callback>> all;
-  for (auto& [id, callback] : sorted) all.push_back(std::move(callback));
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a->number() < b->number(); });
   return all;
 }
 

@@ -39,12 +39,16 @@ struct Convention {
 // Python's any more.
 class Callback {
  public:
-  Callback(std::string name, std::string label, nanobind::object weak_target,
+  Callback(int64_t number, std::string name, std::string label, nanobind::object weak_target,
            const Convention& convention)
-      : name_(std::move(name)),
+      : number_(number),
+        name_(std::move(name)),
         label_(std::move(label)),
         convention_(convention),
         weak_target_(std::move(weak_target)) {}
+
+  // How many were registered before.
+  int64_t number() const { return number_; }
 
   const std::string& name() const { return name_; }
 
@@ -70,6 +74,7 @@ class Callback {
   static constexpr std::chrono::microseconds kLong{200};
   static constexpr std::chrono::nanoseconds kNever{0};
 
+  const int64_t number_;
   const std::string name_;
   const std::string label_;
   const Convention convention_;
@@ -89,9 +94,9 @@ class Registry {
  public:
   static Registry& Global();
 
-  // Throws ValueError when a living callback has the name already.
+  // Throws ValueError when a living callback has the name already. For `wanted` see Ids.
   int64_t Insert(nanobind::object target, const std::string& name, const std::string& label,
-                 const Convention& convention);
+                 const Convention& convention, int64_t wanted = 0);
   void Remove(int64_t id);
 
   // Null when nothing has the id. Does not want the GIL.
@@ -109,7 +114,8 @@ class Registry {
   static std::mutex& Mutex() { return Global().mutex_; }
 
   std::mutex mutex_;
-  int64_t next_id_ = FirstId();
+  Ids numbers_;
+  int64_t inserted_ = 0;
   std::unordered_map<int64_t, std::shared_ptr<Callback>> callbacks_;
   std::unordered_map<std::string, int64_t> ids_;
 };

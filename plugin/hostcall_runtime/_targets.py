@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall_runtime import _interception, _library
+from hostcall_runtime import _interception, _library, _stable_ids
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -40,7 +40,12 @@ _targets: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def register(
-    target: Any, name: str, takes_tensors: bool = False, label: str = "", **convention: bool
+    target: Any,
+    name: str,
+    takes_tensors: bool = False,
+    label: str = "",
+    identity: Sequence[object] = (),
+    **convention: bool,
 ) -> int:
     """The runtime's callback id of an object, as long as that lives.
 
@@ -49,6 +54,8 @@ def register(
       name: of the callback.
       takes_tensors: whether its function takes and returns EagerTensors.
       label: what profiles and `hostcall.stats` call it; the name if it is left out.
+      identity: what it has in common with the same callback in other processes, beside its site
+        (`_stable_ids`).
       **convention: `borrows`, `takes_out`, `shares_memory` and `on_device`, as registry.h has
         them; False if left out.
 
@@ -56,8 +63,12 @@ def register(
       ValueError: when a living object has the name.
     """
     allocates = getattr(target, "empty", None) is not None
+    site = getattr(target, "site", None)
+    wanted = (
+        0 if site is None else _stable_ids.wanted(site.name, site.description, site.node, *identity)
+    )
     callback_id: int = _runtime.register(
-        target, name, takes_tensors, label, allocates=allocates, **convention
+        target, name, takes_tensors, label, allocates=allocates, wanted=wanted, **convention
     )
     know(callback_id, target)
     _interception.know(target)

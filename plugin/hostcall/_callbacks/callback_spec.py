@@ -175,6 +175,7 @@ class CallbackSpec:
             name,
             takes_tensors,
             self.description,
+            (recording.name, free_shapes.suffix(free)),
             borrows=declared.borrow,
             takes_out=declared.out,
             shares_memory=self.shares_memory,

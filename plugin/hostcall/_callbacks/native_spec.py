@@ -12,7 +12,7 @@ from hostcall._callbacks.callback_spec import NumpySpec, Recording
 from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.specs import Spec
 from hostcall._functions.native.native_code import NativeCode
-from hostcall_runtime import _interception, _library
+from hostcall_runtime import _interception, _library, _stable_ids
 from hostcall_runtime._errors import LoweringError
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -75,7 +75,8 @@ class _Entry:
         self.origin: Any = None
         self.site = site
         self._owner = native.owner
-        self.callback_id = native.code.register(label)
+        wanted = _stable_ids.wanted(site.name, site.description, site.node)
+        self.callback_id = native.code.register(label, wanted)
 
     def answer(self, answer: Callable[..., Any] | None) -> None:
         """Has something of Python's answer the calls of programs, or nothing any more."""

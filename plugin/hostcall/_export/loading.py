@@ -133,8 +133,10 @@ def _register(
         call = within(callback.timeout, call, description)
     target = Target(call, callback.name, description)
     name = f"{callback.name}/loaded {next(_numbers)}"
-    convention = {"borrows": callback.borrow, "takes_out": callback.out}
-    return target, register(target, name, label=target.description, **convention)
+    label = target.description
+    return target, register(
+        target, name, label=label, borrows=callback.borrow, takes_out=callback.out
+    )
 
 
 def _call_with_tensors(

@@ -11,8 +11,8 @@ from hostcall._functions import call_stats, frameworks, source_location
 from hostcall._functions.callback import Callback
 from hostcall._functions.mapping import mapped
 from hostcall._functions.native_functions import Native
-from hostcall._tf import autograph, tensor_structures
-from hostcall_runtime import _library
+from hostcall._tf import autograph, compilation_cache, tensor_structures
+from hostcall_runtime import _library, _stable_ids
 
 
 class _TensorFlow:
@@ -39,11 +39,15 @@ class _TensorFlow:
 
 
 def enter() -> None:
-    """Has callbacks and native code take tensors, and messages name the lines that users wrote."""
+    """Has callbacks and native code take tensors, and messages name the lines that users wrote.
+
+    And lets TensorFlow's cache of compiled programs find those with callbacks.
+    """
     frameworks.enter_tensorflow(_TensorFlow())
     source_location.read_with(autograph.stack, autograph.original_location)
     call_stats.count_clusters(_compilations)
     autograph.leave_alone(Callback, Native, mapped)
+    _stable_ids.caches.append(compilation_cache.is_on)
 
 
 def _compilations(reset: bool) -> list[tuple[str, int, int]]:

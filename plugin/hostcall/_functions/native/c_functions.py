@@ -88,11 +88,11 @@ class CFunction:
                 return f"argument {i} of {self.name}, for {name}, {wrong}."
         return ""
 
-    def register(self, label: str) -> int:
-        """The runtime's callback id of it, until that is given back."""
+    def register(self, label: str, wanted: int = 0) -> int:
+        """The runtime's callback id of it, until that is given back; `wanted` if it is not 0."""
         count = len(self.pointers) + self.sizes
         callback_id: int = _runtime.register_c_function(
-            label, self.address, count, self.sizes > 0, self.returns_status
+            label, self.address, count, self.sizes > 0, self.returns_status, wanted
         )
         return callback_id
 

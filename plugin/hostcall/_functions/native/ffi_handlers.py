@@ -63,15 +63,21 @@ class FfiHandler:
         """Nothing: handlers check what they are called with."""
         return ""
 
-    def register(self, label: str) -> int:
+    def register(self, label: str, wanted: int = 0) -> int:
         """The runtime's callback id of it, until that is given back; for TensorFlow's programs.
+
+        Args:
+          label: what messages, profiles and statistics call it.
+          wanted: the id that it should have, 0 for any.
 
         Raises:
           ValueError: when it was built for another version of XLA's FFI than TensorFlow's.
         """
         if (side := frameworks.tensorflow()) is not None:
             side.check_handler(self.capsule)
-        callback_id: int = _runtime.register_ffi_handler(label, self.address, self.attributes)
+        callback_id: int = _runtime.register_ffi_handler(
+            label, self.address, self.attributes, wanted
+        )
         return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:

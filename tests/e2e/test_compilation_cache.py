@@ -1,0 +1,114 @@
+"""TensorFlow's cache of compiled programs in a directory: processes find those of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# What each process does with the program, and what it is told as `factor`: a value that the
+# function closes over, so that the program of another process must not bring its function along.
+SCRIPT = """
+import json
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+
+factor, route, *cases = float(sys.argv[1]), *sys.argv[2:]
+x = tf.constant([1.0, 2.0, 3.0])
+
+
+def scaled(v):
+    return v * np.float32(factor)
+
+
+def call(op, function, v):
+    y = op(function, [v], tf.float32)
+    y.set_shape(v.shape)
+    return y
+
+
+def numpy_function():
+    return tf.function(lambda v: call(tf.numpy_function, scaled, v * 2.0) + 1.0, jit_compile=True)
+
+
+def several_on_one_line():
+    made = [lambda v, k=k: v * np.float32(factor + k) for k in range(3)]
+    return tf.function(
+        lambda v: tf.stack([call(tf.numpy_function, f, v) for f in made]), jit_compile=True
+    )
+
+
+def loop():
+    def body(i, v):
+        return i + 1, call(tf.numpy_function, scaled, v)
+
+    def run(v):
+        return tf.while_loop(lambda i, v: i < 3, body, (tf.constant(0), v))[1]
+
+    return tf.function(run, jit_compile=True)
+
+
+def gradient():
+    def run(v):
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            y = call(tf.py_function, lambda v: v * v * factor, v)
+        return tape.gradient(y, v)
+
+    return tf.function(run, jit_compile=True)
+
+
+def printed():
+    def run(v):
+        tf.print("seen", v, output_stream=sys.stderr)
+        return call(tf.numpy_function, scaled, v)
+
+    return tf.function(run, jit_compile=True)
+
+
+with hostcall.scope(route=route):
+    print(json.dumps({name: globals()[name]()(x).numpy().tolist() for name in cases}))
+"""
+
+EXPECTED: dict[str, Callable[[float], Any]] = {
+    "numpy_function": lambda k: [2 * v * k + 1 for v in (1, 2, 3)],
+    "several_on_one_line": lambda k: [[v * (k + i) for v in (1, 2, 3)] for i in range(3)],
+    "loop": lambda k: [v * k**3 for v in (1, 2, 3)],
+    "gradient": lambda k: [2 * v * k for v in (1, 2, 3)],
+    "printed": lambda k: [v * k for v in (1, 2, 3)],
+}
+
+
+def run(factor: float, route: str, cache: Path) -> Any:
+    """What the programs of a process return, whose cache is in that directory."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(factor), route, *EXPECTED],
+        env={**os.environ, "TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={cache}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize("route", ["auto", "partition"])
+def test_the_next_process_finds_all_programs(route: str, tmp_path: Path) -> None:
+    kept: list[set[str]] = []
+    for factor in (2.0, 5.0):
+        assert run(factor, route, tmp_path) == {
+            case: expected(factor) for case, expected in EXPECTED.items()
+        }
+        kept.append({path.name for path in tmp_path.iterdir()})
+    assert kept[0]
+    assert kept[1] == kept[0]

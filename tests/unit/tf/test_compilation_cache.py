@@ -1,0 +1,31 @@
+"""Whether TensorFlow keeps compiled programs for other processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hostcall._tf import compilation_cache
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_on"),
+    [
+        ("", False),
+        ("--tf_xla_auto_jit=2", False),
+        ("--tf_xla_persistent_cache_directory=/a", True),
+        ("--tf_xla_auto_jit=2 --tf_xla_persistent_cache_directory=/a", True),
+    ],
+)
+def test_the_flag_of_tensorflow(
+    flags: str, is_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_XLA_FLAGS", flags)
+    assert compilation_cache.is_on() == is_on
+    path = tmp_path / "flags"
+    path.write_text(flags + "\n")
+    monkeypatch.setenv("TF_XLA_FLAGS", str(path))
+    assert compilation_cache.is_on() == is_on
+    monkeypatch.setenv("TF_XLA_FLAGS", str(tmp_path / "missing"))
+    assert not compilation_cache.is_on()
