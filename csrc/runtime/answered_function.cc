@@ -24,7 +24,7 @@ Buffer BufferOf(const XLA_FFI_Buffer& buffer) {
   return {dtype, dtype, buffer.data, dims, {}, {}};
 }
 
-nb::list ArraysOf(const std::vector<XLA_FFI_Buffer*>& buffers) {
+nb::list ArraysOf(const RawBuffers& buffers) {
   nb::list arrays;
   for (const XLA_FFI_Buffer* buffer : buffers) arrays.append(ToNumpy(BufferOf(*buffer)));
   return arrays;

@@ -13,8 +13,6 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-bool IsToken(const XLA_FFI_Buffer& buffer) { return buffer.dtype == XLA_FFI_DataType_TOKEN; }
-
 bool HasToken(const RawBuffers& args) { return args.size() > 0 && IsToken(*args[args.size() - 1]); }
 
 // The buffers of one side of the frame, without the token.

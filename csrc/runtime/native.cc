@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "answered_function.h"
 #include "compat/ffi.h"
@@ -23,7 +24,7 @@ Failure Gone(int64_t id) {
                      "Keep the tf.function (or the model) for as long as its program runs.");
 }
 
-int64_t BytesOf(const std::vector<XLA_FFI_Buffer*>& buffers) {
+int64_t BytesOf(const RawBuffers& buffers) {
   int64_t bytes = 0;
   for (const XLA_FFI_Buffer* buffer : buffers) {
     auto size = static_cast<int64_t>(ffi::ByteWidth(static_cast<ffi::DataType>(buffer->dtype)));
@@ -52,22 +53,60 @@ NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
   }
 }
 
+NativeOutcome CallOf(int64_t id, const NativeFrame& frame) {
+  const std::shared_ptr<NativeFunction> function = NativeTable::Global().Find(id);
+  if (function == nullptr) throw Gone(id);
+  const NativeOutcome outcome = CallCounted(*function, frame);
+  if (std::holds_alternative<XLA_FFI_Future*>(outcome)) {
+    NativeTable::Global().KeepForEver(function);
+  }
+  return outcome;
+}
+
+// No exception reaches XLA.
+template <typename Call>
+NativeOutcome Outcome(const XLA_FFI_Api* api, Call&& call) {
+  try {
+    return call();
+  } catch (const Failure& failure) {
+    return ffi::internal::CreateError(api, failure.ToError());
+  } catch (const std::exception& error) {
+    return ffi::internal::CreateError(api, ffi::Error(ffi::ErrorCode::kInternal, error.what()));
+  }
+}
+
 NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::RemainingRets rets,
                      int64_t id) {
-  try {
-    const std::shared_ptr<NativeFunction> function = NativeTable::Global().Find(id);
-    if (function == nullptr) throw Gone(id);
-    const NativeOutcome outcome = CallCounted(*function, MakeFrame(around, args, rets));
-    if (std::holds_alternative<XLA_FFI_Future*>(outcome)) {
-      NativeTable::Global().KeepForEver(function);
-    }
-    return outcome;
-  } catch (const Failure& failure) {
-    return ffi::internal::CreateError(around.api, failure.ToError());
-  } catch (const std::exception& error) {
-    return ffi::internal::CreateError(around.api,
-                                      ffi::Error(ffi::ErrorCode::kInternal, error.what()));
+  return Outcome(around.api, [&] { return CallOf(id, MakeFrame(around, args, rets)); });
+}
+
+HOSTCALL_DEFINE_HANDLER(
+    HandleBound, Handle,
+    ffi::Ffi::Bind().Ctx<Surroundings>().RemainingArgs().RemainingRets().Attr<int64_t>("callback"));
+
+// The id that a plain call has; null where the frame asks for something else, or is malformed.
+const int64_t* IdOf(const XLA_FFI_CallFrame& frame) {
+  constexpr std::string_view kName = "callback";
+  const XLA_FFI_Attrs& attrs = frame.attrs;
+  if (frame.extension_start != nullptr || frame.stage != XLA_FFI_ExecutionStage_EXECUTE ||
+      attrs.size != 1 || attrs.types[0] != XLA_FFI_AttrType_SCALAR ||
+      std::string_view(attrs.names[0]->ptr, attrs.names[0]->len) != kName) {
+    return nullptr;
   }
+  const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attrs.attrs[0]);
+  if (scalar->dtype != XLA_FFI_DataType_S64) return nullptr;
+  return static_cast<const int64_t*>(scalar->value);
+}
+
+XLA_FFI_Error* CallDirectly(XLA_FFI_CallFrame& frame, int64_t id) {
+  const NativeOutcome outcome = Outcome(frame.api, [&] {
+    return CallOf(id, NativeFrame(frame.api, frame.ctx, frame.args, frame.rets));
+  });
+  if (XLA_FFI_Future* const* future = std::get_if<XLA_FFI_Future*>(&outcome)) {
+    frame.future = *future;
+    return nullptr;
+  }
+  return std::get<XLA_FFI_Error*>(outcome);
 }
 
 }  // namespace
@@ -133,7 +172,8 @@ void NativeTable::KeepForEver(std::shared_ptr<NativeFunction> function) {
 
 }  // namespace hostcall
 
-HOSTCALL_DEFINE_HANDLER(
-    HostcallNativeHandler, hostcall::Handle,
-    ffi::Ffi::Bind().Ctx<hostcall::Surroundings>().RemainingArgs().RemainingRets().Attr<int64_t>(
-        "callback"));
+// The FFI's binding costs a call more than a small function takes. It answers what else XLA asks.
+extern "C" XLA_FFI_Error* HostcallNativeHandler(XLA_FFI_CallFrame* frame) {
+  const int64_t* id = hostcall::IdOf(*frame);
+  return id == nullptr ? hostcall::HandleBound(frame) : hostcall::CallDirectly(*frame, *id);
+}

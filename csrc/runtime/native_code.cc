@@ -45,6 +45,14 @@ size_t CountArguments(const NativeFrame& frame, bool takes_sizes) {
   return count;
 }
 
+// Null for an array without elements, wherever XLA has it.
+int64_t AddressOf(const XLA_FFI_Buffer& buffer) {
+  for (int64_t i = 0; i < buffer.rank; ++i) {
+    if (buffer.dims[i] == 0) return 0;
+  }
+  return reinterpret_cast<intptr_t>(buffer.data);
+}
+
 Failure WrongCount(const std::string& label, size_t wanted, size_t given) {
   return Failure::InvalidArgument("hostcall: a native function of " + std::to_string(wanted) +
                                   (wanted == 1 ? " argument" : " arguments") +
@@ -81,7 +89,7 @@ NativeOutcome CFunction::Call(const NativeFrame& frame) const {
   auto next = arguments.begin();
   for (const auto* buffers : {&frame.operands, &frame.results}) {
     for (const XLA_FFI_Buffer* buffer : *buffers) {
-      *next++ = reinterpret_cast<intptr_t>(buffer->data);
+      *next++ = AddressOf(*buffer);
     }
   }
   if (takes_sizes_) {
@@ -119,19 +127,15 @@ FfiHandler::FfiHandler(std::string label, void* address, std::vector<NativeAttri
 }
 
 NativeOutcome FfiHandler::Call(const NativeFrame& frame) const {
-  std::vector<void*> operands(frame.operands.begin(), frame.operands.end());
-  std::vector<void*> results(frame.results.begin(), frame.results.end());
-  std::vector<XLA_FFI_ArgType> operand_types(operands.size(), XLA_FFI_ArgType_BUFFER);
-  std::vector<XLA_FFI_RetType> result_types(results.size(), XLA_FFI_RetType_BUFFER);
   XLA_FFI_CallFrame inner{};
   inner.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
   inner.api = frame.api;
   inner.ctx = frame.context;
   inner.stage = XLA_FFI_ExecutionStage_EXECUTE;
-  inner.args = {XLA_FFI_Args_STRUCT_SIZE, nullptr, static_cast<int64_t>(operands.size()),
-                operand_types.data(), operands.data()};
-  inner.rets = {XLA_FFI_Rets_STRUCT_SIZE, nullptr, static_cast<int64_t>(results.size()),
-                result_types.data(), results.data()};
+  inner.args = frame.args;
+  inner.args.size = static_cast<int64_t>(frame.operands.size());  // without the token
+  inner.rets = frame.rets;
+  inner.rets.size = static_cast<int64_t>(frame.results.size());
   inner.attrs = {XLA_FFI_Attrs_STRUCT_SIZE,
                  nullptr,
                  static_cast<int64_t>(attributes_.size()),

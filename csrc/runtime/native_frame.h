@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "native_function.h"
-#include "raw_buffers.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
@@ -36,20 +35,9 @@ struct xla::ffi::ResultEncoding<stage, hostcall::NativeOutcome> {
 
 namespace hostcall {
 
-// Without the tokens.
-inline void AddBuffers(const RawBuffers& raw, RecycledVector<XLA_FFI_Buffer*>& buffers) {
-  buffers.reserve(raw.size());
-  for (size_t i = 0; i < raw.size(); ++i) {
-    if (raw[i]->dtype != XLA_FFI_DataType_TOKEN) buffers.push_back(raw[i]);
-  }
-}
-
 inline NativeFrame MakeFrame(const Surroundings& around, const xla::ffi::RemainingArgs& args,
                              const xla::ffi::RemainingRets& rets) {
-  NativeFrame frame{around.api, around.context, {}, {}};
-  AddBuffers(RawBuffers(args), frame.operands);
-  AddBuffers(RawBuffers(rets), frame.results);
-  return frame;
+  return NativeFrame(around.api, around.context, RawArgs::Of(args), RawRets::Of(rets));
 }
 
 }  // namespace hostcall

@@ -5,20 +5,31 @@
 #include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
-#include "recycled.h"
+#include "raw_buffers.h"
 #include "stats.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace hostcall {
 
-// What native code is called with, which lives as long as the call.
+// What native code is called with: parts of a call frame of XLA's, which lives as long as the call.
 struct NativeFrame {
-  const XLA_FFI_Api* api = nullptr;
-  XLA_FFI_ExecutionContext* context = nullptr;
-  RecycledVector<XLA_FFI_Buffer*> operands;  // without the token
-  RecycledVector<XLA_FFI_Buffer*> results;
+  // Throws Failure where something is no buffer.
+  NativeFrame(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context, const XLA_FFI_Args& args,
+              const XLA_FFI_Rets& rets)
+      : api(api),
+        context(context),
+        args(args),
+        rets(rets),
+        operands(RawBuffers(args).WithoutToken()),
+        results(RawBuffers(rets).WithoutToken()) {}
+
+  const XLA_FFI_Api* const api;
+  XLA_FFI_ExecutionContext* const context;
+  const XLA_FFI_Args& args;  // as they are, with the token
+  const XLA_FFI_Rets& rets;
+  const RawBuffers operands;
+  const RawBuffers results;
 };
 
 // What a call comes to: an error, which is null where there is none, or a future.

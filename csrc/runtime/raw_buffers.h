@@ -9,37 +9,63 @@
 
 namespace hostcall {
 
+// The FFI shows its frame to what derives from these.
+struct RawArgs : xla::ffi::RemainingArgs {
+  static const XLA_FFI_Args& Of(const RemainingArgs& args) {
+    constexpr auto kGet = &RawArgs::args;
+    return *(args.*kGet)();
+  }
+};
+struct RawRets : xla::ffi::RemainingRets {
+  static const XLA_FFI_Rets& Of(const RemainingRets& rets) {
+    constexpr auto kGet = &RawRets::rets;
+    return *(rets.*kGet)();
+  }
+};
+
+inline bool IsToken(const XLA_FFI_Buffer& buffer) { return buffer.dtype == XLA_FFI_DataType_TOKEN; }
+
 // The FFI's own way to a buffer goes through a diagnostic and an optional for each, which costs a
 // call more than what it then does with the buffers. So this takes the addresses from the frame.
 class RawBuffers {
  public:
-  explicit RawBuffers(const xla::ffi::RemainingArgs& args) {
-    const XLA_FFI_Args* raw = Args::Of(args);
-    Take(raw->types, raw->size, XLA_FFI_ArgType_BUFFER, raw->args);
+  class Iterator {
+   public:
+    explicit Iterator(void* const* at) : at_(at) {}
+    XLA_FFI_Buffer* operator*() const { return static_cast<XLA_FFI_Buffer*>(*at_); }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return at_ != other.at_; }
+
+   private:
+    void* const* at_;
+  };
+
+  // Throw Failure where something is no buffer.
+  explicit RawBuffers(const XLA_FFI_Args& args) {
+    Take(args.types, args.size, XLA_FFI_ArgType_BUFFER, args.args);
   }
-  explicit RawBuffers(const xla::ffi::RemainingRets& rets) {
-    const XLA_FFI_Rets* raw = Rets::Of(rets);
-    Take(raw->types, raw->size, XLA_FFI_RetType_BUFFER, raw->rets);
+  explicit RawBuffers(const XLA_FFI_Rets& rets) {
+    Take(rets.types, rets.size, XLA_FFI_RetType_BUFFER, rets.rets);
   }
+  explicit RawBuffers(const xla::ffi::RemainingArgs& args) : RawBuffers(RawArgs::Of(args)) {}
+  explicit RawBuffers(const xla::ffi::RemainingRets& rets) : RawBuffers(RawRets::Of(rets)) {}
 
   size_t size() const { return size_; }
   XLA_FFI_Buffer* operator[](size_t i) const { return static_cast<XLA_FFI_Buffer*>(buffers_[i]); }
+  Iterator begin() const { return Iterator(buffers_); }
+  Iterator end() const { return Iterator(buffers_ + size_); }
+
+  // The same without the token, which comes last.
+  RawBuffers WithoutToken() const {
+    RawBuffers others = *this;
+    if (size_ > 0 && IsToken(*(*this)[size_ - 1])) --others.size_;
+    return others;
+  }
 
  private:
-  // The FFI shows its frame to what derives from these.
-  struct Args : xla::ffi::RemainingArgs {
-    static const XLA_FFI_Args* Of(const RemainingArgs& args) {
-      constexpr auto kGet = &Args::args;
-      return (args.*kGet)();
-    }
-  };
-  struct Rets : xla::ffi::RemainingRets {
-    static const XLA_FFI_Rets* Of(const RemainingRets& rets) {
-      constexpr auto kGet = &Rets::rets;
-      return (rets.*kGet)();
-    }
-  };
-
   template <typename Type>
   void Take(const Type* types, int64_t size, Type wanted, void* const* buffers) {
     for (int64_t i = 0; i < size; ++i) {

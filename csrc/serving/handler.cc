@@ -35,7 +35,7 @@ size_t BytesOf(const XLA_FFI_Buffer& buffer) {
 // The results of a program, whose shapes were settled when it was compiled.
 class ResultBuffers : public ResultSink {
  public:
-  explicit ResultBuffers(const std::vector<XLA_FFI_Buffer*>& buffers) : buffers_(buffers) {}
+  explicit ResultBuffers(const RawBuffers& buffers) : buffers_(buffers) {}
 
   char* Allocate(size_t index, const std::vector<int64_t>& shape, size_t bytes) override {
     static char nothing = 0;
@@ -56,7 +56,7 @@ class ResultBuffers : public ResultSink {
   const std::string& complaint() const { return complaint_; }
 
  private:
-  const std::vector<XLA_FFI_Buffer*>& buffers_;
+  const RawBuffers& buffers_;
   std::string complaint_;
 };
 

@@ -43,18 +43,28 @@ class Buffers {
     buffer.rank = static_cast<int64_t>(shapes_.back()->size());
     buffer.dims = shapes_.back()->data();
     buffers_.push_back(std::make_unique<XLA_FFI_Buffer>(buffer));
+    pointers_.push_back(buffers_.back().get());
+    arg_types_.push_back(XLA_FFI_ArgType_BUFFER);
+    ret_types_.push_back(XLA_FFI_RetType_BUFFER);
     return absl::OkStatus();
   }
 
-  std::vector<XLA_FFI_Buffer*> pointers() const {
-    std::vector<XLA_FFI_Buffer*> pointers;
-    for (const auto& buffer : buffers_) pointers.push_back(buffer.get());
-    return pointers;
+  // As the two sides of a call frame have them, which live no longer than this.
+  XLA_FFI_Args args() {
+    return {XLA_FFI_Args_STRUCT_SIZE, nullptr, size(), arg_types_.data(), pointers_.data()};
+  }
+  XLA_FFI_Rets rets() {
+    return {XLA_FFI_Rets_STRUCT_SIZE, nullptr, size(), ret_types_.data(), pointers_.data()};
   }
 
  private:
+  int64_t size() const { return static_cast<int64_t>(pointers_.size()); }
+
   std::vector<std::unique_ptr<std::vector<int64_t>>> shapes_;
   std::vector<std::unique_ptr<XLA_FFI_Buffer>> buffers_;
+  std::vector<void*> pointers_;
+  std::vector<XLA_FFI_ArgType> arg_types_;
+  std::vector<XLA_FFI_RetType> ret_types_;
 };
 
 absl::Status AddInputs(OpKernelContext* ctx, Buffers& buffers, Shapes& shapes) {
@@ -108,8 +118,9 @@ absl::Status CallNative(const Callee& callee, OpKernelContext* ctx) {
   XLA_FFI_ExecutionContext context{};
   context.backend_context = XLA_FFI_ExecutionContext::CpuContext{&ctx->eigen_cpu_device()};
   try {
-    return StatusOf(callee.native->Call(
-        {xla::ffi::GetXlaFfiApi(), &context, operands.pointers(), results.pointers()}));
+    const XLA_FFI_Args args = operands.args();
+    const XLA_FFI_Rets rets = results.rets();
+    return StatusOf(callee.native->Call({xla::ffi::GetXlaFfiApi(), &context, args, rets}));
   } catch (const Failure& failure) {
     return absl::Status(static_cast<absl::StatusCode>(failure.code()), failure.what());
   }

@@ -8,6 +8,7 @@ from hostcall._callbacks import settings, tape_residuals
 from hostcall._compiler import announcements, kernel_hook, lowering
 from hostcall._compiler.partition import host_errors
 from hostcall._compiler.regions import callback_shapes
+from hostcall._functions.native import entries
 from hostcall._recording import settling
 from hostcall._tf import eager_execution, features, gradient_tapes, token_registry
 from hostcall_runtime import _errors, _library, prepared
@@ -55,7 +56,7 @@ def _prepare() -> None:
     bindings.set_table(gradient_tapes.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")
-    bindings.register_handler(runtime.native_handler(), "hostcall_native")
+    bindings.register_handler(runtime.native_handler(), entries.TARGET)
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)
     bindings.set_early_calls(runtime.early_calls())

@@ -11,11 +11,10 @@ import tensorflow as tf
 from hostcall._callbacks.callback_spec import NumpySpec, Recording
 from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.specs import Spec
+from hostcall._functions.native import entries
+from hostcall._functions.native.entries import NativeEntry
 from hostcall._functions.native.native_code import NativeCode
-from hostcall_runtime import _interception, _library, _stable_ids
 from hostcall_runtime._errors import LoweringError
-
-_runtime = _library.load("hostcall_runtime._runtime")
 
 
 class NativeSpec(NumpySpec):
@@ -25,7 +24,7 @@ class NativeSpec(NumpySpec):
     wanted, that is its `Native`.
     """
 
-    custom_call = "hostcall_native"
+    custom_call = entries.TARGET
     function: NativeCode
 
     def _call(self, lends: bool) -> Callable[..., Any]:
@@ -35,8 +34,7 @@ class NativeSpec(NumpySpec):
         return self.function.run(arrays, self.inputs.pack_specs)
 
     def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
-        entry = _Entry(self.function, self.description, self.site())
-        _interception.know(entry)
+        entry = NativeEntry(self.function, self.description, self.site())
         return entry, entry.callback_id
 
     @property
@@ -66,26 +64,6 @@ class NativeSpec(NumpySpec):
             f"hostcall.native was told that the results are {_listed(declared)}, and here they are "
             f"{_listed(results)}. Correct one of them."
         )
-
-
-class _Entry:
-    """An entry of the runtime's table, for as long as this lives."""
-
-    def __init__(self, native: NativeCode, label: str, site: _interception.Site) -> None:
-        self.origin: Any = None
-        self.site = site
-        self._owner = native.owner
-        wanted = _stable_ids.wanted(site.name, site.description, site.node)
-        self.callback_id = native.code.register(label, wanted)
-
-    def answer(self, answer: Callable[..., Any] | None) -> None:
-        """Has something of Python's answer the calls of programs, or nothing any more."""
-        _runtime.answer_native(self.callback_id, answer)
-
-    # Calls that are under way take over the owner. (A finalizer that held it could keep alive what
-    # it is to be called for.) Bound early: when the process exits, modules' names may go before.
-    def __del__(self, unregister: Callable[[int, Any], None] = _runtime.unregister_native) -> None:
-        unregister(self.callback_id, self._owner)
 
 
 def _listed(specs: Sequence[Spec]) -> str:

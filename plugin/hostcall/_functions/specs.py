@@ -177,7 +177,11 @@ def sizes_of(shape: Any) -> tuple[Any, ...] | None:
 
 
 def of_array(array: np.ndarray) -> Any:
-    """What a shape function gets for an array."""
+    """What a shape function gets for an array, or for anything else with its shape and dtype.
+
+    Raises:
+      TypeError: for a dtype that TensorFlow has no values of, where it is imported.
+    """
     side = frameworks.tensorflow()
     make = ArraySpec if side is None else side.spec
     return make(array.shape, array.dtype)

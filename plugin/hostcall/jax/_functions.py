@@ -12,6 +12,7 @@ import jax
 
 from hostcall._functions import exportable, memoization, source_location
 from hostcall._functions.exportable import Source
+from hostcall._functions.native.native_code import NativeCode
 from hostcall_runtime import (
     Target,
     _executors,
@@ -69,9 +70,16 @@ class Function:
     on_device: bool = False
 
     @property
+    def is_native(self) -> bool:
+        """Whether a program can call it without Python."""
+        wants_python = self.executor or self.line or self.table or self.timeout is not None
+        return isinstance(self.function, NativeCode) and not wants_python and not self.on_device
+
+    @property
     def may_begin_early(self) -> bool:
         """Whether a call without side effects may go on while its program does."""
-        return self.table is None and not (self.borrow or self.out or self.on_device)
+        lends = self.borrow or self.out or self.on_device
+        return self.table is None and not lends and not self.is_native
 
     def register(self, ordered: bool) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id.

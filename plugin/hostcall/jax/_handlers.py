@@ -59,12 +59,23 @@ def run(native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarr
         array[...] = value
 
 
+def registered(handler: FfiHandler) -> str:
+    """The target by which JAX's programs find a handler.
+
+    Raises:
+      jax.errors.JaxRuntimeError: for one of another version of XLA's FFI than JAX's.
+    """
+    target: str | None = handler.programs.get("target")
+    if target is None:
+        target = f"hostcall_handler_{next(_numbers)}"
+        jax.ffi.register_ffi_target(target, handler.capsule, platform="cpu", api_version=1)
+        handler.programs["target"] = target
+    return target
+
+
 def _program(handler: FfiHandler, structs: list[jax.ShapeDtypeStruct]) -> Any:
     """What calls a handler for such results."""
-    target = handler.programs.get("target")
-    if target is None:
-        target = handler.programs["target"] = f"hostcall_handler_{next(_numbers)}"
-        jax.ffi.register_ffi_target(target, handler.capsule, platform="cpu", api_version=1)
+    target = registered(handler)
     key = tuple((struct.shape, struct.dtype) for struct in structs)
     if key not in handler.programs:
         called = jax.ffi.ffi_call(target, structs, has_side_effect=True)

@@ -14,6 +14,7 @@ from jax._src.lib.mlir import ir as _ir
 from jax._src.lib.mlir.dialects import hlo as _hlo
 from jax.interpreters import mlir
 
+from hostcall._functions.native.entries import NativeEntry
 from hostcall.jax import _drift, _effects
 from hostcall_runtime import Target
 
@@ -71,7 +72,7 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
 class Owned:
     """What an executable owns. JAX takes it for a callback of its own, and never calls it."""
 
-    def __init__(self, target: Target, callback_id: int) -> None:
+    def __init__(self, target: Target | NativeEntry, callback_id: int) -> None:
         self.target = target
         self.callback_id = callback_id
 
@@ -79,7 +80,9 @@ class Owned:
         return self.target
 
 
-def own_with_executable(context: LoweringContext, target: Target, callback_id: int) -> None:
+def own_with_executable(
+    context: LoweringContext, target: Target | NativeEntry, callback_id: int
+) -> None:
     """Gives a target to the executable that the program becomes, which owns it from then on.
 
     Such an executable is run by `_execution`, and is never stored in JAX's compilation cache. JAX

@@ -30,9 +30,9 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _with_overlap(module: Any, host_callbacks: Sequence[Any]) -> Any:
     owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
-    if not owned or not _names.has(_names.EXECUTION):
+    keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
+    if len(keep) == len(owned) or not _names.has(_names.EXECUTION):
         return module
     from hostcall_mlir import exporting  # takes long to import, and not all programs make calls
 
-    keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     return exporting.overlapping(module, keep) or module

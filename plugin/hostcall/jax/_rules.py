@@ -13,8 +13,18 @@ from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
 
+from hostcall._functions.native import entries
 from hostcall._functions.vmap_methods import MAP, OF_BATCHES
-from hostcall.jax import _effects, _joint, _lowering, _names, _reducers, _sub_byte, _values
+from hostcall.jax import (
+    _effects,
+    _joint,
+    _lowering,
+    _names,
+    _native,
+    _reducers,
+    _sub_byte,
+    _values,
+)
 from hostcall.jax._functions import Function, divided
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import _patching, prepared
@@ -38,6 +48,8 @@ def register() -> None:
     jax.ffi.register_ffi_target(TARGET, prepared().handler(), platform="cpu", api_version=1)
     joint = prepared().joint_handler()
     jax.ffi.register_ffi_target(_joint.TARGET, joint, platform="cpu", api_version=1)
+    native = prepared().native_handler()
+    jax.ffi.register_ffi_target(entries.TARGET, native, platform="cpu", api_version=1)
     for name, handler in prepared().early_handlers().items():
         jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
     # Needs no GPU: JAX keeps it until there is one.
@@ -105,6 +117,8 @@ def _lower(
     place = _joint.place_of(context, joint) if together else None
     if joint is not None and not together and _lowering.has_several_devices(context):
         raise _joint.not_together(function.description, platforms)
+    if function.is_native and platforms == ("cpu",) and not _lowering.has_several_devices(context):
+        return _native.lower(context, operands, function, effect)
     target, callback_id = function.register(effect is _effects.ORDERED)
     if _lowering.has_several_devices(context):
         target.host_function = _joint.marking(target.host_function)

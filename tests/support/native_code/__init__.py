@@ -30,8 +30,12 @@ def headers() -> str:
     import tensorflow as tf
 
     installed = Path(tf.sysconfig.get_include())
-    ours = HERE.parents[2] / "third_party"
-    return str(installed if (installed / "xla/ffi/api/ffi.h").exists() else ours)
+    return str(installed) if (installed / "xla/ffi/api/ffi.h").exists() else headers_of_ours()
+
+
+def headers_of_ours() -> str:
+    """The directory of those that hostcall is built with, which every TensorFlow and JAX takes."""
+    return str(HERE.parents[2] / "third_party")
 
 
 @functools.cache
