@@ -2,6 +2,9 @@
 
 QUESTIONS = (
     "loop",
+    "loop_sizes",
+    "unrolled",
+    "native",
     "single_call",
     "bound",
     "size",
@@ -9,7 +12,10 @@ QUESTIONS = (
     "without_callbacks",
     "import_time",
     "tracing",
+    "models",
+    "memory",
     "partition",
+    "partitioned_loops",
     "compilations",
     "host_ops",
     "worker",

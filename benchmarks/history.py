@@ -21,7 +21,8 @@ class Entry:
       commit: what was measured; with a + where files were changed since.
       question: the file of the benchmark.
       program: what was called.
-      seconds: the median of what a call took. Compare it within a run alone.
+      cost: the median of what a call took, or a process had. Compare it within a run alone.
+      unit: of the cost, seconds or bytes.
       beside: the program that the ratio is taken to; empty where there is none.
       ratio: the median, with the quartiles `low` and `high`; empty where there is none.
       cpu: the machine.
@@ -33,7 +34,8 @@ class Entry:
     commit: str
     question: str
     program: str
-    seconds: float
+    cost: float
+    unit: str
     beside: str
     ratio: float | str
     low: float | str
@@ -59,7 +61,8 @@ def entries(question: str, rows: Sequence[Row], machine: Mapping[str, object]) -
             commit=found,
             question=question,
             program=row.name,
-            seconds=row.cost.median,
+            cost=row.cost.median,
+            unit=row.unit,
             beside=row.peer or "",
             ratio=row.ratio.median if row.ratio else "",
             low=row.ratio.low if row.ratio else "",

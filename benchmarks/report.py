@@ -23,6 +23,7 @@ DIRECTORY = Path(
 NOISE, TOO_WIDE = 0.02, 0.2
 
 Kind = Literal["at most", "at least", "about", "at most more"]
+Unit = Literal["seconds", "bytes"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Row:
-    """What one program costs, in seconds a call, and how that compares to another of the run."""
+    """What one program costs, and how that compares to another of the run.
+
+    The cost is in seconds a call, or in another unit that the row names.
+    """
 
     name: str
     cost: Spread
@@ -93,20 +97,27 @@ class Row:
     more: Spread | None = None
     goal: str | None = None
     met: bool | None = None
+    unit: Unit = "seconds"
 
 
-def alone(name: str, samples: Samples) -> Row:
+def alone(name: str, samples: Samples, unit: Unit = "seconds") -> Row:
     """A row for what others are measured by."""
-    return Row(name, Spread.of(samples))
+    return Row(name, Spread.of(samples), unit=unit)
 
 
-def beside(samples: Mapping[str, Samples], name: str, peer: str, goal: Goal | None = None) -> Row:
+def beside(
+    samples: Mapping[str, Samples],
+    name: str,
+    peer: str,
+    goal: Goal | None = None,
+    unit: Unit = "seconds",
+) -> Row:
     """A row for one of the programs that were timed together, beside another."""
     ratio = Spread.of(samples[name].over(samples[peer]))
     more = Spread.of(samples[name].less(samples[peer]))
     met = None if goal is None else goal.met(ratio, more)
     cost = Spread.of(samples[name])
-    return Row(name, cost, peer, ratio, more, None if goal is None else str(goal), met)
+    return Row(name, cost, peer, ratio, more, None if goal is None else str(goal), met, unit)
 
 
 def number(value: float) -> str:
@@ -121,12 +132,16 @@ def seconds(value: float) -> str:
     return f"{number(value * 1e6)} us"
 
 
+def quantity(value: float, unit: Unit) -> str:
+    return seconds(value) if unit == "seconds" else f"{number(value / 2**20)} MiB"
+
+
 def show(title: str, rows: Sequence[Row]) -> None:
     """Prints the table of a question."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("program", "beside"):
         table.add_column(name, overflow="fold")
-    for name in ("a call", "spread", "ratio (quartiles)", "more"):
+    for name in ("cost", "spread", "ratio (quartiles)", "more"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("goal", "met"):
         table.add_column(name)
@@ -140,13 +155,13 @@ def show(title: str, rows: Sequence[Row]) -> None:
 
 def _cells(row: Row) -> tuple[str, ...]:
     spread = (row.cost.high - row.cost.low) / row.cost.median
-    cost = (row.name, row.peer or "", seconds(row.cost.median), f"{spread:.0%}")
+    cost = (row.name, row.peer or "", quantity(row.cost.median, row.unit), f"{spread:.0%}")
     if row.ratio is None or row.more is None:
         return (*cost, "", "", "", "")
     return (
         *cost,
         f"{row.ratio}",
-        seconds(row.more.median),
+        quantity(row.more.median, row.unit),
         row.goal or "",
         verdict(row.goal, row.met),
     )

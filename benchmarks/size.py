@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
+import hostcall
 from benchmarks import jax_programs
 from benchmarks.programs import (
     bare_borrowed,
@@ -18,7 +19,7 @@ from benchmarks.programs import (
     numpy_step,
     written,
 )
-from benchmarks.report import Goal, Row, alone, at_most, beside, show
+from benchmarks.report import Goal, Row, alone, at_least, at_most, beside, show
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One call with the identity, by size"
@@ -30,6 +31,9 @@ BARE = "bare call and copies"  # one in, one out
 NONE = "compiled, no callback"  # what XLA takes for a result of that size
 NUMPY = "compiled numpy_function"
 EAGER = "compiled py_function"
+BOUND = "hostcall.bind, numpy_function"
+BOUND_EAGER = "hostcall.bind, py_function"
+FROM_ARRAY = "hostcall.bind, numpy_function, called with an array"
 GRAPH = "graph mode numpy_function"
 BORROWED = "compiled numpy_function, borrow=True"
 WRITTEN = "compiled numpy_function, borrow=True and out=True"
@@ -46,6 +50,9 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         NONE: compiled(lambda v: v + 1.0, x),
         NUMPY: compiled(numpy_step(identity), x),
         EAGER: compiled(eager_step(identity), x),
+        BOUND: partial(hostcall.bind(numpy_step(identity), x), x),
+        BOUND_EAGER: partial(hostcall.bind(eager_step(identity), x), x),
+        FROM_ARRAY: partial(hostcall.bind(numpy_step(identity), x), array),
         GRAPH: in_graph(numpy_step(identity), x),
         JAX: jax_programs.one_call(identity, array),
         ONE_COPY: partial(bare_borrowed, borrowed, array),
@@ -65,6 +72,15 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         row(NUMPY, BARE, goal),
         *(row(program, BARE) for program in (EAGER, GRAPH, JAX)),
         row(NUMPY, NONE),
+        *(
+            line
+            for bound in (BOUND, BOUND_EAGER, FROM_ARRAY)
+            for line in (
+                alone(f"{bound}, {label}", samples[f"{bound}, {label}"]),
+                row(JAX, bound, at_least(1)),
+                row(GRAPH, bound, at_least(1)),
+            )
+        ),
         alone(f"{ONE_COPY}, {label}", samples[f"{ONE_COPY}, {label}"]),
         row(BORROWED, ONE_COPY, goal),
         alone(f"{NO_COPY}, {label}", samples[f"{NO_COPY}, {label}"]),

@@ -1,5 +1,6 @@
 """Do 8 threads that call one compiled function get through as many calls as 1?"""
 
+import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,6 +22,19 @@ from benchmarks.timing import FULL, Effort, Run, measure
 TITLE = "One call, where 1 thread or 8 make them, on 4 floats"
 THREADS = 8
 CALLS = 1600
+LIMIT = "C that calls Python"
+
+
+def called_from_c() -> Callable[[], object]:
+    """A call of a C function that calls a Python function once: qsort, of two elements.
+
+    It lets go of the lock and takes it as often as a call of a compiled program does.
+    """
+    compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda _a, _b: 0)
+    sort = ctypes.CDLL(None).qsort
+    elements = (ctypes.c_int * 2)()
+    count, size = ctypes.c_size_t(2), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    return lambda: sort(elements, count, size, compare)
 
 
 def shared(run: Run, calls: int, threads: int, pool: ThreadPoolExecutor) -> Run:
@@ -46,6 +60,7 @@ def main(effort: Effort = FULL) -> list[Row]:
         "no callback": compiled(lambda v: v + 1.0, x),
         "graph mode numpy_function": in_graph(numpy_step(add_one), x),
         "bare call and copy": lambda: bare(add_one, array),
+        LIMIT: called_from_c(),
     }
     count = effort.of(CALLS // THREADS) * THREADS
     with ThreadPoolExecutor(THREADS) as pool:

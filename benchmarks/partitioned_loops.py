@@ -1,0 +1,91 @@
+"""What does an iteration of a loop cost that is partitioned, beside graph mode?"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+import hostcall
+from benchmarks.programs import Step, identity, quiet
+from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.timing import FULL, Effort, measure
+
+TITLE = "One iteration of a partitioned loop, on 4 floats"
+ITERATIONS = 1000
+
+PARTITIONED, GRAPH = "partitioned", "graph mode"
+
+
+def of_unknown_shape(x: tf.Tensor) -> tf.Tensor:
+    """A script op whose result may have any size, between ops that XLA compiles."""
+    y = tf.ensure_shape(tf.numpy_function(identity, [x * 2.0 + 1.0], tf.float32), [None])
+    return y * 0.3
+
+
+def of_strings(x: tf.Tensor) -> tf.Tensor:
+    """An op that XLA lacks, between ops that it compiles."""
+    return tf.ensure_shape(tf.strings.to_number(tf.strings.as_string(x * 2.0 + 1.0)), [4]) * 0.3
+
+
+def loop(step: Step, count: int, shape: list[int | None]) -> Step:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(
+            lambda i, _: i < count,
+            lambda i, y: (i + 1, step(y)),
+            (tf.constant(0), x),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape(shape)),
+        )[1]
+
+    return program
+
+
+def with_variable(step: Step) -> Callable[[], Step]:
+    """The step with a variable that it reads and adds to."""
+
+    def make() -> Step:
+        total = tf.Variable(tf.zeros([4]))
+
+        def added(x: tf.Tensor) -> tf.Tensor:
+            y = tf.ensure_shape(step(x), [4])
+            total.assign_add(y)
+            return y + total
+
+        return added
+
+    return make
+
+
+STEPS: dict[str, tuple[Callable[[], Step], list[int | None]]] = {
+    "a script op of unknown shape": (lambda: of_unknown_shape, [None]),
+    "an op on strings": (lambda: of_strings, [4]),
+    "a script op and a variable": (with_variable(of_unknown_shape), [4]),
+}
+
+
+def rows_of(
+    name: str, make: Callable[[], Step], shape: list[int | None], effort: Effort
+) -> list[Row]:
+    count = effort.of(ITERATIONS)
+    x = tf.zeros([4])
+    partitioned, graph = f"{name}, {PARTITIONED}", f"{name}, {GRAPH}"
+    with hostcall.scope(route="partition"):
+        compiled = tf.function(loop(make(), count, shape), jit_compile=True)
+        compiled(x)
+    plain = tf.function(loop(make(), count, shape))
+    measured = measure({partitioned: lambda: compiled(x), graph: lambda: plain(x)}, effort)
+    samples = {key: value.per(count) for key, value in measured.items()}
+    return [alone(graph, samples[graph]), beside(samples, partitioned, graph, at_most(1))]
+
+
+def main(effort: Effort = FULL) -> list[Row]:
+    with quiet("hostcall"):  # it tells what is partitioned
+        rows = [
+            row
+            for name, (make, shape) in STEPS.items()
+            for row in rows_of(name, make, shape, effort)
+        ]
+    show(TITLE, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    main()
