@@ -58,9 +58,8 @@ class Run {
     });
     if (failure_.has_value()) throw std::runtime_error(failure_->what());
     // Nobody knows when it will have written its results.
-    XLA_FFI_Error* const* error = std::get_if<XLA_FFI_Error*>(&*outcome_);
-    if (error == nullptr) return nb::borrow(Py_NotImplemented);
-    if (*error != nullptr) throw std::runtime_error(MessageOf(*frame_, *error));
+    if (outcome_->future != nullptr) return nb::borrow(Py_NotImplemented);
+    if (outcome_->error != nullptr) throw std::runtime_error(MessageOf(*frame_, outcome_->error));
     return ArraysOf(frame_->results);
   }
 
@@ -121,7 +120,7 @@ NativeOutcome AnsweredFunction::Call(const NativeFrame& frame) const {
       throw Failure(static_cast<ffi::ErrorCode>(nb::cast<int>(returned[0])), Text(returned[1]));
     }
     Store(returned, frame, label());
-    return static_cast<XLA_FFI_Error*>(nullptr);
+    return {};
   } catch (const Failure&) {
     throw;
   } catch (const std::exception& error) {

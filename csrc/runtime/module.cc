@@ -22,7 +22,7 @@
 #include "joint_calls.h"
 #include "loans.h"
 #include "native.h"
-#include "native_code.h"
+#include "native_table.h"
 #include "pool.h"
 #include "registry.h"
 #include "result_contract.h"

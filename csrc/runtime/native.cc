@@ -1,18 +1,15 @@
 #include "native.h"
 
-#include <map>
 #include <string>
 #include <string_view>
 
-#include "answered_function.h"
 #include "compat/ffi.h"
 #include "failure.h"
-#include "fork.h"
 #include "native_frame.h"
+#include "native_table.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
-namespace nb = nanobind;
 
 namespace hostcall {
 namespace {
@@ -41,8 +38,7 @@ NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
   try {
     const NativeOutcome outcome = function.Call(frame);
     watch.Lap(&Stats::function);
-    XLA_FFI_Error* const* error = std::get_if<XLA_FFI_Error*>(&outcome);
-    watch.Add(&Stats::errors, error != nullptr && *error != nullptr);
+    watch.Add(&Stats::errors, outcome.error != nullptr);
     if (watch.measures())
       watch.Add(&Stats::bytes, BytesOf(frame.operands) + BytesOf(frame.results));
     return outcome;
@@ -54,12 +50,10 @@ NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
 }
 
 NativeOutcome CallOf(int64_t id, const NativeFrame& frame) {
-  const std::shared_ptr<NativeFunction> function = NativeTable::Global().Find(id);
-  if (function == nullptr) throw Gone(id);
-  const NativeOutcome outcome = CallCounted(*function, frame);
-  if (std::holds_alternative<XLA_FFI_Future*>(outcome)) {
-    NativeTable::Global().KeepForEver(function);
-  }
+  const NativeTable::Use use(NativeTable::Global(), id);
+  if (use.function() == nullptr) throw Gone(id);
+  const NativeOutcome outcome = CallCounted(*use.function(), frame);
+  if (outcome.future != nullptr) use.KeepForEver();
   return outcome;
 }
 
@@ -69,9 +63,10 @@ NativeOutcome Outcome(const XLA_FFI_Api* api, Call&& call) {
   try {
     return call();
   } catch (const Failure& failure) {
-    return ffi::internal::CreateError(api, failure.ToError());
+    return {ffi::internal::CreateError(api, failure.ToError()), nullptr};
   } catch (const std::exception& error) {
-    return ffi::internal::CreateError(api, ffi::Error(ffi::ErrorCode::kInternal, error.what()));
+    const ffi::Error internal(ffi::ErrorCode::kInternal, error.what());
+    return {ffi::internal::CreateError(api, internal), nullptr};
   }
 }
 
@@ -102,73 +97,11 @@ XLA_FFI_Error* CallDirectly(XLA_FFI_CallFrame& frame, int64_t id) {
   const NativeOutcome outcome = Outcome(frame.api, [&] {
     return CallOf(id, NativeFrame(frame.api, frame.ctx, frame.args, frame.rets));
   });
-  if (XLA_FFI_Future* const* future = std::get_if<XLA_FFI_Future*>(&outcome)) {
-    frame.future = *future;
-    return nullptr;
-  }
-  return std::get<XLA_FFI_Error*>(outcome);
+  if (outcome.future != nullptr) frame.future = outcome.future;
+  return outcome.error;
 }
 
 }  // namespace
-
-NativeTable& NativeTable::Global() {
-  // Leaked on purpose: XLA's threads may still look up while the process exits.
-  static NativeTable* table = [] {
-    HoldAcrossFork<&NativeTable::Mutex>();
-    return new NativeTable();
-  }();
-  return *table;
-}
-
-int64_t NativeTable::Insert(std::shared_ptr<NativeFunction> function, int64_t wanted) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t id = numbers_.Next(wanted);
-  functions_.emplace(id, std::move(function));
-  return id;
-}
-
-void NativeTable::Remove(int64_t id, nb::object owner) {
-  // Dropped last, without the lock: dropping the owner runs Python code.
-  std::shared_ptr<NativeFunction> removed;
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto found = functions_.find(id);
-  if (found == functions_.end()) return;
-  removed = std::move(found->second);
-  functions_.erase(found);
-  removed->SetOwner(OwnerOf(std::move(owner)));
-}
-
-std::shared_ptr<NativeFunction> NativeTable::Find(int64_t id) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto found = functions_.find(id);
-  return found == functions_.end() ? nullptr : found->second;
-}
-
-void NativeTable::Answer(int64_t id, nb::object answer) {
-  const std::shared_ptr<NativeFunction> now = Find(id);
-  if (now == nullptr) return;
-  const auto* answered = dynamic_cast<const AnsweredFunction*>(now.get());
-  std::shared_ptr<NativeFunction> next = answered == nullptr ? now : answered->function();
-  if (!answer.is_none()) next = std::make_shared<AnsweredFunction>(next, std::move(answer));
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (auto found = functions_.find(id); found != functions_.end()) found->second.swap(next);
-}
-
-std::vector<std::shared_ptr<NativeFunction>> NativeTable::All() {
-  std::map<int64_t, std::shared_ptr<NativeFunction>> sorted;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    sorted.insert(functions_.begin(), functions_.end());
-  }
-  std::vector<std::shared_ptr<NativeFunction>> all;
-  for (auto& [id, function] : sorted) all.push_back(std::move(function));
-  return all;
-}
-
-void NativeTable::KeepForEver(std::shared_ptr<NativeFunction> function) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  kept_.emplace(function.get(), function);
-}
 
 }  // namespace hostcall
 

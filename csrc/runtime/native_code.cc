@@ -37,14 +37,6 @@ constexpr auto MakeCalls(std::index_sequence<counts...>) {
 // By the number of arguments.
 constexpr auto kCalls = MakeCalls(std::make_index_sequence<kMaxNativeArguments + 1>());
 
-size_t CountArguments(const NativeFrame& frame, bool takes_sizes) {
-  size_t count = frame.operands.size() + frame.results.size();
-  if (takes_sizes) {
-    for (const XLA_FFI_Buffer* operand : frame.operands) count += operand->rank;
-  }
-  return count;
-}
-
 // Null for an array without elements, wherever XLA has it.
 int64_t AddressOf(const XLA_FFI_Buffer& buffer) {
   for (int64_t i = 0; i < buffer.rank; ++i) {
@@ -83,23 +75,23 @@ CFunction::CFunction(std::string label, void* address, size_t arguments, bool ta
 }
 
 NativeOutcome CFunction::Call(const NativeFrame& frame) const {
-  const size_t given = CountArguments(frame, takes_sizes_);
-  if (given != arguments_) throw WrongCount(label(), arguments_, given);
-  Arguments arguments;
-  auto next = arguments.begin();
-  for (const auto* buffers : {&frame.operands, &frame.results}) {
-    for (const XLA_FFI_Buffer* buffer : *buffers) {
-      *next++ = AddressOf(*buffer);
-    }
+  size_t count = frame.operands.size() + frame.results.size();
+  if (takes_sizes_) {
+    for (const XLA_FFI_Buffer* operand : frame.operands) count += operand->rank;
   }
+  if (count != arguments_) throw WrongCount(label(), arguments_, count);
+  Arguments arguments;
+  int64_t* next = arguments.data();
+  for (const XLA_FFI_Buffer* operand : frame.operands) *next++ = AddressOf(*operand);
+  for (const XLA_FFI_Buffer* result : frame.results) *next++ = AddressOf(*result);
   if (takes_sizes_) {
     for (const XLA_FFI_Buffer* operand : frame.operands) {
-      next = std::copy_n(operand->dims, operand->rank, next);
+      for (int64_t i = 0; i < operand->rank; ++i) *next++ = operand->dims[i];
     }
   }
   const int32_t status = kCalls[arguments_](address_, arguments);
   if (returns_status_ && status != 0) throw Failed(label(), status);
-  return static_cast<XLA_FFI_Error*>(nullptr);
+  return {};
 }
 
 FfiHandler::FfiHandler(std::string label, void* address, std::vector<NativeAttribute> attributes)
@@ -127,24 +119,26 @@ FfiHandler::FfiHandler(std::string label, void* address, std::vector<NativeAttri
 }
 
 NativeOutcome FfiHandler::Call(const NativeFrame& frame) const {
-  XLA_FFI_CallFrame inner{};
+  // Not cleared first, which takes as long as a small handler does: each part is set.
+  XLA_FFI_CallFrame inner;
   inner.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
+  inner.extension_start = nullptr;
   inner.api = frame.api;
   inner.ctx = frame.context;
   inner.stage = XLA_FFI_ExecutionStage_EXECUTE;
   inner.args = frame.args;
-  inner.args.size = static_cast<int64_t>(frame.operands.size());  // without the token
   inner.rets = frame.rets;
+  inner.attrs.struct_size = XLA_FFI_Attrs_STRUCT_SIZE;
+  inner.attrs.extension_start = nullptr;
+  inner.attrs.size = static_cast<int64_t>(attributes_.size());
+  inner.attrs.types = types_.data();
+  inner.attrs.names = names_.data();
+  inner.attrs.attrs = values_.data();
+  inner.future = nullptr;
+  inner.args.size = static_cast<int64_t>(frame.operands.size());  // without the token
   inner.rets.size = static_cast<int64_t>(frame.results.size());
-  inner.attrs = {XLA_FFI_Attrs_STRUCT_SIZE,
-                 nullptr,
-                 static_cast<int64_t>(attributes_.size()),
-                 types_.data(),
-                 names_.data(),
-                 values_.data()};
   XLA_FFI_Error* error = address_(&inner);
-  if (error == nullptr && inner.future != nullptr) return inner.future;
-  return error;
+  return {error, error == nullptr ? inner.future : nullptr};
 }
 
 }  // namespace hostcall

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <variant>
 
 #include "native_function.h"
 #include "xla/ffi/api/ffi.h"
@@ -27,9 +28,11 @@ struct xla::ffi::CtxDecoding<hostcall::Surroundings> {
 
 template <xla::ffi::ExecutionStage stage>
 struct xla::ffi::ResultEncoding<stage, hostcall::NativeOutcome> {
-  static hostcall::NativeOutcome Encode(const XLA_FFI_Api*, XLA_FFI_ExecutionContext*,
-                                        hostcall::NativeOutcome outcome) {
-    return outcome;
+  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api*,
+                                                              XLA_FFI_ExecutionContext*,
+                                                              hostcall::NativeOutcome outcome) {
+    if (outcome.future != nullptr) return outcome.future;
+    return outcome.error;
   }
 };
 

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "raw_buffers.h"
 #include "stats.h"
@@ -32,8 +31,12 @@ struct NativeFrame {
   const RawBuffers results;
 };
 
-// What a call comes to: an error, which is null where there is none, or a future.
-using NativeOutcome = std::variant<XLA_FFI_Error*, XLA_FFI_Future*>;
+// What a call comes to: an error, a future, or neither where all is done. A struct of two pointers
+// goes from function to function in registers, a variant through memory.
+struct NativeOutcome {
+  XLA_FFI_Error* error = nullptr;
+  XLA_FFI_Future* future = nullptr;
+};
 
 // A piece of native code (native_code.h). Somebody owns what the code lies in; where that is
 // dropped while a call runs, the call keeps it.

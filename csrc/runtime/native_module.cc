@@ -14,6 +14,7 @@
 #include "capsules.h"
 #include "native.h"
 #include "native_code.h"
+#include "native_table.h"
 
 namespace nb = nanobind;
 

@@ -20,9 +20,11 @@ struct Stats {
   Part bytes{0};     // of operands and results
 };
 
+inline std::atomic<bool> stats_are_collected{false};
+
 // Off until `CollectStats` switches it on; then calls cost some reads of a clock more.
-bool CollectsStats();
-void CollectStats(bool on);
+inline bool CollectsStats() { return stats_are_collected.load(std::memory_order_relaxed); }
+inline void CollectStats(bool on) { stats_are_collected = on; }
 
 // Measures a call, part after part; given null it measures nothing.
 class Stopwatch {
@@ -52,24 +54,35 @@ class Stopwatch {
   Clock::time_point last_;
 };
 
-// How a framework's profiler is told of a call; `begin` returns what `end` wants.
+// How a framework's profiler is told of a call; `begin` returns what `end` wants, or 0. It need be
+// told of none while `level` is less than 1.
 struct ProfilerApi {
+  const std::atomic<int>* level;
   int64_t (*begin)(const std::string& name);
   void (*end)(int64_t begun);
 };
 
+inline std::atomic<const ProfilerApi*> profiler_api{nullptr};
+
 // Sets the one that is told; it lives as long as the process.
-void SetProfilerApi(const ProfilerApi* api);
+inline void SetProfilerApi(const ProfilerApi* api) { profiler_api = api; }
 
 // A call, for as long as it lives, in the profile.
 class Profiled {
  public:
-  explicit Profiled(const std::string& name);
-  ~Profiled();
+  explicit Profiled(const std::string& name) : api_(profiler_api.load(std::memory_order_acquire)) {
+    if (api_ != nullptr && api_->level->load(std::memory_order_acquire) >= 1) {
+      begun_ = api_->begin(name);
+    }
+  }
+  ~Profiled() {
+    if (begun_ != 0) api_->end(begun_);
+  }
   Profiled(const Profiled&) = delete;
   Profiled& operator=(const Profiled&) = delete;
 
  private:
+  const ProfilerApi* const api_;
   int64_t begun_ = 0;
 };
 

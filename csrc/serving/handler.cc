@@ -104,7 +104,7 @@ NativeOutcome CallIn(const Surroundings& around, const ffi::RemainingArgs& args,
   const NativeFrame frame = MakeFrame(around, args, rets);
   if ((*callee)->native != nullptr) return (*callee)->native->Call(frame);
   CallPython(**callee, frame, op, argument_types, result_types);
-  return static_cast<XLA_FFI_Error*>(nullptr);
+  return {};
 }
 
 NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::RemainingRets rets,
@@ -113,10 +113,10 @@ NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::Remainin
   try {
     return CallIn(around, args, rets, op, token, argument_types, result_types);
   } catch (const Failure& failure) {
-    return ffi::internal::CreateError(around.api, failure.ToError());
+    return {ffi::internal::CreateError(around.api, failure.ToError()), nullptr};
   } catch (const std::exception& error) {
-    return ffi::internal::CreateError(around.api,
-                                      ffi::Error(ffi::ErrorCode::kInternal, error.what()));
+    const ffi::Error internal(ffi::ErrorCode::kInternal, error.what());
+    return {ffi::internal::CreateError(around.api, internal), nullptr};
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -91,11 +90,9 @@ absl::Status AllocateOutputs(OpKernelContext* ctx, const Shapes& shapes, Buffers
 
 // Waits for what has not ended yet.
 absl::Status StatusOf(NativeOutcome outcome) {
-  if (auto* error = std::get_if<XLA_FFI_Error*>(&outcome)) {
-    const std::unique_ptr<XLA_FFI_Error> owned(*error);
-    return owned == nullptr ? absl::OkStatus() : owned->status;
-  }
-  const std::unique_ptr<XLA_FFI_Future> future(std::get<XLA_FFI_Future*>(outcome));
+  const std::unique_ptr<XLA_FFI_Error> error(outcome.error);
+  const std::unique_ptr<XLA_FFI_Future> future(outcome.future);
+  if (error != nullptr) return error->status;
   if (future == nullptr) return absl::OkStatus();
   tsl::BlockUntilReady(future->async_value);
   return future->async_value.IsError() ? future->async_value.GetError() : absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "runtime/capsules.h"
 #include "runtime/stats.h"
 #include "tsl/profiler/lib/traceme.h"
+#include "xla/tsl/profiler/backends/cpu/traceme_recorder.h"
 
 namespace nb = nanobind;
 
@@ -14,7 +15,7 @@ namespace {
 int64_t Begin(const std::string& name) { return tsl::profiler::TraceMe::ActivityStart(name); }
 void End(int64_t begun) { tsl::profiler::TraceMe::ActivityEnd(begun); }
 
-constexpr ProfilerApi kProfiler = {&Begin, &End};
+const ProfilerApi kProfiler = {&tsl::profiler::internal::g_trace_level, &Begin, &End};
 
 }  // namespace
 
