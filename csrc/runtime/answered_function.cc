@@ -18,15 +18,9 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-Buffer BufferOf(const XLA_FFI_Buffer& buffer) {
-  const auto dtype = static_cast<ffi::DataType>(buffer.dtype);
-  const Dims dims(buffer.dims, static_cast<size_t>(buffer.rank));
-  return {dtype, dtype, buffer.data, dims, {}, {}};
-}
-
 nb::list ArraysOf(const RawBuffers& buffers) {
   nb::list arrays;
-  for (const XLA_FFI_Buffer* buffer : buffers) arrays.append(ToNumpy(BufferOf(*buffer)));
+  for (const XLA_FFI_Buffer* buffer : buffers) arrays.append(ToNumpy(Buffer(*buffer)));
   return arrays;
 }
 
@@ -82,7 +76,7 @@ void Store(nb::handle returned, const NativeFrame& frame, const std::string& lab
   DeferredDecrefScope decrefs;
   std::vector<Buffer> results;
   std::vector<DeclaredResult> declared;
-  for (const XLA_FFI_Buffer* result : frame.results) results.push_back(BufferOf(*result));
+  for (const XLA_FFI_Buffer* result : frame.results) results.emplace_back(*result);
   for (const Buffer& result : results) declared.push_back(DeclaredAs(result));
   const RecycledVector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {

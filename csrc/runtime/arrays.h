@@ -15,10 +15,17 @@ using Dims = xla::ffi::Span<const int64_t>;
 
 // A buffer of a call frame, which is gone when the handler has returned: see OwningCall.
 struct Buffer {
+  Buffer() = default;
+  explicit Buffer(const XLA_FFI_Buffer& raw)
+      : dtype(static_cast<xla::ffi::DataType>(raw.dtype)),
+        visible_dtype(dtype),
+        data(raw.data),
+        dims(raw.dims, static_cast<size_t>(raw.rank)) {}
+
   xla::ffi::DataType dtype;
   // What the callback has in its place: int4 where the buffer holds int8, since XLA packs int4.
   xla::ffi::DataType visible_dtype;
-  void* data;
+  void* data = nullptr;
   // The allocated size of each dimension.
   Dims dims;
   // The true size of each dimension, at most the allocated one. Empty where the two are the same.

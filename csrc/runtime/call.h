@@ -19,10 +19,10 @@ namespace hostcall {
 
 struct HostCall {
   int64_t id = 0;
-  std::shared_ptr<Callback> callback;  // null when it is gone
-  bool ordered = true;                 // by a token: no other call of the run overlaps it
-  bool in_program_memory = true;       // and not in copies of a device's
-  Device* device = nullptr;            // whose memory the buffers lie in; null for the host's
+  Registry::Use callback;         // null when it is gone
+  bool ordered = true;            // by a token: no other call of the run overlaps it
+  bool in_program_memory = true;  // and not in copies of a device's
+  Device* device = nullptr;       // whose memory the buffers lie in; null for the host's
   RecycledVector<Buffer> operands;
   RecycledVector<Buffer> results;
 

@@ -21,9 +21,7 @@ void CopyBuffers(const RawBuffers& raw, RecycledVector<Buffer>& buffers) {
   for (size_t i = 0; i < raw.size(); ++i) {
     const XLA_FFI_Buffer& buffer = *raw[i];
     if (IsToken(buffer)) continue;
-    const auto dtype = static_cast<ffi::DataType>(buffer.dtype);
-    const Dims dims(buffer.dims, static_cast<size_t>(buffer.rank));
-    buffers.push_back(Buffer{dtype, dtype, buffer.data, dims, {}, {}});
+    buffers.emplace_back(buffer);
   }
 }
 

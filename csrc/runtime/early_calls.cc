@@ -79,8 +79,9 @@ RecycledVector<Buffer> ReadResults(Dims described) {
     const int64_t rank = described[i + 1];
     i += 2;
     if (rank < 0 || static_cast<uint64_t>(rank) > described.size() - i) throw Failure::Malformed();
-    results.push_back(Buffer{
-        dtype, dtype, nullptr, Dims(described.begin() + i, static_cast<size_t>(rank)), {}, {}});
+    Buffer& result = results.emplace_back();
+    result.dtype = result.visible_dtype = dtype;
+    result.dims = Dims(described.begin() + i, static_cast<size_t>(rank));
     i += static_cast<size_t>(rank);
   }
   return results;

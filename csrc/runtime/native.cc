@@ -50,10 +50,10 @@ NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
 }
 
 NativeOutcome CallOf(int64_t id, const NativeFrame& frame) {
-  const NativeTable::Use use(NativeTable::Global(), id);
-  if (use.function() == nullptr) throw Gone(id);
-  const NativeOutcome outcome = CallCounted(*use.function(), frame);
-  if (outcome.future != nullptr) use.KeepForEver();
+  const NativeTable::Use function = NativeTable::Global().Find(id);
+  if (function == nullptr) throw Gone(id);
+  const NativeOutcome outcome = CallCounted(*function, frame);
+  if (outcome.future != nullptr) NativeTable::Global().KeepForEver(function.shared());
   return outcome;
 }
 

@@ -30,6 +30,7 @@ Registry& Registry::Global() {
   // Leaked on purpose: XLA's threads may still look up while the process exits.
   static Registry* registry = [] {
     HoldAcrossFork<&Registry::Mutex>();
+    HoldAcrossFork<&Registry::MutexOfCallbacks>();
     return new Registry();
   }();
   return *registry;
@@ -42,58 +43,50 @@ int64_t Registry::Insert(nb::object target, const std::string& name, const std::
   if (nb::object owner = FindByName(name); owner.is_valid()) {
     throw nb::value_error(DuplicateName(name, owner).c_str());
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t id = numbers_.Next(wanted);
-  callbacks_.emplace(
-      id, std::make_shared<Callback>(inserted_++, name, label, std::move(weak_target), convention));
-  ids_[name] = id;
+  int64_t id;
+  int64_t number;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    id = numbers_.Next(wanted);
+    number = inserted_++;
+    ids_[name] = id;
+  }
+  callbacks_.Insert(
+      id, std::make_shared<Callback>(number, name, label, std::move(weak_target), convention));
   return id;
 }
 
 void Registry::Remove(int64_t id) {
+  const std::shared_ptr<Callback> callback = callbacks_.Find(id);
+  if (callback == nullptr) return;
   // Dropped last: that may run Python code, which must not meet the lock.
-  nb::object removed;
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto found = callbacks_.find(id);
-  if (found == callbacks_.end()) return;
-  Callback& callback = *found->second;
-  removed = callback.Release();
-  if (auto by_name = ids_.find(callback.name()); by_name != ids_.end() && by_name->second == id) {
-    ids_.erase(by_name);
+  const nb::object removed = callback->Release();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto by_name = ids_.find(callback->name());
+    if (by_name != ids_.end() && by_name->second == id) ids_.erase(by_name);
   }
-  callbacks_.erase(found);
-}
-
-std::shared_ptr<Callback> Registry::Find(int64_t id) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto found = callbacks_.find(id);
-  return found == callbacks_.end() ? nullptr : found->second;
+  callbacks_.Remove(id);
 }
 
 nb::object Registry::FindByName(const std::string& name) {
-  std::shared_ptr<Callback> callback;
+  int64_t id = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (auto by_name = ids_.find(name); by_name != ids_.end())
-      callback = callbacks_[by_name->second];
+    if (const auto by_name = ids_.find(name); by_name != ids_.end()) id = by_name->second;
   }
+  const std::shared_ptr<Callback> callback = callbacks_.Find(id);
   return callback == nullptr ? nb::object() : callback->Target();
 }
 
 std::vector<std::shared_ptr<Callback>> Registry::All() {
   std::vector<std::shared_ptr<Callback>> all;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [id, callback] : callbacks_) all.push_back(callback);
-  }
+  for (auto& [id, callback] : callbacks_.All()) all.push_back(std::move(callback));
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a->number() < b->number(); });
   return all;
 }
 
-size_t Registry::size() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return callbacks_.size();
-}
+size_t Registry::size() { return callbacks_.All().size(); }
 
 }  // namespace hostcall

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_table.h"
 #include "ids.h"
 #include "stats.h"
 
@@ -35,7 +36,7 @@ struct Convention {
   bool on_device = false;
 };
 
-// What is registered. Whoever has found it may keep it; once it is unregistered it holds nothing of
+// What is registered. Whoever has found it may use it; once it is unregistered it holds nothing of
 // Python's any more.
 class Callback {
  public:
@@ -88,8 +89,8 @@ class Callback {
 // reference here would be the root of a cycle (callback -> model -> graph -> callback) that
 // Python's collector cannot see.
 //
-// Every member wants the GIL, but for those that say otherwise. The mutex guards the tables alone
-// and is never held while Python code runs, so that a callback that is busy cannot delay a lookup.
+// Every member wants the GIL, but for those that say otherwise. No mutex is held while Python code
+// runs, so that a callback that is busy cannot delay others.
 class Registry {
  public:
   static Registry& Global();
@@ -99,8 +100,9 @@ class Registry {
                  const Convention& convention, int64_t wanted = 0);
   void Remove(int64_t id);
 
-  // Null when nothing has the id. Does not want the GIL.
-  std::shared_ptr<Callback> Find(int64_t id);
+  // For one call. Null when nothing has the id. Does not want the GIL.
+  using Use = CallTable<Callback>::Use;
+  Use Find(int64_t id) { return Use(callbacks_, id); }
 
   // The target of the callback of a name, or a null object when it has died.
   nanobind::object FindByName(const std::string& name);
@@ -112,12 +114,13 @@ class Registry {
 
  private:
   static std::mutex& Mutex() { return Global().mutex_; }
+  static std::mutex& MutexOfCallbacks() { return Global().callbacks_.mutex(); }
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // of the other members
   Ids numbers_;
   int64_t inserted_ = 0;
-  std::unordered_map<int64_t, std::shared_ptr<Callback>> callbacks_;
   std::unordered_map<std::string, int64_t> ids_;
+  CallTable<Callback> callbacks_;
 };
 
 }  // namespace hostcall

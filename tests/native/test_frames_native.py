@@ -175,6 +175,37 @@ def test_an_asynchronous_call_keeps_it_for_ever() -> None:
     assert native.live_objects() == 0
 
 
+def test_code_that_comes_and_goes_while_threads_call_it() -> None:
+    ids: list[int] = []
+    owners: list[weakref.ref[Owner]] = []
+    unexpected: list[Outcome] = []
+    done = threading.Event()
+
+    def keep_calling() -> None:
+        while not done.is_set():
+            for number in ids[-3:]:
+                outcome = call_native(number, [Buffer.of(np.int32(0))])
+                if outcome.code != 0 and "is gone" not in outcome.message:
+                    unexpected.append(outcome)
+
+    threads = [run_beside(keep_calling) for _ in range(4)]
+    for _ in range(300):
+        number = c_function("status", 1, returns_status=True)
+        ids.append(number)
+        runtime.answer_native(number, lambda arrays, run: run())
+        runtime.answer_native(number, None)
+        owner = Owner()
+        owners.append(weakref.ref(owner))
+        runtime.unregister_native(number, owner)
+    done.set()
+    for thread in threads:
+        thread.join()
+    del owner
+    gc.collect()
+    assert unexpected == []
+    assert [owner for owner in owners if owner() is not None] == []
+
+
 def test_calls_are_counted() -> None:
     status = c_function("status", 1, returns_status=True)
     runtime.collect_stats(True)
