@@ -12,7 +12,7 @@
 
 namespace hostcall {
 
-// Ids are positive. A look-up takes no lock: that would cost a call more than a small function
+// Ids are not 0. A look-up takes no lock: that would cost a call more than a small function
 // takes. So entries are never freed, and each counts its callers. One that is removed while calls
 // are under way lets go of its object when the last of them ends; after that it may be used for
 // another id. Thread-safe.
@@ -72,7 +72,7 @@ class CallTable {
       std::lock_guard<std::mutex> lock(mutex_);
       removed = EntryOf(id);
       if (removed == nullptr) return;
-      removed->id = 0;
+      removed->id = kFree;
     }
     Release(*removed);
   }
@@ -86,7 +86,7 @@ class CallTable {
       replaced = EntryOf(id);
       if (replaced == nullptr) return;
       Put(id, std::move(object));
-      replaced->id = 0;
+      replaced->id = kFree;
     }
     Release(*replaced);
   }
@@ -97,7 +97,7 @@ class CallTable {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const std::atomic<Entry*>& bucket : buckets_) {
       for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
-        if (entry->id != 0) all.emplace_back(entry->id, entry->object);
+        if (entry->id != kFree) all.emplace_back(entry->id, entry->object);
       }
     }
     return all;
@@ -107,10 +107,13 @@ class CallTable {
   std::mutex& mutex() { return mutex_; }
 
  private:
+  // Stands in the place of an id in an entry that is free, or will be.
+  static constexpr int64_t kFree = 0;
+
   // The object is written with the mutex, where nobody may be using it: before the id is set, and
   // after it was taken away and the last caller has left.
   struct Entry {
-    std::atomic<int64_t> id{0};  // 0 for one that is free, or will be
+    std::atomic<int64_t> id{kFree};
     std::atomic<int64_t> callers{0};
     std::atomic<Entry*> next{nullptr};  // of the same bucket
     std::shared_ptr<T> object;
@@ -122,6 +125,7 @@ class CallTable {
 
   // The entry with an id, with one more caller; null when nothing has it.
   Entry* Enter(int64_t id) {
+    if (id == kFree) return nullptr;  // a program may hold anything
     Entry* entry = BucketOf(id).load(std::memory_order_acquire);
     for (; entry != nullptr; entry = entry->next.load(std::memory_order_acquire)) {
       if (entry->id.load(std::memory_order_relaxed) != id) continue;
@@ -137,18 +141,19 @@ class CallTable {
   }
 
   void Leave(Entry& entry) {
-    if (entry.callers.fetch_sub(1) == 1 && entry.id.load() == 0) Release(entry);
+    if (entry.callers.fetch_sub(1) == 1 && entry.id.load() == kFree) Release(entry);
   }
 
   // Lets go of the object of an entry that has no id and no caller.
   void Release(Entry& entry) {
     std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(mutex_);
-    if (entry.id == 0 && entry.callers == 0) released = std::move(entry.object);
+    if (entry.id == kFree && entry.callers == 0) released = std::move(entry.object);
   }
 
   // With the mutex.
   Entry* EntryOf(int64_t id) {
+    if (id == kFree) return nullptr;
     Entry* entry = BucketOf(id);
     while (entry != nullptr && entry->id != id) entry = entry->next;
     return entry;
@@ -158,7 +163,7 @@ class CallTable {
   void Put(int64_t id, std::shared_ptr<T> object) {
     std::atomic<Entry*>& bucket = BucketOf(id);
     for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
-      if (entry->id != 0 || entry->object != nullptr) continue;
+      if (entry->id != kFree || entry->object != nullptr) continue;
       entry->object = std::move(object);
       entry->id = id;
       return;

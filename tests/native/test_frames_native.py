@@ -135,6 +135,13 @@ def test_code_that_is_gone(foreign: bool) -> None:
     assert c_function("add_one", 3) > add_one
 
 
+def test_no_id_is_that_of_an_entry_that_is_free() -> None:
+    for _ in range(1100):  # each entry of the table was used
+        runtime.unregister_native(c_function("status", 1, returns_status=True), Owner())
+    outcome = call_native(0, [Buffer.of(np.int32(0))])
+    assert "with the id 0 is gone" in outcome.message
+
+
 def run_beside(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work)
     thread.start()
