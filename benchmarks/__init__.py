@@ -15,7 +15,7 @@ QUESTIONS = (
     "models",
     "memory",
     "partition",
-    "partitioned_loops",
+    "host_op_loops",
     "compilations",
     "host_ops",
     "worker",

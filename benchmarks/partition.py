@@ -1,14 +1,15 @@
 """What does partitioning cost: beside doing it by hand, beside graph mode, and to do it at all?"""
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
 from benchmarks.programs import Step, compiled, identity, quiet
-from benchmarks.report import Row, alone, beside, show
-from benchmarks.timing import FULL, Effort, Samples, measure
+from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.timing import FULL, Effort, Samples, measure, measure_once_a_round
 from hostcall._compiler import kernel_hook
 
 TITLE = "Functions that are partitioned"
@@ -102,10 +103,32 @@ def rows_of_calls(effort: Effort) -> list[Row]:
         samples = measure(calls, effort)
         rows += [
             alone(by_hand_, samples[by_hand_]),
-            beside(samples, automatic, by_hand_),
+            beside(samples, automatic, by_hand_, at_most(1.05) if script_ops == MANY else None),
             beside(samples, plain, automatic),
         ]
     return rows
+
+
+def rows_of_compiling(effort: Effort) -> list[Row]:
+    """Seconds of tracing, partitioning and compiling, where there are 10 script ops."""
+    name = "10 script ops, tanh(a x + b) - c x between them"
+    part, script_ops = elementwise, effort.of(MANY)
+    x = tf.ones([16])
+
+    def seconds_of(make: Callable[[], Callable[[], object]]) -> float:
+        start = time.perf_counter()
+        make()()
+        return time.perf_counter() - start
+
+    automatic, by_hand_ = (f"tracing and compiling {name}, {way}" for way in (AUTOMATIC, BY_HAND))
+    samples = measure_once_a_round(
+        {
+            automatic: lambda: seconds_of(lambda: compiled(whole(part, script_ops), x)),
+            by_hand_: lambda: seconds_of(lambda: partial(by_hand(part, script_ops), x)),
+        },
+        effort.times(0.25),
+    )
+    return [alone(by_hand_, samples[by_hand_]), beside(samples, automatic, by_hand_, at_most(1.1))]
 
 
 def long_function(nodes: int, script_ops: int) -> tuple[bytes, str]:
@@ -171,7 +194,7 @@ def rows_of_partitioning(effort: Effort) -> list[Row]:
 
 def main(effort: Effort = FULL) -> list[Row]:
     with quiet("hostcall"):  # it tells what is partitioned
-        rows = rows_of_calls(effort) + rows_of_partitioning(effort)
+        rows = rows_of_calls(effort) + rows_of_compiling(effort) + rows_of_partitioning(effort)
     show(TITLE, rows)
     return rows
 
