@@ -7,7 +7,6 @@ import tensorflow as tf
 import hostcall
 from benchmarks import jax_programs
 from benchmarks.programs import (
-    Step,
     bare_with_result,
     compiled,
     eager_step,
@@ -17,6 +16,7 @@ from benchmarks.programs import (
 )
 from benchmarks.report import Row, alone, at_least, beside, show
 from benchmarks.timing import FULL, Effort, Run, measure
+from benchmarks.tracing import chain_of
 
 TITLE = "One of 100 calls in one program, on 4 floats"
 CALLS = 100
@@ -24,15 +24,6 @@ CALLS = 100
 BARE = "bare call and copies"
 NUMPY, EAGER, BOUND = "compiled numpy_function", "compiled py_function", "hostcall.bind"
 GRAPH, JAX = "graph mode numpy_function", "jax.pure_callback"
-
-
-def chain_of(step: Step, count: int) -> Step:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(count):
-            x = step(x)
-        return x
-
-    return program
 
 
 def chain_in_jax(array: np.ndarray, count: int) -> Run:

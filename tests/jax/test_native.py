@@ -97,18 +97,6 @@ def test_handlers(name: str, ordered: bool) -> None:
             jax.jit(program)(x + 3)
 
 
-def test_attributes_of_handlers() -> None:
-    attributes = {
-        "word": "grüße",
-        "factor": 2.0,
-        "offset": 2**40,
-        "negative": True,
-        "half": np.float64(0.5),
-    }
-    scale = handler("scale", attributes=attributes)
-    np.testing.assert_array_equal(jax.jit(scale)(X), -(X * 2 + np.float32(2**40)))
-
-
 def test_arrays_without_elements_are_null() -> None:
     def shapes(x: Any) -> list[jax.ShapeDtypeStruct]:
         return [
