@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -294,10 +293,6 @@ def wait_for_the_parent() -> None:
 def be_ended_by_the_parent() -> None:
     def wait(x: Any) -> None:
         os.write(1, b"waiting\n")
-        event, end = threading.Event(), time.monotonic() + PATIENCE
-        # Again and again: Python misses a signal that comes when it has looked for signals and does
-        # not wait yet, until it looks again.
-        while time.monotonic() < end:
-            event.wait(0.1)
+        threading.Event().wait(PATIENCE)
 
     compiled(program(wait, "numpy_function", "small"))(programs.values("small"))
