@@ -13,7 +13,7 @@ from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.specs import Spec
 from hostcall._functions.native import entries
 from hostcall._functions.native.entries import NativeEntry
-from hostcall._functions.native.native_code import NativeCode
+from hostcall._functions.native.native_code import NativeCode, contradiction
 from hostcall_runtime._errors import LoweringError
 
 
@@ -60,11 +60,4 @@ class NativeSpec(NumpySpec):
             for one, other in zip(declared, results, strict=True)
         ):
             return ""
-        return (
-            f"hostcall.native was told that the results are {_listed(declared)}, and here they are "
-            f"{_listed(results)}. Correct one of them."
-        )
-
-
-def _listed(specs: Sequence[Spec]) -> str:
-    return ", ".join(f"{spec.dtype.name} of shape {spec.shape}" for spec in specs) or "none"
+        return contradiction(declared, results)

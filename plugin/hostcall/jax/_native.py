@@ -11,8 +11,8 @@ from hostcall._functions import nests, specs
 from hostcall._functions.native import entries
 from hostcall._functions.native.entries import NativeEntry
 from hostcall._functions.native.ffi_handlers import FfiHandler
-from hostcall._functions.native.native_code import NativeCode
-from hostcall._functions.specs import ArraySpec, Declared
+from hostcall._functions.native.native_code import NativeCode, contradiction
+from hostcall._functions.specs import ArraySpec
 from hostcall.jax import _effects, _handlers, _lowering
 from hostcall.jax._functions import Function
 from hostcall_runtime import _interception
@@ -54,16 +54,9 @@ def _check(code: NativeCode, function: Function, context: _lowering.LoweringCont
     inputs = [specs.of_array(aval) for aval in context.avals_in]
     declared = nests.flatten(code.structure(jax.tree.unflatten(function.in_tree, inputs)))
     results = [ArraySpec(tuple(aval.shape), aval.dtype) for aval in context.avals_out]
+    plain = [*map(specs.plain, declared)]
     wrong = code.complaint(inputs, declared)
-    if not wrong and [*map(specs.plain, declared)] != results:
-        wrong = (
-            f"hostcall.native was told that the results are {_listed(declared)}, and here they are "
-            f"{_listed(results)}. Correct one of them."
-        )
+    if not wrong and plain != results:
+        wrong = contradiction(plain, results)
     if wrong:
         raise TypeError(f"hostcall.native: {wrong} This is {function.description}.")
-
-
-def _listed(declared: Sequence[Declared]) -> str:
-    plain = map(specs.plain, declared)
-    return ", ".join(f"{spec.dtype.name} of shape {spec.shape}" for spec in plain) or "none"

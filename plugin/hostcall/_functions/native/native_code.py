@@ -132,6 +132,14 @@ class NativeCode:
         return arrays
 
 
+def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> str:
+    """What to say where the declared results are not those of a call."""
+    return (
+        f"hostcall.native was told that the results are {_listed(declared)}, and here they are "
+        f"{_listed(results)}. Correct one of them."
+    )
+
+
 def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
     """Checks that nothing is declared that cannot hold of native code.
 
@@ -199,6 +207,10 @@ def _unfit(spec: Declared) -> str:
 def _allocated(declared: Sequence[Any]) -> list[np.ndarray]:
     plain = map(specs.plain, declared)
     return [np.empty(spec.shape or (), spec.dtype) for spec in plain]
+
+
+def _listed(declared: Sequence[Declared]) -> str:
+    return ", ".join(f"{spec.dtype.name} of shape {spec.shape}" for spec in declared) or "none"
 
 
 def _described(value: object) -> str:
