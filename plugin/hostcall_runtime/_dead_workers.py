@@ -53,12 +53,8 @@ def told(executor: Executor, workers: dict[int, Any]) -> str:
       executor: an executor that has broken.
       workers: those that it had when it took the call; some forget them as they break.
     """
-    manager = getattr(executor, "_executor_manager_thread", None)
-    if isinstance(manager, threading.Thread):
-        # It ends as soon as it knows how each has ended, which two threads must not ask at once.
-        manager.join(_PATIENCE)
-        if manager.is_alive():
-            return ""
+    if not _is_over(executor):
+        return ""
     workers = {**workers, **workers_of(executor)}
     codes = {pid: getattr(worker, "exitcode", None) for pid, worker in workers.items()}
     for ignored in (_BY_THE_POOL, _BY_THE_POOL[:1], ()):
@@ -66,6 +62,27 @@ def told(executor: Executor, workers: dict[int, Any]) -> str:
         if how:
             break
     return " ".join(f"Its worker process {pid} {_manner(code)}." for pid, code in how.items())
+
+
+def _is_over(executor: Executor) -> bool:
+    """Whether a broken pool has seen how its workers ended; ends those that it has not seen.
+
+    Python before 3.12 does not expect a call, and so a worker for it, while its manager ends the
+    others: the new one is left, or the manager fails and leaves more. At its exit the process would
+    wait for them, for ever.
+    """
+    manager = getattr(executor, "_executor_manager_thread", None)
+    if not isinstance(manager, threading.Thread):
+        return True
+    # It ends as soon as it knows how each has ended, which two threads must not ask at once.
+    manager.join(_PATIENCE)
+    if manager.is_alive():
+        return False
+    with getattr(executor, "_shutdown_lock", contextlib.nullcontext()):  # no call comes in between
+        for worker in workers_of(executor).values():
+            if worker.is_alive():
+                worker.terminate()
+    return True
 
 
 def _manner(code: Any) -> str:

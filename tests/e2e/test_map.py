@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import itertools
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +18,7 @@ import tensorflow as tf
 import hostcall
 from tests.support import executor_functions as functions
 from tests.support.helpers import MODES, failure, jitted
-from tests.support.process_pools import end_pools
+from tests.support.process_pools import end_pools, late_worker, made
 from tests.support.process_pools import two_processes as processes
 from tests.support.threads import PATIENCE
 
@@ -212,6 +214,8 @@ def test_a_worker_that_dies_fails_the_call(mode: Any) -> None:
     np.testing.assert_array_equal(mode(lambda x: ends(x))(X[3:]), X[3:])
 
 
+# Of a pool that breaks while it takes a call Python's own thread may fail: see `late_worker`.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @each_mode
 def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None:
     once = functools.partial(functions.ends_once, folder=str(tmp_path))
@@ -219,6 +223,21 @@ def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None
     double = hostcall.callback(mapped, result=like, stateful=False, retries=9)
     np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+# Python's own thread fails where it does not expect the second worker.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_no_worker_is_left_of_a_pool_that_breaks_as_it_takes_a_call(tmp_path: Any) -> None:
+    once = functools.partial(functions.ends_once_at_0, folder=str(tmp_path))
+    before = len(made)
+    pools = itertools.chain([late_worker], itertools.repeat(processes))
+    mapped = hostcall.map(once, executor=lambda: next(pools)())
+    double = hostcall.callback(mapped, result=like, stateful=False, retries=9)
+    np.testing.assert_array_equal(double(X), 2.0 * X)
+    first, second = made[before]._processes.values()
+    second.join(PATIENCE)
+    assert [first.exitcode, second.exitcode] == [-signal.SIGKILL, -signal.SIGTERM]
+    assert made[-1].submit(len, "abc").result(PATIENCE) == 3  # the one in use keeps its workers
 
 
 class ByHand:
