@@ -26,6 +26,11 @@ X = tf.reshape(tf.range(14.0), [7, 2])
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 
+# Of a pool that breaks while it takes a call Python's own thread may fail so: see `late_worker`.
+may_meet_a_late_worker = pytest.mark.filterwarnings(
+    "ignore:(?s).*dictionary changed size:pytest.PytestUnhandledThreadExceptionWarning"
+)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes_left() -> Iterator[None]:
@@ -214,8 +219,7 @@ def test_a_worker_that_dies_fails_the_call(mode: Any) -> None:
     np.testing.assert_array_equal(mode(lambda x: ends(x))(X[3:]), X[3:])
 
 
-# Of a pool that breaks while it takes a call Python's own thread may fail: see `late_worker`.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@may_meet_a_late_worker
 @each_mode
 def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None:
     once = functools.partial(functions.ends_once, folder=str(tmp_path))
@@ -225,8 +229,7 @@ def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None
     assert len(list(tmp_path.iterdir())) == 2
 
 
-# Python's own thread fails where it does not expect the second worker.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@may_meet_a_late_worker
 def test_no_worker_is_left_of_a_pool_that_breaks_as_it_takes_a_call(tmp_path: Any) -> None:
     once = functools.partial(functions.ends_once_at_0, folder=str(tmp_path))
     before = len(made)

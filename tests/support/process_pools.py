@@ -29,8 +29,7 @@ def late_worker() -> concurrent.futures.ProcessPoolExecutor:
 
     Python before 3.12 has that gap between a call that is taken and a pool that breaks.
     """
-    made.append(_LateWorker(2, mp_context=multiprocessing.get_context("forkserver")))
-    return made[-1]
+    return _pool(2, _LateWorker)
 
 
 def end_pools() -> None:
@@ -39,9 +38,12 @@ def end_pools() -> None:
         made.pop().shutdown(cancel_futures=True)
 
 
-def _pool(workers: int) -> concurrent.futures.ProcessPoolExecutor:
+def _pool(
+    workers: int,
+    kind: type[concurrent.futures.ProcessPoolExecutor] = concurrent.futures.ProcessPoolExecutor,
+) -> concurrent.futures.ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")
-    made.append(concurrent.futures.ProcessPoolExecutor(workers, mp_context=context))
+    made.append(kind(workers, mp_context=context))
     return made[-1]
 
 
@@ -49,8 +51,7 @@ class _LateWorker(concurrent.futures.ProcessPoolExecutor):
     _processes: MutableMapping[int, Any]
 
     def _spawn_process(self) -> None:
-        others = list(self._processes.values())
-        if not others:
+        if not self._processes:
             self._first_is_being_ended, self._second_is_known = threading.Event(), threading.Event()
             super()._spawn_process()  # type: ignore[misc]
             (first,) = self._processes.values()
