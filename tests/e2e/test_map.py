@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -229,6 +230,9 @@ def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="a pool takes no call while it breaks, since Python 3.12"
+)
 @may_meet_a_late_worker
 def test_no_worker_is_left_of_a_pool_that_breaks_as_it_takes_a_call(tmp_path: Any) -> None:
     once = functools.partial(functions.ends_once_at_0, folder=str(tmp_path))
