@@ -76,7 +76,7 @@ _late_errors.write = tell_and_go_on
 
 def hangs(i):
     was_told.wait()
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     threading.Event().wait()
 
 later(hangs)(3)

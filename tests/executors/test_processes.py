@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.executors import KINDS
 from tests.support.stress import executor_cases as cases
-from tests.support.stress.processes import finish, run_alone, start
+from tests.support.stress.processes import finish, interrupt, run_alone, start
 from tests.support.versions import on_the_callers_thread
 
 each_kind = pytest.mark.parametrize("kind", ["threads", "forkserver", "loky", "dask"])
@@ -39,7 +39,7 @@ def test_ctrl_c_of_the_process(kind: str, tmp_path: Path) -> None:
     process = start(cases.is_interrupted, kind, str(tmp_path), limit=45.0)
     for mode in cases.MODES:
         assert (tmp_path / mode).read_text()
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         gate = tmp_path / f"{mode}.gate"
         if mode == "plain":  # the main thread waits in TensorFlow, which waits for the call
             gate.touch()

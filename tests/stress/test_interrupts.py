@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.stress import interrupt_cases as cases
 from tests.support.stress import interrupt_moment_cases as moments
-from tests.support.stress.processes import Worker, finish, start
+from tests.support.stress.processes import Worker, finish, interrupt, start
 from tests.support.stress.programs import KINDS, SIZES
 from tests.support.versions import on_the_callers_thread
 
@@ -79,7 +79,7 @@ def test_signals_of_another_process() -> None:
     assert process.stdout is not None
     for number, _ in enumerate(cases.FROM_THE_PARENT):
         assert process.stdout.readline() == f"{number}\n"
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         print(number, file=process.stdin, flush=True)
     assert finish(process) == ""
 
@@ -89,7 +89,7 @@ def test_a_process_that_does_not_catch_it_ends_as_any_other() -> None:
     process = start(cases.be_ended_by_the_parent)
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
-    process.send_signal(signal.SIGINT)
+    interrupt(process)
     _, said = process.communicate(timeout=30.0)
     assert process.returncode == -signal.SIGINT
     assert said.endswith("\nKeyboardInterrupt\n")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -109,6 +111,16 @@ def start(
         text=True,
         start_new_session=group,
     )
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Sends Ctrl-C to the main thread of a process.
+
+    One that is sent to the process goes to whichever thread comes first. That may be one which
+    TensorFlow just starts, and then nothing wakes Python's main thread, in any program.
+    """
+    if ctypes.CDLL(None).tgkill(process.pid, process.pid, signal.SIGINT) != 0:
+        raise ProcessLookupError(f"process {process.pid} has ended")
 
 
 def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
