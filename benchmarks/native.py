@@ -1,11 +1,8 @@
 """What does a native callback in a loop cost beside a custom call that XLA knows itself?"""
 
 import ctypes
-import os
-import subprocess
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,6 +10,7 @@ import numpy as np
 import hostcall
 import hostcall.jax
 from benchmarks import jax_programs
+from benchmarks.native_programs import library
 from benchmarks.report import Row, alone, at_most, beside, show
 from benchmarks.timing import FULL, Effort, measure
 
@@ -22,21 +20,7 @@ TARGET = "hostcall_benchmark_add_one"
 OWN = "XLA's own custom call"
 FUNCTION, HANDLER = "hostcall.native of a C function", "hostcall.native of a handler of XLA's FFI"
 
-ROOT = Path(__file__).parents[1]
-
 InJax = Callable[[jax.Array], jax.Array]
-
-
-def library(folder: str) -> ctypes.CDLL:
-    """The compiled `add_one.cc`."""
-    path = Path(folder) / "add_one.so"
-    source = Path(__file__).with_name("add_one.cc")
-    compiler = os.environ.get("CXX", "c++")
-    headers = f"-isystem{ROOT / 'third_party'}"  # which TensorFlow and JAX take
-    subprocess.run(
-        [compiler, "-O2", "-std=c++17", "-shared", "-fPIC", headers, source, "-o", path], check=True
-    )
-    return ctypes.CDLL(str(path))
 
 
 def by_native(code: object) -> InJax:
@@ -67,7 +51,7 @@ def main(effort: Effort = FULL) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="hostcall_benchmarks_") as folder:
         programs = {
             name: jax_programs.loop_of_calls(lambda _, v, call=call: call(v), None, array, count)
-            for name, call in calls_of(library(folder)).items()
+            for name, call in calls_of(library("add_one.cc", folder)).items()
         }
         measured = measure(programs, effort)
     samples = {name: value.per(count) for name, value in measured.items()}

@@ -1,14 +1,22 @@
-"""The function of the benchmarks as native code."""
+"""The function of the benchmarks as native code, and native code that calls a Python function."""
 
+import ctypes
+import os
+import subprocess
+import sysconfig
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import jax
 import numba
+import numpy as np
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import Step, numpy_step
+from benchmarks.programs import Function, Step, numpy_step
 
+_XLA = Path(__file__).parents[1] / "third_party"  # headers that TensorFlow and JAX take
 _FLOATS = numba.types.CPointer(numba.types.float32)
 
 
@@ -24,3 +32,31 @@ def native_step() -> Step:
         _add_one, result=lambda x: tf.TensorSpec(x.shape, x.dtype)
     )
     return numpy_step(added)
+
+
+def least_step(function: Function, folder: str) -> Step:
+    """Calls a Python function, and does nothing else. The last one that was given is called.
+
+    Args:
+      function: takes a vector of floats, and returns one of that size.
+      folder: for the compiled code.
+    """
+    code = library("least_call.cc", folder)
+    with_lock = ctypes.PyDLL(code._name)
+    if with_lock.set_function(ctypes.py_object(function)) != 0:
+        raise ImportError("NumPy's interface for C is not there.")
+    handler = jax.ffi.pycapsule(code.least_call)
+    called: Callable[..., Any] = hostcall.native(
+        handler, result=lambda x: tf.TensorSpec(x.shape, x.dtype)
+    )
+    return numpy_step(called)
+
+
+def library(source: str, folder: str) -> ctypes.CDLL:
+    """The compiled code of a file beside this one."""
+    path = Path(folder) / f"{source}.so"
+    headers = [_XLA, sysconfig.get_path("include"), np.get_include()]
+    options = ["-O2", "-std=c++17", "-shared", "-fPIC", *(f"-isystem{each}" for each in headers)]
+    compiler = os.environ.get("CXX", "c++")
+    subprocess.run([compiler, *options, Path(__file__).with_name(source), "-o", path], check=True)
+    return ctypes.CDLL(str(path))

@@ -63,10 +63,6 @@ class Samples(NamedTuple):
         """How many seconds more than the peer, round by round."""
         return Samples([a - b for a, b in zip(self.values, peer.values, strict=True)])
 
-    def plus(self, other: "Samples") -> "Samples":
-        """The seconds of both, round by round."""
-        return Samples([a + b for a, b in zip(self.values, other.values, strict=True)])
-
     def per(self, count: int) -> "Samples":
         """The seconds of one of `count` calls that the program makes."""
         return Samples([value / count for value in self.values])
