@@ -67,7 +67,7 @@ class BoundedLaunch : public AsyncOpKernel {
     } else if (const auto verdict = compilations_->Count(signature);
                verdict != Compilations::Verdict::kCompile) {
       if (verdict == Compilations::Verdict::kOutgrown && compilations_->TellOnce()) {
-        TellOutgrown(compilations_->function());
+        TellOutgrown(compilations_->cluster());
       }
       RunPlain(ctx, std::move(done));
       return;
@@ -141,6 +141,12 @@ bool HasKernel(NodeDef node, const tensorflow::DeviceType& device) {
   return tensorflow::FindKernelDef(device, node, nullptr, nullptr).ok();
 }
 
+// The cluster that a node calls, whose function may be that of others as well.
+const std::string& ClusterName(const NodeDef& call, const std::string& function) {
+  const auto name = call.attr().find(attributes::CLUSTER_NAME);
+  return name != call.attr().end() ? name->second.s() : function;
+}
+
 // Whether TensorFlow's kernels may do the work of a program.
 bool MayRunPlain(const std::string& function, const FunctionLibraryDefinition& library,
                  const tensorflow::DeviceType& device) {
@@ -172,7 +178,8 @@ absl::Status BoundCompilations(tensorflow::FunctionLibraryRuntime* runtime,
   if (!MayRunPlain(function, *runtime->GetFunctionLibraryDefinition(), device)) {
     make_plain = nullptr;
   }
-  auto compilations = Compilations::Of(runtime->device()->resource_manager(), function);
+  auto compilations = Compilations::Of(runtime->device()->resource_manager(),
+                                       ClusterName(props->node_def, function), function);
   return WrapKernel<BoundedLaunch>(runtime, props, launch, std::move(compilations),
                                    std::move(constants), std::move(make_plain));
 }

@@ -27,10 +27,15 @@ constexpr size_t kMaxWaiting = 1024;
 
 std::atomic<size_t> max_compilations{10};
 
-// By owner and function. Leaked: kernels may be destroyed when the process ends.
+// By owner, and the name of a function.
+template <typename T>
+using Entries = std::map<std::pair<const void*, std::string>, std::weak_ptr<T>>;
+
+// Leaked: kernels may be destroyed when the process ends.
 struct Table {
   std::mutex mutex;
-  std::map<std::pair<const void*, std::string>, std::weak_ptr<Compilations>> entries;
+  Entries<Compilations> clusters;
+  Entries<Programs> programs;
 };
 Table& GlobalTable() {
   static Table* table = new Table();
@@ -38,18 +43,37 @@ Table& GlobalTable() {
 }
 std::mutex& TableMutex() { return GlobalTable().mutex; }
 
+// The entry of that name, which is made where there is none.
+template <typename T, typename... Args>
+std::shared_ptr<T> FindOrMake(Entries<T>& entries, const void* owner, const std::string& name,
+                              Args&&... args) {
+  for (auto it = entries.begin(); it != entries.end();) {
+    it = it->second.expired() ? entries.erase(it) : std::next(it);
+  }
+  std::weak_ptr<T>& entry = entries[{owner, name}];
+  std::shared_ptr<T> found = entry.lock();
+  if (found == nullptr) entry = found = std::make_shared<T>(std::forward<Args>(args)...);
+  return found;
+}
+
 }  // namespace
 
-std::shared_ptr<Compilations> Compilations::Of(const void* owner, const std::string& function) {
+std::shared_ptr<Compilations> Compilations::Of(const void* owner, const std::string& cluster,
+                                               const std::string& function) {
   Table& table = GlobalTable();
   std::lock_guard<std::mutex> lock(table.mutex);
-  for (auto it = table.entries.begin(); it != table.entries.end();) {
-    it = it->second.expired() ? table.entries.erase(it) : std::next(it);
-  }
-  std::weak_ptr<Compilations>& entry = table.entries[{owner, function}];
-  std::shared_ptr<Compilations> found = entry.lock();
-  if (found == nullptr) entry = found = std::make_shared<Compilations>(function);
-  return found;
+  std::shared_ptr<Programs> programs = FindOrMake(table.programs, owner, function);
+  return FindOrMake(table.clusters, owner, cluster, cluster, std::move(programs));
+}
+
+bool Programs::Have(const std::string& signature) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return signatures_.count(signature) > 0;
+}
+
+bool Programs::Add(const std::string& signature) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return signatures_.insert(signature).second;
 }
 
 Compilations::Verdict Compilations::Count(const std::string& signature) {
@@ -58,10 +82,11 @@ Compilations::Verdict Compilations::Count(const std::string& signature) {
   if (compiled_.count(signature) > 0) return Verdict::kCompile;
   if (compiled_.size() >= bound) {
     waiting_.clear();
+    if (programs_->Have(signature)) return Verdict::kCompile;
     ++uncompiled_runs_;
     return Verdict::kOutgrown;
   }
-  if (!compiled_.empty()) {
+  if (!compiled_.empty() && !programs_->Have(signature)) {
     if (waiting_.size() >= kMaxWaiting) waiting_.clear();
     if (++waiting_[signature] <= kRunsBefore) {
       ++uncompiled_runs_;
@@ -90,7 +115,7 @@ Compilations::Counts Compilations::counts(bool reset) {
 
 void Compilations::Compile(const std::string& signature) {
   compiled_.insert(signature);
-  ++compilations_;
+  if (programs_->Add(signature)) ++compilations_;
 }
 
 void DefineCompilations(nb::module_& m) {
@@ -104,11 +129,11 @@ void DefineCompilations(nb::module_& m) {
         std::vector<std::tuple<std::string, int64_t, int64_t>> found;
         Table& table = GlobalTable();
         std::lock_guard<std::mutex> lock(table.mutex);
-        for (const auto& [key, entry] : table.entries) {
+        for (const auto& [key, entry] : table.clusters) {
           const std::shared_ptr<Compilations> one = entry.lock();
           if (one == nullptr) continue;
           const Compilations::Counts counts = one->counts(reset);
-          found.emplace_back(one->function(), counts.compilations, counts.uncompiled_runs);
+          found.emplace_back(one->cluster(), counts.compilations, counts.uncompiled_runs);
         }
         return found;
       },

@@ -13,8 +13,21 @@
 
 namespace hostcall {
 
-// What has become of the calls of one function that XLA compiles, on one device. XLA makes a
-// program for each *signature*: the shapes of all inputs, and the values of some.
+// The programs of one function on one device. XLA makes one for each *signature*: the shapes of all
+// inputs, and the values of some. Clusters with the same function have them in common.
+class Programs {
+ public:
+  bool Have(const std::string& signature);
+
+  // Whether there was none for this signature; there is from now on.
+  bool Add(const std::string& signature);
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<std::string> signatures_;
+};
+
+// What has become of the calls of one cluster, which XLA compiles, on one device.
 class Compilations {
  public:
   enum class Verdict {
@@ -23,11 +36,13 @@ class Compilations {
     kOutgrown,  // it does since there are as many programs as may be
   };
 
-  explicit Compilations(std::string function) : function_(std::move(function)) {}
+  Compilations(std::string cluster, std::shared_ptr<Programs> programs)
+      : cluster_(std::move(cluster)), programs_(std::move(programs)) {}
 
-  // Those of a function, for as long as somebody has them. TensorFlow keeps programs for each
-  // owner, which is the resource manager of a device.
-  static std::shared_ptr<Compilations> Of(const void* owner, const std::string& function);
+  // Those of a cluster with that function, for as long as somebody has them. TensorFlow keeps
+  // programs for each owner, which is the resource manager of a device.
+  static std::shared_ptr<Compilations> Of(const void* owner, const std::string& cluster,
+                                          const std::string& function);
 
   // What to do with a call, which is counted.
   Verdict Count(const std::string& signature);
@@ -38,9 +53,9 @@ class Compilations {
   // Whether nobody has been told yet that the function has outgrown the bound.
   bool TellOnce();
 
-  const std::string& function() const { return function_; }
+  const std::string& cluster() const { return cluster_; }
 
-  // How many programs there were, and how many runs by TensorFlow's kernels.
+  // How many programs were made for this cluster, and how many runs by TensorFlow's kernels.
   struct Counts {
     int64_t compilations = 0;
     int64_t uncompiled_runs = 0;
@@ -50,7 +65,8 @@ class Compilations {
  private:
   void Compile(const std::string& signature);
 
-  const std::string function_;
+  const std::string cluster_;
+  const std::shared_ptr<Programs> programs_;
   std::mutex mutex_;
   std::unordered_set<std::string> compiled_;
   std::unordered_map<std::string, int> waiting_;  // how often each has come

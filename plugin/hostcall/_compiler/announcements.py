@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from hostcall._callbacks import advice, lookup, settings
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import refusals, route_selection
+from hostcall._compiler import function_names, refusals, route_selection
 from hostcall._compiler.partition.partitioner import PartitionedFunction
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
@@ -37,11 +36,6 @@ _IS_OUTGROWN = (
     "hostcall: a cluster of %s was compiled %s, and comes with other sizes still. From "
     "now on TensorFlow's kernels run it for new ones. hostcall.configure(max_compilations=...) "
     "sets the bound; hostcall.stats().compilations counts."
-)
-
-# What TensorFlow makes of the name of a function, and we of that.
-_NAME = re.compile(
-    r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?(?:__partitioned.*)?"
 )
 
 # Of the ops that one line names.
@@ -79,17 +73,11 @@ def of_outgrown(cluster: str) -> None:
     Args:
       cluster: the name of the cluster's function.
     """
-    name = plain_name(cluster)
+    name = function_names.plain(cluster)
     times = counted(settings.max_compilations(), "time")
     if (line := _IS_OUTGROWN % (name, times)) not in _told:
         _told.add(line)
         _log.warning("%s", line)
-
-
-def plain_name(function: str) -> str:
-    """What the user calls a function, as far as its name tells."""
-    match = _NAME.fullmatch(function)
-    return match["name"] if match else function
 
 
 def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunction]) -> None:
@@ -128,7 +116,7 @@ def tell(entry: str) -> None:
 
 def _line(entry: str, refusal: str, ops: Iterable[str], rest: str) -> tuple[str, str]:
     """What a line is about, and the line."""
-    name = plain_name(entry)
+    name = function_names.plain(entry)
     place = refusals.line_of(refusal)
     what = f"{name} ({place})" if place else name
     named = sorted(ops)

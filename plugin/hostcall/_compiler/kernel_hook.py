@@ -26,6 +26,7 @@ from hostcall._compiler.partition import (
     placement,
     rendezvous,
     sequential_execution,
+    shared_clusters,
 )
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
@@ -205,13 +206,14 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     """Partitions a function; returns the name of what takes its place."""
     name = partitioner.partition(entry)
     functions = partitioner.functions
+    old = {function.signature.name: function for function in partitioner.library.function}
     host_calls.redirect(functions.values())
     rendezvous.bring_rendezvous(functions)
     if where.accelerator:
-        old = {function.signature.name: function for function in partitioner.library.function}
         carried_floats.carry(functions, old)
     if where.is_one_device:
         sequential_execution.run_in_sequence(functions.values())
+        shared_clusters.share(functions, old)
     return name
 
 

@@ -59,8 +59,9 @@ class ClusterStats:
 
     Attributes:
       cluster: the name of its function, which `hostcall.explain` shows.
-      compilations: how many programs XLA has made of it: one for each combination of sizes, and of
-        the values that XLA wants to know when it compiles.
+      compilations: how many programs XLA has made for it: one for each combination of sizes, and of
+        the values that XLA wants to know when it compiles. It may use programs of a cluster that
+        does the same, which count there.
       uncompiled_runs: how often TensorFlow's kernels have run it instead: see `max_compilations` of
         `hostcall.configure`.
 

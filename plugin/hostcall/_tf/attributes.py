@@ -34,3 +34,6 @@ SHARES_MEMORY = "_hostcall_shares_memory"  # arrays of callbacks may lie in its 
 
 # On a call in a partitioned function, of another one out of the same partitioning.
 INNER_CALL = "_hostcall_inner_call"
+
+# On a call of a cluster whose function several programs have in common.
+CLUSTER_NAME = "_hostcall_cluster_name"  # by which the cluster is counted and talked about

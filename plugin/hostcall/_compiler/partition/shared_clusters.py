@@ -1,0 +1,113 @@
+"""Clusters that several programs have in common, which are compiled once.
+
+TensorFlow keeps what it compiles by the name of the function. A function that is traced again, as
+by a new `tf.function` of it, has clusters that are the same but for their names. So functions get
+names that are made of what they do, down to the names of their nodes: messages and profiles stay
+those of each program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from hostcall._compiler import function_names
+from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import FunctionDef, NodeDef
+
+_RESOURCE = tf.resource.as_datatype_enum
+
+_DIGITS = 32  # of a digest
+
+
+def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) -> None:
+    """Gives clusters that may be shared, and what they call, the names of what they do.
+
+    Args:
+      functions: those of a partitioning, by name, which do not change any more. Changed in place.
+      others: those that they may call besides. They stay as they are: clusters call copies.
+    """
+    shared = _Shared({**others, **functions})
+    clusters = [name for name, each in functions.items() if attributes.CLUSTER in each.attr]
+    renamed = {name: new for name in clusters if (new := shared.name_of(name))}
+    for name in renamed:
+        del functions[name]
+    for function in functions.values():
+        for node in function.node_def:
+            for callee in defs.callees(node):
+                if callee.name in renamed:
+                    node.attr[attributes.CLUSTER_NAME].s = callee.name.encode()
+                    callee.name = renamed[callee.name]
+    functions.update(shared.functions)
+
+
+class _Shared:
+    """Functions under the names of what they do.
+
+    Attributes:
+      functions: those that have such names, by them.
+    """
+
+    def __init__(self, functions: Mapping[str, FunctionDef]):
+        self.functions: dict[str, FunctionDef] = {}
+        self._all = functions
+        self._names: dict[str, str] = {}
+
+    def name_of(self, function: str) -> str:
+        """The new name of a function; "" where it has to stay that of one program."""
+        if function not in self._names:
+            self._names[function] = ""  # XLA compiles no recursion
+            if function in self._all:
+                self._names[function] = self._add(self._all[function])
+        return self._names[function]
+
+    def _add(self, function: FunctionDef) -> str:
+        if any(node.op in self._all or _has_state(node) for node in function.node_def):
+            return ""
+        copy = protos.function_pb2.FunctionDef()
+        copy.CopyFrom(function)
+        _number_arguments(copy)
+        for node in copy.node_def:
+            for callee in defs.callees(node):
+                callee.name = self.name_of(callee.name)
+                if not callee.name:
+                    return ""
+        copy.signature.name = ""
+        digest = hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
+        name = f"{function_names.without_number(function.signature.name)}_{digest[:_DIGITS]}"
+        copy.signature.name = name
+        self.functions[name] = copy
+        return name
+
+
+def _number_arguments(function: FunctionDef) -> None:
+    """Names the arguments as those of clusters are: TensorFlow's names of some hold numbers."""
+    new = {a.name: f"hostcall_arg_{i}" for i, a in enumerate(function.signature.input_arg)}
+    for argument in function.signature.input_arg:
+        argument.name = new[argument.name]
+    for node in function.node_def:
+        node.input[:] = [_renamed(value, new) for value in node.input]
+    for result, value in list(function.ret.items()):
+        function.ret[result] = _renamed(value, new)
+
+
+def _renamed(value: str, new: Mapping[str, str]) -> str:
+    name = defs.source(value)
+    return value.replace(name, new[name], 1) if name in new else value
+
+
+def _has_state(node: NodeDef) -> bool:
+    """Whether one run of a node depends on others, or on the program that it is part of.
+
+    The state of a resource is its own. A call has that of the function, which is looked at as well.
+    A callback lives as long as its program.
+    """
+    definition = op_kinds.op_def_or_none(node.op)
+    if definition is None or op_kinds.calls_python(node):
+        return True
+    if not definition.is_stateful or node.op in op_kinds.CHECKS or defs.callees(node):
+        return False
+    return not defs.handles(node, _RESOURCE, {})
