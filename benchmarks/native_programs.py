@@ -53,8 +53,10 @@ def least_step(function: Function, folder: str) -> Step:
 
 
 def library(source: str, folder: str) -> ctypes.CDLL:
-    """The compiled code of a file beside this one."""
+    """The code of a file beside this one, compiled into a folder unless it is there."""
     path = Path(folder) / f"{source}.so"
+    if path.exists():
+        return ctypes.CDLL(str(path))
     headers = [_XLA, sysconfig.get_path("include"), np.get_include()]
     options = ["-O2", "-std=c++17", "-shared", "-fPIC", *(f"-isystem{each}" for each in headers)]
     compiler = os.environ.get("CXX", "c++")
