@@ -104,7 +104,7 @@ WAYS = {
 
 
 class Begins:
-    """A callback that begins what never ends when `count` calls have come in."""
+    """Functions that begin what never ends when each of `count` functions has been called."""
 
     def __init__(self, do: Callable[[Ready], Any], count: int) -> None:
         self._do = do
@@ -112,9 +112,16 @@ class Begins:
         self._together = threading.Barrier(count)
         self._ready = threading.Semaphore(0)
 
-    def __call__(self, x: Any) -> None:
-        self._together.wait(PATIENCE)
-        self._do(self._ready.release)
+    def function(self) -> Callable[[Any], None]:
+        first = threading.Semaphore(1)
+
+        def begin(x: Any) -> None:
+            if first.acquire(blocking=False):
+                self._together.wait(PATIENCE)
+                self._do(self._ready.release)
+            self._do(lambda: None)  # calls without side effects overlap
+
+        return begin
 
     def wait(self) -> None:
         """Until all of them have begun."""
@@ -130,8 +137,7 @@ def in_flight(doing: str) -> None:
         next(ways)
     begins = Begins(DOINGS[doing], len(cases))
     for (kind, size), (way, options) in zip(cases, ways, strict=False):
-        # An object of its own for each, since each is declared differently.
-        function = way(program(lambda x: begins(x), kind, size, **options))
+        function = way(program(begins.function(), kind, size, **options))
         threading.Thread(target=function, args=(programs.values(size),), daemon=True).start()
     begins.wait()
     keep(EndsSlowly())
