@@ -88,9 +88,11 @@ PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 # memory than most machines have.
 SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) $(SHARED)
-# What must hold whichever way script ops take; the other files are about one way, or ask for it.
-CONTRACT := $(filter-out tests/e2e/test_partition% tests/e2e/test_every%,$(wildcard tests/e2e/test_*.py)) tests/stress \
-  $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
+# What must hold whichever way script ops take; the other files are about one way, or ask for it, or
+# are about programs without script ops.
+ONE_WAY := $(addprefix tests/e2e/test_,assertions% compil% every% partition% refused% region% shared% unchanged%)
+IN_UNITS := $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
+CONTRACT := $(filter-out $(ONE_WAY),$(wildcard tests/e2e/test_*.py)) tests/stress $(IN_UNITS)
 # Those that run once more on a device that TensorFlow takes for an accelerator.
 ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_partition_effects.py,\
   $(wildcard tests/e2e/test_order*.py tests/e2e/test_partition*.py)) \
@@ -144,7 +146,7 @@ test-gpu: $(BUILT)  ## Run the tests that want a GPU; says what it finds, and fa
 	@$(BIN)/python -m tests.gpu $(ON_DEVICE)
 
 devices: $(BUILT)  ## Run the tests of the contract on XLA_CPU:0, by both routes
-	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(filter-out tests/stress,$(CONTRACT)) $(wildcard tests/e2e/test_partition*)
+	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(filter-out tests/e2e/test_every%,$(wildcard tests/e2e/test_*.py)) $(IN_UNITS)
 	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) --route partition $(filter-out tests/stress,$(CONTRACT))
 
 lint: $(INSTALLED)  ## Check style and types
