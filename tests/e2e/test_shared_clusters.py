@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from tensorflow.python.eager import context
 
 import hostcall
 from tests.support.helpers import jitted, plain
+from tests.support.threads import in_threads
 
 pytestmark = [
     pytest.mark.usefixtures("auto_route"),
@@ -186,21 +186,13 @@ def test_threads_that_make_and_drop_functions() -> None:
     def short_lived(n: tf.Tensor) -> tf.Tensor:
         return tf.sqrt(numbers(n)) * 2.0
 
-    before, expected, failures = library(), plain(short_lived)(THREE), []
+    before, expected = library(), plain(short_lived)(THREE)
 
-    def run() -> None:
-        try:
-            for _ in range(15):
-                np.testing.assert_allclose(jitted(short_lived)(THREE), expected, rtol=1e-6)
-        except BaseException as error:
-            failures.append(error)
+    def work(_: int) -> None:
+        for _ in range(15):
+            np.testing.assert_allclose(jitted(short_lived)(THREE), expected, rtol=1e-6)
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(4, work)
     assert library() <= before
 
 

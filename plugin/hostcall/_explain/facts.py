@@ -108,7 +108,7 @@ class Cluster:
       path: as for a ScriptOp.
       ops: the ops, constants included.
       takes_from, waits_for: as for a ScriptOp.
-      compilations: how many programs XLA has made of it so far, one for each combination of sizes.
+      compilations: how many programs XLA has made for it so far, one for each combination of sizes.
       uncompiled_runs: how often TensorFlow's kernels have run it instead.
     """
 
