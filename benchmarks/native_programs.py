@@ -28,10 +28,7 @@ def _add_one(x: Any, y: Any, count: int) -> None:
 
 def native_step() -> Step:
     """Adds 1, without Python."""
-    added: Callable[..., Any] = hostcall.native(
-        _add_one, result=lambda x: tf.TensorSpec(x.shape, x.dtype)
-    )
-    return numpy_step(added)
+    return _step_of(_add_one)
 
 
 def least_step(function: Function, folder: str) -> Step:
@@ -45,9 +42,12 @@ def least_step(function: Function, folder: str) -> Step:
     with_lock = ctypes.PyDLL(code._name)
     if with_lock.set_function(ctypes.py_object(function)) != 0:
         raise ImportError("NumPy's interface for C is not there.")
-    handler = jax.ffi.pycapsule(code.least_call)
+    return _step_of(jax.ffi.pycapsule(code.least_call))
+
+
+def _step_of(code: Any) -> Step:
     called: Callable[..., Any] = hostcall.native(
-        handler, result=lambda x: tf.TensorSpec(x.shape, x.dtype)
+        code, result=lambda x: tf.TensorSpec(x.shape, x.dtype)
     )
     return numpy_step(called)
 

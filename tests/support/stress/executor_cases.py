@@ -25,6 +25,7 @@ import hostcall
 from tests.support import executor_functions as functions
 from tests.support import executors
 from tests.support.executors import KINDS
+from tests.support.stress.interrupt_cases import interrupt_main_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
 
@@ -82,7 +83,7 @@ def is_interrupted_anywhere(mode: str, calls: int) -> None:
         end = time.perf_counter() + 1e-7 * float(i)
         while time.perf_counter() < end:
             pass
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        interrupt_main_thread()
         gates[int(i)].wait()
         return i
 

@@ -32,7 +32,7 @@ def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) 
     """
     shared = _Shared({**others, **functions})
     clusters = [name for name, each in functions.items() if attributes.CLUSTER in each.attr]
-    renamed = {name: new for name in clusters if (new := shared.name_of(name))}
+    renamed = {name: shared.name_of(name) for name in clusters if shared.may_be(name)}
     for name in renamed:
         del functions[name]
     for function in functions.values():
@@ -54,27 +54,35 @@ class _Shared:
     def __init__(self, functions: Mapping[str, FunctionDef]):
         self.functions: dict[str, FunctionDef] = {}
         self._all = functions
+        self._may_be_shared: dict[str, bool] = {}
         self._names: dict[str, str] = {}
 
-    def name_of(self, function: str) -> str:
-        """The new name of a function; "" where it has to stay that of one program."""
-        if function not in self._names:
-            self._names[function] = ""  # XLA compiles no recursion
-            if function in self._all:
-                self._names[function] = self._add(self._all[function])
-        return self._names[function]
+    def may_be(self, name: str) -> bool:
+        """Whether a function, and all that it calls, need not stay that of one program."""
+        if name not in self._may_be_shared:
+            self._may_be_shared[name] = False  # XLA compiles no recursion
+            function = self._all.get(name)
+            self._may_be_shared[name] = function is not None and all(
+                node.op not in self._all
+                and not _has_state(node)
+                and all(self.may_be(callee.name) for callee in defs.callees(node))
+                for node in function.node_def
+            )
+        return self._may_be_shared[name]
+
+    def name_of(self, name: str) -> str:
+        """The new name of a function that may be shared."""
+        if name not in self._names:
+            self._names[name] = self._add(self._all[name])
+        return self._names[name]
 
     def _add(self, function: FunctionDef) -> str:
-        if any(node.op in self._all or _has_state(node) for node in function.node_def):
-            return ""
         copy = protos.function_pb2.FunctionDef()
         copy.CopyFrom(function)
         _number_arguments(copy)
         for node in copy.node_def:
             for callee in defs.callees(node):
                 callee.name = self.name_of(callee.name)
-                if not callee.name:
-                    return ""
         copy.signature.name = ""
         digest = hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
         name = f"{function_names.without_number(function.signature.name)}_{digest[:_DIGITS]}"
