@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hostcall._callbacks.recording import Recording
-from hostcall._compiler import loop_conditions
+from hostcall._compiler import loop_conditions, no_ops
 from hostcall._compiler.branch_results import compare_results
 from hostcall._compiler.effects import Effects
 from hostcall._tf import attributes, op_kinds, protos
@@ -71,6 +71,8 @@ def order_side_effects(
     """
     orderer = _Orderer(library, suffix)
     name = orderer.entry(entry)
+    for function in orderer.ordered.function:
+        no_ops.bypass(function)
     return orderer.ordered, name
 
 
@@ -135,26 +137,24 @@ class _Orderer:
         """
         consumed = _consumed_outputs(function)
         previous: Any = None
-        for node in program_order(function):
+        for node in self._effects_of(function):
             token = f"{path}{node.name}"
             if op_kinds.is_ordered(node):
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
-            elif node.op in CONTROL_FLOW_OPS and self._effects.of_callees(node):
+            elif node.op in CONTROL_FLOW_OPS:
                 compared = _branches_of(node)
                 for callee in callees(node):
                     returned = self._escaping_of(node, callee, escaping)
                     callee.name = self._unit(callee.name, returned, compared)
                 last = _chain(node, last, token)
-            elif self._is_call(node) and self._effects.of_callees(node):
+            else:
                 copy = self._copy_callee(node, function.signature.name)
                 returned = self._escaping_of(node, copy.signature, escaping)
                 self._level += 1
                 self._refuse(_TOO_DEEP, self._level, _MOST_LEVELS)
                 last = self._order(copy, f"{token}/", last, _returned(copy, returned))
                 self._level -= 1
-            else:
-                continue
             # The bridge looks tokens up while it goes through the graph in an order of its own.
             if previous is not None and f"^{previous.name}" not in node.input:
                 node.input.append(f"^{previous.name}")
@@ -162,6 +162,18 @@ class _Orderer:
         if previous is not None:
             _return_control(function, previous.name)
         return last
+
+    def _effects_of(self, function: FunctionDef) -> list[Any]:
+        """The nodes of a function that have side effects, or call what does, in their order."""
+
+        def has_effect(node: NodeDef) -> bool:
+            if op_kinds.is_ordered(node):
+                return True
+            calls = node.op in CONTROL_FLOW_OPS or self._is_call(node)
+            return calls and self._effects.of_callees(node)
+
+        found = [node for node in function.node_def if has_effect(node)]
+        return [n for n in program_order(function) if has_effect(n)] if len(found) > 1 else found
 
     def _refuse(self, why: str, count: int, most: int) -> None:
         if count > most:
@@ -255,6 +267,9 @@ def _returned(function: FunctionDef, results: Iterable[str]) -> set[str]:
 
 
 def _consumed_outputs(function: FunctionDef) -> set[str]:
+    """The values that something takes, if one of them may be a tape's."""
+    if not any(node.op == "EagerPyFunc" for node in function.node_def):
+        return set()
     consumed = set(function.ret.values())
     for node in function.node_def:
         consumed.update(node.input)

@@ -78,11 +78,12 @@ def is_of_device(refusal: str) -> bool:
 
 def of_silence(library: FunctionDefLibrary) -> str:
     """What XLA does not say: that it would not let a list grow, or drop an assertion; or ""."""
-    nodes = [node for function in library.function for node in function.node_def]
-    if any(map(op_kinds.lets_list_grow, nodes)):
-        return _GROWING
-    checks = settings.assertions() and any(node.op in op_kinds.CHECKS for node in nodes)
-    return _DROPPED if checks else ""
+    checks = False
+    for node in (node for function in library.function for node in function.node_def):
+        if op_kinds.lets_list_grow(node):
+            return _GROWING
+        checks |= node.op in op_kinds.CHECKS
+    return _DROPPED if checks and settings.assertions() else ""
 
 
 def check_lists(library: FunctionDefLibrary) -> None:

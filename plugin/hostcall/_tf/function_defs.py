@@ -105,8 +105,9 @@ def _function_attrs(op: str) -> list[str]:
 
 def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
     """The names of the functions that a node calls: by an attribute, or by its op."""
-    names = [callee.name for callee in callees(node)]
-    return [node.op, *names] if node.op in functions else names
+    op = node.op
+    names = [callee.name for callee in callees(node)] if _function_attrs(op) else []
+    return [op, *names] if op in functions else names
 
 
 def source(value: str) -> str:
@@ -128,6 +129,21 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
 def program_order(function: FunctionDef) -> list[Any]:
     """The nodes in an order that respects all edges and otherwise that of their creation."""
     nodes = list(function.node_def)
+    return nodes if _are_in_order(nodes) else _in_order(nodes)
+
+
+def _are_in_order(nodes: list[Any]) -> bool:
+    """Whether none takes something of a later one, as in nearly all that TensorFlow traces."""
+    later = {node.name for node in nodes}
+    for node in nodes:
+        for value in node.input:
+            if source(value) in later:
+                return False
+        later.discard(node.name)
+    return True
+
+
+def _in_order(nodes: list[Any]) -> list[Any]:
     before = predecessors(nodes)
     successors: list[list[int]] = [[] for _ in nodes]
     missing = [len(sources) for sources in before]

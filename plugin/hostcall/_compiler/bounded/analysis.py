@@ -47,11 +47,12 @@ def marked(library: FunctionDefLibrary, entry: str, whole: bool = False) -> Any:
     search = _Search(copy, entry, _nothing if whole else route_selection.is_on_host)
     search.run()
     for function in copy.function:
-        for node in function.node_def:
+        # Those that are hindered are script ops, too.
+        for node in (n for n in function.node_def if n.op in op_kinds.SCRIPT_OPS):
             source = (function.signature.name, node.name)
             if source in search.hindered:
                 node.attr[attributes.HINDERED].s = search.hindered[source].encode()
-            elif node.op in op_kinds.SCRIPT_OPS:
+            else:
                 dims = sorted(search.bounded.get(source, ()))
                 numbers = protos.integer_list([n for pair in dims for n in pair])
                 node.attr[attributes.FORESEEN].list.CopyFrom(numbers)
@@ -124,13 +125,20 @@ class _Search:
 
     def _any_may_be_bounded(self) -> bool:
         """Whether a script op has a result of bounded size, for what it takes or might take."""
-        nodes = [(name, n) for name, function in self._functions.items() for n in function.node_def]
-        taken = Tensor(tainted=any(node.op in DYNAMIC_OPS for _, node in nodes))
-        for name, node in nodes:
-            if node.op in op_kinds.SCRIPT_OPS:
-                operands = [taken] * len(node.attr["Tin"].list.type)
-                if self._results((name, node.name), node, operands, _any_symbol) is not None:
-                    return True
+        script_ops = [
+            (name, node)
+            for name, function in self._functions.items()
+            for node in function.node_def
+            if node.op in op_kinds.SCRIPT_OPS
+        ]
+        if not script_ops:
+            return False
+        functions = self._functions.values()
+        taken = Tensor(tainted=any(n.op in DYNAMIC_OPS for f in functions for n in f.node_def))
+        for name, node in script_ops:
+            operands = [taken] * len(node.attr["Tin"].list.type)
+            if self._results((name, node.name), node, operands, _any_symbol) is not None:
+                return True
         return False
 
 

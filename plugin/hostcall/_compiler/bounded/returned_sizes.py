@@ -32,12 +32,11 @@ def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
     """
     functions = {function.signature.name: function for function in library.function}
     function = functions[entry]
+    results = [r for r in function.signature.output_arg if r.type not in _NO_ARRAYS]
+    if len(results) < 2:
+        return
     touched = _touched(function, functions)
-    results = [
-        result
-        for result in function.signature.output_arg
-        if defs.source(function.ret[result.name]) in touched and result.type not in _NO_ARRAYS
-    ]
+    results = [r for r in results if defs.source(function.ret[r.name]) in touched]
     if len(results) < 2:
         return
     taken = {node.name for node in function.node_def}
@@ -52,11 +51,12 @@ def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
 
 def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     """The nodes that bounded sizes may reach."""
-    found: set[str] = set()
-    for node in defs.program_order(function):
-        taken = (defs.source(value) for value in node.input if not value.startswith("^"))
-        if _is_source(node, functions, set()) or any(name in found for name in taken):
-            found.add(node.name)
+    found = {node.name for node in function.node_def if _is_source(node, functions, set())}
+    if found:
+        for node in defs.program_order(function):
+            taken = (defs.source(value) for value in node.input if not value.startswith("^"))
+            if any(name in found for name in taken):
+                found.add(node.name)
     return found
 
 
