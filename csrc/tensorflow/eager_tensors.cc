@@ -2,8 +2,10 @@
 
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "runtime/capsules.h"
+#include "runtime/gil.h"
 #include "runtime/tensors.h"
 #include "tensorflow/c/eager/c_api.h"
 #include "tensorflow/c/tf_tensor.h"
@@ -67,6 +69,16 @@ int TensorFlowDtype(int dtype) {
   }
 }
 
+// Null where it cannot be made, and then no exception is set.
+PyObject* ToEager(const Tensor& tensor) {
+  const Status status(TF_NewStatus());
+  TFE_TensorHandle* handle = TFE_NewTensorHandle(tensor.get(), status.get());
+  if (TF_GetCode(status.get()) != TF_OK) return nullptr;
+  PyObject* made = EagerTensorFromHandle(handle, /*is_packed=*/false);
+  if (made == nullptr) PyErr_Clear();
+  return made;
+}
+
 PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
   const auto type = static_cast<TF_DataType>(TensorFlowDtype(dtype));
   if (type == 0) return nullptr;
@@ -75,12 +87,50 @@ PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
   const Tensor tensor(TF_AllocateTensor(type, dims, rank, size));
   if (tensor == nullptr) return nullptr;
   if (size > 0) std::memcpy(TF_TensorData(tensor.get()), data, size);
-  const Status status(TF_NewStatus());
-  TFE_TensorHandle* handle = TFE_NewTensorHandle(tensor.get(), status.get());
-  if (TF_GetCode(status.get()) != TF_OK) return nullptr;
-  PyObject* made = EagerTensorFromHandle(handle, /*is_packed=*/false);
-  if (made == nullptr) PyErr_Clear();
-  return made;
+  return ToEager(tensor);
+}
+
+// What an object has in its buffer; nothing where that is not in C order.
+class BufferView {
+ public:
+  explicit BufferView(nb::handle object)
+      : held_(PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS) == 0) {
+    if (!held_) PyErr_Clear();
+  }
+  ~BufferView() {
+    if (held_) PyBuffer_Release(&view_);
+  }
+  BufferView(const BufferView&) = delete;
+  BufferView& operator=(const BufferView&) = delete;
+
+  bool held() const { return held_; }
+  const Py_buffer& operator*() const { return view_; }
+
+ private:
+  Py_buffer view_;
+  const bool held_;
+};
+
+// An EagerTensor of the CPU with the values of an array, or None where another way is to be taken.
+// TensorFlow's own way copies twice, unless memory happens to be aligned, and runs an op.
+nb::object CopyOfArray(nb::handle array, int dtype) {
+  constexpr size_t kLarge = size_t{1} << 16;  // worth letting other threads in
+  const auto type = static_cast<TF_DataType>(dtype);
+  const BufferView view(array);
+  if (!view.held() || (*view).itemsize == 0) return nb::none();
+  if (static_cast<size_t>((*view).itemsize) != TF_DataTypeSize(type)) return nb::none();
+  const auto size = static_cast<size_t>((*view).len);
+  const std::vector<int64_t> dims((*view).shape, (*view).shape + (*view).ndim);
+  const Tensor tensor(TF_AllocateTensor(type, dims.data(), (*view).ndim, size));
+  if (tensor == nullptr) return nb::none();
+  const auto copy = [&] { std::memcpy(TF_TensorData(tensor.get()), (*view).buf, size); };
+  if (size >= kLarge) {
+    WithoutGil(copy);
+  } else if (size > 0) {
+    copy();
+  }
+  PyObject* made = ToEager(tensor);
+  return made == nullptr ? nb::none() : nb::steal(made);
 }
 
 void* Resolve(PyObject* value) {
@@ -117,6 +167,10 @@ void DefineEagerTensors(nb::module_& m) {
   m.def(
       "eager_tensors", [] { return nb::capsule(&kEagerTensors, capsules::kTensorApi); },
       "What the runtime makes and reads EagerTensors by: a pointer to a TensorApi (tensors.h).");
+  m.def("copy_of_array", &CopyOfArray, nb::arg("array"), nb::arg("dtype"),
+        "An EagerTensor on the CPU with the values of a NumPy array, whose dtype has that number "
+        "(`tf.DType.as_datatype_enum`). None for an array that is not in C order or has no buffer, "
+        "and for dtypes without a fixed size.");
 }
 
 }  // namespace hostcall

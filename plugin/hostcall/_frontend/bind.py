@@ -12,6 +12,7 @@ from hostcall._callbacks import tape_residuals
 from hostcall._callbacks.specs import check_integers
 from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, tensor_structures
 from hostcall._tf.types import ConcreteFunction
+from hostcall_runtime import _library
 from hostcall_runtime._words import counted
 
 # What TensorFlow gives the dtype that is wanted; everything else has one of its own.
@@ -103,6 +104,7 @@ class Bound:
         if all(isinstance(spec, tf.TensorSpec) for spec in self._specs):
             self._run = concrete_functions.unrecorded_call(concrete_function)
             self._fit = concrete_functions.exact_check(self._specs)
+            self._copy_on_cpu = _library.load("hostcall._tensorflow").copy_of_array
 
     def __call__(self, *args: Any) -> Any:
         """Calls the function.
@@ -170,7 +172,7 @@ class Bound:
         spec = self._specs[index]
         try:
             if isinstance(value, np.ndarray) and tf.executing_eagerly():
-                return eager_execution.to_eager_tensor(value, None)
+                return eager_execution.copy_of(value, spec.dtype, self._copy_on_cpu)
             # NumPy's float64 is a float of Python's, too, but has a dtype.
             is_python = isinstance(value, _PYTHON_VALUES) and not isinstance(value, np.generic)
             if is_python:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -38,6 +40,27 @@ def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
     ctx = names.context()
     ctx.ensure_initialized()
     return names.convert_to_eager_tensor(value, ctx, dtype)
+
+
+def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
+    """An EagerTensor with the values of an array, which others may go on to write to.
+
+    Args:
+      array: a NumPy array.
+      dtype: the one that is expected; the tensor has that of the array.
+      copy_on_cpu: makes such a tensor of a CPU, or None, of an array and the number of its dtype.
+    """
+    if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
+        tensor = copy_on_cpu(array, dtype.as_datatype_enum)
+        if tensor is not None:
+            return tensor
+    return to_eager_tensor(array, None)
+
+
+@functools.cache
+def _has_cpus_alone() -> bool:
+    """Whether it is a CPU where TensorFlow puts tensors for which nobody names a device."""
+    return {device.device_type for device in tf.config.list_logical_devices()} == {"CPU"}
 
 
 def over_array(array: Any, dtype: tf.DType) -> Any:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from hostcall._tf import eager_execution
 from tests.support.bound import SPEC, X, program, usual_calls
 from tests.support.threads import in_threads
 
@@ -153,6 +154,64 @@ def test_arrays_are_copied() -> None:
     result = hostcall.bind(tf.function(tf.identity), x)(x)
     x += 1
     np.testing.assert_array_equal(result, np.zeros_like(x))
+
+
+DTYPES = [
+    *("bool", "int8", "uint16", "int32", "int64", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "float8_e4m3fn"),
+]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (70_000,)])
+def test_arrays_of_any_dtype(name: str, shape: tuple[int, ...]) -> None:
+    dtype = tf.as_dtype(name)
+    array = (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 7).astype(dtype.as_numpy_dtype)
+    result = hostcall.bind(tf.function(tf.identity), array)(array)
+    assert result.dtype == dtype
+    assert result.device == tf.constant(0.0).device
+    np.testing.assert_array_equal(result.numpy(), array)
+
+
+def test_arrays_that_lie_in_memory_in_any_way() -> None:
+    whole = np.arange(24, dtype=np.float32).reshape(4, 6)
+    shared = np.frombuffer(bytes(4 * 6 * 4 + 1), np.uint8)[1:].view(np.float32).reshape(4, 6)
+    constant = whole.copy()
+    constant.flags.writeable = False
+    arrays = [whole.T.copy().T, np.tile(whole, 2)[:, ::2], whole[::-1], shared, constant]
+    bound = hostcall.bind(tf.function(lambda x: x * 2.0), whole)
+    for array in [whole, *arrays]:
+        np.testing.assert_array_equal(bound(array), array * 2)
+    foreign = whole.astype(">f4")
+    np.testing.assert_array_equal(bound(foreign), whole * 2)
+
+
+def test_arrays_are_put_where_a_device_is_named() -> None:
+    x = np.ones(2, np.float32)
+    devices: list[str] = []
+
+    @tf.function
+    def where(x: tf.Tensor) -> None:
+        tf.py_function(lambda x: devices.append(x.device), [x], [])
+
+    bound = hostcall.bind(where, x)
+    with tf.device("CPU:0"):
+        bound(x)
+    bound(x)
+    assert devices[0] == devices[1] == tf.constant(0.0).device
+
+
+def test_arrays_where_tensors_go_to_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow puts them there."""
+    monkeypatch.setattr(eager_execution, "_has_cpus_alone", lambda: False)
+    taken: list[Any] = []
+    real = eager_execution.to_eager_tensor
+    monkeypatch.setattr(
+        eager_execution, "to_eager_tensor", lambda *args: taken.append(args) or real(*args)
+    )
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(hostcall.bind(tf.function(tf.identity), x)(x), x)
+    assert [value is x for value, _ in taken] == [True]
 
 
 def test_threads_call_one_bound_function() -> None:
