@@ -126,10 +126,12 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         eager_execution.ensure_initialized()
         if self._is_plain(recording):
             return self._plain_function()
-        record = recording is not Recording.NO
+        always = recording in (Recording.RUN, Recording.ESCAPING)
         run = self.dispatched(self._run)
 
         def call(*tensors: Any) -> list[Any]:
+            # A cluster hands out what others take, even if none of them asks for the gradient.
+            record = always or (recording is Recording.CLUSTER and self.gradient_wanted)
             values: list[Any]
             values, residual = run(tensors, record, self._arrays)
             if self.differentiable:

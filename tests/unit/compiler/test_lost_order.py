@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall import _versions
-from hostcall._callbacks import settings
+from hostcall._callbacks import settings, tape_residuals
 from hostcall._compiler import lost_order
 from hostcall._tf import function_defs
 from hostcall_runtime._errors import LoweringError
@@ -162,6 +162,29 @@ def test_the_order_is_that_of_eager_execution(program: Any) -> None:
     got = tf.function(lambda x: program(compiled, x), jit_compile=True)(X)
     assert compiled.said == eager.said
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.usefixtures("an_older_xla")
+def test_nothing_is_kept_for_gradients_that_nobody_asks_for() -> None:
+    """A loop of clusters that calls Python, whose handle goes from one cluster to another."""
+    slope = hostcall.callback(
+        lambda x, upstream: upstream * tf.cos(x), result=lambda x, upstream: x, kind="eager"
+    )
+    call = hostcall.callback(
+        np.sin, result=lambda x: x, grad=lambda inputs, results, up: slope(inputs[0], up)
+    )
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = call(2.0 * x)
+        return tape.jacobian(y, x)
+
+    kept = len(tape_residuals._residuals)
+    np.testing.assert_allclose(program(X), np.diag(2.0 * np.cos(2.0 * X)), rtol=1e-6)
+    assert hostcall.explain(program, X).clusters
+    assert len(tape_residuals._residuals) == kept
 
 
 @pytest.mark.usefixtures("an_older_xla")
