@@ -6,6 +6,7 @@
 
 #include "runtime/capsules.h"
 #include "runtime/gil.h"
+#include "runtime/pages.h"
 #include "runtime/tensors.h"
 #include "tensorflow/c/eager/c_api.h"
 #include "tensorflow/c/tf_tensor.h"
@@ -79,6 +80,13 @@ PyObject* ToEager(const Tensor& tensor) {
   return made;
 }
 
+void Fill(const Tensor& tensor, const void* data, size_t size) {
+  if (size == 0) return;
+  void* const filled = TF_TensorData(tensor.get());
+  ExpectToFill(filled, size);
+  std::memcpy(filled, data, size);
+}
+
 PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
   const auto type = static_cast<TF_DataType>(TensorFlowDtype(dtype));
   if (type == 0) return nullptr;
@@ -86,7 +94,7 @@ PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
   for (int i = 0; i < rank; ++i) size *= static_cast<size_t>(dims[i]);
   const Tensor tensor(TF_AllocateTensor(type, dims, rank, size));
   if (tensor == nullptr) return nullptr;
-  if (size > 0) std::memcpy(TF_TensorData(tensor.get()), data, size);
+  Fill(tensor, data, size);
   return ToEager(tensor);
 }
 
@@ -123,11 +131,11 @@ nb::object CopyOfArray(nb::handle array, int dtype) {
   const std::vector<int64_t> dims((*view).shape, (*view).shape + (*view).ndim);
   const Tensor tensor(TF_AllocateTensor(type, dims.data(), (*view).ndim, size));
   if (tensor == nullptr) return nb::none();
-  const auto copy = [&] { std::memcpy(TF_TensorData(tensor.get()), (*view).buf, size); };
+  const auto fill = [&] { Fill(tensor, (*view).buf, size); };
   if (size >= kLarge) {
-    WithoutGil(copy);
-  } else if (size > 0) {
-    copy();
+    WithoutGil(fill);
+  } else {
+    fill();
   }
   PyObject* made = ToEager(tensor);
   return made == nullptr ? nb::none() : nb::steal(made);
