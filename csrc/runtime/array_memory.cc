@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "fork.h"
+#include "memory_api.h"
 #include "numpy.h"
 #include "pages.h"
 
@@ -175,8 +176,9 @@ class Allocating {
 };
 
 nb::object Empty(Dims dims, nb::object descr) {
-  return Checked(PyArray_Empty(static_cast<int>(dims.size()), const_cast<npy_intp*>(dims.begin()),
-                               AsDescr(descr.release()), /*is_f_order=*/0));
+  return Checked(PyArray_NewFromDescr(
+      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(dims.size()),
+      const_cast<npy_intp*>(dims.begin()), nullptr, nullptr, /*flags=*/0, nullptr));
 }
 
 bool IsLarge(Dims dims, nb::handle descr) {
@@ -193,6 +195,15 @@ nb::object EmptyArray(Dims dims, nb::object descr) {
   std::optional<Allocating> allocating;
   if (kComesBack && IsLarge(dims, descr)) allocating.emplace();
   return Empty(dims, std::move(descr));
+}
+
+const MemoryApi* GetMemoryApi() {
+  static constexpr MemoryApi kApi = {
+      [](size_t size) {
+        return kComesBack && size >= kLarge ? Blocks::Global().Take(size) : nullptr;
+      },
+      [](void* data) { Blocks::Global().Give(data); }};
+  return &kApi;
 }
 
 size_t KeptArrayMemory() { return Blocks::Global().bytes(); }

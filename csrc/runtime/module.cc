@@ -21,6 +21,7 @@
 #include "handler.h"
 #include "joint_calls.h"
 #include "loans.h"
+#include "memory_api.h"
 #include "native.h"
 #include "native_table.h"
 #include "pool.h"
@@ -184,6 +185,9 @@ NB_MODULE(_runtime, m) {
         "The run of this number has ended: lets go of calls whose results nobody will take.");
   m.def("kept_array_memory", &hostcall::KeptArrayMemory,
         "How many bytes are kept for large arrays that callbacks will be given.");
+  m.def(
+      "memory_api", [] { return nb::capsule(hostcall::GetMemoryApi(), capsules::kMemoryApi); },
+      "The memory of these arrays, for other modules: a pointer to a MemoryApi (memory_api.h).");
   m.def("count_early_calls", &hostcall::CountEarlyCalls,
         "How many of these calls there are whose results nobody has taken.");
   m.def(

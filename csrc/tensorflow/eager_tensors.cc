@@ -6,7 +6,7 @@
 
 #include "runtime/capsules.h"
 #include "runtime/gil.h"
-#include "runtime/pages.h"
+#include "runtime/memory_api.h"
 #include "runtime/tensors.h"
 #include "tensorflow/c/eager/c_api.h"
 #include "tensorflow/c/tf_tensor.h"
@@ -80,11 +80,19 @@ PyObject* ToEager(const Tensor& tensor) {
   return made;
 }
 
+const MemoryApi* memory_api = nullptr;
+
+// A large one lies in memory of those before it: what TensorFlow allocates anew the system has to
+// map and clear, which takes longer than the copy into it.
+Tensor Allocate(TF_DataType type, const int64_t* dims, int rank, size_t size) {
+  void* const data = memory_api == nullptr ? nullptr : memory_api->take(size);
+  if (data == nullptr) return Tensor(TF_AllocateTensor(type, dims, rank, size));
+  const auto give = [](void* data, size_t, void*) { memory_api->give(data); };
+  return Tensor(TF_NewTensor(type, dims, rank, data, size, give, nullptr));
+}
+
 void Fill(const Tensor& tensor, const void* data, size_t size) {
-  if (size == 0) return;
-  void* const filled = TF_TensorData(tensor.get());
-  ExpectToFill(filled, size);
-  std::memcpy(filled, data, size);
+  if (size > 0) std::memcpy(TF_TensorData(tensor.get()), data, size);
 }
 
 PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
@@ -92,7 +100,7 @@ PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
   if (type == 0) return nullptr;
   size_t size = TF_DataTypeSize(type);
   for (int i = 0; i < rank; ++i) size *= static_cast<size_t>(dims[i]);
-  const Tensor tensor(TF_AllocateTensor(type, dims, rank, size));
+  const Tensor tensor = Allocate(type, dims, rank, size);
   if (tensor == nullptr) return nullptr;
   Fill(tensor, data, size);
   return ToEager(tensor);
@@ -129,7 +137,7 @@ nb::object CopyOfArray(nb::handle array, int dtype) {
   if (static_cast<size_t>((*view).itemsize) != TF_DataTypeSize(type)) return nb::none();
   const auto size = static_cast<size_t>((*view).len);
   const std::vector<int64_t> dims((*view).shape, (*view).shape + (*view).ndim);
-  const Tensor tensor(TF_AllocateTensor(type, dims.data(), (*view).ndim, size));
+  const Tensor tensor = Allocate(type, dims.data(), (*view).ndim, size);
   if (tensor == nullptr) return nb::none();
   const auto fill = [&] { Fill(tensor, (*view).buf, size); };
   if (size >= kLarge) {
@@ -175,6 +183,12 @@ void DefineEagerTensors(nb::module_& m) {
   m.def(
       "eager_tensors", [] { return nb::capsule(&kEagerTensors, capsules::kTensorApi); },
       "What the runtime makes and reads EagerTensors by: a pointer to a TensorApi (tensors.h).");
+  m.def(
+      "set_memory_api",
+      [](const nb::capsule& api) {
+        memory_api = static_cast<const MemoryApi*>(capsules::Get(api, capsules::kMemoryApi));
+      },
+      nb::arg("api"), "Sets where large tensors lie: a pointer to a MemoryApi (memory_api.h).");
   m.def("copy_of_array", &CopyOfArray, nb::arg("array"), nb::arg("dtype"),
         "An EagerTensor on the CPU with the values of a NumPy array, whose dtype has that number "
         "(`tf.DType.as_datatype_enum`). None for an array that is not in C order or has no buffer, "

@@ -50,6 +50,7 @@ def _prepare() -> None:
     bindings.set_pool(runtime.pool())
     bindings.set_refusal(host_errors.refusal)
     bindings.set_recording(*gradient_tapes.recording_functions)
+    bindings.set_memory_api(runtime.memory_api())
     runtime.set_tensor_api(bindings.eager_tensors())
     runtime.set_profiler_api(bindings.profiler())
     runtime.set_buffer_provider_api(bindings.buffer_provider())

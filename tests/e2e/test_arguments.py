@@ -124,6 +124,24 @@ def test_variables_are_read_before_the_call(build: Any, op: Any) -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
+def test_large_tensors_that_a_py_function_keeps_stay_as_they_are(build: Any) -> None:
+    kept: list[tf.Tensor] = []
+
+    def keep(x: tf.Tensor) -> tf.Tensor:
+        kept.append(x)
+        return x + 1.0
+
+    program = build(lambda x: shaped(tf.py_function(keep, [x], FLOAT), (1 << 17,)) * 2.0)
+    for number in range(6):
+        x = np.full(1 << 17, number, np.float32)
+        np.testing.assert_array_equal(program(tf.constant(x)), (x + 1) * 2)
+        if number == 3:
+            kept.pop(0)  # whose memory comes back
+    numbers = [tensor.numpy()[[0, -1]].tolist() for tensor in kept]
+    assert numbers == [[float(number)] * 2 for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("build", MODES)
 def test_py_function_sees_eager_tensors_in_eager_mode(build: Any) -> None:
     seen = []
 

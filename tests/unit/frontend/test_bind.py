@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._tf import eager_execution
+from hostcall_runtime import _library
 from tests.support.bound import SPEC, X, program, usual_calls
 from tests.support.threads import in_threads
 
@@ -147,6 +148,33 @@ def test_deferred_captures_are_asked_for_in_each_call(usual_calls: list[Any]) ->
     for value[0] in (2.0, 3.0):
         np.testing.assert_array_equal(bound(X), X * value[0])
     assert not usual_calls
+
+
+def test_large_arrays_are_copied_into_memory_that_comes_back() -> None:
+    runtime = _library.load("hostcall_runtime._runtime")
+    x = np.arange(1 << 20, dtype=np.float32)
+    bound = hostcall.bind(lambda v: v + 1.0, tf.TensorSpec(x.shape, x.dtype))
+    bound(x)
+    kept = runtime.kept_array_memory()
+    assert kept >= x.nbytes
+    for number in range(5):
+        np.testing.assert_array_equal(bound(x + number), x + number + 1)
+    assert runtime.kept_array_memory() == kept
+
+
+def test_tensors_of_large_arrays_have_memory_of_their_own() -> None:
+    identity = hostcall.bind(
+        tf.function(lambda v: tf.identity(v)), tf.TensorSpec([1 << 18], tf.float32)
+    )
+    arrays = [np.full(1 << 18, number, np.float32) for number in range(5)]
+    results = [identity(array) for array in arrays]
+    views = [result.numpy() for result in results]
+    for array in arrays:
+        array[:] = -1
+    del results
+    identity(np.full(1 << 18, 9, np.float32))
+    for number, view in enumerate(views):
+        np.testing.assert_array_equal(view, np.full(1 << 18, number, np.float32))
 
 
 def test_arrays_are_copied() -> None:
