@@ -16,7 +16,7 @@ namespace {
 
 // Null where there is no such tensor.
 PyObject* ToTensor(const Buffer& buffer) {
-  if (!buffer.true_dims.empty() || buffer.visible_dtype != buffer.dtype) return nullptr;
+  if (buffer.true_dims != nullptr || buffer.visible_dtype != buffer.dtype) return nullptr;
   return UntilExit([&] {
     return GetTensorApi()->make(static_cast<int>(buffer.dtype), buffer.dims.begin(),
                                 static_cast<int>(buffer.dims.size()), buffer.data);
@@ -37,11 +37,7 @@ Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScop
     : size_(call.operands.size()) {
   // Before them is room for one more, by which a bound method passes its object without a copy, and
   // after them for `out`.
-  if (size_ + 2 > few_.size()) {
-    many_.reserve(size_ + 2);
-    many_.resize(size_ + 2);
-  }
-  slots_ = many_.empty() ? few_.data() : many_.data();
+  slots_.resize(size_ + 2);
   MakeInputs(call, target, decrefs);
   if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, decrefs);
 }
@@ -49,7 +45,6 @@ Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScop
 void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs) {
   static PyObject* const name = PyUnicode_InternFromString("empty");
   const Convention& convention = call.callback->convention();
-  if (convention.borrows) borrowed_.reserve(size_);
   nb::handle empty;
   if (convention.allocates) empty = decrefs.Defer(PyObject_GetAttr(target.ptr(), name));
   for (size_t i = 0; i < size_; ++i) {
@@ -75,9 +70,8 @@ void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecr
 }
 
 void Arguments::MakeOut(const HostCall& call, DeferredDecrefScope& decrefs) {
-  outs_.reserve(call.results.size());
   for (const Buffer& result : call.results) {
-    if (!result.sizes.empty()) {
+    if (result.sizes != nullptr) {
       throw Failure::InvalidArgument("hostcall: `out` has no room for a result of bounded size.");
     }
     OutArray made = MakeOutArray(result, call.shares_memory());
@@ -97,7 +91,8 @@ nb::handle Arguments::Call(nb::handle function, DeferredDecrefScope& decrefs) co
   // By keyword, as NumPy's own functions take it. Leaked like all that holds Python objects.
   static PyObject* const names = PyTuple_Pack(1, PyUnicode_InternFromString("out"));
   return decrefs.Defer(UntilExit([&] {
-    return PyObject_Vectorcall(function.ptr(), slots_ + 1, size_ | PY_VECTORCALL_ARGUMENTS_OFFSET,
+    return PyObject_Vectorcall(function.ptr(), slots_.data() + 1,
+                               size_ | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                out_.is_valid() ? names : nullptr);
   }));
 }

@@ -4,15 +4,12 @@
 
 #include <nanobind/nanobind.h>
 
-#include <array>
-#include <vector>
-
 #include "arrays.h"
 #include "call.h"
 #include "deferred_decref.h"
 #include "loans.h"
-#include "recycled.h"
 #include "results.h"
+#include "small_vector.h"
 
 namespace hostcall {
 
@@ -48,13 +45,11 @@ class Arguments {
   bool AnyIsReferredTo() const;
 
   const size_t size_;
-  RecycledVector<nanobind::handle> borrowed_;  // of the inputs
+  SmallVector<nanobind::handle, 4> borrowed_;  // of the inputs
   Loans loans_;
-  RecycledVector<Out> outs_;
+  SmallVector<Out, 4> outs_;
   nanobind::handle out_;  // an array, or a tuple of several; null where there is none
-  std::array<PyObject*, 8> few_;
-  RecycledVector<PyObject*> many_;
-  PyObject** slots_;
+  mutable SmallVector<PyObject*, 8> slots_;  // calls may write to the first one
 };
 
 }  // namespace hostcall

@@ -84,12 +84,12 @@ void CopyInto(nb::handle to, nb::handle from) {
 }
 
 nb::object ToNumpy(const Buffer& buffer) {
-  const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
+  const Dims dims = buffer.shape();
   nb::object descr = DtypeOf(buffer.dtype).descr;
   nb::object array = EmptyArray(dims, std::move(descr));
-  if (!IsEmpty(dims)) {
-    if (buffer.true_dims.empty()) {
-      std::memcpy(PyArray_DATA(AsArray(array)), buffer.data, PyArray_NBYTES(AsArray(array)));
+  if (const auto size = static_cast<size_t>(PyArray_NBYTES(AsArray(array))); size > 0) {
+    if (buffer.true_dims == nullptr) {
+      std::memcpy(PyArray_DATA(AsArray(array)), buffer.data, size);
     } else {
       nb::object view = View(buffer, dims, /*flags=*/0);
       CopyInto(array, view);
@@ -107,7 +107,7 @@ nb::object ToNumpy(const Buffer& buffer) {
 
 nb::object ToNumpy(const Buffer& buffer, nb::handle empty) {
   const int64_t size = SizeInBytes(buffer);
-  const bool is_plain = buffer.true_dims.empty() && buffer.visible_dtype == buffer.dtype;
+  const bool is_plain = buffer.true_dims == nullptr && buffer.visible_dtype == buffer.dtype;
   if (size < kWorthAllocating || !is_plain) return ToNumpy(buffer);
   const nb::object shape = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(buffer.dims.size())));
   if (!shape.is_valid()) throw nb::python_error();
@@ -133,7 +133,7 @@ const BufferProviderApi* SetBufferProviderApi(const BufferProviderApi* api) {
 }
 
 nb::object Borrow(const Buffer& buffer, bool share) {
-  const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
+  const Dims dims = buffer.shape();
   if (share) {
     if (nb::object view = BorrowedView(buffer, dims, /*flags=*/0); view.is_valid()) return view;
   }

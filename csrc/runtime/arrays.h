@@ -5,8 +5,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "small_vector.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
@@ -28,12 +28,18 @@ struct Buffer {
   void* data = nullptr;
   // The allocated size of each dimension.
   Dims dims;
-  // The true size of each dimension, at most the allocated one. Empty where the two are the same.
-  std::vector<int64_t> true_dims;
-  // For results: where the true size of a bounded dimension goes, null for the static ones. Empty
+  // The true size of each dimension, at most the allocated one. Null where the two are the same.
+  const int64_t* true_dims = nullptr;
+  // For results: where the true size of a bounded dimension goes, null for the static ones. Null
   // where every dimension is static.
-  std::vector<int32_t*> sizes;
+  int32_t* const* sizes = nullptr;
+
+  // The size that an array of it has in each dimension.
+  Dims shape() const { return true_dims == nullptr ? dims : Dims(true_dims, dims.size()); }
 };
+
+// Most calls have few.
+using Buffers = SmallVector<Buffer, 4>;
 
 // Loads NumPy's C API. To be called once, with the GIL, before anything else of this file.
 void ImportNumpy();

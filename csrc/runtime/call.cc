@@ -13,6 +13,7 @@
 #include "recycled.h"
 #include "registry.h"
 #include "results.h"
+#include "slot_attribute.h"
 #include "stats.h"
 #include "tensors.h"
 #include "text.h"
@@ -66,7 +67,7 @@ class Value {
  public:
   // Waits for the values of a tensor, which lets other threads in.
   Value(nb::handle value, const Buffer& result, bool tensors) : result_(result), value_(value) {
-    if (tensors && result.sizes.empty() && result.visible_dtype == result.dtype) {
+    if (tensors && result.sizes == nullptr && result.visible_dtype == result.dtype) {
       tensor_.reset(UntilExit([&] { return tensor_api->resolve(value.ptr()); }));
     }
   }
@@ -82,11 +83,12 @@ class Value {
 
   void Store() const {
     if (tensor_ != nullptr) {
-      StoreBytes(tensor_api->data(tensor_.get()), result_);
+      StoreBytes(tensor_api->data(tensor_.get()), static_cast<size_t>(SizeInBytes(result_)),
+                 result_);
     } else if (IsScalarAsDeclared(value_, result_)) {
       CopyScalarOut(value_, result_);
     } else {
-      CopyOut(value_, result_);
+      CopyAsDeclared(value_, result_);
     }
   }
 
@@ -127,12 +129,13 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
 void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
                   DeferredDecrefScope& decrefs) {
   static PyObject* const to_arrays = Intern("to_arrays");
-  const Who who = [&] { return TextOf(target, "title", decrefs); };
+  const auto title = [&] { return TextOf(target, "title", decrefs); };
   if (call.callback->convention().on_device) {
-    if (call.device != nullptr) return StoreOnDevice(returned, call, who, decrefs);
-    returned = WithArraysOfHost(returned, who, decrefs);
+    if (call.device != nullptr) return StoreOnDevice(returned, call, title, decrefs);
+    returned = WithArraysOfHost(returned, title, decrefs);
   }
   if (StoreAsDeclared(returned, call, decrefs)) return;
+  const Who who = title;
   if (call.callback->convention().takes_tensors) {
     PyObject* convert = Attribute(target, to_arrays, decrefs).ptr();
     returned =
@@ -187,8 +190,8 @@ ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefSc
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
             DeferredDecrefScope& decrefs, Stopwatch& watch) {
-  static PyObject* const host_function = Intern("host_function");
-  nb::handle function = Attribute(target, host_function, decrefs);
+  static auto* const host_function = new SlotAttribute("host_function");
+  nb::handle function = decrefs.Defer(UntilExit([&] { return host_function->Of(target.ptr()); }));
   nb::handle returned;
   if (call.ordered) {
     returned = arguments.Call(function, decrefs);

@@ -11,7 +11,6 @@
 #include "arrays.h"
 #include "device.h"
 #include "failure.h"
-#include "recycled.h"
 #include "registry.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -23,8 +22,11 @@ struct HostCall {
   bool ordered = true;            // by a token: no other call of the run overlaps it
   bool in_program_memory = true;  // and not in copies of a device's
   Device* device = nullptr;       // whose memory the buffers lie in; null for the host's
-  RecycledVector<Buffer> operands;
-  RecycledVector<Buffer> results;
+  Buffers operands;
+  Buffers results;
+  // What those of bounded size point to, by their index; empty where there is none.
+  std::vector<std::vector<int64_t>> true_dims;  // of the operands
+  std::vector<std::vector<int32_t*>> sizes;     // of the results
 
   // Whether arrays of the callback may lie in the program's memory.
   bool shares_memory() const { return in_program_memory && callback->convention().shares_memory; }

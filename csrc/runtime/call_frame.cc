@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "failure.h"
-#include "raw_buffers.h"
-#include "recycled.h"
 #include "registry.h"
 
 namespace ffi = xla::ffi;
@@ -16,12 +14,9 @@ namespace {
 bool HasToken(const RawBuffers& args) { return args.size() > 0 && IsToken(*args[args.size() - 1]); }
 
 // The buffers of one side of the frame, without the token.
-void CopyBuffers(const RawBuffers& raw, RecycledVector<Buffer>& buffers) {
-  buffers.reserve(raw.size());
-  for (size_t i = 0; i < raw.size(); ++i) {
-    const XLA_FFI_Buffer& buffer = *raw[i];
-    if (IsToken(buffer)) continue;
-    buffers.emplace_back(buffer);
+void CopyBuffers(const RawBuffers& raw, Buffers& buffers) {
+  for (const XLA_FFI_Buffer* buffer : raw) {
+    if (!IsToken(*buffer)) buffers.emplace_back(*buffer);
   }
 }
 
@@ -33,9 +28,10 @@ Failure WrongSize(int64_t size, int64_t bound) {
                      "size. Move the op out of the compiled function, or pad by hand.");
 }
 
-// Takes the true sizes off the end of `buffers`; `assign` puts each where its pair says.
+// Takes the true sizes off the end of `buffers`; `assign` puts each where its pair, of the index of
+// a buffer and a dimension, says.
 template <typename Assign>
-void TakeSizes(std::vector<Buffer>& buffers, Pairs pairs, Assign assign) {
+void TakeSizes(Buffers& buffers, Pairs pairs, Assign assign) {
   const size_t sizes = pairs.size() / 2;
   if (pairs.size() % 2 != 0 || sizes > buffers.size()) throw Failure::Malformed();
   const size_t count = buffers.size() - sizes;
@@ -47,12 +43,12 @@ void TakeSizes(std::vector<Buffer>& buffers, Pairs pairs, Assign assign) {
         size.dims.size() != 0 || size.data == nullptr) {
       throw Failure::Malformed();
     }
-    assign(buffers[index], dim, static_cast<int32_t*>(size.data));
+    assign(index, dim, static_cast<int32_t*>(size.data));
   }
   buffers.resize(count);
 }
 
-void SetVisibleDtypes(std::vector<Buffer>& buffers, Pairs pairs) {
+void SetVisibleDtypes(Buffers& buffers, Pairs pairs) {
   if (pairs.size() % 2 != 0) throw Failure::Malformed();
   for (size_t i = 0; i < pairs.size(); i += 2) {
     const auto index = static_cast<size_t>(pairs[i]);
@@ -63,33 +59,35 @@ void SetVisibleDtypes(std::vector<Buffer>& buffers, Pairs pairs) {
 
 }  // namespace
 
-HostCall ReadFrame(const ffi::RemainingArgs& args, const ffi::RemainingRets& rets,
-                   int64_t callback) {
+HostCall ReadFrame(const RawBuffers& args, const RawBuffers& rets, int64_t callback) {
   HostCall call;
   call.id = callback;
   call.callback = Registry::Global().Find(call.id);
-  const RawBuffers operands(args);
-  call.ordered = HasToken(operands);
-  CopyBuffers(operands, call.operands);
-  CopyBuffers(RawBuffers(rets), call.results);
+  call.ordered = HasToken(args);
+  CopyBuffers(args, call.operands);
+  CopyBuffers(rets, call.results);
   return call;
 }
 
 void ReadAttributes(HostCall& call, const Attributes& attributes) {
   TakeSizes(call.operands, attributes.dynamic_operands,
-            [](Buffer& buffer, size_t dim, const int32_t* size) {
+            [&](size_t index, size_t dim, const int32_t* size) {
+              Buffer& buffer = call.operands[index];
               // XLA computes some bounded sizes wrong; memory must not be read past its end for it.
               if (*size < 0 || *size > buffer.dims[dim]) throw WrongSize(*size, buffer.dims[dim]);
-              if (buffer.true_dims.empty()) {
-                buffer.true_dims.assign(buffer.dims.begin(), buffer.dims.end());
-              }
-              buffer.true_dims[dim] = *size;
+              call.true_dims.resize(call.operands.size());
+              std::vector<int64_t>& true_dims = call.true_dims[index];
+              if (true_dims.empty()) true_dims.assign(buffer.dims.begin(), buffer.dims.end());
+              true_dims[dim] = *size;
+              buffer.true_dims = true_dims.data();
             });
-  TakeSizes(call.results, attributes.dynamic_results,
-            [](Buffer& buffer, size_t dim, int32_t* size) {
-              buffer.sizes.resize(buffer.dims.size(), nullptr);
-              buffer.sizes[dim] = size;
-            });
+  TakeSizes(call.results, attributes.dynamic_results, [&](size_t index, size_t dim, int32_t* size) {
+    Buffer& buffer = call.results[index];
+    call.sizes.resize(call.results.size());
+    call.sizes[index].resize(buffer.dims.size(), nullptr);
+    call.sizes[index][dim] = size;
+    buffer.sizes = call.sizes[index].data();
+  });
   SetVisibleDtypes(call.operands, attributes.sub_byte_operands);
   SetVisibleDtypes(call.results, attributes.sub_byte_results);
 }

@@ -6,6 +6,7 @@
 
 #include "call.h"
 #include "frame_attributes.h"
+#include "raw_buffers.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
@@ -18,8 +19,7 @@ auto BindFrame(Binding binding) {
 
 // The call with all buffers of the frame but the tokens. The true sizes are still among them: no
 // buffer has been read, as the memory may be a device's.
-HostCall ReadFrame(const xla::ffi::RemainingArgs& args, const xla::ffi::RemainingRets& rets,
-                   int64_t callback);
+HostCall ReadFrame(const RawBuffers& args, const RawBuffers& rets, int64_t callback);
 
 // Makes of the call what the attributes say. Reads the true sizes of operands, which must lie in
 // the host's memory by now. Throws Failure.

@@ -65,7 +65,7 @@ std::optional<ffi::Error> RunOnCopies(HostCall& call, const Attributes& attribut
 }
 
 // Where the true sizes begin, which come last.
-size_t FirstSize(const std::vector<Buffer>& buffers, Pairs dynamic) {
+size_t FirstSize(const Buffers& buffers, Pairs dynamic) {
   return buffers.size() - std::min(buffers.size(), dynamic.size() / 2);
 }
 
@@ -101,7 +101,7 @@ ffi::Error Handle(CudaStream stream, ffi::RemainingArgs args, ffi::RemainingRets
                   const Attributes& attributes) {
   HostCall call;
   try {
-    call = ReadFrame(args, rets, attributes.callback);
+    call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
     call.in_program_memory = false;
     return Run(call, attributes, stream).value_or(ffi::Error::Success());
   } catch (const Failure& failure) {

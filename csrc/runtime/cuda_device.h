@@ -17,7 +17,7 @@ class CudaDevice final : public Device {
              Staging& staging);
 
   const Place& place() const override { return place_; }
-  void Reserve(std::vector<Buffer>& results) override { staging_.Reserve(results); }
+  void Reserve(Buffers& results) override { staging_.Reserve(results); }
   bool Owns(const void* memory) const override;
   void Store(const std::vector<Copy>& copies, const std::vector<uintptr_t>& streams) override;
 

@@ -26,7 +26,7 @@ Staging::Staging(std::shared_ptr<const CudaDriver> driver, CudaContext context, 
 // Where something has failed, copies may be under way still, into memory that others get now.
 Staging::~Staging() { Abandon(); }
 
-void Staging::Fetch(std::vector<Buffer>& operands, size_t first) {
+void Staging::Fetch(Buffers& operands, size_t first) {
   copying_ = true;
   for (const Copy& copy : Stage(operands, first)) {
     if (copy.size > 0) driver_->CopyToHost(copy.host, copy.device, copy.size, stream_);
@@ -34,7 +34,7 @@ void Staging::Fetch(std::vector<Buffer>& operands, size_t first) {
   Finish();
 }
 
-void Staging::Reserve(std::vector<Buffer>& results, size_t first) {
+void Staging::Reserve(Buffers& results, size_t first) {
   for (const Copy& copy : Stage(results, first)) results_.push_back(copy);
 }
 
@@ -56,7 +56,7 @@ void Staging::Abandon() noexcept {
   copying_ = false;
 }
 
-std::vector<Staging::Copy> Staging::Stage(std::vector<Buffer>& buffers, size_t first) {
+std::vector<Staging::Copy> Staging::Stage(Buffers& buffers, size_t first) {
   std::vector<Copy> copies;
   size_t shared = 0;
   for (size_t i = first; i < buffers.size(); ++i) {

@@ -25,10 +25,10 @@ class Staging {
   // Has each buffer from `first` on lie in the host's memory, with its values. Waits for all that
   // the program has done so far, even where there are no operands: a callback comes after what
   // stands before it.
-  void Fetch(std::vector<Buffer>& operands, size_t first = 0);
+  void Fetch(Buffers& operands, size_t first = 0);
 
   // Has each buffer from `first` on lie in the host's memory, for values to be written.
-  void Reserve(std::vector<Buffer>& results, size_t first = 0);
+  void Reserve(Buffers& results, size_t first = 0);
 
   // Copies from one place on the device to another. To be waited for, by `Return`.
   void CopyWithin(void* to, const void* from, size_t size);
@@ -50,7 +50,7 @@ class Staging {
   };
 
   // In the order of the buffers.
-  std::vector<Copy> Stage(std::vector<Buffer>& buffers, size_t first);
+  std::vector<Copy> Stage(Buffers& buffers, size_t first);
   void* Take(size_t size);
   void Finish();
 

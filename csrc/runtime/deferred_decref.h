@@ -3,11 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include <array>
-#include <utility>
-
 #include "gil.h"
-#include "recycled.h"
+#include "small_vector.h"
 
 namespace hostcall {
 
@@ -18,20 +15,14 @@ class __attribute__((visibility("hidden"))) DeferredDecrefScope {
  public:
   DeferredDecrefScope() = default;
   ~DeferredDecrefScope() {
-    for (size_t i = 0; i < count_; ++i) Drop(few_[i]);
-    for (PyObject* object : more_) Drop(object);
+    for (PyObject* object : objects_) Drop(object);
   }
   DeferredDecrefScope(const DeferredDecrefScope&) = delete;
   DeferredDecrefScope& operator=(const DeferredDecrefScope&) = delete;
 
   nanobind::handle Defer(nanobind::object object) {
     PyObject* kept = object.release().ptr();
-    if (count_ < few_.size()) {
-      few_[count_++] = kept;
-    } else {
-      if (more_.empty()) more_.reserve(few_.size());
-      more_.push_back(kept);
-    }
+    objects_.push_back(kept);
     return kept;
   }
 
@@ -46,9 +37,7 @@ class __attribute__((visibility("hidden"))) DeferredDecrefScope {
     UntilExit([object] { Py_XDECREF(object); });
   }
 
-  std::array<PyObject*, 12> few_;  // most calls need no memory for it
-  size_t count_ = 0;
-  RecycledVector<PyObject*> more_;
+  SmallVector<PyObject*, 12> objects_;
 };
 
 }  // namespace hostcall

@@ -32,7 +32,7 @@ class Device {
   virtual const Place& place() const = 0;
 
   // Has each result lie in the host's memory, for values to be written. `Store` copies them.
-  virtual void Reserve(std::vector<Buffer>& results) = 0;
+  virtual void Reserve(Buffers& results) = 0;
 
   // Whether memory is this device's, as far as it can be found out.
   virtual bool Owns(const void* memory) const = 0;

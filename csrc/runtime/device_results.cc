@@ -86,7 +86,7 @@ class Storing {
     const auto size = nb::cast<size_t>(value[1]);
     if (size > 0) CheckOwner(from, index);
     if (size > 0) copies_.push_back({result.data, from, size});
-    for (size_t i = 0; i < result.sizes.size(); ++i) {
+    for (size_t i = 0; result.sizes != nullptr && i < result.dims.size(); ++i) {
       if (result.sizes[i] != nullptr) *result.sizes[i] = nb::cast<int32_t>(value[2][i]);
     }
   }
@@ -103,7 +103,7 @@ class Storing {
   }
 
   void StoreArrays() {
-    std::vector<Buffer> staged;
+    Buffers staged;
     for (const OnHost& one : on_host_) staged.push_back(call_.results[one.index]);
     WithoutGil([&] { call_.device->Reserve(staged); });
     for (size_t i = 0; i < on_host_.size(); ++i) {

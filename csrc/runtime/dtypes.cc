@@ -13,13 +13,6 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-// By their codes. Leaked: it holds Python objects, which must not be released after the interpreter
-// is gone.
-std::vector<Dtype>& Dtypes() {
-  static auto* dtypes = new std::vector<Dtype>();
-  return *dtypes;
-}
-
 bool HoldsStrings(nb::handle array) {
   const int type = PyArray_TYPE(AsArray(array));
   return type == NPY_STRING || type == NPY_UNICODE;
@@ -39,13 +32,6 @@ nb::object Repr(nb::handle object) {
   return Checked(UntilExit([&] { return PyObject_Repr(object.ptr()); }));
 }
 
-Failure NoDtype(ffi::DataType code) {
-  return Failure(ffi::ErrorCode::kUnimplemented,
-                 "XLA's element type number " + std::to_string(static_cast<int>(code)) +
-                     " has no NumPy dtype, so that no callback can take or return it. Cast the "
-                     "tensor to another dtype around the callback.");
-}
-
 }  // namespace
 
 void ImportNumpy() {
@@ -56,19 +42,19 @@ void SetDtype(int code, nb::object dtype, std::string name) {
   PyArray_Descr* descr = nullptr;
   if (!PyArray_DescrConverter(dtype.ptr(), &descr)) throw nb::python_error();
   const auto index = static_cast<size_t>(code);
-  if (index >= Dtypes().size()) Dtypes().resize(index + 1);
-  Dtypes()[index] = Dtype{nb::steal(reinterpret_cast<PyObject*>(descr)), std::move(name), {}};
+  if (index >= dtypes->size()) dtypes->resize(index + 1);
+  (*dtypes)[index] = Dtype{nb::steal(reinterpret_cast<PyObject*>(descr)), std::move(name), {}};
 }
 
-const Dtype& DtypeOf(ffi::DataType code) {
-  const std::vector<Dtype>& dtypes = Dtypes();
-  const auto index = static_cast<size_t>(code);
-  if (index >= dtypes.size() || !dtypes[index].descr.is_valid()) throw NoDtype(code);
-  return dtypes[index];
+Failure NoDtype(ffi::DataType code) {
+  return Failure(ffi::ErrorCode::kUnimplemented,
+                 "XLA's element type number " + std::to_string(static_cast<int>(code)) +
+                     " has no NumPy dtype, so that no callback can take or return it. Cast the "
+                     "tensor to another dtype around the callback.");
 }
 
 const Dtype* FindDtype(const std::string& name) {
-  for (const Dtype& dtype : Dtypes()) {
+  for (const Dtype& dtype : *dtypes) {
     if (dtype.descr.is_valid() && dtype.name == name) return &dtype;
   }
   return nullptr;
@@ -85,7 +71,7 @@ bool HasDtype(nb::handle array, const Dtype& dtype) {
 
 // What TensorFlow has no name for is an internal error in its own script ops, too.
 std::string NameOfDtype(nb::handle array) {
-  for (const Dtype& dtype : Dtypes()) {
+  for (const Dtype& dtype : *dtypes) {
     if (dtype.descr.is_valid() && HasDtype(array, dtype)) return dtype.name;
   }
   if (HoldsStrings(array)) return "string";

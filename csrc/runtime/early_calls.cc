@@ -71,8 +71,8 @@ class Memory {
 };
 
 // What the attribute `results` says.
-RecycledVector<Buffer> ReadResults(Dims described) {
-  RecycledVector<Buffer> results;
+Buffers ReadResults(Dims described) {
+  Buffers results;
   for (size_t i = 0; i < described.size();) {
     if (described.size() - i < 2) throw Failure::Malformed();
     const auto dtype = static_cast<ffi::DataType>(described[i]);
@@ -91,7 +91,7 @@ RecycledVector<Buffer> ReadResults(Dims described) {
 class EarlyCall {
  public:
   // Gives the results memory.
-  explicit EarlyCall(std::vector<Buffer>& results) {
+  explicit EarlyCall(Buffers& results) {
     for (Buffer& result : results) {
       result.data = results_.emplace_back(SizeInBytes(result)).data();
     }
@@ -117,7 +117,7 @@ class EarlyCall {
   }
 
   // Puts the results into the program's, as soon as they are there.
-  Result Take(const std::vector<Buffer>& results) {
+  Result Take(const Buffers& results) {
     if (results.size() != results_.size()) throw Failure::Malformed();
     std::vector<void*> to;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -245,7 +245,7 @@ void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
 }
 
 // The only result of a call, or the first operand: a scalar.
-int64_t* HandleIn(const std::vector<Buffer>& buffers) {
+int64_t* HandleIn(const Buffers& buffers) {
   if (buffers.empty() || buffers[0].dtype != ffi::DataType::S64 || buffers[0].dims.size() != 0 ||
       buffers[0].data == nullptr) {
     throw Failure::Malformed();
@@ -255,7 +255,7 @@ int64_t* HandleIn(const std::vector<Buffer>& buffers) {
 
 Result Start(ffi::RemainingArgs args, ffi::RemainingRets rets, const StartAttributes& attributes) {
   return Answered([&]() -> Result {
-    HostCall call = ReadFrame(args, rets, attributes.callback);
+    HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
     call.ordered = false;
     call.in_program_memory = false;
     int64_t* handle = HandleIn(call.results);
@@ -270,14 +270,14 @@ Result Start(ffi::RemainingArgs args, ffi::RemainingRets rets, const StartAttrib
 
 Result Gate(ffi::RemainingArgs args, ffi::RemainingRets rets) {
   return Answered([&]() -> Result {
-    *HandleIn(ReadFrame(args, rets, /*callback=*/0).results) = 0;
+    *HandleIn(ReadFrame(RawBuffers(args), RawBuffers(rets), /*callback=*/0).results) = 0;
     return {};
   });
 }
 
 Result Done(ffi::RemainingArgs args, ffi::RemainingRets rets) {
   return Answered([&]() -> Result {
-    const HostCall frame = ReadFrame(args, rets, /*callback=*/0);
+    const HostCall frame = ReadFrame(RawBuffers(args), RawBuffers(rets), /*callback=*/0);
     const auto early = EarlyCalls::Global().Remove(*HandleIn(frame.operands));
     if (early == nullptr) {
       throw Failure(ffi::ErrorCode::kInternal,

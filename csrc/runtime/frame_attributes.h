@@ -26,8 +26,7 @@ struct Attributes {
 // than all else in its frame.
 class AttributeReader {
  public:
-  AttributeReader(const XLA_FFI_Attrs& attrs, xla::ffi::DiagnosticEngine& diagnostic)
-      : attrs_(attrs), diagnostic_(diagnostic) {}
+  explicit AttributeReader(const XLA_FFI_Attrs& attrs) : attrs_(attrs) {}
 
   template <size_t kSize, typename T>
   AttributeReader& Take(const char (&name)[kSize], T& value) {
@@ -37,12 +36,8 @@ class AttributeReader {
     return *this;
   }
 
-  // Whether these were all, and of the right kinds; if not, the diagnostic tells.
-  bool Ended() {
-    if (is_right_ && next_ == attrs_.size) return true;
-    diagnostic_.Emit("hostcall: not the attributes of this custom call.");
-    return false;
-  }
+  // Whether these were all, and of the right kinds.
+  bool Ended() const { return is_right_ && next_ == attrs_.size; }
 
  private:
   static bool Read(XLA_FFI_AttrType type, const void* attribute, int64_t& value) {
@@ -61,13 +56,30 @@ class AttributeReader {
     return true;
   }
 
+  // By words, which overlap: for names of other lengths than a word's, the compiler calls a
+  // function.
   template <size_t kSize>
   static bool Is(const XLA_FFI_ByteSpan& span, const char (&name)[kSize]) {
-    return span.len == kSize - 1 && std::memcmp(span.ptr, name, kSize - 1) == 0;
+    constexpr size_t kLength = kSize - 1, kWord = sizeof(uint64_t);
+    if constexpr (kLength < kWord) {
+      return span.len == kLength && std::memcmp(span.ptr, name, kLength) == 0;
+    } else {
+      if (span.len != kLength) return false;
+      bool same = true;
+      for (size_t i = 0; i + kWord < kLength; i += kWord) {
+        same = same && WordAt(span.ptr + i) == WordAt(name + i);
+      }
+      return same && WordAt(span.ptr + kLength - kWord) == WordAt(name + kLength - kWord);
+    }
+  }
+
+  static uint64_t WordAt(const char* text) {
+    uint64_t word;
+    std::memcpy(&word, text, sizeof(word));
+    return word;
   }
 
   const XLA_FFI_Attrs& attrs_;
-  xla::ffi::DiagnosticEngine& diagnostic_;
   int64_t next_ = 0;
   bool is_right_ = true;
 };
@@ -86,11 +98,12 @@ struct StructDecoding {
   using Type = T;
   static std::optional<T> Decode(XLA_FFI_AttrType, void* attrs,
                                  xla::ffi::DiagnosticEngine& diagnostic) {
-    AttributeReader reader(*static_cast<const XLA_FFI_Attrs*>(attrs), diagnostic);
+    AttributeReader reader(*static_cast<const XLA_FFI_Attrs*>(attrs));
     T attributes;
     Read(reader, attributes);
-    if (!reader.Ended()) return std::nullopt;
-    return attributes;
+    if (reader.Ended()) return attributes;
+    diagnostic.Emit("hostcall: not the attributes of this custom call.");
+    return std::nullopt;
   }
 };
 

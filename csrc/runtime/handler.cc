@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "call.h"
 #include "call_frame.h"
@@ -36,9 +37,10 @@ void Complete(ffi::Promise& promise, const HostCall& call) {
   }
 }
 
-Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, const Attributes& attributes) {
+template <typename Args, typename Rets>
+Result Handle(const Args& args, const Rets& rets, const Attributes& attributes) {
   return Answered([&]() -> Result {
-    HostCall call = ReadFrame(args, rets, attributes.callback);
+    HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
     ReadAttributes(call, attributes);
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (RunsHere(call) || !PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
@@ -50,7 +52,34 @@ Result Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, const Attributes
   });
 }
 
+HOSTCALL_DEFINE_HANDLER(HandleCallBound, (Handle<ffi::RemainingArgs, ffi::RemainingRets>),
+                        BindFrame(ffi::Ffi::Bind()));
+
+// Returns false where the frame asks for something else than a call, or is malformed.
+bool ReadDirectly(const XLA_FFI_CallFrame& frame, Attributes& attributes) {
+  if (frame.extension_start != nullptr || frame.stage != XLA_FFI_ExecutionStage_EXECUTE) {
+    return false;
+  }
+  AttributeReader reader(frame.attrs);
+  Read(reader, attributes);
+  return reader.Ended();
+}
+
+XLA_FFI_Error* HandleDirectly(XLA_FFI_CallFrame& frame, const Attributes& attributes) {
+  using Encoding = ffi::ResultEncoding<ffi::ExecutionStage::kExecute, Result>;
+  const auto answer =
+      Encoding::Encode(frame.api, frame.ctx, Handle(frame.args, frame.rets, attributes));
+  if (const auto* error = std::get_if<XLA_FFI_Error*>(&answer)) return *error;
+  frame.future = std::get<XLA_FFI_Future*>(answer);
+  return nullptr;
+}
+
 }  // namespace
 }  // namespace hostcall
 
-HOSTCALL_DEFINE_HANDLER(HostcallHandler, hostcall::Handle, hostcall::BindFrame(ffi::Ffi::Bind()));
+// The FFI's binding costs a call more than a small function takes. It answers what else XLA asks.
+extern "C" XLA_FFI_Error* HostcallHandler(XLA_FFI_CallFrame* frame) {
+  hostcall::Attributes attributes;
+  return hostcall::ReadDirectly(*frame, attributes) ? hostcall::HandleDirectly(*frame, attributes)
+                                                    : hostcall::HandleCallBound(frame);
+}

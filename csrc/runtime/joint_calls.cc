@@ -246,14 +246,14 @@ int64_t TakeShard(HostCall& call) {
   if (shard.dtype != ffi::DataType::S32 || shard.dims.size() != 0 || shard.data == nullptr)
     throw Failure::Malformed();
   const int64_t number = *static_cast<const int32_t*>(shard.data);
-  call.operands.erase(call.operands.begin());
+  call.operands.erase_front();
   return number;
 }
 
 Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets,
               const JointAttributes& attributes) {
   return Answered([&]() -> Result {
-    HostCall call = ReadFrame(args, rets, attributes.callback);
+    HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
     const int64_t shard = TakeShard(call);
     if (attributes.dynamic_operands.size() + attributes.dynamic_results.size() > 0 || shard < 0 ||
         shard >= attributes.shards || attributes.devices < attributes.shards) {

@@ -85,7 +85,7 @@ Loan::Loan(nb::object array)
 
 Loan::Loan(const Buffer& buffer, const Place& place)
     : data_(buffer.data), dtype_(DtypeOf(buffer.dtype).descr), place_(place) {
-  const Dims dims = buffer.true_dims.empty() ? buffer.dims : Dims(buffer.true_dims);
+  const Dims dims = buffer.shape();
   shape_.assign(dims.begin(), dims.end());
   strides_ = StridesOf(buffer.dims);
 }
@@ -147,7 +147,7 @@ nb::object Loans::Lend(const Buffer& operand, const Place& place, bool share) {
   }
   if (!IsPlain(operand)) return Lend(ToNumpy(operand));
   if (share && operand.dims.size() > 0) return Lend(Borrow(operand, /*share=*/true));
-  return Lend(Copy(operand, operand.true_dims.empty() ? operand.dims : Dims(operand.true_dims)));
+  return Lend(Copy(operand, operand.shape()));
 }
 
 nb::object Loans::Lend(nb::object array) { return Show(std::make_shared<Loan>(std::move(array))); }

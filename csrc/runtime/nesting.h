@@ -14,12 +14,12 @@ namespace hostcall {
 // another compiled program on the same thread, whose calls are nested in it.
 class NestedCall {
  public:
-  NestedCall() { ++Depth(); }
-  ~NestedCall() { --Depth(); }
+  NestedCall() : depth_(Depth()) { ++depth_; }
+  ~NestedCall() { --depth_; }
   NestedCall(const NestedCall&) = delete;
   NestedCall& operator=(const NestedCall&) = delete;
 
-  bool is_nested() const { return Depth() > 1; }
+  bool is_nested() const { return depth_ > 1; }
 
   // Whether the stack may end before the next call is reached. Of the first call nobody asks that:
   // how much it takes is TensorFlow's business, and on a small stack all of it may be fine.
@@ -27,7 +27,7 @@ class NestedCall {
 
   // What to say of it.
   std::string Complaint() const {
-    return "Calls of compiled programs into Python are nested " + std::to_string(Depth()) +
+    return "Calls of compiled programs into Python are nested " + std::to_string(depth_) +
            " deep, one within the other, and the stack of their thread (" +
            std::to_string(Stack::OfThread().size() >> 10) +
            " KiB) has no room for more. If the nesting has no end, that is the mistake. Otherwise "
@@ -76,6 +76,8 @@ class NestedCall {
     static thread_local int64_t depth = 0;
     return depth;
   }
+
+  int64_t& depth_;  // to look up what is a thread's own takes a call
 };
 
 }  // namespace hostcall

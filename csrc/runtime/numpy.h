@@ -12,8 +12,10 @@
 #include <numpy/arrayobject.h>
 
 #include <string>
+#include <vector>
 
 #include "arrays.h"
+#include "failure.h"
 
 namespace hostcall {
 
@@ -24,8 +26,18 @@ struct Dtype {
   nanobind::object convert = {};
 };
 
+// By their codes. Leaked: it holds Python objects, which must not be released after the interpreter
+// is gone.
+inline std::vector<Dtype>* const dtypes = new std::vector<Dtype>();
+
+Failure NoDtype(xla::ffi::DataType code);
+
 // Throws Failure where NumPy has no such dtype.
-const Dtype& DtypeOf(xla::ffi::DataType code);
+inline const Dtype& DtypeOf(xla::ffi::DataType code) {
+  const auto index = static_cast<size_t>(code);
+  if (index >= dtypes->size() || !(*dtypes)[index].descr.is_valid()) throw NoDtype(code);
+  return (*dtypes)[index];
+}
 
 // The dtype that messages call so, or null.
 const Dtype* FindDtype(const std::string& name);
@@ -51,6 +63,15 @@ inline PyArray_Descr* AsDescr(nanobind::handle descr) {
 
 inline Dims DimsOf(PyArrayObject* array) {
   return Dims(PyArray_DIMS(array), static_cast<size_t>(PyArray_NDIM(array)));
+}
+
+// Their comparison operator calls a function of the C library, however few there are.
+inline bool AreSame(Dims one, Dims other) {
+  if (one.size() != other.size()) return false;
+  for (size_t i = 0; i < one.size(); ++i) {
+    if (one[i] != other[i]) return false;
+  }
+  return true;
 }
 
 // XLA has no address for an empty buffer, and NumPy takes a null one for "allocate yourself".

@@ -18,7 +18,7 @@ class SpareMemory {
     return memory;
   }
 
-  static void Give(std::vector<T> memory) {
+  [[gnu::noinline]] static void Give(std::vector<T> memory) {
     if (memory.capacity() > kLargest) return;
     if (state_ == nullptr && !Prepare()) return;
     if (state_->size() == kMost) return;
@@ -59,7 +59,8 @@ class RecycledVector : public std::vector<T> {
  public:
   RecycledVector() = default;
   ~RecycledVector() {
-    if (this->capacity() > 0) SpareMemory<T>::Give(std::move(*this));
+    if (this->capacity() > 0) [[unlikely]]
+      SpareMemory<T>::Give(std::move(*this));
   }
   RecycledVector(RecycledVector&&) noexcept = default;
   RecycledVector& operator=(RecycledVector&&) noexcept = default;

@@ -12,16 +12,24 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 DeclaredResult DeclaredAs(const Buffer& result) {
   DeclaredResult declared{&DtypeOf(result.visible_dtype), result.dims};
-  for (const int32_t* size : result.sizes) declared.bounded.push_back(size != nullptr);
+  if (result.sizes == nullptr) return declared;
+  for (size_t i = 0; i < result.dims.size(); ++i) {
+    declared.bounded.push_back(result.sizes[i] != nullptr);
+  }
   return declared;
 }
 
 bool IsAsDeclared(nb::handle value, const Buffer& result) {
-  if (!PyArray_CheckExact(value.ptr()) || !result.sizes.empty()) return false;
+  if (!PyArray_CheckExact(value.ptr()) || result.sizes != nullptr) return false;
   auto* expected = AsDescr(DtypeOf(result.visible_dtype).descr);
   return PyArray_TYPE(AsArray(value)) == expected->type_num &&
          result.visible_dtype == result.dtype && PyArray_ISCARRAY_RO(AsArray(value)) &&
-         DimsOf(AsArray(value)) == result.dims;
+         AreSame(DimsOf(AsArray(value)), result.dims);
+}
+
+void CopyAsDeclared(nb::handle array, const Buffer& result) {
+  PyArrayObject* source = AsArray(array);
+  StoreBytes(PyArray_DATA(source), static_cast<size_t>(PyArray_NBYTES(source)), result);
 }
 
 bool IsScalarAsDeclared(nb::handle value, const Buffer& result) {
@@ -43,8 +51,7 @@ void CopyScalarOut(nb::handle value, const Buffer& result) {
   }
 }
 
-void StoreBytes(const void* data, const Buffer& result) {
-  const auto size = static_cast<size_t>(SizeInBytes(result));
+void StoreBytes(const void* data, size_t size, const Buffer& result) {
   ExpectToFill(result.data, size);
   if (size > 0) std::memcpy(result.data, data, size);
 }
@@ -52,16 +59,16 @@ void StoreBytes(const void* data, const Buffer& result) {
 void CopyOut(nb::handle array, const Buffer& result) {
   PyArrayObject* source = AsArray(array);
   const Dims shape = DimsOf(source);
-  for (size_t i = 0; i < result.sizes.size(); ++i) {
+  for (size_t i = 0; result.sizes != nullptr && i < shape.size(); ++i) {
     if (result.sizes[i] != nullptr) *result.sizes[i] = static_cast<int32_t>(shape[i]);
+  }
+  const bool whole = AreSame(shape, result.dims);
+  if (whole && PyArray_ISCARRAY_RO(source) && result.visible_dtype == result.dtype) {
+    CopyAsDeclared(array, result);
+    return;
   }
   if (IsEmpty(result.dims)) return;
   ExpectToFill(result.data, static_cast<size_t>(SizeInBytes(result)));
-  const bool whole = shape == result.dims;
-  if (whole && PyArray_ISCARRAY_RO(source) && result.visible_dtype == result.dtype) {
-    std::memcpy(result.data, PyArray_DATA(source), PyArray_NBYTES(source));
-    return;
-  }
   // A copy: what follows may let other threads in, and the user give the array another shape.
   RecycledVector<int64_t> dims;
   dims.reserve(shape.size());

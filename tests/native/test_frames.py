@@ -59,6 +59,30 @@ def test_many_operands_and_results(token: bool, foreign: bool) -> None:
     assert done.data == [array.tobytes() for array in reversed(arrays)]
 
 
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("convention", [{}, {"borrows": True}, {"takes_out": True}], ids=str)
+@pytest.mark.parametrize("count", [*range(1, 15), 40])
+def test_any_number_of_operands_and_results(
+    count: int, convention: dict[str, bool], foreign: bool
+) -> None:
+    arrays = [values((n, 3), np.dtype(np.float32)) for n in range(count)]
+
+    def reverse(*xs: np.ndarray, out: Any = None) -> Any:
+        if out is None:
+            return list(reversed(xs))
+        for to, x in zip(out if count > 1 else [out], reversed(xs), strict=True):
+            to[...] = x
+        return out
+
+    target = Target(reverse, convention=convention)
+    operands = [Buffer.of(array) for array in arrays]
+    results = [Buffer.result(array.shape) for array in reversed(arrays)]
+    for _ in range(2):
+        done = call(target, operands, results, foreign=foreign)
+        assert (done.code, done.message) == (0, "")
+        assert done.data == [array.tobytes() for array in reversed(arrays)]
+
+
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
 def test_no_operands_and_no_results(token: bool) -> None:
     calls: list[int] = []
