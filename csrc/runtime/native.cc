@@ -94,9 +94,7 @@ const int64_t* IdOf(const XLA_FFI_CallFrame& frame) {
 }
 
 XLA_FFI_Error* CallDirectly(XLA_FFI_CallFrame& frame, int64_t id) {
-  const NativeOutcome outcome = Outcome(frame.api, [&] {
-    return CallOf(id, NativeFrame(frame.api, frame.ctx, frame.args, frame.rets));
-  });
+  const NativeOutcome outcome = Outcome(frame.api, [&] { return CallOf(id, NativeFrame(frame)); });
   if (outcome.future != nullptr) frame.future = outcome.future;
   return outcome.error;
 }

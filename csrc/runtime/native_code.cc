@@ -119,26 +119,28 @@ FfiHandler::FfiHandler(std::string label, void* address, std::vector<NativeAttri
 }
 
 NativeOutcome FfiHandler::Call(const NativeFrame& frame) const {
-  // Not cleared first, which takes as long as a small handler does: each part is set.
-  XLA_FFI_CallFrame inner;
+  if (frame.whole != nullptr) return CallWith(*frame.whole, frame);
+  XLA_FFI_CallFrame inner{};
   inner.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
-  inner.extension_start = nullptr;
   inner.api = frame.api;
   inner.ctx = frame.context;
   inner.stage = XLA_FFI_ExecutionStage_EXECUTE;
   inner.args = frame.args;
   inner.rets = frame.rets;
   inner.attrs.struct_size = XLA_FFI_Attrs_STRUCT_SIZE;
-  inner.attrs.extension_start = nullptr;
-  inner.attrs.size = static_cast<int64_t>(attributes_.size());
-  inner.attrs.types = types_.data();
-  inner.attrs.names = names_.data();
-  inner.attrs.attrs = values_.data();
-  inner.future = nullptr;
-  inner.args.size = static_cast<int64_t>(frame.operands.size());  // without the token
-  inner.rets.size = static_cast<int64_t>(frame.results.size());
-  XLA_FFI_Error* error = address_(&inner);
-  return {error, error == nullptr ? inner.future : nullptr};
+  return CallWith(inner, frame);
+}
+
+// XLA makes a frame for each call. To copy it takes as long as a small handler does.
+NativeOutcome FfiHandler::CallWith(XLA_FFI_CallFrame& own, const NativeFrame& frame) const {
+  own.attrs.size = static_cast<int64_t>(attributes_.size());
+  own.attrs.types = types_.data();
+  own.attrs.names = names_.data();
+  own.attrs.attrs = values_.data();
+  own.args.size = static_cast<int64_t>(frame.operands.size());  // without the token
+  own.rets.size = static_cast<int64_t>(frame.results.size());
+  XLA_FFI_Error* error = address_(&own);
+  return {error, error == nullptr ? own.future : nullptr};
 }
 
 }  // namespace hostcall

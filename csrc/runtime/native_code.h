@@ -40,8 +40,8 @@ struct NativeAttribute {
   std::string bytes;
 };
 
-// A handler of XLA's typed FFI, for the stage of execution. It is called with a frame of its own:
-// the buffers and the context of the program's, and the attributes given here.
+// A handler of XLA's typed FFI, for the stage of execution. It is called with the buffers and the
+// context of the program, and the attributes given here.
 class FfiHandler : public NativeFunction {
  public:
   // Throws std::invalid_argument for scalars of more than 16 bytes.
@@ -58,6 +58,9 @@ class FfiHandler : public NativeFunction {
     XLA_FFI_ByteSpan text_span;
     XLA_FFI_Scalar scalar;
   };
+
+  // Calls the handler with a frame that has been filled, but for what is its own.
+  NativeOutcome CallWith(XLA_FFI_CallFrame& own, const NativeFrame& frame) const;
 
   XLA_FFI_Handler* const address_;
   // They point into each other, and are never changed.

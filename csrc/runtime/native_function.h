@@ -23,12 +23,19 @@ struct NativeFrame {
         operands(RawBuffers(args).WithoutToken()),
         results(RawBuffers(rets).WithoutToken()) {}
 
+  // Of a whole frame, which may be changed: a handler of XLA's FFI gets it as its own.
+  explicit NativeFrame(XLA_FFI_CallFrame& whole)
+      : NativeFrame(whole.api, whole.ctx, whole.args, whole.rets) {
+    this->whole = &whole;
+  }
+
   const XLA_FFI_Api* const api;
   XLA_FFI_ExecutionContext* const context;
   const XLA_FFI_Args& args;  // as they are, with the token
   const XLA_FFI_Rets& rets;
   const RawBuffers operands;
   const RawBuffers results;
+  XLA_FFI_CallFrame* whole = nullptr;
 };
 
 // What a call comes to: an error, a future, or neither where all is done. A struct of two pointers
