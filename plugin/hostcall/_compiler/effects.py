@@ -31,8 +31,9 @@ class Effects:
         if name not in self._found:
             self._found[name] = False  # what a function that calls itself finds
             function = self._functions.get(name)
-            self._found[name] = function is not None and any(
-                self._of_op(node) or self.of_callees(node) for node in function.node_def
+            self._found[name] = function is not None and (
+                any(map(self._of_op, function.node_def))
+                or any(map(self.of_callees, defs.calls_in(function, self._functions)))
             )
         return self._found[name]
 

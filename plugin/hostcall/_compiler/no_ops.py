@@ -50,7 +50,10 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
     """The nodes that wait for each of some control inputs."""
     users: dict[str, list[Any]] = {control: [] for control in controls}
     for node in function.node_def:
-        for value in node.input:
+        inputs = node.input
+        if not inputs or inputs[-1][0] != "^":  # control inputs come last
+            continue
+        for value in inputs:
             if value in users:
                 users[value].append(node)
     return users

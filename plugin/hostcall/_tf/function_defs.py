@@ -110,6 +110,14 @@ def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
     return [op, *names] if op in functions else names
 
 
+def calls_in(function: FunctionDef, functions: Mapping[str, Any]) -> list[Any]:
+    """The nodes of a function that may call one, as `called_functions` says."""
+    # Large functions have few kinds of ops.
+    kinds = {node.op for node in function.node_def}
+    calling = {kind for kind in kinds if kind in functions or _function_attrs(kind)}
+    return [node for node in function.node_def if node.op in calling] if calling else []
+
+
 def source(value: str) -> str:
     """The name of the node or of the argument that an input comes from."""
     return (value[1:] if value[0] == "^" else value).partition(":")[0]

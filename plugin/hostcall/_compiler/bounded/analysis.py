@@ -97,8 +97,9 @@ class _Search:
 
     def run(self) -> None:
         """Fills in the attributes."""
-        if self._any_may_be_bounded():
-            replaced_ops.spell_out(self._functions.values())
+        if not self._any_may_be_bounded():
+            return
+        replaced_ops.spell_out(self._functions.values())
         while self._any_may_be_bounded():
             flow = Flow(self._functions, self._results, _constant_operands)
             flow.run(self._entry)
@@ -125,16 +126,15 @@ class _Search:
 
     def _any_may_be_bounded(self) -> bool:
         """Whether a script op has a result of bounded size, for what it takes or might take."""
-        script_ops = [
-            (name, node)
-            for name, function in self._functions.items()
-            for node in function.node_def
-            if node.op in op_kinds.SCRIPT_OPS
-        ]
-        if not script_ops:
-            return False
-        functions = self._functions.values()
-        taken = Tensor(tainted=any(n.op in DYNAMIC_OPS for f in functions for n in f.node_def))
+        script_ops: list[tuple[str, Any]] = []
+        tainted = False
+        for name, function in self._functions.items():
+            for node in function.node_def:
+                op = node.op  # asked once: it takes as long as all else here
+                if op in op_kinds.SCRIPT_OPS:
+                    script_ops.append((name, node))
+                tainted = tainted or op in DYNAMIC_OPS
+        taken = Tensor(tainted=tainted)
         for name, node in script_ops:
             operands = [taken] * len(node.attr["Tin"].list.type)
             if self._results((name, node.name), node, operands, _any_symbol) is not None:
@@ -172,7 +172,7 @@ def _reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
         name = pending.pop()
         if name in functions and name not in found:
             found[name] = functions[name]
-            for node in functions[name].node_def:
+            for node in defs.calls_in(functions[name], functions):
                 pending.extend(defs.called_functions(node, functions))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -95,15 +95,15 @@ class HostOps:
         """Whether a function reaches a node that shall be on the host."""
         if name not in self._must:
             self._must[name] = False  # what a function that calls itself finds
-            self._must[name] = any(map(self._must_be_on_host, self._nodes(name)))
+            self._must[name] = any(map(self._must_be_on_host, self._nodes(name))) or any(
+                map(self.must_partition, self._called_by(name))
+            )
         return self._must[name]
 
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self.choose(node).route == "partition"
-        if self._marked(node) or self._ends_process(node) or attributes.LOSES_ORDER in node.attr:
-            return True
-        return any(map(self.must_partition, self._called(node)))
+        return self._marked(node) or self._ends_process(node) or attributes.LOSES_ORDER in node.attr
 
     def _ends_process(self, node: NodeDef) -> bool:
         """Whether XLA ends the process when it compiles a node.
@@ -244,6 +244,12 @@ class HostOps:
 
     def _called(self, node: NodeDef) -> list[str]:
         return defs.called_functions(node, self._functions)
+
+    def _called_by(self, name: str) -> Iterator[str]:
+        """The names of the functions that a function calls."""
+        function = self._functions.get(name)
+        for node in () if function is None else defs.calls_in(function, self._functions):
+            yield from self._called(node)
 
     def _nodes(self, name: str) -> Any:
         function = self._functions.get(name)
