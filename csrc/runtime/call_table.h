@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "thread_uses.h"
+
 namespace hostcall {
 
-// Ids are not 0. A look-up takes no lock: that would cost a call more than a small function
-// takes. So entries are never freed, and each counts its callers. One that is removed while calls
-// are under way lets go of its object when the last of them ends; after that it may be used for
-// another id. Thread-safe.
+// Ids are not 0. A look-up takes no lock, and counts nothing: that would cost a call more than a
+// small function takes. So entries are never freed, and threads write down which they use
+// (thread_uses.h). One that is removed while calls are under way lets go of its object when the
+// last of them ends; after that it may be used for another id. Thread-safe.
 template <typename T>
 class CallTable {
   struct Entry;
@@ -25,15 +27,16 @@ class CallTable {
   class Use {
    public:
     Use() = default;
-    Use(CallTable& table, int64_t id) : table_(&table), entry_(table.Enter(id)) {}
+    Use(CallTable& table, int64_t id) : table_(&table) { table.Enter(id, *this); }
     ~Use() {
-      if (entry_ != nullptr) table_->Leave(*entry_);
+      if (entry_ != nullptr) table_->Leave(*this);
     }
     Use(Use&& other) noexcept
-        : table_(other.table_), entry_(std::exchange(other.entry_, nullptr)) {}
+        : table_(other.table_), entry_(std::exchange(other.entry_, nullptr)), slot_(other.slot_) {}
     Use& operator=(Use&& other) noexcept {
       std::swap(table_, other.table_);
       std::swap(entry_, other.entry_);
+      std::swap(slot_, other.slot_);
       return *this;
     }
 
@@ -48,8 +51,11 @@ class CallTable {
     std::shared_ptr<T> shared() const { return entry_->object; }
 
    private:
+    friend CallTable;
+
     CallTable* table_ = nullptr;
     Entry* entry_ = nullptr;
+    ThreadUses::Slot* slot_ = nullptr;  // null where the entry counts it
   };
 
   // The table must not have the id.
@@ -67,28 +73,20 @@ class CallTable {
 
   // Unknown ids are no error. The object may be dropped here, without the lock.
   void Remove(int64_t id) {
-    Entry* removed;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      removed = EntryOf(id);
-      if (removed == nullptr) return;
-      removed->id = kFree;
-    }
-    Release(*removed);
+    std::shared_ptr<T> released;  // dropped last, without the lock
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (Entry* entry = EntryOf(id); entry != nullptr) released = TakeAway(*entry);
   }
 
   // Has an id stand for another object, while calls of the one before may be under way. Unknown ids
   // are no error.
   void Replace(int64_t id, std::shared_ptr<T> object) {
-    Entry* replaced;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      replaced = EntryOf(id);
-      if (replaced == nullptr) return;
-      Put(id, std::move(object));
-      replaced->id = kFree;
-    }
-    Release(*replaced);
+    std::shared_ptr<T> released;  // dropped last, without the lock
+    std::lock_guard<std::mutex> lock(mutex_);
+    Entry* replaced = EntryOf(id);
+    if (replaced == nullptr) return;
+    Put(id, std::move(object));
+    released = TakeAway(*replaced);
   }
 
   // Those that there are.
@@ -114,7 +112,7 @@ class CallTable {
   // after it was taken away and the last caller has left.
   struct Entry {
     std::atomic<int64_t> id{kFree};
-    std::atomic<int64_t> callers{0};
+    std::atomic<int64_t> callers{0};    // of those that have not written it down
     std::atomic<Entry*> next{nullptr};  // of the same bucket
     std::shared_ptr<T> object;
   };
@@ -123,32 +121,59 @@ class CallTable {
     return buckets_[static_cast<uint64_t>(id) % buckets_.size()];
   }
 
-  // The entry with an id, with one more caller; null when nothing has it.
-  Entry* Enter(int64_t id) {
-    if (id == kFree) return nullptr;  // a program may hold anything
+  // Has `use` use the entry with an id, if there is one.
+  void Enter(int64_t id, Use& use) {
+    if (id == kFree) return;  // a program may hold anything
     Entry* entry = BucketOf(id).load(std::memory_order_acquire);
     for (; entry != nullptr; entry = entry->next.load(std::memory_order_acquire)) {
       if (entry->id.load(std::memory_order_relaxed) != id) continue;
-      entry->callers.fetch_add(1);
-      if (entry->id.load() == id) return entry;  // and whoever takes it away now sees the caller
-      Leave(*entry);
+      Begin(*entry, use);
+      if (entry->id.load() == id) return;
+      Leave(use);
+      use.entry_ = nullptr;
     }
     // Slowly: the object of an id may have moved to another entry meanwhile.
     std::lock_guard<std::mutex> lock(mutex_);
-    entry = EntryOf(id);
-    if (entry != nullptr) entry->callers.fetch_add(1);
-    return entry;
+    if (entry = EntryOf(id); entry != nullptr) Begin(*entry, use);
   }
 
-  void Leave(Entry& entry) {
-    if (entry.callers.fetch_sub(1) == 1 && entry.id.load() == kFree) Release(entry);
+  // Whoever takes the entry away from now on sees that it is used.
+  void Begin(Entry& entry, Use& use) {
+    use.entry_ = &entry;
+    use.slot_ = ThreadUses::FreeSlot();
+    if (use.slot_ == nullptr) {
+      entry.callers.fetch_add(1);
+    } else {
+      use.slot_->store(&entry, std::memory_order_relaxed);
+      ThreadUses::Changed();
+    }
   }
 
-  // Lets go of the object of an entry that has no id and no caller.
-  void Release(Entry& entry) {
+  void Leave(Use& use) {
+    Entry& entry = *use.entry_;
+    if (use.slot_ == nullptr) {
+      entry.callers.fetch_sub(1);
+    } else {
+      use.slot_->store(nullptr, std::memory_order_release);
+      ThreadUses::Changed();
+    }
+    if (entry.id.load() != kFree) return;
     std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(mutex_);
-    if (entry.id == kFree && entry.callers == 0) released = std::move(entry.object);
+    released = Unused(entry);
+  }
+
+  // Takes the id away from an entry; returns its object if nobody uses that. With the mutex, for
+  // which those wait who find the id gone when they leave.
+  std::shared_ptr<T> TakeAway(Entry& entry) {
+    entry.id = kFree;
+    return ThreadUses::Settle() ? Unused(entry) : nullptr;
+  }
+
+  // The object of an entry, if that has no id and nobody uses it. With the mutex.
+  std::shared_ptr<T> Unused(Entry& entry) {
+    const bool used = entry.id != kFree || entry.callers != 0 || ThreadUses::Any(&entry);
+    return used ? nullptr : std::move(entry.object);
   }
 
   // With the mutex.

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.native.frames import CODES, INT64, Buffer, Outcome, call, native, runtime
+from tests.support.native.frames import (
+    CODES,
+    INT64,
+    Buffer,
+    Outcome,
+    call,
+    native,
+    run_python,
+    runtime,
+)
 
 CODE = native.native_code
 NATIVE = runtime.native_handler()
@@ -164,6 +173,37 @@ def test_a_call_under_way_keeps_what_holds_the_code(foreign: bool) -> None:
     thread.join()
     assert alive() is None
     assert outcomes[0].code == 0
+
+
+@both_threads
+@pytest.mark.parametrize("depth", [1, 7, 8, 9, 20])
+def test_calls_within_calls_keep_what_holds_the_code(depth: int, foreign: bool) -> None:
+    status = c_function("status", 1, returns_status=True)
+    owner = Owner()
+    alive = weakref.ref(owner)
+    seen: list[bool] = []
+
+    def nested(arrays: list[Any], run: Callable[[], Any]) -> Any:
+        nonlocal owner
+        if len(seen) + 1 < depth:
+            seen.append(True)
+            assert call_native(status, [Buffer.of(np.int32(0))], foreign=foreign).code == 0
+        else:
+            runtime.unregister_native(status, owner)
+            del owner
+            gc.collect()
+        seen.append(alive() is not None)
+        return run()
+
+    runtime.answer_native(status, nested)
+    assert call_native(status, [Buffer.of(np.int32(0))], foreign=foreign).code == 0
+    assert seen == [True] * (2 * depth - 1)
+    assert alive() is None
+
+
+def test_a_forked_child_lets_go_of_code_too() -> None:
+    done = run_python("-m", "tests.support.native.forked_native")
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_asynchronous_call_keeps_it_for_ever() -> None:

@@ -45,11 +45,11 @@ class Property(Slotted):
 
     @property
     def host_function(self) -> Any:
-        return Slotted.host_function.__get__(self)  # type: ignore[attr-defined]
+        return vars(Slotted)["host_function"].__get__(self)
 
     @host_function.setter
     def host_function(self, function: Callable[..., Any]) -> None:
-        Slotted.host_function.__set__(self, lambda x: function(x) + 1)  # type: ignore[attr-defined]
+        vars(Slotted)["host_function"].__set__(self, lambda x: function(x) + 1)
 
 
 class Looked(Slotted):

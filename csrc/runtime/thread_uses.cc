@@ -1,0 +1,57 @@
+#include "thread_uses.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace hostcall {
+namespace {
+
+bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+}  // namespace
+
+const bool ThreadUses::has_membarrier_ = RegisterMembarrier();
+
+bool ThreadUses::RegisterMembarrier() {
+  return Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
+bool ThreadUses::Settle() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!has_membarrier_ || Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
+  // A forked child may have to register anew.
+  return RegisterMembarrier() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+// Gives the record of a thread back. What is still used may have gone to another thread.
+struct ThreadUses::End {
+  ~End() {
+    std::exchange(record_, nullptr)->taken.store(false, std::memory_order_release);
+    is_over_ = true;
+  }
+};
+
+ThreadUses::Record* ThreadUses::Prepare() {
+  if (is_over_) return nullptr;
+  record_ = TakeRecord();
+  static thread_local const End end;
+  (void)end;
+  return record_;
+}
+
+ThreadUses::Record* ThreadUses::TakeRecord() {
+  for (Record* record = first_.load(); record != nullptr; record = record->next) {
+    bool taken = false;
+    if (record->taken.compare_exchange_strong(taken, true)) return record;
+  }
+  auto* made = new Record();
+  made->next = first_.load();
+  while (!first_.compare_exchange_weak(made->next, made)) {
+  }
+  return made;
+}
+
+}  // namespace hostcall
