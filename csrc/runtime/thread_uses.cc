@@ -11,19 +11,20 @@ namespace {
 
 bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-}  // namespace
+bool Register() { return Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
-const bool ThreadUses::has_membarrier_ = RegisterMembarrier();
-
-bool ThreadUses::RegisterMembarrier() {
-  return Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+// Old systems have none, and some sandboxes refuse it.
+bool CanInterrupt() {
+  static const bool can = Register();
+  return can;
 }
 
+}  // namespace
+
 bool ThreadUses::Settle() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!has_membarrier_ || Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
+  if (!CanInterrupt() || Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
   // A forked child may have to register anew.
-  return RegisterMembarrier() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  return Register() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 // Gives the record of a thread back. What is still used may have gone to another thread.
@@ -35,7 +36,7 @@ struct ThreadUses::End {
 };
 
 ThreadUses::Record* ThreadUses::Prepare() {
-  if (is_over_) return nullptr;
+  if (is_over_ || !CanInterrupt()) return nullptr;
   record_ = TakeRecord();
   static thread_local const End end;
   (void)end;

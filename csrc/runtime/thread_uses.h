@@ -16,7 +16,8 @@ class ThreadUses {
   // Holds the address of what is used, or null. Any thread may set it back to null.
   using Slot = std::atomic<const void*>;
 
-  // A free slot of this thread's; null where all are taken, or the thread is about to end.
+  // A free slot of this thread's; null where all are taken, the thread is about to end, or the
+  // system cannot interrupt the others.
   static Slot* FreeSlot() {
     Record* record = record_;
     if (record == nullptr && (record = Prepare()) == nullptr) return nullptr;
@@ -39,13 +40,7 @@ class ThreadUses {
   // Stands between the change of a slot and a look whether what is used is still to be used, in the
   // thread that uses it. Who takes something away calls `Settle` between that and `Any`: then
   // either the look has seen it, or `Any` sees the change.
-  static void Changed() {
-    if (has_membarrier_) {
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-    }
-  }
+  static void Changed() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
   // Returns false where the system refuses, so that nothing may be freed.
   static bool Settle();
@@ -62,11 +57,9 @@ class ThreadUses {
 
   static Record* Prepare();
   static Record* TakeRecord();
-  static bool RegisterMembarrier();
 
   // Those of threads that have ended are taken again, and none is ever freed.
   inline static std::atomic<Record*> first_{nullptr};
-  static const bool has_membarrier_;
 
   // Without a destructor of its own: a program may run while its thread, or the process, ends.
   inline static thread_local Record* record_ = nullptr;

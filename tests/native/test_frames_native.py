@@ -176,28 +176,34 @@ def test_a_call_under_way_keeps_what_holds_the_code(foreign: bool) -> None:
 
 
 @both_threads
-@pytest.mark.parametrize("depth", [1, 7, 8, 9, 20])
-def test_calls_within_calls_keep_what_holds_the_code(depth: int, foreign: bool) -> None:
-    status = c_function("status", 1, returns_status=True)
+@pytest.mark.parametrize("depth", [0, 1, 7, 8, 9, 20])
+def test_a_call_within_calls_keeps_what_holds_the_code(depth: int, foreign: bool) -> None:
+    outer, inner = (c_function("status", 1, returns_status=True) for _ in range(2))
     owner = Owner()
     alive = weakref.ref(owner)
-    seen: list[bool] = []
+    kept: list[bool] = []
+
+    def call_status(number: int) -> None:
+        assert call_native(number, [Buffer.of(np.int32(0))], foreign=foreign).code == 0
+
+    numbers = iter([*[outer] * (depth - 1), inner])
 
     def nested(arrays: list[Any], run: Callable[[], Any]) -> Any:
-        nonlocal owner
-        if len(seen) + 1 < depth:
-            seen.append(True)
-            assert call_native(status, [Buffer.of(np.int32(0))], foreign=foreign).code == 0
-        else:
-            runtime.unregister_native(status, owner)
-            del owner
-            gc.collect()
-        seen.append(alive() is not None)
+        call_status(next(numbers))
         return run()
 
-    runtime.answer_native(status, nested)
-    assert call_native(status, [Buffer.of(np.int32(0))], foreign=foreign).code == 0
-    assert seen == [True] * (2 * depth - 1)
+    def innermost(arrays: list[Any], run: Callable[[], Any]) -> Any:
+        nonlocal owner
+        runtime.unregister_native(inner, owner)
+        del owner
+        gc.collect()
+        kept.append(alive() is not None)
+        return run()
+
+    runtime.answer_native(outer, nested)
+    runtime.answer_native(inner, innermost)
+    call_status(outer if depth > 0 else inner)
+    assert kept == [True]
     assert alive() is None
 
 

@@ -60,8 +60,9 @@ def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLib
       entry: the name of the function.
       library: all functions that it may reach.
     """
-    functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
-    if any(op_kinds.has_no_effect(node) for f in functions.values() for node in f.node_def):
+    # All calls of the others are theirs.
+    if any(op_kinds.has_no_effect(node) for f in library.function for node in f.node_def):
+        functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
         _Overlapping(ordered, entry, functions).rewritten(entry)
 
 
