@@ -14,11 +14,17 @@ def as_numpy(function: Function) -> Function:
     return lambda v: function(np.asarray(v))
 
 
-def one_call(function: Function, x: Array) -> Callable[[], object]:
-    """A compiled function that calls a Python function by pure_callback."""
+def one_call(function: Function, x: Array, from_array: bool = False) -> Callable[[], object]:
+    """A compiled function that calls a Python function by pure_callback.
+
+    Args:
+      function: what is called.
+      x: the argument.
+      from_array: whether it is called with NumPy's array, or with one that is JAX's already.
+    """
     result = jax.ShapeDtypeStruct(x.shape, x.dtype)
     program = jax.jit(lambda v: jax.pure_callback(as_numpy(function), result, v))
-    argument = jax.device_put(x)
+    argument = x if from_array else jax.device_put(x)
     return lambda: program(argument).block_until_ready()
 
 

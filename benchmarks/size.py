@@ -40,6 +40,7 @@ WRITTEN = "compiled numpy_function, borrow=True and out=True"
 ONE_COPY = "bare call and copy out"
 NO_COPY = "bare call that writes its result"
 JAX = "jax.pure_callback"
+JAX_FROM_ARRAY = "jax.pure_callback, called with an array"
 
 
 def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
@@ -55,6 +56,7 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         FROM_ARRAY: partial(hostcall.bind(numpy_step(identity), x), array),
         GRAPH: in_graph(numpy_step(identity), x),
         JAX: jax_programs.one_call(identity, array),
+        JAX_FROM_ARRAY: jax_programs.one_call(identity, array, from_array=True),
         ONE_COPY: partial(bare_borrowed, borrowed, array),
         BORROWED: compiled(numpy_step(borrowed), x),
         NO_COPY: partial(bare_written, written, array),
@@ -74,10 +76,10 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         row(NUMPY, NONE),
         *(
             line
-            for bound in (BOUND, BOUND_EAGER, FROM_ARRAY)
+            for bound, peer in ((BOUND, JAX), (BOUND_EAGER, JAX), (FROM_ARRAY, JAX_FROM_ARRAY))
             for line in (
                 alone(f"{bound}, {label}", samples[f"{bound}, {label}"]),
-                row(JAX, bound, at_least(1)),
+                row(peer, bound, at_least(1)),
                 row(GRAPH, bound, at_least(1)),
             )
         ),
