@@ -13,16 +13,14 @@ bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 
 
 bool Register() { return Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
-// Old systems have none, and some sandboxes refuse it.
-bool CanInterrupt() {
-  static const bool can = Register();
-  return can;
-}
+// Old systems have none, and some sandboxes refuse it. Asked when the module is loaded: it takes
+// long where there are many threads, and a child that is forked meanwhile would wait for ever.
+const bool can_interrupt = Register();
 
 }  // namespace
 
 bool ThreadUses::Settle() {
-  if (!CanInterrupt() || Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
+  if (!can_interrupt || Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
   // A forked child may have to register anew.
   return Register() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
@@ -36,7 +34,7 @@ struct ThreadUses::End {
 };
 
 ThreadUses::Record* ThreadUses::Prepare() {
-  if (is_over_ || !CanInterrupt()) return nullptr;
+  if (is_over_ || !can_interrupt) return nullptr;
   record_ = TakeRecord();
   static thread_local const End end;
   (void)end;
