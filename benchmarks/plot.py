@@ -55,7 +55,7 @@ def draw_loop(answer: Answer, path: Path) -> None:
     colours = ["#0b5cad" if name.startswith("compiled") else "#b5b5b5" for name in names]
     bars = axes.barh(names, medians, color=colours)
     axes.bar_label(bars, [f" {report.number(median)}" for median in medians], fontsize="small")
-    axes.set(xscale="log", xlabel="microseconds a call", title="One of 1000 calls in a loop")
+    axes.set(xscale="log", xlabel="microseconds a call", title="One of 10,000 calls in a loop")
     axes.invert_yaxis()
     _save(figure, path)
 

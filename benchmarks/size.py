@@ -35,6 +35,7 @@ BOUND = "hostcall.bind, numpy_function"
 BOUND_EAGER = "hostcall.bind, py_function"
 FROM_ARRAY = "hostcall.bind, numpy_function, called with an array"
 GRAPH = "graph mode numpy_function"
+GRAPH_FROM_ARRAY = "graph mode numpy_function, called with an array"
 BORROWED = "compiled numpy_function, borrow=True"
 WRITTEN = "compiled numpy_function, borrow=True and out=True"
 ONE_COPY = "bare call and copy out"
@@ -55,6 +56,7 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         BOUND_EAGER: partial(hostcall.bind(eager_step(identity), x), x),
         FROM_ARRAY: partial(hostcall.bind(numpy_step(identity), x), array),
         GRAPH: in_graph(numpy_step(identity), x),
+        GRAPH_FROM_ARRAY: in_graph(numpy_step(identity), array),
         JAX: jax_programs.one_call(identity, array),
         JAX_FROM_ARRAY: jax_programs.one_call(identity, array, from_array=True),
         ONE_COPY: partial(bare_borrowed, borrowed, array),
@@ -76,11 +78,14 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         row(NUMPY, NONE),
         *(
             line
-            for bound, peer in ((BOUND, JAX), (BOUND_EAGER, JAX), (FROM_ARRAY, JAX_FROM_ARRAY))
+            for bound, peers in (
+                (BOUND, (JAX, GRAPH)),
+                (BOUND_EAGER, (JAX, GRAPH)),
+                (FROM_ARRAY, (JAX_FROM_ARRAY, GRAPH_FROM_ARRAY)),
+            )
             for line in (
                 alone(f"{bound}, {label}", samples[f"{bound}, {label}"]),
-                row(peer, bound, at_least(1)),
-                row(GRAPH, bound, at_least(1)),
+                *(row(peer, bound, at_least(1)) for peer in peers),
             )
         ),
         alone(f"{ONE_COPY}, {label}", samples[f"{ONE_COPY}, {label}"]),

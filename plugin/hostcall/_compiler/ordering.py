@@ -25,6 +25,7 @@ from hostcall._tf.function_defs import (
     CALL_OPS,
     CONTROL_FLOW_OPS,
     callees,
+    calls_in,
     program_order,
 )
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef
@@ -165,15 +166,13 @@ class _Orderer:
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
         """The nodes of a function that have side effects, or call what does, in their order."""
-
-        def has_effect(node: NodeDef) -> bool:
-            if op_kinds.is_ordered(node):
-                return True
-            calls = node.op in CONTROL_FLOW_OPS or self._is_call(node)
-            return calls and self._effects.of_callees(node)
-
-        found = [node for node in function.node_def if has_effect(node)]
-        return [n for n in program_order(function) if has_effect(n)] if len(found) > 1 else found
+        calls = filter(self._is_call, calls_in(function, self._functions))
+        found = [*filter(op_kinds.is_ordered, function.node_def)]
+        found += filter(self._effects.of_callees, calls)
+        if len(found) < 2:
+            return found
+        names = {node.name for node in found}
+        return [node for node in program_order(function) if node.name in names]
 
     def _refuse(self, why: str, count: int, most: int) -> None:
         if count > most:
@@ -226,7 +225,8 @@ class _Orderer:
         return copy
 
     def _is_call(self, node: NodeDef) -> bool:
-        return node.op in CALL_OPS or node.op in self._functions
+        op = node.op
+        return op in CONTROL_FLOW_OPS or op in CALL_OPS or op in self._functions
 
 
 def _branches_of(node: NodeDef) -> _Branches | None:

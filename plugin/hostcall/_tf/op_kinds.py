@@ -26,9 +26,8 @@ XLA_CALL_MODULE = "XlaCallModule"
 
 def calls_python(node: NodeDef) -> bool:
     """Whether a node is a script op, or one that holds a program of JAX's which calls Python."""
-    return node.op in SCRIPT_OPS or (
-        attributes.CALLS_PYTHON in node.attr and node.attr[attributes.CALLS_PYTHON].b
-    )
+    op = node.op
+    return op in SCRIPT_OPS or (op == XLA_CALL_MODULE and _is_marked(node, attributes.CALLS_PYTHON))
 
 
 def has_effect(node: NodeDef) -> bool:
@@ -43,11 +42,14 @@ def has_no_effect(node: NodeDef) -> bool:
 
 def is_ordered(node: NodeDef) -> bool:
     """Whether it is one, with side effects that happen in the order of the program."""
-    return (
-        has_effect(node)
-        or node.op == REGION
-        or (attributes.HAS_TOKEN in node.attr and node.attr[attributes.HAS_TOKEN].b)
-    )
+    op = node.op
+    if op == XLA_CALL_MODULE:
+        return _is_marked(node, attributes.HAS_TOKEN)
+    return op == REGION or (op in STATEFUL_SCRIPT_OPS and has_effect(node))
+
+
+def _is_marked(node: NodeDef, mark: str) -> bool:
+    return mark in node.attr and bool(node.attr[mark].b)
 
 
 def lets_list_grow(node: NodeDef) -> bool:
