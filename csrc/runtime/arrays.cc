@@ -146,7 +146,7 @@ OutArray MakeOutArray(const Buffer& result, bool share) {
   if (share) {
     nb::object view = BorrowedView(result, result.dims, NPY_ARRAY_WRITEABLE);
     if (view.is_valid()) {
-      ExpectToFill(result.data, static_cast<size_t>(SizeInBytes(result)));
+      ExpectToFillResult(result.data, static_cast<size_t>(SizeInBytes(result)));
       return {std::move(view), true};
     }
   }

@@ -24,4 +24,13 @@ inline void ExpectToFill(void* data, size_t size) {
 #endif
 }
 
+// The same for a program's result. The C library keeps memory of up to 32 MiB once it has been
+// given back, and maps what is larger anew for each call (DEFAULT_MMAP_THRESHOLD_MAX). Huge pages
+// in what it keeps cost more than they save: it trims them off its heap, and each is cleared whole
+// when the heap grows again.
+inline void ExpectToFillResult(void* data, size_t size) {
+  constexpr size_t kMostKept = size_t{1} << 25;
+  if (size > kMostKept) ExpectToFill(data, size);
+}
+
 }  // namespace hostcall

@@ -52,7 +52,7 @@ void CopyScalarOut(nb::handle value, const Buffer& result) {
 }
 
 void StoreBytes(const void* data, size_t size, const Buffer& result) {
-  ExpectToFill(result.data, size);
+  ExpectToFillResult(result.data, size);
   if (size > 0) std::memcpy(result.data, data, size);
 }
 
@@ -68,7 +68,7 @@ void CopyOut(nb::handle array, const Buffer& result) {
     return;
   }
   if (IsEmpty(result.dims)) return;
-  ExpectToFill(result.data, static_cast<size_t>(SizeInBytes(result)));
+  ExpectToFillResult(result.data, static_cast<size_t>(SizeInBytes(result)));
   // A copy: what follows may let other threads in, and the user give the array another shape.
   RecycledVector<int64_t> dims;
   dims.reserve(shape.size());
