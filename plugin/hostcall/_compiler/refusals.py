@@ -40,8 +40,6 @@ _RESOURCE = tf.resource.as_datatype_enum
 # How region_kernel.cc refuses.
 _OF_REGION = "hostcall: ops on the host cannot be called from one program"
 
-# What XLA may leave out without a word.
-_SILENT = frozenset({"TensorListSetItem", *op_kinds.CHECKS})
 _GROWING = "XLA would not let the list of a tf.TensorArray grow"
 _DROPPED = "XLA would drop its assertions"
 _LIST = (
@@ -62,9 +60,8 @@ def may_partition(library: FunctionDefLibrary) -> bool:
         return False
     nodes = (node for function in library.function for node in function.node_def)
     return not any(
-        attributes.ROUTE in node.attr
+        node.op not in op_kinds.SCRIPT_OPS
         and requested_routes.asked(node) == requested_routes.CUSTOM_CALL
-        and node.op not in op_kinds.SCRIPT_OPS
         for node in nodes
     )
 
@@ -81,10 +78,11 @@ def is_of_device(refusal: str) -> bool:
 
 def of_silence(library: FunctionDefLibrary) -> str:
     """What XLA does not say: that it would not let a list grow, or drop an assertion; or ""."""
-    nodes = [n for function in library.function for n in function.node_def if n.op in _SILENT]
-    if any(map(op_kinds.lets_list_grow, nodes)):
-        return _GROWING
-    checks = any(node.op in op_kinds.CHECKS for node in nodes)
+    checks = False
+    for node in (node for function in library.function for node in function.node_def):
+        if op_kinds.lets_list_grow(node):
+            return _GROWING
+        checks |= node.op in op_kinds.CHECKS
     return _DROPPED if checks and settings.assertions() else ""
 
 

@@ -45,7 +45,7 @@ def is_ordered(node: NodeDef) -> bool:
     op = node.op
     if op == XLA_CALL_MODULE:
         return _is_marked(node, attributes.HAS_TOKEN)
-    return op == REGION or (op in STATEFUL_SCRIPT_OPS and has_effect(node))
+    return op == REGION or has_effect(node)
 
 
 def _is_marked(node: NodeDef, mark: str) -> bool:

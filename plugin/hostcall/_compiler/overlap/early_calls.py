@@ -61,8 +61,7 @@ def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLib
       library: all functions that it may reach.
     """
     # All calls of the others are theirs.
-    nodes = (node for function in library.function for node in function.node_def)
-    if any(node.op in op_kinds.SCRIPT_OPS and op_kinds.has_no_effect(node) for node in nodes):
+    if any(op_kinds.has_no_effect(node) for f in library.function for node in f.node_def):
         functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
         _Overlapping(ordered, entry, functions).rewritten(entry)
 
