@@ -74,6 +74,8 @@ export JAX_LINKS
 
 # TensorFlow's notes about the machine, and a line on rounding that only the second one silences.
 QUIET := TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=0
+# For figures: with oneDNN, as people have it. Without, TensorFlow takes the memory of each result from the C library anew.
+MEASURED := TF_CPP_MIN_LOG_LEVEL=2
 
 # Builds of the runtime, of the XLA that its tests fake and of the workers' client, with sanitizers. A sanitizer's library
 # has to be the first of the process, and needs g++'s C++ library beside it.
@@ -157,14 +159,14 @@ lint: $(INSTALLED)  ## Check style and types
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
 bench: $(BUILT) $(PLOTS)  ## Run the benchmarks, or one: ONLY=loop
-	@$(QUIET) $(BIN)/python -m benchmarks $(ONLY)
+	@$(MEASURED) $(BIN)/python -m benchmarks $(ONLY)
 
 bench-compare: $(BUILT) $(PLOTS)  ## Tell what is slower than at the commit BASE; one question: ONLY=loop
-	@$(QUIET) $(BIN)/python -m benchmarks.compare $(or $(BASE),$(error Which commit? make bench-compare BASE=HEAD~1)) \
+	@$(MEASURED) $(BIN)/python -m benchmarks.compare $(or $(BASE),$(error Which commit? make bench-compare BASE=HEAD~1)) \
 	  $(ONLY) $(if $(RUNS),--runs $(RUNS))
 
 bench-gpu: $(BUILT) $(PLOTS)  ## Measure calls from a GPU; the same where there is none
-	@$(QUIET) $(BIN)/python -m benchmarks gpu
+	@$(MEASURED) $(BIN)/python -m benchmarks gpu
 
 sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with sanitizers
 	@echo "AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer"
