@@ -81,6 +81,7 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         alone(f"{BARE}, {label}", samples[f"{BARE}, {label}"]),
         row(NONE, BARE),
         row(NUMPY, BARE, goal),
+        row(BOUND, BARE, goal),
         *(row(program, BARE) for program in (EAGER, GRAPH, JAX)),
         row(NUMPY, NONE),
         *(

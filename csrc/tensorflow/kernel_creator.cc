@@ -189,8 +189,14 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   static absl::StatusOr<RewrittenFunction> Add(const FunctionLibraryDefinition& library,
                                                absl::StatusOr<RewrittenFunction> rewritten) {
     if (!rewritten.ok()) return rewritten;
-    absl::Status added =
-        const_cast<FunctionLibraryDefinition&>(library).AddLibrary(rewritten->library);
+    // Most often it is the eager context's own library: to parse and to compare what that has just
+    // been given would take a large function as long as to add it.
+    if (rewritten->added && library.Contains(rewritten->name)) return rewritten;
+    tensorflow::FunctionDefLibrary functions;
+    if (!functions.ParseFromString(rewritten->library)) {
+      return absl::InternalError("hostcall: the rewritten function library does not parse");
+    }
+    absl::Status added = const_cast<FunctionLibraryDefinition&>(library).AddLibrary(functions);
     if (!added.ok()) return added;
     return rewritten;
   }

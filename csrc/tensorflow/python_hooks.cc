@@ -92,15 +92,10 @@ tensorflow::Tensor ParseTensor(const nb::bytes& bytes) {
 }
 
 RewrittenFunction ToRewritten(nb::handle answer) {
-  const auto bytes = Field<nb::bytes>(answer, "library");
-  RewrittenFunction rewritten{{},
-                              Field<std::string>(answer, "name"),
-                              Field<bool>(answer, "partitioned"),
-                              Field<std::vector<std::string>>(answer, "regions")};
-  if (!rewritten.library.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
-    throw nb::value_error("hostcall: the rewritten function library does not parse");
-  }
-  return rewritten;
+  const auto library = Field<nb::bytes>(answer, "library");
+  return {std::string(library.c_str(), library.size()), Field<std::string>(answer, "name"),
+          Field<bool>(answer, "partitioned"), Field<std::vector<std::string>>(answer, "regions"),
+          Field<bool>(answer, "added")};
 }
 
 tensorflow::NodeDef ParseNode(const nb::bytes& bytes) {

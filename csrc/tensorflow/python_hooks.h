@@ -39,10 +39,11 @@ struct LoweredCall {
 
 // What takes the place of a must-compile function.
 struct RewrittenFunction {
-  tensorflow::FunctionDefLibrary library;  // the new functions
+  std::string library;  // the new functions: a serialized FunctionDefLibrary
   std::string name;
   bool partitioned = false;          // whether it runs on the host, and compiled clusters within it
   std::vector<std::string> regions;  // the names of their functions, which are in the library
+  bool added = false;                // whether the eager context was given them all just now
 };
 
 // Where a function runs.

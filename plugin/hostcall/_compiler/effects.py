@@ -32,7 +32,7 @@ class Effects:
             self._found[name] = False  # what a function that calls itself finds
             function = self._functions.get(name)
             self._found[name] = function is not None and (
-                any(map(self._of_op, function.node_def))
+                any(map(self._of_op, defs.nodes_of(function, op_kinds.ORDERED_OPS)))
                 or any(map(self.of_callees, defs.calls_in(function, self._functions)))
             )
         return self._found[name]

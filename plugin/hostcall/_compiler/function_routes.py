@@ -149,7 +149,10 @@ def _new_partitioner(
         return op_kinds.constant_operands(bindings, node)
 
     def is_marked(node: NodeDef) -> bool:
-        return requested_routes.asked(node) == requested_routes.PARTITION
+        return (
+            attributes.ROUTE in node.attr
+            and requested_routes.asked(node) == requested_routes.PARTITION
+        )
 
     marked: Callable[[Any], bool] = is_marked
     if everything:

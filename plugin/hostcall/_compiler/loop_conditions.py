@@ -46,7 +46,11 @@ def carry(
     pending = list(functions)
     for name in pending:
         function = carried[name]
-        found = [i for i, n in enumerate(function.node_def) if _must_carry(n, carried, has_effect)]
+        found = [
+            index
+            for index, node in enumerate(function.node_def)
+            if node.op in _LOOP_OPS and _must_carry(node, carried, has_effect)
+        ]
         if found:
             carried[name] = protos.function_pb2.FunctionDef()
             carried[name].CopyFrom(function)
@@ -61,7 +65,7 @@ def carry(
 def _must_carry(
     node: NodeDef, functions: Mapping[str, Any], has_effect: Callable[[str], bool]
 ) -> bool:
-    if node.op not in _LOOP_OPS or not has_effect(node.attr["cond"].func.name):
+    if not has_effect(node.attr["cond"].func.name):
         return False
     # Of loops that TensorFlow's Python makes both hold.
     results = functions[node.attr["cond"].func.name].signature.output_arg

@@ -23,11 +23,8 @@ def bypass(function: FunctionDef) -> None:
       function: a FunctionDef, changed in place.
     """
     returned = set(function.control_ret.values())
-    no_ops = {
-        f"^{node.name}": node
-        for node in function.node_def
-        if node.op == "NoOp" and node.name not in returned
-    }
+    found = [(i, node) for i, node in enumerate(function.node_def) if node.op == "NoOp"]
+    no_ops = {f"^{node.name}": node for _, node in found if node.name not in returned}
     if not no_ops:
         return
     users = _users(function, no_ops)
@@ -41,9 +38,9 @@ def bypass(function: FunctionDef) -> None:
         for before in filter(users.__contains__, node.input):
             users[before] = [user for user in users[before] if user is not node] + users[control]
         bypassed.add(node.name)
-    positions = [i for i, node in enumerate(function.node_def) if node.name in bypassed]
-    for position in reversed(positions):
-        del function.node_def[position]
+    for position, node in reversed(found):
+        if node.name in bypassed:
+            del function.node_def[position]
 
 
 def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any]]:

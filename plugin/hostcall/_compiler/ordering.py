@@ -25,7 +25,7 @@ from hostcall._tf.function_defs import (
     CALL_OPS,
     CONTROL_FLOW_OPS,
     callees,
-    calls_in,
+    nodes_of,
     program_order,
 )
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef
@@ -50,6 +50,9 @@ _TOO_DEEP = (
 _TOKEN_INPUTS = "_xla_token_input_nodes"
 _TOKEN_NAME = "_xla_original_oc_node_name"
 _UNIT_TOKEN = "_xla_token_arg_node"
+
+# What may have side effects or call what does, beside the functions that are ops.
+_EFFECT_OPS = op_kinds.ORDERED_OPS | CONTROL_FLOW_OPS | CALL_OPS
 
 # Of the names of new functions.
 _SUFFIX = "__hostcall"
@@ -90,6 +93,7 @@ class _Orderer:
         self._functions = {function.signature.name: function for function in library.function}
         self._units: dict[tuple[str, frozenset[str], _Branches | None], str] = {}
         self._effects = Effects(self._functions)
+        self._may_record = any(nodes_of(f, {op_kinds.EAGER_PY_FUNC}) for f in library.function)
         self._entry = ""
         self._tracks_run = False
         self._is_cluster = False
@@ -108,7 +112,7 @@ class _Orderer:
                 self._copy(new, new)  # the others are copied when they are called
         function = self._copy(name, self._entry)
         self._is_cluster = attributes.CLUSTER in function.attr
-        self._order(function, "", _UNIT_TOKEN, _returned(function, function.ret))
+        self._order(function, "", _UNIT_TOKEN, self._returned(function, function.ret))
         function.attr[attributes.TRACKS_RUN].b = self._tracks_run
         new_name: str = function.signature.name
         return new_name
@@ -121,7 +125,7 @@ class _Orderer:
             self._units[key] = f"{self._entry}__{len(self._units)}_{name}"
             function = self._copy(name, self._units[key])
             level, self._level = self._level, 0
-            self._order(function, "", _UNIT_TOKEN, _returned(function, escaping))
+            self._order(function, "", _UNIT_TOKEN, self._returned(function, escaping))
             self._level = level
             if compared is not None:
                 compare_results(function, *compared)
@@ -136,7 +140,7 @@ class _Orderer:
           last: the name of the token to begin with.
           escaping: the values in it that become results of the whole program.
         """
-        consumed = _consumed_outputs(function)
+        consumed = self._consumed(function)
         previous: Any = None
         for node in self._effects_of(function):
             token = f"{path}{node.name}"
@@ -154,7 +158,7 @@ class _Orderer:
                 returned = self._escaping_of(node, copy.signature, escaping)
                 self._level += 1
                 self._refuse(_TOO_DEEP, self._level, _MOST_LEVELS)
-                last = self._order(copy, f"{token}/", last, _returned(copy, returned))
+                last = self._order(copy, f"{token}/", last, self._returned(copy, returned))
                 self._level -= 1
             # The bridge looks tokens up while it goes through the graph in an order of its own.
             if previous is not None and f"^{previous.name}" not in node.input:
@@ -166,9 +170,13 @@ class _Orderer:
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
         """The nodes of a function that have side effects, or call what does, in their order."""
-        calls = filter(self._is_call, calls_in(function, self._functions))
-        found = [*filter(op_kinds.is_ordered, function.node_def)]
-        found += filter(self._effects.of_callees, calls)
+        known = self._functions
+        may_have_some = [n for n in function.node_def if (op := n.op) in _EFFECT_OPS or op in known]
+        found = [
+            node
+            for node in may_have_some
+            if op_kinds.is_ordered(node) or self._effects.of_callees(node)
+        ]
         if len(found) < 2:
             return found
         names = {node.name for node in found}
@@ -180,7 +188,7 @@ class _Orderer:
             raise LoweringError(why.format(entry=entry, most=most))
 
     def _mark_recording(self, node: NodeDef, consumed: set[str], escaping: set[str]) -> None:
-        if node.op != "EagerPyFunc":
+        if node.op != op_kinds.EAGER_PY_FUNC:
             return
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
         recording = Recording.NO
@@ -201,6 +209,19 @@ class _Orderer:
             for i, result in enumerate(results)
             if escaping & {f"{node.name}:output:{i}", f"{node.name}:{result.name}:0"}
         )
+
+    def _returned(self, function: FunctionDef, results: Iterable[str]) -> set[str]:
+        """The values that become the named results, if one of them may be a tape's."""
+        return _values_of(function, results) if self._may_record else set()
+
+    def _consumed(self, function: FunctionDef) -> set[str]:
+        """The values that something takes, if one of them may be a tape's."""
+        if not self._may_record or not nodes_of(function, {op_kinds.EAGER_PY_FUNC}):
+            return set()
+        consumed = set(function.ret.values())
+        for node in function.node_def:
+            consumed.update(node.input)
+        return consumed
 
     def _copy_callee(self, node: NodeDef, caller: str) -> Any:
         """A copy of the function that a plain call calls, for this call alone."""
@@ -224,10 +245,6 @@ class _Orderer:
         copy.signature.name = new_name
         return copy
 
-    def _is_call(self, node: NodeDef) -> bool:
-        op = node.op
-        return op in CONTROL_FLOW_OPS or op in CALL_OPS or op in self._functions
-
 
 def _branches_of(node: NodeDef) -> _Branches | None:
     if node.op not in op_kinds.BRANCH_OPS:
@@ -248,12 +265,11 @@ def _return_control(function: FunctionDef, name: str) -> None:
         function.signature.control_output.append(name)
 
 
-def _returned(function: FunctionDef, results: Iterable[str]) -> set[str]:
+def _values_of(function: FunctionDef, results: Iterable[str]) -> set[str]:
     """The values of a function that become the named results, straight or through identities."""
     identities = {
         f"{node.name}:output:{i}": value
-        for node in function.node_def
-        if node.op in ("Identity", "IdentityN")
+        for node in nodes_of(function, {"Identity", "IdentityN"})
         for i, value in enumerate(node.input)
     }
     values = {function.ret[name] for name in results}
@@ -264,13 +280,3 @@ def _returned(function: FunctionDef, results: Iterable[str]) -> set[str]:
             values.add(value)
             pending.append(value)
     return values
-
-
-def _consumed_outputs(function: FunctionDef) -> set[str]:
-    """The values that something takes, if one of them may be a tape's."""
-    if not any(node.op == "EagerPyFunc" for node in function.node_def):
-        return set()
-    consumed = set(function.ret.values())
-    for node in function.node_def:
-        consumed.update(node.input)
-    return consumed

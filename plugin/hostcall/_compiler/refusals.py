@@ -58,11 +58,12 @@ def may_partition(library: FunctionDefLibrary) -> bool:
     """
     if settings.uncompilable() == settings.ERROR:
         return False
-    nodes = (node for function in library.function for node in function.node_def)
     return not any(
         node.op not in op_kinds.SCRIPT_OPS
         and requested_routes.asked(node) == requested_routes.CUSTOM_CALL
-        for node in nodes
+        for function in library.function
+        for node in function.node_def
+        if attributes.ROUTE in node.attr
     )
 
 
@@ -78,11 +79,11 @@ def is_of_device(refusal: str) -> bool:
 
 def of_silence(library: FunctionDefLibrary) -> str:
     """What XLA does not say: that it would not let a list grow, or drop an assertion; or ""."""
-    checks = False
-    for node in (node for function in library.function for node in function.node_def):
-        if op_kinds.lets_list_grow(node):
-            return _GROWING
-        checks |= node.op in op_kinds.CHECKS
+    kinds = {op_kinds.LIST_WRITE, *op_kinds.CHECKS}
+    found = [node for function in library.function for node in defs.nodes_of(function, kinds)]
+    if any(map(op_kinds.lets_list_grow, found)):
+        return _GROWING
+    checks = any(node.op in op_kinds.CHECKS for node in found)
     return _DROPPED if checks and settings.assertions() else ""
 
 

@@ -196,18 +196,22 @@ def function_of_context(name: str) -> Any:
 owned: dict[str, list[str]] = {}
 
 
-def own_functions(owner: str, functions: list[FunctionDef]) -> None:
+def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
     """Adds functions to the eager context's library, for as long as that has the function `owner`.
 
     Args:
       owner: a function's name; one that the context does not have owns nothing.
       functions: FunctionDefs.
+
+    Returns:
+      Whether all of them were new.
     """
     context = names.context()
     if not context.has_function(owner):
-        return
+        return False
     names_of_owner = owned.setdefault(owner, [])
-    for function in functions:
-        if function.signature.name not in names_of_owner:
-            names_of_owner.append(function.signature.name)
-            context.add_function_def(function)
+    new = [function for function in functions if function.signature.name not in names_of_owner]
+    for function in new:
+        names_of_owner.append(function.signature.name)
+        context.add_function_def(function)
+    return len(new) == len(functions)

@@ -14,6 +14,7 @@ STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+LIST_WRITE = "TensorListSetItem"
 # What XLA compiles to nothing.
 CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 LOOP_OPS = frozenset({"While", "StatelessWhile"})
@@ -22,6 +23,8 @@ EAGER_PY_FUNC = "EagerPyFunc"
 # Stands for host ops that a program calls, and have side effects.
 REGION = "HostcallRegion"
 XLA_CALL_MODULE = "XlaCallModule"
+# All that may be ordered.
+ORDERED_OPS = STATEFUL_SCRIPT_OPS | {REGION, XLA_CALL_MODULE}
 
 
 def calls_python(node: NodeDef) -> bool:
@@ -57,7 +60,7 @@ def lets_list_grow(node: NodeDef) -> bool:
 
     XLA's lists have one size; what is written behind their ends goes nowhere.
     """
-    return node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b
+    return node.op == LIST_WRITE and node.attr["resize_if_index_out_of_bounds"].b
 
 
 def op_def(name: str) -> Any:

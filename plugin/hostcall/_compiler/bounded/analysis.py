@@ -48,7 +48,7 @@ def marked(library: FunctionDefLibrary, entry: str, whole: bool = False) -> Any:
     search.run()
     for function in copy.function:
         # Those that are hindered are script ops, too.
-        for node in (n for n in function.node_def if n.op in op_kinds.SCRIPT_OPS):
+        for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
             source = (function.signature.name, node.name)
             if source in search.hindered:
                 node.attr[attributes.HINDERED].s = search.hindered[source].encode()

@@ -61,7 +61,8 @@ def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLib
       library: all functions that it may reach.
     """
     # All calls of the others are theirs.
-    if any(op_kinds.has_no_effect(node) for f in library.function for node in f.node_def):
+    script_ops = (node for f in library.function for node in defs.nodes_of(f, op_kinds.SCRIPT_OPS))
+    if any(map(op_kinds.has_no_effect, script_ops)):
         functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
         _Overlapping(ordered, entry, functions).rewritten(entry)
 

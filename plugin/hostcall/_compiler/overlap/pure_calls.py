@@ -19,14 +19,13 @@ def free(library: FunctionDefLibrary) -> None:
       library: functions, changed in place.
     """
     for function in library.function:
-        pure = {node.name for node in function.node_def if _is_pure(node)}
+        stateful = defs.nodes_of(function, op_kinds.STATEFUL_SCRIPT_OPS)
+        pure = {node.name for node in stateful if _is_pure(node)}
         if pure:
             _free(function, pure)
 
 
 def _is_pure(node: NodeDef) -> bool:
-    if node.op not in op_kinds.STATEFUL_SCRIPT_OPS:
-        return False
     entry = lookup.unchecked_entry_of(node)
     return isinstance(entry, CallbackSpec) and entry.declaration.pure
 
