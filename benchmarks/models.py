@@ -128,7 +128,7 @@ def main(effort: Effort = FULL) -> list[Row]:
     models = MODELS if effort.part == 1 else {"a chain of 20 ops": chain(20)}
     with quiet("tensorflow"):  # it finds that a function is traced often
         rows = [
-            row for name, make in models.items() for row in rows_of(name, make, effort.times(0.15))
+            row for name, make in models.items() for row in rows_of(name, make, effort.times(0.3))
         ]
     show(TITLE, rows)
     return rows

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "call_kernel.h"
@@ -16,26 +15,6 @@ using tensorflow::AttrValue;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::NodeDef;
 using Names = std::unordered_set<std::string>;
-
-// Calls `visit` on each function that is reached, in no particular order, until it returns false.
-// Returns whether it never did.
-bool VisitReachable(const Names& roots, const FunctionLibraryDefinition& library,
-                    const std::function<bool(const tensorflow::FunctionDef&)>& visit) {
-  Names seen = roots;
-  std::vector<std::string> pending(roots.begin(), roots.end());
-  while (!pending.empty()) {
-    const auto record = library.FindRecord(pending.back());
-    pending.pop_back();
-    if (record == nullptr) continue;
-    if (!visit(record->fdef())) return false;
-    for (const NodeDef& node : record->fdef().node_def()) {
-      for (const std::string& callee : Callees(node, library)) {
-        if (seen.insert(callee).second) pending.push_back(callee);
-      }
-    }
-  }
-  return true;
-}
 
 // On a backward function: the name of the function whose gradient it is.
 constexpr char kForward[] = "forward_function_name";
@@ -172,14 +151,37 @@ std::string RefusedValue(const std::string& function, const FunctionLibraryDefin
   return RefusedLoop(function, library);
 }
 
-tensorflow::FunctionDefLibrary ReachableLibrary(const std::string& function,
-                                                const FunctionLibraryDefinition& library) {
-  tensorflow::FunctionDefLibrary reachable;
+bool VisitReachable(const Names& roots, const FunctionLibraryDefinition& library,
+                    const std::function<bool(const tensorflow::FunctionDef&)>& visit) {
+  Names seen = roots;
+  std::vector<std::string> pending(roots.begin(), roots.end());
+  while (!pending.empty()) {
+    const auto record = library.FindRecord(pending.back());
+    pending.pop_back();
+    if (record == nullptr) continue;
+    if (!visit(record->fdef())) return false;
+    for (const NodeDef& node : record->fdef().node_def()) {
+      for (const std::string& callee : Callees(node, library)) {
+        if (seen.insert(callee).second) pending.push_back(callee);
+      }
+    }
+  }
+  return true;
+}
+
+std::string SerializedReachable(const std::string& function,
+                                const FunctionLibraryDefinition& library) {
+  std::string serialized;
   VisitReachable({function}, library, [&](const tensorflow::FunctionDef& definition) {
-    *reachable.add_function() = definition;
-    return true;
+    // Lent, as a large function takes long to copy. What is appended is one message with the rest.
+    tensorflow::FunctionDefLibrary one;
+    one.mutable_function()->UnsafeArenaAddAllocated(
+        const_cast<tensorflow::FunctionDef*>(&definition));
+    const bool appended = one.AppendToString(&serialized);
+    one.mutable_function()->UnsafeArenaReleaseLast();
+    return appended;
   });
-  return reachable;
+  return serialized;
 }
 
 }  // namespace hostcall

@@ -1,6 +1,7 @@
 // Which functions call back into Python, seen from their definitions.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <unordered_set>
 
@@ -38,8 +39,14 @@ bool MayBeRewritten(const std::string& function,
 std::string RefusedValue(const std::string& function,
                          const tensorflow::FunctionLibraryDefinition& library);
 
-// `function` and all that it reaches.
-tensorflow::FunctionDefLibrary ReachableLibrary(
-    const std::string& function, const tensorflow::FunctionLibraryDefinition& library);
+// Calls `visit` on each function that is reached from `roots`, and on these, in no particular
+// order, until it returns false. Returns whether it never did.
+bool VisitReachable(const std::unordered_set<std::string>& roots,
+                    const tensorflow::FunctionLibraryDefinition& library,
+                    const std::function<bool(const tensorflow::FunctionDef&)>& visit);
+
+// A serialized FunctionDefLibrary with `function` and all that it reaches.
+std::string SerializedReachable(const std::string& function,
+                                const tensorflow::FunctionLibraryDefinition& library);
 
 }  // namespace hostcall

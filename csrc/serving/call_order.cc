@@ -64,9 +64,8 @@ std::string DisorderIn(const std::string& function, const FunctionLibraryDefinit
   Calls calls(library);
   const auto record = library.FindRecord(function);
   if (record == nullptr || calls.In(function) == 0) return "";
-  const auto reachable = ReachableLibrary(function, library);
-  if (std::any_of(reachable.function().begin(), reachable.function().end(),
-                  [&](const FunctionDef& one) { return ConditionCalls(one, calls); })) {
+  const auto visit = [&](const FunctionDef& one) { return !ConditionCalls(one, calls); };
+  if (!VisitReachable({function}, library, visit)) {
     return "the condition of a loop calls a host function with side effects";
   }
   if (calls.In(function) < 2) return "";

@@ -150,15 +150,14 @@ const std::string& ClusterName(const NodeDef& call, const std::string& function)
 // Whether TensorFlow's kernels may do the work of a program.
 bool MayRunPlain(const std::string& function, const FunctionLibraryDefinition& library,
                  const tensorflow::DeviceType& device) {
-  const tensorflow::FunctionDefLibrary reachable = ReachableLibrary(function, library);
-  for (const tensorflow::FunctionDef& reached : reachable.function()) {
+  return VisitReachable({function}, library, [&](const tensorflow::FunctionDef& reached) {
     for (const NodeDef& node : reached.node_def()) {
       if (DrawsBySeed(node)) return false;
       if (CallsPython(node) && MustBeInProgram(node)) return false;
       if (!library.Contains(node.op()) && !HasKernel(node, device)) return false;
     }
-  }
-  return true;
+    return true;
+  });
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     const auto rewrite = [this, runtime, props](const Where& where) {
       const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
       const std::string& function = CalledFunction(props->node_def);
-      return Add(library, PlainFunction(ReachableLibrary(function, library), function, where));
+      return Add(library, PlainFunction(SerializedReachable(function, library), function, where));
     };
     absl::StatusOr<RewrittenFunction> rewritten = rewrite(WhereItRuns(*runtime));
     if (!rewritten.ok()) return rewritten.status();
@@ -170,7 +170,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                                             const Where& where) const {
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props.node_def);
-    return Add(library, RewriteFunction(ReachableLibrary(function, library), function, where,
+    return Add(library, RewriteFunction(SerializedReachable(function, library), function, where,
                                         refusal.message, refusal.whole));
   }
 

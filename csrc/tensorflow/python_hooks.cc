@@ -155,21 +155,22 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
   });
 }
 
-absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
+absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
                                                   const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole) {
   const auto arguments = [&]() -> nb::object {
     // XLA quotes what it was given, which need not be UTF-8.
-    return nb::make_tuple(Serialize(library), function, where.device, where.others,
-                          nb::bytes(refusal.data(), refusal.size()), whole);
+    return nb::make_tuple(nb::bytes(library.data(), library.size()), function, where.device,
+                          where.others, nb::bytes(refusal.data(), refusal.size()), whole);
   };
   return CallPython(GlobalHooks().rewrite, arguments, ToRewritten);
 }
 
-absl::StatusOr<RewrittenFunction> PlainFunction(const tensorflow::FunctionDefLibrary& library,
+absl::StatusOr<RewrittenFunction> PlainFunction(const std::string& library,
                                                 const std::string& function, const Where& where) {
   const auto arguments = [&]() -> nb::object {
-    return nb::make_tuple(Serialize(library), function, where.device, where.others);
+    return nb::make_tuple(nb::bytes(library.data(), library.size()), function, where.device,
+                          where.others);
   };
   return CallPython(GlobalHooks().plain, arguments, ToRewritten);
 }

@@ -68,10 +68,10 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
 absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::PartialTensorShape>& inputs);
 
-// Asks Python for what takes the place of `function`, given with all that it calls. `refusal` is
-// what XLA has said of the function, or empty; `whole` whether it may become one program, with
-// regions.
-absl::StatusOr<RewrittenFunction> RewriteFunction(const tensorflow::FunctionDefLibrary& library,
+// Asks Python for what takes the place of `function`. `library` is a serialized FunctionDefLibrary
+// with all that it calls, `refusal` what XLA has said of the function, or empty; `whole` says
+// whether it may become one program, with regions.
+absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
                                                   const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole);
 
@@ -80,7 +80,7 @@ void Announce(const std::string& function);
 
 // Asks Python for a function that does what a cluster does, by TensorFlow's kernels and with the
 // same promises to the Python functions that it calls. The arguments are as above.
-absl::StatusOr<RewrittenFunction> PlainFunction(const tensorflow::FunctionDefLibrary& library,
+absl::StatusOr<RewrittenFunction> PlainFunction(const std::string& library,
                                                 const std::string& function, const Where& where);
 
 // Tells Python that no more signatures of a function are compiled.

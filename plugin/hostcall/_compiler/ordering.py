@@ -106,9 +106,11 @@ class _Orderer:
         self._entry = f"{name}{self._suffix}"
         known = self._functions
         self._functions = loop_conditions.carry(known, self._effects.of_function, self._entry)
-        self._effects = Effects(self._functions)
-        for new in self._functions:
-            if new not in known and not self._effects.of_function(new):
+        added = [new for new in self._functions if new not in known]
+        if added:
+            self._effects = Effects(self._functions)
+        for new in added:
+            if not self._effects.of_function(new):
                 self._copy(new, new)  # the others are copied when they are called
         function = self._copy(name, self._entry)
         self._is_cluster = attributes.CLUSTER in function.attr
