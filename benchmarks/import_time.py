@@ -15,19 +15,21 @@ IMPORTS = [("tensorflow", "hostcall", 0.15), ("jax", "hostcall.jax", 0.06)]
 
 # One process tells both: what a framework takes differs more from one to the next than hostcall.
 SCRIPT = """
-import time
+import gc, time
 start = time.perf_counter()
 import {framework}
 between = time.perf_counter()
+if not {collected}:
+    gc.disable()
 import {module}
 print([between - start, time.perf_counter() - start])
 """
 
 
-def seconds_of_imports(framework: str, module: str) -> tuple[float, float]:
+def seconds_of_imports(framework: str, module: str, collected: bool) -> tuple[float, float]:
     # With bytecode, as wherever it is imported for the second time.
     cached = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    script = SCRIPT.format(framework=framework, module=module)
+    script = SCRIPT.format(framework=framework, module=module, collected=collected)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=cached
     )
@@ -35,17 +37,25 @@ def seconds_of_imports(framework: str, module: str) -> tuple[float, float]:
     return without, with_hostcall
 
 
-def rows_of(framework: str, module: str, limit: float, effort: Effort) -> list[Row]:
+def samples_of(framework: str, module: str, collected: bool, effort: Effort) -> list[Samples]:
+    """The seconds of importing the framework, and of importing both."""
     if effort.part == 1:
-        seconds_of_imports(framework, module)  # the first one reads from the disk
+        seconds_of_imports(framework, module, collected)  # the first one reads from the disk
     rounds = effort.times(0.4).rounds
-    found = [seconds_of_imports(framework, module) for _ in range(rounds)]
-    without, with_hostcall = zip(*found, strict=True)
-    names = f"import {framework}", f"import {framework}, {module}"
-    samples = dict(zip(names, map(Samples, map(list, (without, with_hostcall))), strict=True))
+    found = [seconds_of_imports(framework, module, collected) for _ in range(rounds)]
+    return [Samples(list(values)) for values in zip(*found, strict=True)]
+
+
+def rows_of(framework: str, module: str, limit: float, effort: Effort) -> list[Row]:
+    first, both = f"import {framework}", f"import {framework}, {module}"
+    without = f"{both}, no garbage collection in the second"
+    samples = dict(zip((first, both), samples_of(framework, module, True, effort), strict=True))
+    # The framework's objects make a collection due, which looks at all of them.
+    others = dict(zip((first, without), samples_of(framework, module, False, effort), strict=True))
     return [
-        alone(names[0], samples[names[0]]),
-        beside(samples, names[1], names[0], at_most_more(limit)),
+        alone(first, samples[first]),
+        beside(samples, both, first, at_most_more(limit)),
+        beside(others, without, first),
     ]
 
 

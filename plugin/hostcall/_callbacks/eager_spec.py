@@ -213,14 +213,14 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         with contextlib.ExitStack() as stack:
             for tape in reversed(tapes):
                 stack.enter_context(tape)
-                tape.watch([tensor for tensor in tensors if gradient_tapes.is_trainable(tensor)])
+                gradient_tapes.watch(tape, tensors)
             values = self.compute(tensors)
         return values, tape_residuals.TapeResidual(self, tapes, list(tensors), list(values))
 
     def _recorded_by_token(self, tensors: Sequence[Any]) -> list[Any]:
         """The results of a call whose gradient is TensorFlow's own, with what that needs."""
         with tf.GradientTape() as tape:
-            tape.watch([tensor for tensor in tensors if gradient_tapes.is_trainable(tensor)])
+            gradient_tapes.watch(tape, tensors)
             values = self.compute(tensors)
         gradient_tapes.tape_cache[self.title.encode()] = (tape, list(tensors), list(values))
         return values

@@ -263,14 +263,11 @@ def _computing_once_more(
 def gradients_of(
     tape: tf.GradientTape, results: list[Any], sources: list[Any], dy: list[Any]
 ) -> list[Any]:
-    gradients = tape.gradient(
-        results,
-        sources,
-        output_gradients=dy,
-        unconnected_gradients=tf.UnconnectedGradients.ZERO,
-    )
+    gradients = gradient_tapes.gradients(tape, results, sources, dy)
     # The gradient of a gather is IndexedSlices; a tensor is what an op returns.
-    return [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return [
+        g if type(g) is eager_execution.EagerTensor else tf.convert_to_tensor(g) for g in gradients
+    ]
 
 
 def _trainable_inputs(op: Operation) -> list[int]:

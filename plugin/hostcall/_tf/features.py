@@ -107,6 +107,10 @@ NESTED_GRADIENTS = Feature(
     "nested gradients of py_functions",
     "py_functions have first derivatives and no higher ones.",
 )
+QUICK_GRADIENTS = Feature(
+    "the short way of the gradients of py_functions",
+    "they are right, and take longer where the function is small.",
+)
 RESIDUALS = Feature(
     "the end of what py_functions keep for gradients",
     "it is kept until the gradient is computed once, and for the latest calls only.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -68,6 +68,37 @@ def resumed(tape: tf.GradientTape) -> Iterator[None]:
         yield
     finally:
         tape._pop_tape()
+
+
+def watch(tape: tf.GradientTape, tensors: Iterable[Any]) -> None:
+    """Has a tape record what is done with those EagerTensors that may have a gradient."""
+    for tensor in filter(is_trainable, tensors):
+        if features.QUICK_GRADIENTS.available:
+            names.watch_tensor(tape._tape, tensor)
+        else:
+            tape.watch(tensor)
+
+
+def gradients(
+    tape: tf.GradientTape, targets: list[Any], sources: list[Any], upstream: list[Any]
+) -> list[Any]:
+    """What `tape.gradient` returns, zeros where nothing flows back.
+
+    That looks for nested structures, which takes longer than the gradient of a small function.
+
+    Args:
+      tape: one that has ended.
+      targets: tensors, or variables.
+      sources: the same.
+      upstream: the gradients of the targets: tensors.
+    """
+    zero = tf.UnconnectedGradients.ZERO
+    values = (*targets, *sources, *upstream)
+    is_flat = all(type(value) is names.EagerTensor for value in values)
+    if not features.QUICK_GRADIENTS.available or not is_flat or tape._recording:
+        return list(tape.gradient(targets, sources, upstream, zero))
+    found = names.imperative_grad(tape._tape, targets, sources, upstream, sources, zero)
+    return list(found)
 
 
 def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:
