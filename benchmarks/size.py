@@ -35,6 +35,7 @@ BOUND = "hostcall.bind, numpy_function"
 BOUND_EAGER = "hostcall.bind, py_function"
 BOUND_NONE = "hostcall.bind, no callback"
 FROM_ARRAY = "hostcall.bind, numpy_function, called with an array"
+EAGER_FROM_ARRAY = "hostcall.bind, py_function, called with an array"
 GRAPH = "graph mode numpy_function"
 GRAPH_FROM_ARRAY = "graph mode numpy_function, called with an array"
 BORROWED = "compiled numpy_function, borrow=True"
@@ -66,6 +67,7 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
     # By themselves: they leave memory to the system, and the others would have to ask for it anew.
     from_array = {
         FROM_ARRAY: partial(hostcall.bind(numpy_step(identity), x), array),
+        EAGER_FROM_ARRAY: partial(hostcall.bind(eager_step(identity), x), array),
         GRAPH_FROM_ARRAY: in_graph(numpy_step(identity), array),
         JAX_FROM_ARRAY: jax_programs.one_call(identity, array, from_array=True),
     }
@@ -90,6 +92,7 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
                 (BOUND, (JAX, GRAPH)),
                 (BOUND_EAGER, (JAX, GRAPH)),
                 (FROM_ARRAY, (JAX_FROM_ARRAY, GRAPH_FROM_ARRAY)),
+                (EAGER_FROM_ARRAY, (JAX_FROM_ARRAY, GRAPH_FROM_ARRAY)),
             )
             for line in (
                 alone(f"{bound}, {label}", samples[f"{bound}, {label}"]),

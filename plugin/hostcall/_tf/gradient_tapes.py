@@ -71,9 +71,9 @@ def resumed(tape: tf.GradientTape) -> Iterator[None]:
 
 
 def watch(tape: tf.GradientTape, tensors: Iterable[Any]) -> None:
-    """Has a tape record what is done with those EagerTensors that may have a gradient."""
+    """Has a tape record what is done with those tensors that may have a gradient."""
     for tensor in filter(is_trainable, tensors):
-        if features.QUICK_GRADIENTS.available:
+        if features.QUICK_GRADIENTS.available and type(tensor) is names.EagerTensor:
             names.watch_tensor(tape._tape, tensor)
         else:
             tape.watch(tensor)
