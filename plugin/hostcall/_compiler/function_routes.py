@@ -149,10 +149,7 @@ def _new_partitioner(
         return op_kinds.constant_operands(bindings, node)
 
     def is_marked(node: NodeDef) -> bool:
-        return (
-            attributes.ROUTE in node.attr
-            and requested_routes.asked(node) == requested_routes.PARTITION
-        )
+        return requested_routes.asked(node) == requested_routes.PARTITION
 
     marked: Callable[[Any], bool] = is_marked
     if everything:

@@ -58,12 +58,11 @@ def may_partition(library: FunctionDefLibrary) -> bool:
     """
     if settings.uncompilable() == settings.ERROR:
         return False
+    nodes = (node for function in library.function for node in function.node_def)
     return not any(
         node.op not in op_kinds.SCRIPT_OPS
         and requested_routes.asked(node) == requested_routes.CUSTOM_CALL
-        for function in library.function
-        for node in function.node_def
-        if attributes.ROUTE in node.attr
+        for node in nodes
     )
 
 

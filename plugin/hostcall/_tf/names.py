@@ -126,12 +126,12 @@ NO_GRADIENT = _find(_F, _UTIL, "POSSIBLE_GRADIENT_TYPES_NONE")
 FIRST_ORDER = _find(_F, _UTIL, "POSSIBLE_GRADIENT_TYPES_FIRST_ORDER")
 HigherOrderFunctions = _find(_F, _CONCRETE, "_HigherOrderTapeGradientFunctions")
 _find(_F, _CONCRETE, "_HigherOrderTapeGradientFunctions._forward_and_backward_functions")
-_find(_F, _PYTHON + "eager.backprop", "GradientTape._push_tape")
-_find(_F, _PYTHON + "eager.backprop", "GradientTape._pop_tape")
+_BACKPROP = _PYTHON + "eager.backprop"
+_find(_F, _BACKPROP, "GradientTape._push_tape")
+_find(_F, _BACKPROP, "GradientTape._pop_tape")
 _F = features.QUICK_GRADIENTS
 imperative_grad = _find(_F, _PYTHON + "eager.imperative_grad", "imperative_grad")
 watch_tensor = _find(_F, _PYTHON + "eager.tape", "watch")
-_BACKPROP = _PYTHON + "eager.backprop"
 _stored(_F, _BACKPROP, "GradientTape.__init__._tape", "GradientTape.__init__._recording")
 _F = features.RESIDUALS
 _find(_F, _CONCRETE, "ConcreteFunction._call_flat")

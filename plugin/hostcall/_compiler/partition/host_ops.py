@@ -103,12 +103,7 @@ class HostOps:
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self.choose(node).route == "partition"
-        marks = node.attr
-        return (
-            self._marked(node)
-            or attributes.LOSES_ORDER in marks
-            or (attributes.BRANCHES_DIFFER in marks and self._ends_process(node))
-        )
+        return self._marked(node) or self._ends_process(node) or attributes.LOSES_ORDER in node.attr
 
     def _ends_process(self, node: NodeDef) -> bool:
         """Whether XLA ends the process when it compiles a node.
