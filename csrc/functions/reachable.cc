@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "call_kernel.h"
@@ -18,6 +20,8 @@ using Names = std::unordered_set<std::string>;
 
 // On a backward function: the name of the function whose gradient it is.
 constexpr char kForward[] = "forward_function_name";
+// On a function that returns what its gradient wants: the name of that.
+constexpr char kBackward[] = "backward_function_name";
 
 bool IsMarkedForHost(const NodeDef& node) {
   const auto route = node.attr().find(attributes::ROUTE);
@@ -39,6 +43,48 @@ bool IsCheckedAssertion(const NodeDef& node) {
          (node.op() == "Assert" || node.op() == "CheckNumerics");
 }
 
+// Leaked: kernels may be created while the process ends.
+struct Table {
+  std::mutex mutex;
+  std::shared_ptr<const Names> at_risk = std::make_shared<const Names>();
+  Names refused;
+};
+Table& GlobalTable() {
+  static Table* table = new Table();
+  return *table;
+}
+
+bool WasRefused(const std::string& function) {
+  Table& table = GlobalTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  return table.refused.count(function) > 0;
+}
+
+std::atomic<bool> checks_sizes{false};
+
+// The ops that Python has a look at.
+std::shared_ptr<const Names> ExaminedOps() {
+  static const auto* none = new std::shared_ptr<const Names>(std::make_shared<const Names>());
+  if (!checks_sizes.load(std::memory_order_relaxed)) return *none;
+  Table& table = GlobalTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  return table.at_risk;
+}
+
+// Whether tracing leaves open the size of a result of a conditional. Its branches may then differ,
+// and XLA would make something else of what they return.
+bool IsOpenConditional(const NodeDef& node) {
+  static const Names* kinds = new Names{"If", "StatelessIf", "Case", "StatelessCase"};
+  if (kinds->count(node.op()) == 0) return false;
+  const auto shapes = node.attr().find("output_shapes");
+  if (shapes == node.attr().end()) return true;
+  const auto& list = shapes->second.list().shape();
+  return std::any_of(list.begin(), list.end(), [](const tensorflow::TensorShapeProto& shape) {
+    return shape.unknown_rank() || std::any_of(shape.dim().begin(), shape.dim().end(),
+                                               [](const auto& dim) { return dim.size() < 0; });
+  });
+}
+
 template <typename Predicate>
 bool AnyNode(const Names& roots, const FunctionLibraryDefinition& library, Predicate&& is_one) {
   return !VisitReachable(roots, library, [&](const tensorflow::FunctionDef& function) {
@@ -49,6 +95,20 @@ bool AnyNode(const Names& roots, const FunctionLibraryDefinition& library, Predi
 }  // namespace
 
 void SetChecksAssertions(bool value) { checks_assertions = value; }
+
+void SetChecksSizes(bool value) { checks_sizes = value; }
+
+void SetOpsAtRisk(const std::vector<std::string>& ops) {
+  Table& table = GlobalTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  table.at_risk = std::make_shared<const Names>(ops.begin(), ops.end());
+}
+
+void NoteRefused(const std::string& function) {
+  Table& table = GlobalTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  table.refused.insert(function);
+}
 
 bool IsScriptOp(const std::string& op) {
   return op == "EagerPyFunc" || op == "PyFunc" || op == "PyFuncStateless";
@@ -75,17 +135,22 @@ bool ReachesScriptOp(const NodeDef& node, const FunctionLibraryDefinition& libra
 }
 
 bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition& library) {
-  const auto wants_rewriting = [](const NodeDef& node) {
+  const std::shared_ptr<const Names> examined = ExaminedOps();
+  const auto wants_rewriting = [&examined](const NodeDef& node) {
     return CallsPython(node) || IsMarkedForHost(node) || LetsListGrow(node) ||
-           IsCheckedAssertion(node);
+           IsCheckedAssertion(node) || examined->count(node.op()) > 0;
   };
   Names seen;
   std::string name = function;
   while (seen.insert(name).second) {
     if (AnyNode({name}, library, wants_rewriting)) return true;
+    if (name != function && WasRefused(name)) return true;
     const auto record = library.FindRecord(name);
     // A graph has no use for the forward function, and Python knows of more than a graph does.
     if (record == nullptr) return name != function;
+    if (record->fdef().attr().count(kBackward) > 0 && AnyNode({name}, library, IsOpenConditional)) {
+      return true;
+    }
     const auto forward = record->fdef().attr().find(kForward);
     if (forward == record->fdef().attr().end()) return false;
     name = forward->second.s();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_def.pb.h"
@@ -12,6 +13,15 @@ namespace hostcall {
 
 // Whether functions with assertions are rewritten, so that these are checked.
 void SetChecksAssertions(bool value);
+
+// Sets the ops that XLA may get wrong.
+void SetOpsAtRisk(const std::vector<std::string>& ops);
+
+// Sets whether Python looks for these in functions that XLA compiles as they are.
+void SetChecksSizes(bool value);
+
+// Notes that something else has taken the place of a function since XLA refuses it.
+void NoteRefused(const std::string& function);
 
 bool IsScriptOp(const std::string& op);
 
@@ -28,8 +38,9 @@ bool ReachesScriptOp(const tensorflow::NodeDef& node,
 
 // Whether Python may have something else take the place of a must-compile function: from it, or
 // from one whose gradient it is, an op can be reached that calls Python, one for which
-// partitioning was asked, or one that XLA compiles to something else than TensorFlow runs. Python
-// has no look at other functions, unless XLA refuses them.
+// partitioning was asked, or one that XLA compiles to something else than TensorFlow runs. The same
+// goes for gradients of functions that XLA refuses, and for functions that keep values of branches
+// for a gradient. Python has no look at other functions, unless XLA refuses them.
 bool MayBeRewritten(const std::string& function,
                     const tensorflow::FunctionLibraryDefinition& library);
 

@@ -125,6 +125,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
         Rewrite(runtime, *props, refusal, WhereItRuns(*runtime));
     if (!rewritten.ok()) return rewritten.status();
     const std::string& entry = CalledFunction(props->node_def);
+    if (rewritten->partitioned || !rewritten->regions.empty()) NoteRefused(entry);
     if (rewritten->partitioned) {
       const auto rewrite = Rewriter(runtime, props, refusal);
       absl::Status created = CreatePartitioned(runtime, props, rewritten->name, rewrite, kernel);

@@ -2,6 +2,7 @@
 // ops and the graph pass.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <string>
@@ -113,6 +114,10 @@ NB_MODULE(_tensorflow, m) {
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
         "and "
         "TypeError, with the name, when the capsule has one that is not of handlers.");
+  m.def("set_ops_at_risk", &hostcall::SetOpsAtRisk, nb::arg("ops"),
+        "Sets the ops that XLA may get wrong.");
+  m.def("set_checks_sizes", &hostcall::SetChecksSizes, nb::arg("value"),
+        "Sets whether these are looked for in functions that XLA compiles as they are.");
   m.def("set_checks_assertions", &hostcall::SetChecksAssertions, nb::arg("value"),
         "Sets whether functions with assertions are rewritten, so that these are checked.");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,

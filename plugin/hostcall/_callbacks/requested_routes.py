@@ -27,12 +27,13 @@ def configure(
     uncompilable: str | None = None,
     max_compilations: int | None = None,
     assertions: bool | None = None,
+    dynamic_sizes: str | None = None,
 ) -> None:
     """Sets what hostcall does by default, in all threads. What is left out stays as it is.
 
     The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE`,
-    `HOSTCALL_MAX_COMPILATIONS` and `HOSTCALL_ASSERTIONS` (1 or 0) set it for a process that does
-    not call this.
+    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_ASSERTIONS` (1 or 0) and `HOSTCALL_DYNAMIC_SIZES` set it
+    for a process that does not call this.
 
     Args:
       route: of the script ops that are traced from now on, one of
@@ -57,6 +58,14 @@ def configure(
       assertions: whether functions that are compiled from now on check `tf.debugging.assert_*`,
         `tf.debugging.Assert` and `tf.debugging.check_numerics`, which XLA drops. The program calls
         TensorFlow's kernels for them. False if nobody says so.
+      dynamic_sizes: what becomes of functions that XLA compiles without hostcall's help, and may
+        get wrong: where sizes are known only when the program runs, as those of `tf.boolean_mask`,
+        and in the ops that docs/sharp-bits.md lists. For functions that are compiled from now on,
+        one of
+
+        - `"stock"`: they are compiled as they are without hostcall. The default;
+        - `"checked"`: what XLA may get wrong runs on the host, as in all functions that hostcall
+          takes: those with callbacks, and those that XLA refuses.
 
     Raises:
       ValueError: when an argument is none of these; nothing is set, then.
@@ -69,12 +78,16 @@ def configure(
     checked_route = _configured if route is None else checked(route)
     if max_compilations is not None:
         settings.checked_bound(max_compilations)
+    if dynamic_sizes is not None:
+        settings.checked_sizes(dynamic_sizes)
     if uncompilable is not None:
         settings.set_uncompilable(uncompilable)
     if max_compilations is not None:
         settings.set_max_compilations(max_compilations)
     if assertions is not None:
         settings.set_assertions(assertions)
+    if dynamic_sizes is not None:
+        settings.set_dynamic_sizes(dynamic_sizes)
     _configured = checked_route
 
 

@@ -78,6 +78,42 @@ def set_max_compilations(value: int) -> None:
     _library.load("hostcall._tensorflow").set_max_compilations(_max_compilations)
 
 
+STOCK, CHECKED = "stock", "checked"
+_DYNAMIC_SIZES_ENVIRONMENT = "HOSTCALL_DYNAMIC_SIZES"
+
+
+def checked_sizes(value: object, what: str = "dynamic_sizes") -> str:
+    """Return `value`, if it says what becomes of functions that only XLA compiles.
+
+    Raises:
+      ValueError: when it does not.
+    """
+    if value not in (STOCK, CHECKED):
+        raise ValueError(f"hostcall: {what}={value!r} is none of {STOCK!r}, {CHECKED!r}.")
+    return str(value)
+
+
+_dynamic_sizes = checked_sizes(
+    os.environ.get(_DYNAMIC_SIZES_ENVIRONMENT) or STOCK, _DYNAMIC_SIZES_ENVIRONMENT
+)
+
+
+def dynamic_sizes() -> str:
+    """Return what becomes of functions that stock XLA compiles: "stock" or "checked"."""
+    return _dynamic_sizes
+
+
+def set_dynamic_sizes(value: str) -> None:
+    """Set it, for functions that are compiled from now on.
+
+    Raises:
+      ValueError: when it is neither.
+    """
+    global _dynamic_sizes
+    _dynamic_sizes = checked_sizes(value)
+    _library.load("hostcall._tensorflow").set_checks_sizes(_dynamic_sizes == CHECKED)
+
+
 _assertions = os.environ.get(_ASSERTIONS_ENVIRONMENT, "0") not in ("", "0")
 
 

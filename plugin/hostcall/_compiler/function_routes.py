@@ -27,6 +27,8 @@ from hostcall_runtime import _library
 # On a backward function: the name of the function whose gradient it is.
 _FORWARD = "forward_function_name"
 
+_partitioned: set[str] = set()
+
 
 def partitioner_for(
     library: FunctionDefLibrary,
@@ -34,6 +36,7 @@ def partitioner_for(
     suffix: str = SUFFIX,
     refusal: str = "",
     device: str = "",
+    compiled: bool = False,
 ) -> Partitioner:
     """The partitioner that decides what becomes of a must-compile function.
 
@@ -43,12 +46,14 @@ def partitioner_for(
       suffix: of the names of new functions.
       refusal: what XLA has said of the function, if it has refused it.
       device: the function's, by its full name; "" for the CPU.
+      compiled: whether what it makes is what XLA gets, in this process.
     """
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: what it calls may be as TensorFlow has it, without the marks.
     library = free_shape_search.marked(library, entry)
     if attributes.CLUSTER not in function.attr:
-        library = lost_order.marked(analysis.marked(library, entry), entry)
+        library = analysis.marked(library, entry, compiled=compiled)
+        library = lost_order.marked(library, entry)
     if refusal:
         library = refusals.marked(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"
@@ -72,6 +77,11 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = 
         refusal = refusals.foreseen(library, entry, device_calls.kernels_for(device))
     suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
     return partitioner_for(library, entry, suffix, refusal, device)
+
+
+def note_partitioned(entry: str) -> None:
+    """Note that a function was partitioned since XLA refuses it; so is its gradient, then."""
+    _partitioned.add(entry)
 
 
 def uncompiling_partitioner(
@@ -110,7 +120,7 @@ def _gradient_partitioner(
     nodes = (node for function in forward.function for node in function.node_def)
     everything = any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes)
     name = forward.function[0].signature.name
-    gradient = refused or partitioner_for(forward, name).must_partition(name)
+    gradient = refused or name in _partitioned or partitioner_for(forward, name).must_partition(name)
     return _new_partitioner(library, suffix, device, refused, everything, gradient)
 
 

@@ -18,7 +18,7 @@ from hostcall._compiler import (
     refusals,
     route_selection,
 )
-from hostcall._compiler.bounded import returned_sizes
+from hostcall._compiler.bounded import own_names, returned_sizes
 from hostcall._compiler.overlap import early_calls, pure_calls
 from hostcall._compiler.partition import (
     carried_floats,
@@ -85,8 +85,9 @@ def rewrite_for_kernel(
         return RewrittenFunction(b"", entry, partitioned=False)
     where = _where(library, device, others)
     partitioner = function_routes.partitioner_for(
-        library, entry, SUFFIX + where.suffix, said, where.accelerator
+        library, entry, SUFFIX + where.suffix, said, where.accelerator, compiled=True
     )
+    changed = own_names.new_functions(library, partitioner.library)
     library = partitioner.library
     script_ops = [*_script_ops(library)]
     for node in script_ops:
@@ -106,11 +107,15 @@ def rewrite_for_kernel(
         if is_of_function and partitioner.is_one_cluster(entry):
             return RewrittenFunction(b"", entry, partitioned=False)  # XLA would refuse it again
         new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
+        new.function.extend(changed)
+        if said:
+            function_routes.note_partitioned(entry)
         if refusals.is_of_xla(said):
             announcements.expect_clusters(entry, said, partitioner.plans)
-    elif script_ops or _calls_python(library):
+    elif script_ops or changed or _calls_python(library):
         returned_sizes.keep_apart(library, entry)
         new, name = ordering.order_side_effects(library, entry)
+        new.function.extend(changed)
         if device_calls.may_overlap(where.accelerator):
             early_calls.begin_early(new, name, library)
         _mark_shared_memory(script_ops, next(f for f in new.function if f.signature.name == name))
@@ -212,6 +217,9 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     name = partitioner.partition(entry)
     functions = partitioner.functions
     old = {function.signature.name: function for function in partitioner.library.function}
+    for function in functions.values():
+        if attributes.CLUSTER in function.attr:
+            returned_sizes.keep_apart_in(function, old | functions)
     host_calls.redirect(functions.values())
     rendezvous.bring_rendezvous(functions)
     if where.accelerator:

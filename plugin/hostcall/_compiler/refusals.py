@@ -200,7 +200,10 @@ def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
 
     A message names the innermost node first, and after it the loops and branches around that.
     """
-    for match in (*_NODE.finditer(refusal), *_NODE_IN_WORDS.finditer(refusal)):
+    matches = [*_NODE.finditer(refusal), *_NODE_IN_WORDS.finditer(refusal)]
+    if refusal.startswith("hostcall: "):  # our own words name the op that a check is about
+        matches.sort(key=lambda match: match.re is not _NODE_IN_WORDS)
+    for match in matches:
         function = match.groupdict().get("function")
         found = [
             node

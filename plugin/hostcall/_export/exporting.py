@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._compiler import ordering
-from hostcall._compiler.bounded import analysis
+from hostcall._compiler.bounded import analysis, own_names
 from hostcall._export import exported_callbacks
 from hostcall._export import function_interface as exported
 from hostcall._tf import concrete_functions
@@ -86,9 +86,10 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
     if hindered := analysis.find(library, name):
         reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(hindered.values()))
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
-    library = analysis.marked(library, name, whole=True)
+    marked = analysis.marked(library, name, whole=True, compiled=True)
     # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
-    ordered, name = ordering.order_side_effects(library, name, "__exported")
+    ordered, name = ordering.order_side_effects(marked, name, "__exported")
+    ordered.function.extend(own_names.new_functions(library, marked))
     try:
         with _lock:  # another thread may export the same function
             return concrete_functions.stablehlo_of(traced, list(ordered.function), name)

@@ -10,14 +10,15 @@ from __future__ import annotations
 REFUSED = "_hostcall_refused"  # why XLA does not compile it, as it has said when it came to it
 REPLACED = "_hostcall_replaced"  # others have taken its place, so that it is not to run
 BRANCHES_DIFFER = "_hostcall_branches_differ"  # the branches of a conditional return other shapes
+HINDERED = "_hostcall_hindered"  # what hinders it from being part of a program, for the user
+FORESEEN = "_hostcall_foreseen"  # the (result, dimension)s that were taken for bounded
+WRONG = "_hostcall_wrong"  # what XLA's kernel computes wrong, for the user
 LOSES_ORDER = "_hostcall_loses_order"  # XLA would not keep the order of the calls in it and beside
 
 # On a script op.
 ROUTE = "_hostcall_route"  # the route that was asked for, where that is not "auto"
 SHAPES = "_hostcall_shapes"  # the shapes that tracing ended with: one for each result
-HINDERED = "_hostcall_hindered"  # what hinders it from being part of a program, for the user
 FREE_SHAPES = "_hostcall_free_shapes"  # (result, number of elements)s: any shape will do for them
-FORESEEN = "_hostcall_foreseen"  # the (result, dimension)s that were taken for bounded
 UNORDERED = "_hostcall_unordered"  # its function is declared pure, so that no call waits for it
 RECORD = "_hostcall_record"  # a Recording: whether a gradient of the call can be asked for
 

@@ -1,22 +1,30 @@
-"""What hinders script ops with results of bounded size from being part of one program.
+"""Keeps sizes that are only bounded away from the ops that XLA may get wrong there.
 
-Each such result may reach ops that are not known to be right with bounded sizes
-(`flow.py`). Where one does, the script op is marked: it runs on the host, so that the size
-is known to XLA; or, where the user wants it in the program whatever happens, that is an error.
+A *source* is an op whose results have such sizes (`sources.py`). They may reach ops that are not
+known to be right with them (`flow.py`). Then the source is a host op, so that XLA knows the size
+when it compiles what comes after it; or the other op is, where that costs less. Where all must be
+in one program, that is an error.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._compiler import route_selection
-from hostcall._compiler.bounded import callback_sizes, replaced_ops
-from hostcall._compiler.bounded.flow import DYNAMIC_OPS, Flow, Offence
+from hostcall._compiler.bounded import (
+    callback_sizes,
+    compile_time_checks,
+    own_names,
+    replaced_ops,
+    sources,
+    unequal_branches,
+)
+from hostcall._compiler.bounded.flow import Flow, Offence
 from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor
 from hostcall._tf import (
     attributes,
@@ -31,50 +39,57 @@ from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
 from hostcall_runtime import _library
 
 
-def marked(library: FunctionDefLibrary, entry: str, whole: bool = False) -> Any:
-    """A FunctionDefLibrary whose script ops say what hinders them, and go by it.
+def marked(
+    library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
+) -> Any:
+    """Mark the ops that shall be on the host for the sizes that they make or take.
 
     Args:
       library: a FunctionDefLibrary, which is left alone.
       entry: the function that is going to be compiled.
       whole: whether nothing of it can be on the host.
+      compiled: whether XLA gets the very functions that are returned. Then what only XLA can tell,
+        whether branches return equal sizes, is checked there; and functions that change have other
+        names.
 
     Returns:
       A copy.
     """
-    copy = protos.function_pb2.FunctionDefLibrary()
-    copy.CopyFrom(library)
+    copy = protos.copy_of(library)
     search = _Search(copy, entry, _nothing if whole else route_selection.is_on_host)
     search.run()
-    for function in copy.function:
-        # Those that are hindered are script ops, too.
-        for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-            source = (function.signature.name, node.name)
-            if source in search.hindered:
-                node.attr[attributes.HINDERED].s = search.hindered[source].encode()
-            else:
-                dims = sorted(search.bounded.get(source, ()))
-                numbers = protos.integer_list([n for pair in dims for n in pair])
-                node.attr[attributes.FORESEEN].list.CopyFrom(numbers)
+    for function in search.functions.values():
+        for node in function.node_def:
+            _mark(node, (function.signature.name, node.name), search)
+    if compiled:
+        checked = compile_time_checks.add(search.functions, search.bounded, search.hindered)
+        own_names.give(search.functions, search.spelled_out | checked, entry)
     return copy
 
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """What hinders script ops from being part of one program, by the names of function and op.
+    """Find what hinders a function from being one program, by the names of function and op.
 
     Args:
       library: a FunctionDefLibrary.
       entry: the function that is going to be compiled, as a whole.
     """
-    copy = protos.function_pb2.FunctionDefLibrary()
-    copy.CopyFrom(library)
-    search = _Search(copy, entry, _nothing)
+    search = _Search(protos.copy_of(library), entry, _nothing)
     search.run()
     return search.hindered
 
 
+def _mark(node: Any, place: Source, search: _Search) -> None:
+    if place in search.hindered:
+        node.attr[attributes.HINDERED].s = search.hindered[place].encode()
+    elif node.op in op_kinds.SCRIPT_OPS or place in search.bounded:
+        dims = sorted(search.bounded.get(place, ()))
+        numbers = protos.integer_list([n for pair in dims for n in pair])
+        node.attr[attributes.FORESEEN].list.CopyFrom(numbers)
+
+
 class _Search:
-    """What there is to know of the script ops in a program.
+    """What there is to know of the sizes in a program.
 
     Args:
       library: a FunctionDefLibrary; ops in it that XLA gets wrong are written in others.
@@ -82,64 +97,119 @@ class _Search:
       is_on_host: whether a script op is not, by its NodeDef.
 
     Attributes:
-      hindered: what hinders script ops, in words.
-      bounded: of the others, the (result, dimension)s whose size may be bounded.
+      functions: those that the entry reaches, by name.
+      hindered: what hinders ops from being in the program, in words.
+      bounded: of other sources, the (result, dimension)s whose size may be bounded.
+      spelled_out: the functions in which ops are written in others.
     """
 
     def __init__(
         self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool]
     ) -> None:
-        self._functions = _reachable(library, entry)
+        self.functions = _reachable(library, entry)
         self._entry = entry
         self._is_on_host = is_on_host
         self.hindered: dict[Source, str] = {}
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
+        self.spelled_out: set[str] = set()
 
     def run(self) -> None:
-        """Fills in the attributes."""
+        """Fill in the attributes."""
+        self.hindered.update(unequal_branches.find(self.functions))
         if not self._any_may_be_bounded():
             return
-        replaced_ops.spell_out(self._functions.values())
-        while self._any_may_be_bounded():
-            flow = Flow(self._functions, self._results, _constant_operands)
+        self.spelled_out = replaced_ops.spell_out(self.functions)
+        loops = _Loops(self.functions, self._entry)
+        while True:
+            flow = Flow(self.functions, self._results, _constant_operands, self.hindered)
             flow.run(self._entry)
             self.bounded = flow.bounded
             if not flow.offences:
                 break
             # The results of these have sizes that XLA knows: there may be more to say of others.
-            for offence in flow.offences.values():
-                for source in sorted(offence.sources):
-                    for tied in self._tied_to(source):
-                        reason = _reason(offence, self._functions, source)
-                        self.hindered.setdefault(tied, reason)
+            for source, offences in _by_source(flow.offences.values()).items():
+                self._put_on_host(source, offences, loops)
+
+    def _put_on_host(self, source: Source, offences: list[Offence], loops: _Loops) -> None:
+        """Choose between a source and the ops that it hinders."""
+        if self._node(source).op not in op_kinds.SCRIPT_OPS and all(
+            _ends_sizes(offence, source) and loops.around(offence.function) <= loops.around(source[0])
+            for offence in offences
+        ):
+            for offence in offences:
+                reason = f"it takes a size that is only bounded, which XLA may get wrong: {offence.reason}"
+                self.hindered.setdefault((offence.function, offence.node), reason)
+            return
+        for tied in self._tied_to(source):
+            self.hindered.setdefault(tied, _reason(offences[0], self._node(source), source))
+
+    def _node(self, source: Source) -> Any:
+        return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
 
     def _tied_to(self, source: Source) -> list[Source]:
-        """A script op with those that it shares tape residuals with, for gradients."""
-        nodes = {(name, n.name): n for name, f in self._functions.items() for n in f.node_def}
-        root = _root(nodes[source])
-        others = [s for s, n in nodes.items() if root is not None and _root(n) is root]
-        return [source, *others]
+        """A source with the script ops that it shares tape residuals with, for gradients."""
+        root = _root(self._node(source))
+        if root is None:
+            return [source]
+        nodes = {(name, n.name): n for name, f in self.functions.items() for n in f.node_def}
+        return [source, *(s for s, n in nodes.items() if _root(n) is root)]
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
         return None if on_host else callback_sizes.results(node, *rest)
 
     def _any_may_be_bounded(self) -> bool:
-        """Whether a script op has a result of bounded size, for what it takes or might take."""
-        script_ops: list[tuple[str, Any]] = []
-        tainted = False
-        for name, function in self._functions.items():
-            for node in function.node_def:
-                op = node.op  # asked once: it takes as long as all else here
-                if op in op_kinds.SCRIPT_OPS:
-                    script_ops.append((name, node))
-                tainted = tainted or op in DYNAMIC_OPS
+        """Whether a size of some result may be bounded, for what script ops take or might take."""
+        tainted = any(
+            sources.in_function(function, name == self._entry, _constant_operands)
+            for name, function in self.functions.items()
+        )
+        if tainted:
+            return True
         taken = Tensor(tainted=tainted)
-        for name, node in script_ops:
-            operands = [taken] * len(node.attr["Tin"].list.type)
-            if self._results((name, node.name), node, operands, _any_symbol) is not None:
-                return True
+        for name, function in self.functions.items():
+            for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
+                operands = [taken] * len(node.attr["Tin"].list.type)
+                if self._results((name, node.name), node, operands, _any_symbol) is not None:
+                    return True
         return False
+
+
+class _Loops:
+    """How many loops are around each function of a program."""
+
+    def __init__(self, functions: Functions, entry: str) -> None:
+        self._around = {entry: 0}
+        pending = [entry]
+        while pending:
+            name = pending.pop()
+            for node in defs.calls_in(functions[name], functions):
+                around = self._around[name] + (node.op in op_kinds.LOOP_OPS)
+                for called in defs.called_functions(node, functions):
+                    if called in functions and self._around.get(called, -1) < around:
+                        self._around[called] = around
+                        pending.append(called)
+
+    def around(self, function: str) -> int:
+        """The most loops that a function runs inside of."""
+        return self._around.get(function, 0)
+
+
+def _by_source(offences: Iterable[Offence]) -> dict[Source, list[Offence]]:
+    found: dict[Source, list[Offence]] = {}
+    for offence in offences:
+        for source in sorted(offence.sources):
+            found.setdefault(source, []).append(offence)
+    return found
+
+
+def _ends_sizes(offence: Offence, source: Source) -> bool:
+    """Whether an op, on the host, leaves no size that XLA would have to compile anew for."""
+    if (offence.function, offence.node) == source or offence.op in op_kinds.SCRIPT_OPS:
+        return False
+    return not offence.calls and all(
+        shape is not None and None not in shape for shape in offence.shapes
+    )
 
 
 def _root(node: NodeDef) -> Any:
@@ -159,9 +229,7 @@ def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
 
 
 def _constant_operands(node: NodeDef) -> list[int]:
-    bindings = _library.load("hostcall._tensorflow")
-    operands: list[int] = bindings.constant_operands(node.SerializeToString())
-    return operands
+    return op_kinds.constant_operands(_library.load("hostcall._tensorflow"), node)
 
 
 def _reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
@@ -177,9 +245,10 @@ def _reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
     return found
 
 
-def _reason(offence: Offence, functions: Functions, source: Source) -> str:
-    node = next(n for n in functions[source[0]].node_def if n.name == source[1])
-    place = _place(offence, node)
+def _reason(offence: Offence, source_node: NodeDef, source: Source) -> str:
+    if (offence.function, offence.node) == source:
+        return f"the size of its results is only bounded in a compiled program: {offence.reason}"
+    place = _place(offence, source_node) if source_node.op in op_kinds.SCRIPT_OPS else ""
     where = f" at {place}" if place else ""
     return (
         f"a size of its results is only bounded and reaches op '{offence.node}' ({offence.op})"

@@ -1,4 +1,4 @@
-"""Where sizes that are only bounded go in a program, and which op there XLA may get wrong.
+"""Follows sizes that are only bounded through a program, to the ops that XLA may get wrong there.
 
 A forward analysis: function by function, node by node, calls, branches and loops included.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from hostcall._compiler.bounded import sources
 from hostcall._compiler.bounded.elementwise_rules import Site
 from hostcall._compiler.bounded.inferred_shapes import Inferred, argument_shapes
 from hostcall._compiler.bounded.op_table import RULES
-from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor, UnprovenError, join
+from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor, UnprovenError
+from hostcall._compiler.bounded.sizes import has_symbol, join
+from hostcall._compiler.overlap import loop_invariants
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
@@ -21,11 +24,10 @@ from hostcall._tf.types import FunctionDef, NodeDef
 _BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
 
-# Their results have sizes that only the run tells, whatever they take.
-DYNAMIC_OPS = frozenset({"Where", "XlaSetDynamicDimensionSize"})
-
 _NOT_LISTED = "it is not known to be right there"
+_OF_DATA = "its sizes depend on data, and XLA bounds them at best"
 _ROUNDS = 20  # of loops, until what is known of their variables holds
+ANY_DIMENSION = -1  # of a result whose rank is not known
 
 # Makes a symbol of the number of a result, a dimension, and the bound where it is known.
 SymbolMaker: TypeAlias = Callable[[int, int, int | None], Symbol]
@@ -43,7 +45,9 @@ class Offence:
     Attributes:
       function, node, op: the op's function, name and kind.
       reason: what about it is not known.
-      sources: where the bounded sizes come from.
+      sources: where the bounded sizes come from; the op itself, if it makes them.
+      shapes: what TensorFlow knows of the shapes of its results.
+      calls: whether the op calls functions.
     """
 
     function: str
@@ -51,6 +55,8 @@ class Offence:
     op: str
     reason: str
     sources: frozenset[Source]
+    shapes: tuple[Shape | None, ...] = ()
+    calls: bool = False
 
 
 class Flow:
@@ -60,21 +66,25 @@ class Flow:
       functions: FunctionDefs by name.
       results: what is known of the results of a script op; see `Results`.
       constants: the positions of a node's operands that XLA has to know when it compiles.
+      hosted: the ops that are on the host, and whose results have known sizes for that.
 
     Attributes:
       offences: what has been found, each once.
-      bounded: for each script op in the program, the (result, dimension)s that may be bounded.
+      bounded: for each source in the program, the (result, dimension)s that may be bounded; for
+        conditionals too.
     """
 
     def __init__(
         self,
         functions: Mapping[str, Any],
         results: Results,
-        constants: Callable[[Any], Sequence[int]],
+        constants: sources.Constants,
+        hosted: Collection[Source] = (),
     ) -> None:
         self._functions = functions
         self._results = results
         self._constants = constants
+        self._hosted = hosted
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}
         self.bounded: dict[Source, set[tuple[int, int]]] = {}
@@ -99,6 +109,17 @@ class Flow:
         ]
         return body.run(dict(zip(names, given, strict=True)))
 
+    def is_hosted(self, function: str, node: NodeDef) -> bool:
+        """Whether a node that is no script op is on the host."""
+        return node.op not in op_kinds.SCRIPT_OPS and (function, node.name) in self._hosted
+
+    def follow_hosted(self, node: NodeDef, path: str, operands: list[Tensor]) -> None:
+        """Follows the functions that a node on the host calls: clusters of theirs are compiled."""
+        given = [Tensor(varies=True)] * len(operands[node.op in _BRANCH_OPS :])
+        for i, name in enumerate(defs.called_functions(node, self._functions)):
+            if name in self._functions and self._function_matters(name):
+                self._function(name, f"{path}:{i}", given)
+
     def called(
         self, node: NodeDef, function: str, path: str, operands: list[Tensor], count: int
     ) -> list[Tensor]:
@@ -107,30 +128,37 @@ class Flow:
             if node.op in _LOOP_OPS:
                 return self._loop(node, path, operands)
             if node.op in _BRANCH_OPS:
-                return self._branches(node, path, operands)
+                results = self._branches(node, path, operands)
+                self._note((function, node.name), results)
+                return results
             if node.op in self._functions:
                 return self._function(node.op, path, operands)
             if node.op in defs.CALL_OPS:
                 return self._function(node.attr["f"].func.name, path, operands)
             raise UnprovenError(_NOT_LISTED)
         except UnprovenError as error:
-            return self.offend(node, function, operands, str(error), [None] * count)
+            return self.offend(node, function, operands, error, [None] * count)
 
     def _branches(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
         found = [
             self._function(callee.name, f"{path}:{i}", operands[1:])
             for i, callee in enumerate(defs.callees(node))
         ]
-        chosen = operands[0]
+        chosen = dataclasses.replace(operands[0], varies=True)
         return [
             _depending_on(join(values, _symbols(path, i)), chosen)
             for i, values in enumerate(zip(*found, strict=True))
         ]
 
     def _loop(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
-        state = operands
+        body = self._functions[node.attr["body"].func.name]
+        same = loop_invariants.arguments(body)
+        state = [
+            one if i in same else dataclasses.replace(one, varies=True)
+            for i, one in enumerate(operands)
+        ]
         for _ in range(_ROUNDS):
-            after = self._function(node.attr["body"].func.name, f"{path}:body", state)
+            after = self._function(body.signature.name, f"{path}:body", state)
             pairs = zip(state, after, strict=True)
             joined = [join(pair, _symbols(path, i)) for i, pair in enumerate(pairs)]
             if joined == state:
@@ -143,14 +171,17 @@ class Flow:
 
     def matters(self, node: NodeDef) -> bool:
         """Whether a node is, or leads to, one whose results may have sizes that are bounded."""
-        if node.op in op_kinds.SCRIPT_OPS or node.op in DYNAMIC_OPS:
+        if node.op in op_kinds.SCRIPT_OPS:
             return True
         return any(map(self._function_matters, defs.called_functions(node, self._functions)))
 
     def _function_matters(self, name: str) -> bool:
         if name not in self._matter:
             self._matter[name] = False
-            self._matter[name] = any(map(self.matters, self._functions[name].node_def))
+            function = self._functions[name]
+            self._matter[name] = sources.in_function(function, False, self._constants) or any(
+                map(self.matters, function.node_def)
+            )
         return self._matter[name]
 
     def script_op(
@@ -165,51 +196,94 @@ class Flow:
         shapes = self._results(source, node, operands, symbol)
         if shapes is None:
             return None
-        bounded = self.bounded.setdefault(source, set())
         found = []
-        for index, shape in enumerate(shapes):
-            dims = [d for d, n in enumerate(shape or ()) if isinstance(n, Symbol)]
-            bounded.update((index, dim) for dim in dims)
-            tainted = bool(dims) or shape is None
-            sources = frozenset({source} if tainted else ())
-            found.append(Tensor(shape, None, tainted, sources))
+        for shape in shapes:
+            tainted = shape is None or has_symbol(shape)
+            found.append(Tensor(shape, None, tainted, frozenset({source} if tainted else ()), True))
+        self._note(source, found)
         return found
+
+    def _note(self, source: Source, results: Sequence[Tensor]) -> None:
+        """Notes which sizes of the results of an op may be bounded."""
+        noted = self.bounded.setdefault(source, set())
+        for index, result in enumerate(results):
+            if result.shape is None and result.tainted:
+                noted.add((index, ANY_DIMENSION))
+            sizes = enumerate(result.shape or ())
+            noted.update((index, dim) for dim, n in sizes if isinstance(n, Symbol))
+
+    def makes_sizes(self, node: NodeDef, operands: Sequence[Tensor]) -> bool:
+        """Whether XLA would make a bounded dimension in a node, whatever sizes it takes."""
+        if node.op in sources.ALWAYS:
+            return True
+        inputs = [operands[i] for i in sources.sizing_operands(node, self._constants)]
+        if not any(operand.varies for operand in inputs):
+            return False
+        if node.op == "Slice":
+            begin, count = inputs
+            return count.varies or count.contents is None or -1 in count.contents
+        if node.op == "StridedSlice":
+            shrinks = node.attr["shrink_axis_mask"].i
+            varying = [operand.contents for operand in inputs if operand.varies]
+            return any(
+                contents is None
+                or any(n is None and not shrinks >> i & 1 for i, n in enumerate(contents))
+                for contents in varying
+            )
+        return True
 
     def op(self, site: Site, function: str, operands: list[Tensor]) -> list[Tensor]:
         """What is known of the results of an op that takes what bounded sizes have a part in."""
+        own = (function, site.node.name)
+        makes_sizes = self.makes_sizes(site.node, operands)
+        if makes_sizes:
+            given = frozenset({own})
+            operands = [dataclasses.replace(o, sources=o.sources | given) for o in operands]
         try:
-            rule = RULES.get(site.node.op)
-            if rule is not None:
-                results = rule(site, operands)
-            elif any(operand.bounded for operand in operands):
-                raise UnprovenError(_NOT_LISTED)
-            elif any(operands[i].tainted for i in self._constants(site.node)):
-                raise UnprovenError("it takes a size, which XLA would have to know")
-            else:
-                results = site.fixed()
+            results = self._by_rule(site, operands, makes_sizes)
         except UnprovenError as error:
-            return self.offend(site.node, function, operands, str(error), site.shapes)
-        sources = frozenset[Source]().union(*(operand.sources for operand in operands))
-        return [dataclasses.replace(r, tainted=True, sources=sources) for r in results]
+            return self.offend(site.node, function, operands, error, site.shapes)
+        if makes_sizes:
+            self._note(own, results)
+        found = _sources(operands)
+        varies = does_vary(site.node, operands)
+        return [dataclasses.replace(r, tainted=True, sources=found, varies=varies) for r in results]
+
+    def _by_rule(self, site: Site, operands: list[Tensor], makes_sizes: bool) -> list[Tensor]:
+        rule = RULES.get(site.node.op)
+        if makes_sizes and (rule is None or site.node.op not in sources.ALWAYS):
+            raise UnprovenError(_OF_DATA)
+        if rule is not None:
+            return rule(site, operands)
+        if any(operand.bounded for operand in operands):
+            raise UnprovenError(_NOT_LISTED)
+        if any(operands[i].tainted for i in self._constants(site.node)):
+            raise UnprovenError("it takes a size, which XLA would have to know")
+        return site.fixed()
 
     def offend(
         self,
         node: NodeDef,
         function: str,
         operands: Sequence[Tensor],
-        reason: str,
+        error: UnprovenError,
         shapes: Sequence[Shape | None],
     ) -> list[Tensor]:
         """Notes an op, and says of its results what holds once its operands have fixed sizes."""
-        sources = frozenset[Source]().union(*(operand.sources for operand in operands))
-        if sources:
-            key = (function, node.name)
-            known = self.offences.get(key)
-            if known is not None:
-                sources |= known.sources
-            self.offences[key] = Offence(function, node.name, node.op, reason, sources)
-            return [Tensor(shape) for shape in shapes]
-        return [Tensor(None, None, True) for _ in shapes]  # a size that TensorFlow's own op made
+        key = (function, node.name)
+        found = _sources(operands) | error.sources
+        if key in self.offences:
+            found |= self.offences[key].sources
+        self.offences[key] = Offence(
+            function,
+            node.name,
+            node.op,
+            str(error),
+            found or frozenset({key}),
+            tuple(shapes),
+            bool(defs.called_functions(node, self._functions)),
+        )
+        return [Tensor(shape, varies=True) for shape in shapes]
 
 
 class _Body:
@@ -239,7 +313,10 @@ class _Body:
     def _node(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
         flow, path = self._flow, f"{self._path}/{node.name}"
         tainted = any(operand.tainted for operand in operands)
-        if not tainted and not flow.matters(node):
+        if flow.is_hosted(self._name, node):
+            flow.follow_hosted(node, path, operands)
+            return [dataclasses.replace(r, varies=True) for r in self._fixed(node, operands)]
+        if not tainted and not flow.makes_sizes(node, operands) and not flow.matters(node):
             return self._fixed(node, operands)
         if node.op in op_kinds.SCRIPT_OPS:
             return flow.script_op(node, self._name, path, operands) or self._fixed(node, operands)
@@ -260,7 +337,8 @@ class _Body:
                 site = Site(node, self._path, shapes)
                 found = RULES[node.op](site, operands) if node.op in RULES else []
                 contents = [result.contents for result in found] or contents
-        return [Tensor(*known) for known in zip(shapes, contents, strict=True)]
+        varies = does_vary(node, operands)
+        return [Tensor(*known, varies=varies) for known in zip(shapes, contents, strict=True)]
 
 
 def _symbols(path: str, result: int) -> Callable[[int], Symbol]:
@@ -269,6 +347,21 @@ def _symbols(path: str, result: int) -> Callable[[int], Symbol]:
 
 def _depending_on(value: Tensor, other: Tensor) -> Tensor:
     """A value whose elements depend on another one's."""
+    value = dataclasses.replace(value, varies=value.varies or other.varies)
     if not other.tainted:
         return value
     return dataclasses.replace(value, tainted=True, sources=value.sources | other.sources)
+
+
+def _sources(operands: Sequence[Tensor]) -> frozenset[Source]:
+    return frozenset[Source]().union(*(operand.sources for operand in operands))
+
+
+def does_vary(node: NodeDef, operands: Sequence[Tensor]) -> bool:
+    """Whether XLA cannot know what a node computes when it compiles."""
+    if node.op in sources.SHAPE_OPS:
+        return False
+    definition = op_kinds.op_def_or_none(node.op)
+    if definition is None or definition.is_stateful or node.op in sources.OPAQUE_OPS:
+        return True
+    return any(operand.varies for operand in operands)

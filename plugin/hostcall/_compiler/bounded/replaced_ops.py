@@ -6,32 +6,40 @@ computed of the tensor instead has its true size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
+from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
-from hostcall._tf.types import NodeDef
+from hostcall._tf.types import Functions, NodeDef
 
 _BOOL = tf.bool.as_datatype_enum
 
 
-def spell_out(functions: Iterable[Any]) -> None:
-    """Puts, in the place of each OnesLike in FunctionDefs, what it comes to.
+def spell_out(functions: Functions) -> set[str]:
+    """Put, in the place of each OnesLike in FunctionDefs, what it comes to.
 
     It is one where zero equals zero: `Cast(Equal(ZerosLike(x), ZerosLike(x)))`. The Cast takes the
     op's name, and calls its result as that does, so that what uses it need not change.
+
+    Returns:
+      The names of the functions that have changed.
     """
-    for function in functions:
-        for node in [*function.node_def]:
-            if node.op == "OnesLike":
-                function.node_def.extend(_zeros_and_equal(node))
-                node.op = "Cast"
-                node.input[0] = f"{node.name}/hostcall_equal:z:0"
-                dtype = node.attr["T"].type
-                del node.attr["T"]
-                node.attr["SrcT"].type, node.attr["DstT"].type = _BOOL, dtype
+    changed = set()
+    for name, function in functions.items():
+        for node in defs.nodes_of(function, {"OnesLike"}):
+            changed.add(name)
+            position = [other.name for other in function.node_def].index(node.name)
+            for new in reversed(_zeros_and_equal(node)):
+                function.node_def.insert(position, new)
+            node = function.node_def[position + 2]  # noqa: PLW2901 - the same one
+            node.op = "Cast"
+            node.input[0] = f"{node.name}/hostcall_equal:z:0"
+            dtype = node.attr["T"].type
+            del node.attr["T"]
+            node.attr["SrcT"].type, node.attr["DstT"].type = _BOOL, dtype
+    return changed
 
 
 def _zeros_and_equal(node: NodeDef) -> list[Any]:

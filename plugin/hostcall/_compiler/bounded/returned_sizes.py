@@ -14,10 +14,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.bounded.flow import DYNAMIC_OPS
-from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf import attributes, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 
 _NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.string, tf.variant))
 _INT32 = tf.int32.as_datatype_enum
@@ -31,7 +30,16 @@ def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
       entry: the name of the function, which is compiled as one program.
     """
     functions = {function.signature.name: function for function in library.function}
-    function = functions[entry]
+    keep_apart_in(functions[entry], functions)
+
+
+def keep_apart_in(function: Any, functions: Functions) -> None:
+    """Do the same to one function that is compiled, such as a cluster.
+
+    Args:
+      function: its FunctionDef, changed in place.
+      functions: those that it calls, by name.
+    """
     results = [r for r in function.signature.output_arg if r.type not in _NO_ARRAYS]
     if len(results) < 2:
         return
@@ -61,10 +69,8 @@ def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
 
 
 def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:
-    if node.op in DYNAMIC_OPS:
+    if attributes.FORESEEN in node.attr and bool(node.attr[attributes.FORESEEN].list.i):
         return True
-    if node.op in op_kinds.SCRIPT_OPS:
-        return attributes.FORESEEN in node.attr and bool(node.attr[attributes.FORESEEN].list.i)
     names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
     seen.update(names)
     return any(_is_source(n, functions, seen) for name in names for n in functions[name].node_def)

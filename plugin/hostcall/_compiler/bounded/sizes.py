@@ -6,12 +6,20 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-# What has made sizes unknown to XLA: a script op, by the name of its function and its own.
+# An op that makes sizes which XLA only knows a bound of, by the name of its function and its own.
 Source: TypeAlias = tuple[str, str]
 
 
 class UnprovenError(Exception):
-    """An op is not known to be right where sizes are bounded; the text says what it is about."""
+    """An op is not known to be right where sizes are bounded; the text says what it is about.
+
+    Attributes:
+      sources: where the bounded sizes come from, beside the op's operands.
+    """
+
+    def __init__(self, text: str, sources: frozenset[Source] = frozenset()) -> None:
+        super().__init__(text)
+        self.sources = sources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +50,16 @@ class Tensor:
       shape: its sizes; None where not even the rank is known.
       contents: the elements, of a vector or scalar of integers that tells sizes; else None.
       tainted: whether sizes that are only bounded have a part in its shape or in its elements.
-      sources: the script ops that those come from.
+      sources: the ops that those come from.
+      varies: whether XLA cannot know its elements when it compiles, even where the sizes and
+        the arguments are known: what a loop, a variable or Python computes.
     """
 
     shape: Shape | None = None
     contents: Shape | None = None
     tainted: bool = False
     sources: frozenset[Source] = frozenset()
+    varies: bool = False
 
     @property
     def bounded(self) -> bool:
@@ -145,9 +156,13 @@ def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
     shape: Any = None
     if all(one is not None and len(one) == len(shapes[0] or ()) for one in shapes):
         columns = zip(*(one for one in shapes if one is not None), strict=True)
-        shape = tuple(_join_sizes(column, symbol, dim) for dim, column in enumerate(columns))
+        try:
+            shape = tuple(_join_sizes(column, symbol, dim) for dim, column in enumerate(columns))
+        except UnprovenError as error:
+            raise UnprovenError(str(error), sources) from None
     contents = _join_contents([tensor.contents for tensor in tensors])
-    return Tensor(shape, contents, tainted, sources)
+    varies = any(tensor.varies for tensor in tensors)
+    return Tensor(shape, contents, tainted, sources, varies)
 
 
 def _join_sizes(sizes: Sequence[Size], symbol: Callable[[int], Symbol], dim: int) -> Size:

@@ -15,6 +15,17 @@ from hostcall._tf.types import FunctionDef
 
 def of_body(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     """The names of the nodes of a loop's body that compute the same each time."""
+    same = {body.signature.input_arg[i].name for i in arguments(body)}
+    for node in defs.program_order(body):
+        values = [value for value in node.input if not value.startswith("^")]
+        has_effect = defs.definition_of(node, functions).is_stateful
+        if not has_effect and all(defs.source(value) in same for value in values):
+            same.add(node.name)
+    return same
+
+
+def arguments(body: FunctionDef) -> set[int]:
+    """The positions of the arguments that a loop's body returns as they are."""
     nodes = {node.name: node for node in body.node_def}
 
     def origin(value: str) -> str:
@@ -24,14 +35,5 @@ def of_body(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
         return name
 
     signature = body.signature
-    same = {
-        argument.name
-        for argument, result in zip(signature.input_arg, signature.output_arg, strict=True)
-        if origin(body.ret[result.name]) == argument.name
-    }
-    for node in defs.program_order(body):
-        values = [value for value in node.input if not value.startswith("^")]
-        has_effect = defs.definition_of(node, functions).is_stateful
-        if not has_effect and all(defs.source(value) in same for value in values):
-            same.add(node.name)
-    return same
+    pairs = zip(signature.input_arg, signature.output_arg, strict=True)
+    return {i for i, (arg, ret) in enumerate(pairs) if origin(body.ret[ret.name]) == arg.name}

@@ -103,7 +103,8 @@ class HostOps:
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self.choose(node).route == "partition"
-        return self._marked(node) or self._ends_process(node) or attributes.LOSES_ORDER in node.attr
+        marks = {attributes.HINDERED, attributes.LOSES_ORDER, attributes.WRONG}
+        return self._marked(node) or self._ends_process(node) or any(m in node.attr for m in marks)
 
     def _ends_process(self, node: NodeDef) -> bool:
         """Whether XLA ends the process when it compiles a node.
@@ -217,8 +218,9 @@ class HostOps:
             return "its branches return different shapes, and hold calls with side effects"
         if attributes.LOSES_ORDER in node.attr:
             return "XLA before TensorFlow 2.20 does not keep the order of calls in it and beside it"
-        if attributes.REFUSED in node.attr:
-            return node.attr[attributes.REFUSED].s.decode()
+        for mark in (attributes.REFUSED, attributes.HINDERED, attributes.WRONG):
+            if mark in node.attr:
+                return str(node.attr[mark].s.decode())
         if self._marked(node):
             return "route='partition' was asked for, and it has no XLA kernel"
         if node.op in op_kinds.CHECKS:

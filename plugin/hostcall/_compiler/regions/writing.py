@@ -120,5 +120,7 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("route='partition' was asked for")
         if op_kinds.lets_list_grow(node):
             raise NotWholeError("it has a list that may grow")
+        if attributes.HINDERED in node.attr:
+            raise NotWholeError("a size that only the run knows reaches the host")
         if attributes.BRANCHES_DIFFER in node.attr:
             raise NotWholeError("XLA ends the process where such branches hold calls")

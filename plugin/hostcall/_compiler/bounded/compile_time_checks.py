@@ -1,0 +1,105 @@
+"""Checks of what only XLA can tell, when it knows all shapes.
+
+Two kernels of ours (csrc/tensorflow/size_checks.cc) pass values on and refuse what XLA would get
+wrong: results of conditionals whose branches return different sizes, and elements of another dtype
+or shape than a list has. What is refused is put on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._compiler.bounded import unequal_branches
+from hostcall._compiler.bounded.flow import ANY_DIMENSION
+from hostcall._compiler.bounded.sizes import Source
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds, protos
+from hostcall._tf.types import Functions
+
+_SIZES, _LIST = "HostcallKnownSizes", "HostcallList"
+_VARIANT = tf.variant.as_datatype_enum
+# What works with the elements of a list, and by which operand it takes what it writes.
+LIST_OPS = {
+    "TensorListConcat": None,
+    "TensorListConcatV2": None,
+    "TensorListGather": None,
+    "TensorListGetItem": None,
+    "TensorListPopBack": None,
+    "TensorListPushBack": 1,
+    "TensorListSetItem": 2,
+    "TensorListStack": None,
+}
+
+
+def add(
+    functions: Functions,
+    bounded: Mapping[Source, set[tuple[int, int]]],
+    hosted: Collection[Source],
+) -> set[str]:
+    """Add the checks to functions that are going to be compiled.
+
+    Args:
+      functions: FunctionDefs by name, changed in place.
+      bounded: of conditionals, the (result, dimension)s that may be bounded, and are right so.
+      hosted: what is not compiled anyway.
+
+    Returns:
+      The names of the functions that have changed.
+    """
+    changed = set()
+    for name, function in functions.items():
+        for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
+            if (name, node.name) not in hosted:
+                allowed = bounded.get((name, node.name), set())
+                if _check_results(function, node, allowed):
+                    changed.add(name)
+        for node in defs.nodes_of(function, LIST_OPS):
+            if node.attr["element_dtype"].type != _VARIANT:
+                _check_list(function, node)
+                changed.add(name)
+    return changed
+
+
+def _check_results(function: Any, node: Any, allowed: set[tuple[int, int]]) -> bool:
+    results = [i for i in unequal_branches.open_results(node) if (i, ANY_DIMENSION) not in allowed]
+    if not results:
+        return False
+    types = node.attr["Tout"].list.type
+    check = protos.node_def_pb2.NodeDef(name=_unused(function, f"{node.name}/sizes"), op=_SIZES)
+    for position, i in enumerate(results):
+        defs.replace_value(function, f"{node.name}:output:{i}", f"{check.name}:outputs:{position}")
+        check.input.append(f"{node.name}:output:{i}")
+        check.attr["T"].list.type.append(types[i])
+    check.attr["conditional"].s = node.name.encode()
+    pairs = sorted((results.index(i), dim) for i, dim in allowed if i in results)
+    check.attr["bounded"].list.i.extend(n for pair in pairs for n in pair)
+    _insert(function, node, check, after=True)
+    return True
+
+
+def _check_list(function: Any, node: Any) -> None:
+    written, dtype = LIST_OPS[node.op], node.attr["element_dtype"].type
+    check = protos.node_def_pb2.NodeDef(name=_unused(function, f"{node.name}/list"), op=_LIST)
+    check.input.append(node.input[0])
+    check.attr["T"].list.type.extend([] if written is None else [dtype])
+    check.input.extend([] if written is None else [node.input[written]])
+    check.attr["dtype"].type = dtype
+    check.attr["user"].s = node.name.encode()
+    node.input[0] = f"{check.name}:output:0"
+    _insert(function, node, check, after=False)
+
+
+def _insert(function: Any, node: Any, check: Any, after: bool) -> None:
+    """Put a check beside a node: the order of a function's nodes is that of its effects."""
+    position = next(i for i, other in enumerate(function.node_def) if other.name == node.name)
+    function.node_def.insert(position + after, check)
+
+
+def _unused(function: Any, name: str) -> str:
+    taken = {node.name for node in function.node_def}
+    while name in taken:
+        name += "_"
+    return name

@@ -1,0 +1,110 @@
+"""The ops whose results have sizes that only the run knows, as XLA compiles them.
+
+XLA gives such a size a *bounded dimension*: a buffer of the largest size, and the true one beside
+it. A test compiles every kernel that XLA has and fails for one that makes a bounded dimension and
+is missing here (tests/kernels/test_wrong_kernels.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
+from hostcall._tf.types import FunctionDef, NodeDef
+
+# Whatever they take.
+ALWAYS = frozenset(
+    {
+        "DynamicPartition",
+        "NonMaxSuppressionV3",
+        "NonMaxSuppressionV4",
+        "Unique",
+        "UniqueV2",
+        "Where",
+        "XlaSetDynamicDimensionSize",
+    }
+)
+
+# Where XLA does not know one of these operands when it compiles. There are other ops that XLA wants
+# to know an operand of; it bounds their sizes, too, where it finds a bound of that operand.
+BY_OPERANDS: Mapping[str, tuple[int, ...]] = {
+    "Slice": (1, 2),
+    "StridedSlice": (1, 2),
+    "TopKV2": (1,),
+}
+
+# The positions of the operands of a node that XLA wants to know when it compiles.
+Constants = Callable[[Any], Sequence[int]]
+
+# Of what their values XLA always knows, and never, when it compiles.
+SHAPE_OPS = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+OPAQUE_OPS = op_kinds.BRANCH_OPS | op_kinds.LOOP_OPS | op_kinds.SCRIPT_OPS
+
+
+def sizing_operands(node: NodeDef, constants: Constants) -> Sequence[int]:
+    """The positions of the operands by which a node may make a bounded dimension."""
+    if node.op.startswith("Xla") or node.op in OPAQUE_OPS:
+        return ()
+    return BY_OPERANDS.get(node.op) or constants(node)
+
+
+def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> bool:
+    """Tell whether a function may hold a source, at little cost.
+
+    Args:
+      function: a FunctionDef.
+      is_entry: whether XLA knows its arguments when it compiles, as it does those of an entry.
+      constants: see `Constants`.
+    """
+    if defs.nodes_of(function, ALWAYS):
+        return True
+    constant = {node.name for node in defs.nodes_of(function, {"Const"})}
+    wanted = [
+        (node, inputs)
+        for node in function.node_def
+        if (inputs := _inputs(node, constants)) and any(v not in constant for v in inputs)
+    ]
+    if not wanted:
+        return False
+    known = _known(function, is_entry)
+    return any(not _sizes_are_known(node, inputs, known, function) for node, inputs in wanted)
+
+
+def _inputs(node: NodeDef, constants: Constants) -> list[str]:
+    """The nodes and arguments whose values may tell the sizes of a node's results."""
+    return [defs.source(node.input[i]) for i in sizing_operands(node, constants)]
+
+
+def _known(function: FunctionDef, is_entry: bool) -> set[str]:
+    """The nodes and arguments whose values XLA knows when it compiles."""
+    known = {arg.name for arg in function.signature.input_arg} if is_entry else set()
+    for node in defs.program_order(function):
+        if node.op == "Const" or node.op in SHAPE_OPS:
+            known.add(node.name)
+            continue
+        definition = op_kinds.op_def_or_none(node.op)
+        if definition is None or definition.is_stateful or node.op in OPAQUE_OPS:
+            continue
+        if all(defs.source(value) in known for value in node.input if not value.startswith("^")):
+            known.add(node.name)
+    return known
+
+
+def _sizes_are_known(
+    node: NodeDef, inputs: Sequence[str], known: Collection[str], function: FunctionDef
+) -> bool:
+    unknown = [name for name in inputs if name not in known]
+    if node.op != "StridedSlice" or not unknown:
+        return not unknown
+    # Where one element is taken, its position may be anything: the usual `x[i]`.
+    nodes = {n.name: n for n in defs.nodes_of(function, {"Pack"})}
+    shrinks = node.attr["shrink_axis_mask"].i
+    for name in unknown:
+        parts = nodes[name].input if name in nodes else ()
+        if not parts or any(
+            defs.source(part) not in known and not shrinks >> i & 1 for i, part in enumerate(parts)
+        ):
+            return False
+    return True
