@@ -76,6 +76,7 @@ std::shared_ptr<const Names> ExaminedOps() {
 bool IsOpenConditional(const NodeDef& node) {
   static const Names* kinds = new Names{"If", "StatelessIf", "Case", "StatelessCase"};
   if (kinds->count(node.op()) == 0) return false;
+  if (node.attr().count(attributes::BRANCHES_DIFFER) > 0) return true;
   const auto shapes = node.attr().find("output_shapes");
   if (shapes == node.attr().end()) return true;
   const auto& list = shapes->second.list().shape();

@@ -109,7 +109,7 @@ def rewrite_for_kernel(
         new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
         new.function.extend(changed)
         if said:
-            function_routes.note_partitioned(entry)
+            function_routes.note_partitioned(entry, partitioner)
         if refusals.is_of_xla(said):
             announcements.expect_clusters(entry, said, partitioner.plans)
     elif script_ops or changed or _calls_python(library):

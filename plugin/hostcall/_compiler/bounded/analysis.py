@@ -38,6 +38,8 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
 from hostcall_runtime import _library
 
+_TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
+
 
 def marked(
     library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
@@ -132,12 +134,19 @@ class _Search:
 
     def _put_on_host(self, source: Source, offences: list[Offence], loops: _Loops) -> None:
         """Choose between a source and the ops that it hinders."""
-        if self._node(source).op not in op_kinds.SCRIPT_OPS and all(
-            _ends_sizes(offence, source) and loops.around(offence.function) <= loops.around(source[0])
+        is_script_op = self._node(source).op in op_kinds.SCRIPT_OPS
+        limit = loops.around(source[0])
+        if all(
+            self._has_no_kernel(offence)
+            or (
+                not is_script_op
+                and _ends_sizes(offence, source)
+                and loops.around(offence.function) <= limit
+            )
             for offence in offences
         ):
             for offence in offences:
-                reason = f"it takes a size that is only bounded, which XLA may get wrong: {offence.reason}"
+                reason = _TAKES_SIZES.format(reason=offence.reason)
                 self.hindered.setdefault((offence.function, offence.node), reason)
             return
         for tied in self._tied_to(source):
@@ -145,6 +154,13 @@ class _Search:
 
     def _node(self, source: Source) -> Any:
         return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
+
+    def _has_no_kernel(self, offence: Offence) -> bool:
+        """Whether an op is on the host whatever it takes."""
+        node = self._node((offence.function, offence.node))
+        if offence.calls or node.op in op_kinds.SCRIPT_OPS:
+            return False
+        return not op_kinds.has_xla_kernel(_library.load("hostcall._tensorflow"), node)
 
     def _tied_to(self, source: Source) -> list[Source]:
         """A source with the script ops that it shares tape residuals with, for gradients."""

@@ -64,7 +64,7 @@ def add(
 
 
 def _check_results(function: Any, node: Any, allowed: set[tuple[int, int]]) -> bool:
-    results = [i for i in unequal_branches.open_results(node) if (i, ANY_DIMENSION) not in allowed]
+    results = [i for i in unequal_branches.arrays(node) if (i, ANY_DIMENSION) not in allowed]
     if not results:
         return False
     types = node.attr["Tout"].list.type

@@ -14,7 +14,7 @@ import tensorflow as tf
 from hostcall._compiler.bounded.inferred_shapes import Inferred, argument_shapes
 from hostcall._compiler.bounded.sizes import Shape, Source
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds
+from hostcall._tf import attributes, op_kinds
 from hostcall._tf.types import Functions, NodeDef
 
 REASON = "its branches return different sizes, which are only bounded in a compiled program"
@@ -27,21 +27,26 @@ def find(functions: Functions) -> dict[Source, str]:
     found = {}
     for name, function in functions.items():
         for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
-            if any(open_results(node)) and _differ(node, functions):
+            if _may_differ(node) and _differ(node, functions):
                 found[name, node.name] = REASON
     return found
 
 
-def open_results(node: NodeDef) -> list[int]:
-    """The results of a conditional whose sizes tracing leaves open, by their numbers."""
+def arrays(node: NodeDef) -> list[int]:
+    """List the results of a conditional that XLA has arrays of, by their numbers."""
     types = node.attr["Tout"].list.type
+    return [i for i, dtype in enumerate(types) if dtype not in _NO_ARRAYS]
+
+
+def _may_differ(node: NodeDef) -> bool:
+    """Whether tracing leaves sizes of results open, or has seen different ones.
+
+    With a gradient TensorFlow writes a conditional anew, with the shapes of one branch.
+    """
     shapes = node.attr["output_shapes"].list.shape
-    return [
-        i
-        for i, dtype in enumerate(types)
-        if dtype not in _NO_ARRAYS
-        and (i >= len(shapes) or not tf.TensorShape(shapes[i]).is_fully_defined())
-    ]
+    return attributes.BRANCHES_DIFFER in node.attr or any(
+        i >= len(shapes) or not tf.TensorShape(shapes[i]).is_fully_defined() for i in arrays(node)
+    )
 
 
 def _differ(node: NodeDef, functions: Functions) -> bool:
@@ -52,7 +57,7 @@ def _differ(node: NodeDef, functions: Functions) -> bool:
     return any(
         _sizes_differ(one[i], other[i])
         for one, other in itertools.pairwise(results)
-        for i in open_results(node)
+        for i in arrays(node)
     )
 
 

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from hostcall._compiler.partition import host_calls, placement
+from hostcall._compiler.partition import host_calls, made_up_lists, placement
 from hostcall._compiler.partition.boundary_values import (
     TRIVIAL_OPS,
     partition,
@@ -74,6 +74,7 @@ class Partitioner:
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
       gradient: whether the function to be partitioned is the gradient of one that is partitioned.
       refused: whether XLA refuses that function.
+      unequal: whether the one whose gradient it is has conditionals with unequal branches.
       suffix: of the names of new functions.
       device: what clusters are compiled for, by its full name, where that is no CPU.
 
@@ -94,6 +95,7 @@ class Partitioner:
         marked: Callable[[Any], bool],
         gradient: bool = False,
         refused: bool = False,
+        unequal: bool = False,
         suffix: str = SUFFIX,
         device: str = "",
     ) -> None:
@@ -102,9 +104,10 @@ class Partitioner:
         self.host_ops = HostOps(self._old, choose, has_kernel, constant_operands, marked)
         self._gradient = gradient
         self._refused = refused
+        self._unequal = unequal
         self._suffix = suffix
         self.device = device
-        self._partitioned: dict[tuple[str, bool], str] = {}
+        self._partitioned: dict[tuple[str, bool, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
         self.plans: list[PartitionedFunction] = []
@@ -132,12 +135,12 @@ class Partitioner:
         return passes_inner_values(self._old[name]) or bool(host_ops)
 
     def _findings(self, name: str) -> Findings:
-        return self.host_ops.find(self._old[name], self._gradient)
+        return self.host_ops.find(self._old[name], self._gradient, self._unequal)
 
     def partition(self, name: str) -> str:
         """Partitions a function; returns the name of the one that takes its place."""
         self._entry = self._entry or name
-        return self._partition_once(name, self._gradient)
+        return self._partition_once(name, self._gradient, self._unequal)
 
     def is_one_cluster(self, name: str) -> bool:
         """Whether a function that was partitioned is one cluster, with next to nothing around."""
@@ -146,15 +149,20 @@ class Partitioner:
         outside = [node for node in self._old[name].node_def if node.name not in inside]
         return len(plan.clusters) == 1 and all(node.op in TRIVIAL_OPS for node in outside)
 
-    def _partition_once(self, name: str, after_branch: bool) -> str:
-        key = (name, after_branch)
+    def has_unequal_branches(self) -> bool:
+        """Whether conditionals are on the host since their branches return different sizes."""
+        nodes = (node for function in self._old.values() for node in function.node_def)
+        return any(map(self.host_ops.has_unequal_branches, nodes))
+
+    def _partition_once(self, name: str, after_branch: bool, after_unequal: bool) -> str:
+        key = (name, after_branch, after_unequal)
         if key in self._partitioned:
             return self._partitioned[key]
         number = f"_{len(self._partitioned)}_{name}" if self._partitioned else ""
         new_name = self._partitioned[key] = f"{self._entry}{self._suffix}{number}"
         function = self._in_order(self._old[name])
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
-        found = self.host_ops.find(function, after_branch)
+        found = self.host_ops.find(function, after_branch, after_unequal)
         reasons = found.reasons
         places = {node.name: _place(node, found) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
@@ -164,7 +172,10 @@ class Partitioner:
         for node in host.node_def:
             if node.op != "Const" and not (called & _callee_names(node)):
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
-                self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
+                taken = inputs[node.name]
+                self._partition_callees(
+                    node, not found.made_up.isdisjoint(taken), not found.sized.isdisjoint(taken)
+                )
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
         chosen = frozenset(
             node.op
@@ -196,6 +207,7 @@ class Partitioner:
         function.CopyFrom(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
+        made_up_lists.replace(function)
         previous = None
         for node in defs.program_order(function):
             node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
@@ -209,7 +221,7 @@ class Partitioner:
             function.signature.control_output.append(previous.name)
         return function
 
-    def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:
+    def _partition_callees(self, node: NodeDef, after_branch: bool, after_unequal: bool) -> None:
         """Makes a host op run on the host, with clusters in what it calls."""
         if node.op in op_kinds.SCRIPT_OPS:
             host_calls.take_own_kernel(node)
@@ -217,9 +229,9 @@ class Partitioner:
         for callee in defs.callees(node):
             callee.attr.pop(defs.MUST_COMPILE, None)
             if callee.name in self._old and not self._is_small_condition(node, callee.name):
-                callee.name = self._partition_once(callee.name, after_branch)
+                callee.name = self._partition_once(callee.name, after_branch, after_unequal)
         if node.op in self._old:
-            node.op = self._partition_once(node.op, after_branch)
+            node.op = self._partition_once(node.op, after_branch, after_unequal)
         node.attr.pop(defs.MUST_COMPILE, None)
 
     def _is_small_condition(self, node: NodeDef, name: str) -> bool:
