@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hostcall._callbacks import settings, tape_residuals
-from hostcall._compiler import announcements, kernel_hook, lowering, risky_ops
+from hostcall._compiler import announcements, kernel_hook, lowering, risks
 from hostcall._compiler.partition import host_errors
 from hostcall._compiler.regions import callback_shapes
 from hostcall._functions.native import entries
@@ -47,7 +47,7 @@ def _prepare() -> None:
     )
     bindings.set_max_compilations(settings.max_compilations())
     bindings.set_checks_assertions(settings.assertions())
-    bindings.set_ops_at_risk(sorted(risky_ops.KINDS))
+    bindings.set_ops_at_risk(sorted(risks.KINDS))
     bindings.set_checks_sizes(settings.dynamic_sizes() == settings.CHECKED)
     bindings.set_pool(runtime.pool())
     bindings.set_refusal(host_errors.refusal)

@@ -142,4 +142,5 @@ def _assert_right_in_one_program(programs: Sequence[Program]) -> None:
     concrete = compiled.get_concrete_function(*arguments)
     explained = hostcall.explain(concrete)
     assert [found.reason for found in explained.script_ops if found.route == "partition"] == []
+    assert [function.mode for function in explained.functions] == ["compiled"]
     _assert_right(concrete, tf.function(program, autograph=False))

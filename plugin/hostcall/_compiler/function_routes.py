@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hostcall._callbacks import requested_routes
+from hostcall._callbacks import requested_routes, settings
 from hostcall._compiler import (
     device_calls,
     free_shape_search,
     lost_order,
     refusals,
+    risks,
     route_selection,
 )
-from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
@@ -39,6 +39,7 @@ def partitioner_for(
     refusal: str = "",
     device: str = "",
     compiled: bool = False,
+    taken: bool = True,
 ) -> Partitioner:
     """The partitioner that decides what becomes of a must-compile function.
 
@@ -49,12 +50,13 @@ def partitioner_for(
       refusal: what XLA has said of the function, if it has refused it.
       device: the function's, by its full name; "" for the CPU.
       compiled: whether what it makes is what XLA gets, in this process.
+      taken: whether anything of the function may change: see `is_taken`.
     """
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: what it calls may be as TensorFlow has it, without the marks.
     library = free_shape_search.marked(library, entry)
-    if attributes.CLUSTER not in function.attr:
-        library = analysis.marked(library, entry, compiled=compiled)
+    if taken and attributes.CLUSTER not in function.attr:
+        library = risks.marked(library, entry, compiled)
         library = lost_order.marked(library, entry)
     if refusal:
         library = refusals.marked(library, refusal)
@@ -78,7 +80,29 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = 
     if refusals.may_partition(library):
         refusal = refusals.foreseen(library, entry, device_calls.kernels_for(device))
     suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
-    return partitioner_for(library, entry, suffix, refusal, device)
+    taken = bool(refusal) or is_taken(library, entry)
+    return partitioner_for(library, entry, suffix, refusal, device, taken=taken)
+
+
+def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
+    """Tell whether a function is more than what stock TensorFlow compiles, if XLA does not refuse it.
+
+    The kernel creator asks the same of the functions that it sees (csrc/functions/reachable.cc).
+
+    Args:
+      library: a FunctionDefLibrary.
+      entry: the name of the function.
+    """
+    nodes = [n for f in defs.reachable(library, entry).values() for n in f.node_def]
+    if any(map(op_kinds.calls_python, nodes)) or refusals.of_silence(library):
+        return True
+    if any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes):
+        return True
+    if settings.dynamic_sizes() == settings.CHECKED and any(n.op in risks.KINDS for n in nodes):
+        return True
+    forward = _forward_library(library, entry)
+    name = "" if forward is None else forward.function[0].signature.name
+    return forward is not None and (name in _partitioned or is_taken(forward, name))
 
 
 def note_partitioned(entry: str, partitioner: Partitioner) -> None:

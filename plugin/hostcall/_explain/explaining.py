@@ -57,8 +57,9 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
 
     Returns:
       An `Explanation`: for each script op its place in your code, route, reason, shapes, order and
-      the bytes that a call copies; the clusters with their ops; and, for a function that is
-      partitioned for another device than the CPU, what crosses between that and the host.
+      the bytes that a call copies; the clusters with their ops; for a function that is partitioned
+      for another device than the CPU, what crosses between that and the host; and the ops that XLA
+      may get wrong where hostcall changes nothing.
 
     Raises:
       TypeError: when `function` is none of these, arguments come with a `ConcreteFunction`, or none
@@ -115,7 +116,13 @@ def explain_library(
         notes.append(_REFUSED.format(listed=listed))
     if placement.type_of(device) == "GPU" and not device_calls.knows_gpus():
         notes.append(_NO_GPUS)
-    return Explanation(title or entry, tuple(walk.functions), tuple(walk.script_ops), tuple(notes))
+    return Explanation(
+        title or entry,
+        tuple(walk.functions),
+        tuple(walk.script_ops),
+        tuple(notes),
+        tuple(walk.risks),
+    )
 
 
 def _nowhere(function: str, node: str) -> str:  # noqa: ARG001 - a Locate

@@ -17,6 +17,7 @@ class Explanation(Facts):
         compiled. Each stands once, however often it is called.
       script_ops: all that can be reached.
       notes: what else one has to know.
+      risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
 
     Examples:
       >>> @tf.function(jit_compile=True)

@@ -200,6 +200,31 @@ class Function:
 
 
 @dataclasses.dataclass(frozen=True)
+class Risk:
+    """An op that XLA may get wrong in a function that it compiles without hostcall's help.
+
+    Attributes:
+      node, op, function: the op's name and kind, and the name of its function.
+      reason: what XLA may get wrong.
+      advice: what to write.
+      file, line: of your code that has created it; "" and 0 where that is not known.
+    """
+
+    node: str
+    op: str
+    function: str
+    reason: str
+    advice: str
+    file: str = ""
+    line: int = 0
+
+    @property
+    def location(self) -> str:
+        """`file:line`, or ""."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """How a function runs.
 
@@ -209,12 +234,14 @@ class Facts:
         compiled. Each stands once, however often it is called.
       script_ops: all that can be reached.
       notes: what else one has to know.
+      risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
     """
 
     name: str
     functions: tuple[Function, ...]
     script_ops: tuple[ScriptOp, ...]
     notes: tuple[str, ...] = ()
+    risks: tuple[Risk, ...] = ()
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:

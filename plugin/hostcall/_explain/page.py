@@ -6,10 +6,11 @@ comes from the user's program is escaped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from hostcall._explain import words
-from hostcall._explain.facts import Facts, Function, HostOp, ScriptOp
+from hostcall._explain.facts import Facts, Function, HostOp, Risk, ScriptOp
 from hostcall._explain.picture import drawing
 
 _STYLE = """\
@@ -88,7 +89,9 @@ def fragment(explanation: Facts) -> str:
             parts.append(f'<div class="scroll">{drawing(function, inside, functions)}</div>')
     parts += [_transfers(function) for function in explanation.functions if function.transfers]
     if explanation.boundaries:
-        parts.append(_boundaries(explanation.boundaries))
+        parts.append(_advised("What stands between compiled clusters", explanation.boundaries))
+    if explanation.risks:
+        parts.append(_advised("What XLA may get wrong", explanation.risks))
     if explanation.script_ops:
         parts.append(_table(explanation.script_ops))
     parts.append("</div>")
@@ -108,14 +111,14 @@ def _heading(function: Function) -> str:
     )
 
 
-def _boundaries(ops: tuple[ScriptOp | HostOp, ...]) -> str:
+def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
     rows = "".join(
         f"<tr><td>{escape(words.name_of(op))}</td><td>{escape(words.relative(op.location))}</td>"
         f"<td>{escape(op.reason)}</td><td><code>{escape(op.advice)}</code></td></tr>"
         for op in ops
     )
     return (
-        "<h3>What stands between compiled clusters</h3>"
+        f"<h3>{title}</h3>"
         '<div class="scroll"><table><thead><tr><th>op</th><th>at</th><th>why</th>'
         f"<th>what to write</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )

@@ -46,6 +46,8 @@ def show(explanation: Facts, console: Any) -> None:
         console.print(_script_ops(explanation))
     if explanation.boundaries:
         console.print(_boundaries(explanation))
+    if explanation.risks:
+        console.print(_risks(explanation))
     for function in explanation.functions:
         if worth_showing(function):
             console.print(_steps(function))
@@ -79,6 +81,16 @@ def _boundaries(explanation: Facts) -> Table:
     table.add_column("what to write", overflow="fold", ratio=7)
     for op in explanation.boundaries:
         table.add_row(Text(name_of(op)), Text(op.advice))
+    return table
+
+
+def _risks(explanation: Facts) -> Table:
+    table = Table(title="What XLA may get wrong", title_justify="left")
+    table.add_column("op", overflow="fold", ratio=2)
+    table.add_column("why, and what to write", overflow="fold", ratio=7)
+    for one in explanation.risks:
+        where = f" at {relative(one.location)}" if one.location else ""
+        table.add_row(Text(one.node), Text(f"{one.op}{where}: {one.reason}. {one.advice}."))
     return table
 
 

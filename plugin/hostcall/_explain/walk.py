@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import function_routes, route_selection
+from hostcall._compiler import function_routes, risks, route_selection
 from hostcall._compiler.regions.foreseeing import foreseen_program
 from hostcall._compiler.regions.writing import Region
 from hostcall._explain import callback_facts as ops
 from hostcall._explain.bodies import Bodies, Edges, sources
-from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step
+from hostcall._explain.facts import Cluster, Function, HostOp, Op, Risk, ScriptOp, Step
 from hostcall._explain.partitions import PartitionWalk, Place, joined
 from hostcall._explain.words import is_plumbing
 from hostcall._tf import function_defs as defs
@@ -29,6 +29,10 @@ _LEADS_ON = "TensorFlow runs it on the host"
 _MODULE = "it is a program of its own, compiled along with the function"
 _CALLED = "the program calls TensorFlow's own kernel, since XLA has none for it"
 _CALLED_FOR_IT = "the program calls TensorFlow's own kernel, which takes it"
+_CHECK_SIZES = (
+    "hostcall.configure(dynamic_sizes='checked') before the function is first called puts it on the "
+    "host"
+)
 _CALLS_COMPILED = "it calls a compiled function"
 
 
@@ -42,7 +46,7 @@ class Walk:
 
     Attributes:
       bodies: the functions of the library.
-      functions, script_ops: what has been found.
+      functions, script_ops, risks: what has been found.
     """
 
     def __init__(self, library: FunctionDefLibrary, locate: ops.Locate, device: str = "") -> None:
@@ -53,6 +57,7 @@ class Walk:
         self.bodies = Bodies(library)
         self.functions: list[Function] = []
         self.script_ops: list[ScriptOp] = []
+        self.risks: list[Risk] = []
 
     def function(self, name: str) -> None:
         """Explains a function as it runs when eager code calls it."""
@@ -77,7 +82,16 @@ class Walk:
             partitioner.partition(name)
             PartitionWalk(self, partitioner).function(place)
             return
+        if not function_routes.is_taken(self._library, name):
+            self._note_risks(name)
         self._one_program(place, ())
+
+    def _note_risks(self, entry: str) -> None:
+        """Notes what XLA may get wrong in a function that stock TensorFlow compiles."""
+        for (function, name), reason in sorted(risks.find(self._library, entry).items()):
+            node = self.bodies[function].node(name)
+            file, line = ops.parse_location(self._locate(function, name))
+            self.risks.append(Risk(name, node.op, function, reason, _CHECK_SIZES, file, line))
 
     def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
         """A function that is one program, and the host ops that it calls."""

@@ -7,7 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from hostcall._explain.facts import Function, HostOp, Op, ScriptOp, Step, Value, short_device
+from hostcall._explain.facts import (
+    Function,
+    HostOp,
+    Op,
+    Risk,
+    ScriptOp,
+    Step,
+    Value,
+    short_device,
+)
 
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -73,7 +82,7 @@ def worth_showing(function: Function) -> bool:
     return not all(map(is_plumbing, function.steps))
 
 
-def name_of(step: ScriptOp | HostOp) -> str:
+def name_of(step: ScriptOp | HostOp | Risk) -> str:
     """What stands for an op on the host: its Python function, or its kind."""
     return callback(step) if isinstance(step, ScriptOp) else step.op
 

@@ -110,6 +110,20 @@ def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
     return [op, *names] if op in functions else names
 
 
+def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
+    """A function of a library, and those that it calls, directly or not, by name."""
+    functions = {function.signature.name: function for function in library.function}
+    found: dict[str, Any] = {}
+    pending = [entry]
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in found:
+            found[name] = functions[name]
+            for node in calls_in(functions[name], functions):
+                pending.extend(called_functions(node, functions))
+    return found
+
+
 def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
     """The nodes of a function whose ops are among some.
 

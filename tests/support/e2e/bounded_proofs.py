@@ -84,6 +84,35 @@ def _segments(reduce: Program) -> list[Program]:
     ]
 
 
+def _fixed(u: Any) -> Any:
+    """A vector of fixed size, with zeros behind its elements."""
+    return tf.scatter_nd(tf.range(tf.size(u))[:, None], u, [5])
+
+
+def _rows(m: Any) -> Any:
+    """The same of a matrix."""
+    return tf.scatter_nd(tf.range(tf.shape(m)[0])[:, None], m, [5, 3])
+
+
+def _kept_boxes(m: Any) -> Any:
+    corners = tf.concat([_rows(m)[:, :2], _rows(m)[:, :2] + 0.5], 1)
+    return tf.image.non_max_suppression(corners, _rows(m)[:, 2], 3, 0.2)
+
+
+def _segments_of_unique(i: Any) -> Any:
+    values, positions = tf.unique(i)
+    return tf.math.unsorted_segment_sum(tf.cast(i, tf.float32), positions, tf.size(values))
+
+
+def _masked_loss(x: Any) -> Any:
+    """The mean of what a mask leaves, of some kinds."""
+    mask = x > 0.4 if x.shape.rank == 1 else tf.reduce_max(x, 1) > 0.6
+    kept = tf.boolean_mask(x, mask)
+    count = tf.maximum(tf.cast(tf.shape(kept)[0], tf.float32), 1.0)
+    log = tf.nn.log_softmax(kept) if x.shape.rank == 2 else tf.math.log1p(kept)
+    return [tf.reduce_sum(kept**2) / count, tf.reduce_sum(log), tf.reduce_sum(tf.abs(kept - 0.25))]
+
+
 def _scatters(scatter: Program) -> list[Program]:
     return [
         lambda u, i: scatter(tf.ones([4]), i[:, None], u),
@@ -139,6 +168,11 @@ PROOFS: dict[str, list[Program]] = {
     ],
     "Digamma": [lambda u: _stop(tf.math.digamma(u))],
     "DynamicStitch": [lambda m: tf.gradients(tf.reduce_sum(m, 0), m)],
+    "DynamicPartition": [
+        lambda u: _stop(tf.dynamic_partition(_fixed(u), tf.cast(_fixed(u) > 0.4, tf.int32), 3)),
+        lambda m: _stop(tf.dynamic_partition(_rows(m), tf.cast(_rows(m)[:, 1] > 0.3, tf.int32), 2)),
+        lambda u: [tf.size(part) for part in tf.dynamic_partition(_fixed(u), [0, 1, 0, 1, 1], 2)],
+    ],
     "EnsureShape": [lambda u: tf.ensure_shape(u, [None]), lambda m: tf.ensure_shape(m, [None, 3])],
     "ExpandDims": [lambda m: [tf.expand_dims(m, axis) for axis in (0, 1, -1)]],
     "Fill": [
@@ -185,6 +219,10 @@ PROOFS: dict[str, list[Program]] = {
     "Max": _reductions(tf.reduce_max),
     "Mean": _reductions(tf.reduce_mean),
     "Min": _reductions(tf.reduce_min),
+    "NonMaxSuppressionV3": [
+        lambda m: _stop(_kept_boxes(m)),
+        lambda m: tf.gather(_rows(m), _stop(_kept_boxes(m))),
+    ],
     "OneHot": [lambda i: [tf.one_hot(i, 4), tf.one_hot(i, 4, axis=0)]],
     "Pack": [
         lambda u, v: [tf.stack([u, v]), tf.stack([u, v, u], axis=1)],
@@ -298,6 +336,15 @@ PROOFS: dict[str, list[Program]] = {
         lambda s: tf.transpose(s),
         lambda m: tf.transpose(m[:, :, None] * tf.ones([2]), [2, 0, 1]),
     ],
+    "Unique": [
+        lambda u: _stop([*tf.unique(_fixed(u)), tf.size(tf.unique(_fixed(u)).y)]),
+        lambda i: _stop(tf.unique(_fixed(i))),
+        lambda i: _segments_of_unique(_fixed(i)),
+    ],
+    "UniqueV2": [
+        lambda i: _stop(raw.UniqueV2(x=_fixed(i), axis=tf.zeros([0], tf.int32))),
+        lambda i: tf.size(raw.UniqueV2(x=_fixed(i), axis=tf.zeros([0], tf.int32)).y),
+    ],
     "Unpack": [lambda m: tf.unstack(m, axis=1), lambda c: tf.unstack(c)],
     "TruncateMod": [lambda u, v: _stop(_call("TruncateMod", u, v))],
     "UnsortedSegmentMax": _segments(tf.math.unsorted_segment_max),
@@ -308,5 +355,10 @@ PROOFS: dict[str, list[Program]] = {
         lambda u: tf.where(u > 0.5),
         lambda u: tf.boolean_mask(u, u > 0.5),
         lambda m: tf.boolean_mask(m, m[:, 0] > 0.5),
+        lambda m: tf.where(_rows(m) > 0.4),
+        lambda m: tf.gather_nd(_rows(m), tf.where(_rows(m) > 0.4)),
+        lambda m: tf.boolean_mask(_rows(m), _rows(m) > 0.4),
+        lambda u: _masked_loss(_fixed(u)),
+        lambda m: _masked_loss(_rows(m)),
     ],
 }

@@ -15,12 +15,11 @@ from typing import Any
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._compiler import route_selection
+from hostcall._compiler import replaced_ops, route_selection
 from hostcall._compiler.bounded import (
     callback_sizes,
     compile_time_checks,
     own_names,
-    replaced_ops,
     sources,
     unequal_branches,
 )
@@ -38,6 +37,7 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
 from hostcall_runtime import _library
 
+_AT_RISK = "a size that only the run knows, {of}, is only bounded in a compiled program: {reason}"
 _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
 
 
@@ -65,7 +65,7 @@ def marked(
             _mark(node, (function.signature.name, node.name), search)
     if compiled:
         checked = compile_time_checks.add(search.functions, search.bounded, search.hindered)
-        own_names.give(search.functions, search.spelled_out | checked, entry)
+        own_names.give(search.functions, search.replaced | checked, entry)
     return copy
 
 
@@ -79,6 +79,20 @@ def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     search = _Search(protos.copy_of(library), entry, _nothing)
     search.run()
     return search.hindered
+
+
+def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
+    """Find the ops that XLA may get wrong where nothing is done about it.
+
+    Args:
+      library: a FunctionDefLibrary.
+      entry: a function that is compiled as a whole.
+
+    Returns:
+      What may be wrong, by the names of function and op.
+    """
+    search = _Search(protos.copy_of(library), entry, _nothing)
+    return search.at_risk()
 
 
 def _mark(node: Any, place: Source, search: _Search) -> None:
@@ -102,35 +116,49 @@ class _Search:
       functions: those that the entry reaches, by name.
       hindered: what hinders ops from being in the program, in words.
       bounded: of other sources, the (result, dimension)s whose size may be bounded.
-      spelled_out: the functions in which ops are written in others.
+      replaced: the functions in which ops are written in others.
     """
 
     def __init__(
         self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool]
     ) -> None:
-        self.functions = _reachable(library, entry)
+        self.functions = defs.reachable(library, entry)
         self._entry = entry
         self._is_on_host = is_on_host
         self.hindered: dict[Source, str] = {}
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
-        self.spelled_out: set[str] = set()
+        self.replaced: set[str] = set()
 
     def run(self) -> None:
         """Fill in the attributes."""
+        self.replaced |= replaced_ops.replace(self.functions)
         self.hindered.update(unequal_branches.find(self.functions))
         if not self._any_may_be_bounded():
             return
-        self.spelled_out = replaced_ops.spell_out(self.functions)
+        self.replaced |= replaced_ops.replace_ones_like(self.functions)
         loops = _Loops(self.functions, self._entry)
-        while True:
-            flow = Flow(self.functions, self._results, _constant_operands, self.hindered)
-            flow.run(self._entry)
-            self.bounded = flow.bounded
-            if not flow.offences:
-                break
+        while offences := self._offences():
             # The results of these have sizes that XLA knows: there may be more to say of others.
-            for source, offences in _by_source(flow.offences.values()).items():
-                self._put_on_host(source, offences, loops)
+            for source, hindering in _by_source(offences).items():
+                self._put_on_host(source, hindering, loops)
+
+    def at_risk(self) -> dict[Source, str]:
+        """See the function of this name."""
+        found = unequal_branches.find(self.functions)
+        offences = self._offences() if self._any_may_be_bounded() else []
+        for offence in offences:
+            place = (offence.function, offence.node)
+            others = sorted(f"'{n}' ({self._node((f, n)).op})" for f, n in offence.sources)
+            of = f"that of {', '.join(others)}" if place not in offence.sources else "its own"
+            found.setdefault(place, _AT_RISK.format(of=of, reason=offence.reason))
+        return found
+
+    def _offences(self) -> list[Offence]:
+        """Follow the sizes that are left, and note them."""
+        flow = Flow(self.functions, self._results, _constant_operands, self.hindered)
+        flow.run(self._entry)
+        self.bounded = flow.bounded
+        return [*flow.offences.values()]
 
     def _put_on_host(self, source: Source, offences: list[Offence], loops: _Loops) -> None:
         """Choose between a source and the ops that it hinders."""
@@ -246,19 +274,6 @@ def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
 
 def _constant_operands(node: NodeDef) -> list[int]:
     return op_kinds.constant_operands(_library.load("hostcall._tensorflow"), node)
-
-
-def _reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
-    functions = {function.signature.name: function for function in library.function}
-    found: dict[str, Any] = {}
-    pending = [entry]
-    while pending:
-        name = pending.pop()
-        if name in functions and name not in found:
-            found[name] = functions[name]
-            for node in defs.calls_in(functions[name], functions):
-                pending.extend(defs.called_functions(node, functions))
-    return found
 
 
 def _reason(offence: Offence, source_node: NodeDef, source: Source) -> str:

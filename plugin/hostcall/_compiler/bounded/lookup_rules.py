@@ -12,7 +12,8 @@ from hostcall._compiler.bounded.elementwise_rules import (
     shape_of,
     sizes_in,
 )
-from hostcall._compiler.bounded.sizes import Shape, Size, Tensor, UnprovenError, broadcast, same
+from hostcall._compiler.bounded.sizes import Shape, Size, Tensor, UnprovenError, broadcast
+from hostcall._compiler.bounded.sizes import has_symbol, same
 
 
 def matmul(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -63,10 +64,36 @@ def top(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def where(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Where of one dimension."""
-    if len(shape_of(operands[0])) != 1:
+    """Where: of one dimension, or of several whose sizes are fixed."""
+    shape = shape_of(operands[0])
+    if len(shape) != 1 and has_symbol(shape):
         raise UnprovenError("it looks for elements in several dimensions")
-    return [Tensor((site.symbol(0), 1))]
+    return [Tensor((site.symbol(0), len(shape)))]
+
+
+def unique(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Unique and UniqueV2 of a vector of fixed size."""
+    shape = shape_of(operands[0])
+    check_fixed(*shape)
+    if len(shape) != 1:
+        raise UnprovenError("it compares elements in several dimensions")
+    return [Tensor((site.symbol(0),)), Tensor(shape)]
+
+
+def partition(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """DynamicPartition of fixed sizes."""
+    data, partitions = shape_of(operands[0]), shape_of(operands[1])
+    check_fixed(*data, *partitions)
+    rest = data[len(partitions) :]
+    count = site.number("num_partitions")
+    return [Tensor((site.symbol(0, result=i), *rest)) for i in range(count)]
+
+
+def suppression(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """NonMaxSuppressionV3 of a fixed number of boxes."""
+    check_fixed(*shape_of(operands[0]), *shape_of(operands[1]))
+    integers(operands[2])
+    return [Tensor((site.symbol(0),))]
 
 
 def one_hot(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import attributes, protos
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 
@@ -44,7 +44,12 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
     if len(results) < 2:
         return
     touched = _touched(function, functions)
-    results = [r for r in results if defs.source(function.ret[r.name]) in touched]
+    fixed = _fixed_results(function)
+    results = [
+        r
+        for r in results
+        if (value := function.ret[r.name]) not in fixed and defs.source(value) in touched
+    ]
     if len(results) < 2:
         return
     taken = {node.name for node in function.node_def}
@@ -66,6 +71,23 @@ def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
             if any(name in found for name in taken):
                 found.add(node.name)
     return found
+
+
+def _fixed_results(function: FunctionDef) -> set[str]:
+    """The results of script ops whose sizes are known, and their identities.
+
+    Among them are the handles of tape residuals, by which others find them as what they are.
+    """
+    fixed = set()
+    for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
+        noted = node.attr[attributes.FORESEEN].list.i if attributes.FORESEEN in node.attr else ()
+        count = len(node.attr["Tout"].list.type)
+        fixed.update(f"{node.name}:output:{i}" for i in range(count) if i not in noted[::2])
+    for node in defs.program_order(function):
+        if node.op in ("Identity", "IdentityN"):
+            values = enumerate(node.input)
+            fixed.update(f"{node.name}:output:{i}" for i, value in values if value in fixed)
+    return fixed
 
 
 def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:

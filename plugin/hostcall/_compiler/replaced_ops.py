@@ -1,0 +1,156 @@
+"""Ops that XLA gets wrong, written in others that it gets right, so that they stay in the program.
+
+What `wrong_kernels.py` lists and is not here goes to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._compiler import wrong_kernels
+from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds, protos
+from hostcall._tf.types import Functions, NodeDef
+
+_BOOL = tf.bool.as_datatype_enum
+_COMPLEX = {
+    tf.complex64.as_datatype_enum: tf.float32.as_datatype_enum,
+    tf.complex128.as_datatype_enum: tf.float64.as_datatype_enum,
+}
+# Of tf.nn.selu.
+_SCALE, _SCALE_ALPHA = 1.0507009873554805, 1.7580993408473768
+
+
+class Writer:
+    """Makes the nodes that take the place of one."""
+
+    def __init__(self, node: NodeDef) -> None:
+        self.node = node
+        self.nodes: list[Any] = []
+
+    @property
+    def inputs(self) -> list[str]:
+        """The values that the node takes."""
+        return [value for value in self.node.input if not value.startswith("^")]
+
+    def add(self, op: str, *inputs: str, **types: int) -> str:
+        """Add a node; returns its first result. `types` are attributes."""
+        name = f"{self.node.name}/hostcall_{len(self.nodes)}"
+        new = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs, device=self.node.device)
+        for attribute, dtype in (types or {"T": self.node.attr["T"].type}).items():
+            new.attr[attribute].type = dtype
+        if op == "Equal":
+            new.attr["incompatible_shape_error"].b = True
+        self.nodes.append(new)
+        return f"{name}:{op_kinds.op_def(op).output_arg[0].name}:0"
+
+    def constant(self, number: float) -> str:
+        """Add a scalar of the node's dtype; returns it."""
+        dtype = self.node.attr["T"].type
+        value = self.add("Const", dtype=dtype)
+        self.nodes[-1].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(number, tf.as_dtype(dtype)))
+        return value
+
+    def again(self, *inputs: str) -> str:
+        """Add the same op with other operands; returns its result."""
+        value = self.add(self.node.op, *inputs)
+        for name, attribute in self.node.attr.items():
+            self.nodes[-1].attr[name].CopyFrom(attribute)
+        return value
+
+
+def _abs(writer: Writer) -> str:
+    (x,) = writer.inputs
+    return writer.add("Maximum", x, writer.add("Neg", x))
+
+
+def _complex_to_bool(writer: Writer) -> str:
+    complex_type = writer.node.attr["SrcT"].type
+    (x,), real = writer.inputs, _COMPLEX[complex_type]
+    return writer.add("Cast", writer.add("Real", x, T=complex_type, Tout=real), SrcT=real, DstT=_BOOL)
+
+
+def _safe_gradient(writer: Writer) -> str:
+    """Zero where the incoming gradient is zero, whatever the derivative is there."""
+    y, gradient = writer.inputs
+    if writer.node.attr["T"].type in _COMPLEX:
+        y = writer.add("Conj", y)
+    zeros = writer.add("ZerosLike", gradient)
+    is_zero = writer.add("Equal", gradient, zeros)
+    return writer.add("SelectV2", is_zero, zeros, writer.again(y, gradient))
+
+
+def _selu_gradient(writer: Writer) -> str:
+    gradients, outputs = writer.inputs
+    is_negative = writer.add("Less", outputs, writer.constant(0.0))
+    slope = writer.add("AddV2", outputs, writer.constant(_SCALE_ALPHA))
+    slope = writer.add("SelectV2", is_negative, slope, writer.constant(_SCALE))
+    return writer.add("Mul", gradients, slope)
+
+
+def _ones_like(writer: Writer) -> str:
+    dtype = writer.node.attr["T"].type
+    zeros = writer.add("ZerosLike", *writer.inputs)
+    return writer.add("Cast", writer.add("Equal", zeros, zeros), SrcT=_BOOL, DstT=dtype)
+
+
+TABLE: Mapping[str, Callable[[Writer], str]] = {
+    "Abs": _abs,
+    "Cast": _complex_to_bool,
+    "ReciprocalGrad": _safe_gradient,
+    "RsqrtGrad": _safe_gradient,
+    "SeluGrad": _selu_gradient,
+    "SqrtGrad": _safe_gradient,
+}
+
+
+def replace(functions: Functions) -> set[str]:
+    """Write the ops of FunctionDefs that XLA gets wrong in others, where that can be done.
+
+    Args:
+      functions: FunctionDefs by name, changed in place.
+
+    Returns:
+      The names of those that have changed.
+    """
+    changed = set()
+    for name, function in functions.items():
+        for node in defs.nodes_of(function, TABLE):
+            if wrong_kernels.reason(node):
+                _put(function, node, TABLE[node.op])
+                changed.add(name)
+    return changed
+
+
+def replace_ones_like(functions: Functions) -> set[str]:
+    """Write tensors of ones in ops that have regard for bounded sizes: see `replace`.
+
+    XLA fills the padding with ones, too, and says of the result that its size is the bound. It is
+    one where zero equals zero, and that has its true size.
+    """
+    changed = set()
+    for name, function in functions.items():
+        for node in defs.nodes_of(function, {"OnesLike"}):
+            _put(function, node, _ones_like)
+            changed.add(name)
+    return changed
+
+
+def _put(function: Any, node: Any, write: Callable[[Writer], str]) -> None:
+    """Put what is written in front of a node, which passes it on under its old name."""
+    writer = Writer(node)
+    result = write(writer)
+    ((name, (dtype,)),) = defs.output_types(node, {}).items()
+    controls = [value for value in node.input if value.startswith("^")]
+    defs.replace_value(function, f"{node.name}:{name}:0", f"{node.name}:output:0")
+    node.op = "Identity"
+    node.attr.clear()
+    node.attr["T"].type = dtype
+    node.input[:] = [result, *controls]
+    # Before it, since the order of a function's nodes is that of its effects.
+    position = [other.name for other in function.node_def].index(node.name)
+    for new in reversed(writer.nodes):
+        function.node_def.insert(position, new)

@@ -1,0 +1,64 @@
+"""What XLA may get wrong in a function, of itself: sizes that only the run knows, and wrong kernels.
+
+In functions that hostcall takes, such ops are on the host. Others are compiled as stock TensorFlow
+compiles them, unless `hostcall.configure(dynamic_sizes="checked")`; explanations name the ops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hostcall._compiler import wrong_kernels
+from hostcall._compiler.bounded import analysis, compile_time_checks, sources
+from hostcall._compiler.bounded.sizes import Source
+from hostcall._tf import attributes, op_kinds
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import FunctionDefLibrary
+
+# Functions without any of these need no second look.
+KINDS = frozenset(
+    sources.ALWAYS
+    | sources.BY_OPERANDS.keys()
+    | op_kinds.BRANCH_OPS
+    | compile_time_checks.LIST_OPS.keys()
+    | wrong_kernels.WRONG_KERNELS.keys()
+)
+
+_WRONG = "XLA computes something else than TensorFlow: {reason}"
+
+
+def marked(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
+    """Mark the ops of a function that XLA would get wrong, so that they are on the host.
+
+    Args:
+      library: a FunctionDefLibrary, which is left alone.
+      entry: the name of the function.
+      compiled: whether XLA gets the very functions that are returned.
+
+    Returns:
+      A copy.
+    """
+    copy = analysis.marked(library, entry, compiled=compiled)
+    for function in copy.function:
+        for node in defs.nodes_of(function, wrong_kernels.WRONG_KERNELS):
+            if reason := wrong_kernels.reason(node):
+                node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
+    return copy
+
+
+def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
+    """Find the ops of a function that XLA may get wrong, with the reasons.
+
+    Args:
+      library: a FunctionDefLibrary.
+      entry: the name of the function.
+
+    Returns:
+      The reasons by the names of the function and the op, in no particular order.
+    """
+    found = {}
+    for name, function in defs.reachable(library, entry).items():
+        for node in defs.nodes_of(function, wrong_kernels.WRONG_KERNELS):
+            if reason := wrong_kernels.reason(node):
+                found[name, node.name] = _WRONG.format(reason=reason)
+    return found | analysis.at_risk(library, entry)
