@@ -28,6 +28,8 @@ struct LaunchedFunction {
   bool calls_host = false;
   // Whether it is a part of a partitioned function, which makes out what was raised in it.
   bool is_cluster = false;
+  // Whether it is not compiled for each size of its arguments.
+  bool is_bounded = false;
 };
 
 // An error of ours that is taken for a refusal of XLA's; others of ours are the user's. Payloads

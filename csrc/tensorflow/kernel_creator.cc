@@ -113,7 +113,9 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                                kernel);
     }
     const bool calls_host = rewritten->name != function;
-    return CreateLaunch(runtime, props, {rewritten->name, function, {}, calls_host}, {}, kernel);
+    LaunchedFunction launched{rewritten->name, function, {}, calls_host};
+    launched.is_bounded = rewritten->sizes_vary;
+    return CreateLaunch(runtime, props, launched, {}, kernel);
   }
 
   // What runs in the place of a function that XLA refuses; no kernel where that is an error.
@@ -238,7 +240,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     LaunchedFunction launched = function;
     launched.is_cluster = IsCluster(*runtime, *props);
     created = FallBackOnRefusal(runtime, props, launched, fallback, announce, kernel);
-    if (!created.ok() || !launched.is_cluster) return created;
+    if (!created.ok() || !(launched.is_cluster || launched.is_bounded)) return created;
     return Bound(runtime, props, function.calls_host, kernel);
   }
 

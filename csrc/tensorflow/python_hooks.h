@@ -44,6 +44,7 @@ struct RewrittenFunction {
   bool partitioned = false;          // whether it runs on the host, and compiled clusters within it
   std::vector<std::string> regions;  // the names of their functions, which are in the library
   bool added = false;                // whether the eager context was given them all just now
+  bool sizes_vary = false;           // whether its arguments come in sizes that a run has found
 };
 
 // Where a function runs.

@@ -17,6 +17,7 @@ from hostcall._compiler import (
     risks,
     route_selection,
 )
+from hostcall._compiler.bounded import sources
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
@@ -103,6 +104,14 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name
     return forward is not None and (name in _partitioned or is_taken(forward, name))
+
+
+def takes_bounded_sizes(library: FunctionDefLibrary, entry: str) -> bool:
+    """Tell whether a function is a gradient that takes values whose sizes a run has found."""
+    forward = _forward_library(library, entry)
+    return forward is not None and any(
+        defs.nodes_of(function, sources.ALWAYS) for function in forward.function
+    )
 
 
 def note_partitioned(entry: str, partitioner: Partitioner) -> None:

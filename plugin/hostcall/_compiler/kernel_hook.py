@@ -45,6 +45,8 @@ class RewrittenFunction(NamedTuple):
       partitioned: whether it runs on the host, with compiled clusters in it.
       regions: the names of the functions of its regions, in the order of their indices.
       added: whether the eager context has been given all new functions just now.
+      sizes_vary: whether its arguments come in sizes that a run has found, so that it shall not be
+        compiled for each of them.
     """
 
     library: bytes
@@ -52,6 +54,7 @@ class RewrittenFunction(NamedTuple):
     partitioned: bool
     regions: list[str] = []  # noqa: RUF012 - a field, which nobody changes
     added: bool = False
+    sizes_vary: bool = False
 
 
 @nesting_depth.limited
@@ -100,6 +103,7 @@ def rewrite_for_kernel(
     if not refusals.may_partition(library):
         partitioner.host_ops.check_whole()
     partitioned = partitioner.must_partition(entry)
+    sizes_vary = function_routes.takes_bounded_sizes(library, entry)
     if partitioned:
         announcements.of_script_ops(library)
         name = _partition(partitioner, entry, where)
@@ -120,10 +124,12 @@ def rewrite_for_kernel(
             early_calls.begin_early(new, name, library)
         _mark_shared_memory(script_ops, next(f for f in new.function if f.signature.name == name))
     else:
-        return RewrittenFunction(b"", entry, partitioned=False)
+        return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     # Otherwise the kernel creator adds them, and they would outlive the function.
     added = concrete_functions.own_functions(entry, list(new.function))
-    return RewrittenFunction(new.SerializeToString(), name, partitioned, added=added)
+    return RewrittenFunction(
+        new.SerializeToString(), name, partitioned, added=added, sizes_vary=sizes_vary
+    )
 
 
 def _library_of(serialized: bytes) -> FunctionDefLibrary:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostcall._compiler import wrong_kernels
+from hostcall._compiler import replaced_ops, wrong_kernels
 from hostcall._compiler.bounded import analysis, compile_time_checks, sources
 from hostcall._compiler.bounded.sizes import Source
 from hostcall._tf import attributes, op_kinds
@@ -23,6 +23,8 @@ KINDS = frozenset(
     | compile_time_checks.LIST_OPS.keys()
     | wrong_kernels.WRONG_KERNELS.keys()
 )
+# The others are written anew, with the very op among what they are written in.
+_FOR_HOST = wrong_kernels.WRONG_KERNELS.keys() - replaced_ops.TABLE.keys()
 
 _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
@@ -40,7 +42,7 @@ def marked(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> A
     """
     copy = analysis.marked(library, entry, compiled=compiled)
     for function in copy.function:
-        for node in defs.nodes_of(function, wrong_kernels.WRONG_KERNELS):
+        for node in defs.nodes_of(function, _FOR_HOST):
             if reason := wrong_kernels.reason(node):
                 node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
     return copy

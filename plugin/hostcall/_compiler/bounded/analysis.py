@@ -8,14 +8,12 @@ in one program, that is an error.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hostcall._callbacks import lookup
-from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._compiler import replaced_ops, route_selection
+from hostcall._compiler import node_places, replaced_ops, route_selection
 from hostcall._compiler.bounded import (
     callback_sizes,
     compile_time_checks,
@@ -25,16 +23,9 @@ from hostcall._compiler.bounded import (
 )
 from hostcall._compiler.bounded.flow import Flow, Offence
 from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor
-from hostcall._tf import (
-    attributes,
-    graph_ownership,
-    op_kinds,
-    op_locations,
-    protos,
-    script_op_graphs,
-)
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDefLibrary, Functions, Graph, NodeDef
+from hostcall._tf.types import FunctionDefLibrary, Functions, NodeDef
 from hostcall_runtime import _library
 
 _AT_RISK = "a size that only the run knows, {of}, is only bounded in a compiled program: {reason}"
@@ -178,7 +169,7 @@ class _Search:
                 self.hindered.setdefault((offence.function, offence.node), reason)
             return
         for tied in self._tied_to(source):
-            self.hindered.setdefault(tied, _reason(offences[0], self._node(source), source))
+            self.hindered.setdefault(tied, _reason(offences[0], source, self.functions))
 
     def _node(self, source: Source) -> Any:
         return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
@@ -276,47 +267,12 @@ def _constant_operands(node: NodeDef) -> list[int]:
     return op_kinds.constant_operands(_library.load("hostcall._tensorflow"), node)
 
 
-def _reason(offence: Offence, source_node: NodeDef, source: Source) -> str:
+def _reason(offence: Offence, source: Source, functions: Functions) -> str:
     if (offence.function, offence.node) == source:
         return f"the size of its results is only bounded in a compiled program: {offence.reason}"
-    place = _place(offence, source_node) if source_node.op in op_kinds.SCRIPT_OPS else ""
+    place = node_places.find(functions, offence.function, offence.node, offence.op)
     where = f" at {place}" if place else ""
     return (
         f"a size of its results is only bounded and reaches op '{offence.node}' ({offence.op})"
         f"{where}, which XLA may get wrong: {offence.reason}"
     )
-
-
-def _place(offence: Offence, script_op: NodeDef) -> str:
-    """`file:line` of an op that a script op leads to, or ""."""
-    spec = lookup.unchecked_entry_of(script_op)
-    op = spec.op() if isinstance(spec, CallbackSpec) and spec.op is not None else None
-    if op is None:
-        return ""
-    for graph in _graphs_around(op.graph, offence.function):
-        for name in _names(offence.node):
-            with contextlib.suppress(KeyError, ValueError):
-                found = graph.get_operation_by_name(name)
-                if found.type == offence.op:
-                    return op_locations.of_op(found)
-    return ""
-
-
-def _graphs_around(graph: Graph, function: str) -> Iterator[Any]:
-    """The graphs that a function may have been traced as, the likeliest one first."""
-    graphs = script_op_graphs.graphs_of(graph_ownership.outermost(graph))
-    if function in graphs:
-        yield graphs[function]
-    yield graph
-    while (outer := getattr(graph, "outer_graph", None)) is not None:
-        graph = outer
-        yield graph
-        yield from script_op_graphs.graphs_of(graph).values()
-
-
-def _names(node: str) -> Iterator[str]:
-    """The names that a node may have had before it became part of a FunctionDef."""
-    yield node
-    stem, _, number = node.rpartition("_")
-    if number.isdigit():
-        yield stem

@@ -19,7 +19,6 @@ ALWAYS = frozenset(
     {
         "DynamicPartition",
         "NonMaxSuppressionV3",
-        "NonMaxSuppressionV4",
         "Unique",
         "UniqueV2",
         "Where",

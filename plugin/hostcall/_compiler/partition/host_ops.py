@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import settings
+from hostcall._compiler import node_places
 from hostcall._compiler.effects import Effects
 from hostcall._compiler.partition.data_constants import DataConstants
 from hostcall._compiler.route_selection import Choice
@@ -29,6 +30,10 @@ _ENDS_PROCESS = (
     "hostcall: the branches of op '{node}' return different shapes, and hold calls with side "
     "effects. XLA ends the process for that. Let the branches return equal shapes, call with "
     "stateful=False, or let the function be partitioned: with route='auto'."
+)
+_NOT_RIGHT = (
+    "hostcall: op '{node}' ({op}){where} cannot be in one program: {reason}. Let the function be "
+    "partitioned: with route='auto' and hostcall.configure(uncompilable='partition')."
 )
 _LOSES_ORDER = (
     "hostcall: op '{node}' holds calls with side effects, and so does the function around it. XLA "
@@ -123,13 +128,27 @@ class HostOps:
         """Makes sure that a function can be compiled whole.
 
         Raises:
-          LoweringError: where the process would end, or calls would lose their order.
+          LoweringError: where the process would end, calls would lose their order, or XLA would get
+            something wrong.
         """
-        for node in (node for function in self._functions.values() for node in function.node_def):
-            if self._ends_process(node):
-                raise LoweringError(_ENDS_PROCESS.format(node=node.name))
-            if attributes.LOSES_ORDER in node.attr:
-                raise LoweringError(_LOSES_ORDER.format(node=node.name))
+        for name, function in self._functions.items():
+            for node in function.node_def:
+                if self._ends_process(node):
+                    raise LoweringError(_ENDS_PROCESS.format(node=node.name))
+                if attributes.LOSES_ORDER in node.attr:
+                    raise LoweringError(_LOSES_ORDER.format(node=node.name))
+                self._check_right(name, node)
+
+    def _check_right(self, function: str, node: NodeDef) -> None:
+        """Makes sure that XLA gets a node right that is no script op: those are told of elsewhere."""
+        for mark in (attributes.HINDERED, attributes.WRONG):
+            if mark in node.attr and node.op not in op_kinds.SCRIPT_OPS:
+                reason = node.attr[mark].s.decode()
+                place = node_places.find(self._functions, function, node.name, node.op)
+                where = f" at {place}" if place else ""
+                raise LoweringError(
+                    _NOT_RIGHT.format(node=node.name, op=node.op, where=where, reason=reason)
+                )
 
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""

@@ -1,0 +1,67 @@
+"""Where in the user's code a node of a compiled function was created, for messages.
+
+A FunctionDef does not say. The graphs that it was made of do, as long as they live; the script ops
+of a program lead to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from hostcall._callbacks import lookup
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._tf import function_defs as defs
+from hostcall._tf import graph_ownership, op_kinds, op_locations, script_op_graphs
+from hostcall._tf.types import Functions, Graph
+
+
+def find(functions: Functions, function: str, node: str, op: str) -> str:
+    """Find `file:line` of a node, or "".
+
+    Args:
+      functions: the FunctionDefs of its program, by name.
+      function: the name of the node's function.
+      node: its name.
+      op: its kind.
+    """
+    for definition in functions.values():
+        for script_op in defs.nodes_of(definition, op_kinds.SCRIPT_OPS):
+            spec = lookup.unchecked_entry_of(script_op)
+            created = spec.op() if isinstance(spec, CallbackSpec) and spec.op is not None else None
+            if created is None:
+                continue
+            for graph in _graphs_around(created.graph, function):
+                if place := _in_graph(graph, node, op):
+                    return place
+    return ""
+
+
+def _in_graph(graph: Graph, node: str, op: str) -> str:
+    for name in _names(node):
+        with contextlib.suppress(KeyError, ValueError):
+            found = graph.get_operation_by_name(name)
+            if found.type == op:
+                return op_locations.of_op(found)
+    return ""
+
+
+def _graphs_around(graph: Graph, function: str) -> Iterator[Any]:
+    """The graphs that a function may have been traced as, the likeliest one first."""
+    graphs = script_op_graphs.graphs_of(graph_ownership.outermost(graph))
+    if function in graphs:
+        yield graphs[function]
+    yield graph
+    while (outer := getattr(graph, "outer_graph", None)) is not None:
+        graph = outer
+        yield graph
+        yield from script_op_graphs.graphs_of(graph).values()
+
+
+def _names(node: str) -> Iterator[str]:
+    """The names that a node may have had before it became part of a FunctionDef."""
+    yield node
+    stem, _, number = node.rpartition("_")
+    if number.isdigit():
+        yield stem

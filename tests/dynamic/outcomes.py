@@ -1,0 +1,115 @@
+"""What comes of a case: compiled, it is what it is in plain graph mode, or it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from tests.dynamic.cases import OUTSIDE, Case, build
+from tests.dynamic.sources import arguments
+
+# From the best to the worst. Of a case whose calls come to several it is the worst.
+BOTH_REFUSE, GRAPH_REFUSES, RIGHT = "both refuse", "graph refuses", "right"
+WRONG, ERROR, TOO_LONG, DIED = "wrong", "error", "too long", "died"
+CLASSES = (BOTH_REFUSE, GRAPH_REFUSES, RIGHT, WRONG, ERROR, TOO_LONG, DIED)
+FAILED = (WRONG, ERROR, TOO_LONG, DIED)
+
+# XLA computes some less exactly, such as singular values. What is wrong is far off.
+_TOLERANCES = {"rtol": 1e-3, "atol": 1e-4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of a case.
+
+    Attributes:
+      kind: one of `CLASSES`: "both refuse" if plain graph mode raises an error and the compiled
+        function too, "graph refuses" if it gives something, as XLA checks less; "died" if the
+        process has ended.
+      detail: what is wrong.
+      how: how it is compiled, where something is wrong.
+    """
+
+    kind: str
+    detail: str = ""
+    how: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether the compiled function does not do what it should."""
+        return self.kind in FAILED
+
+    @property
+    def rank(self) -> int:
+        """Tell how bad it is."""
+        return CLASSES.index(self.kind)
+
+
+def outcome_of(case: Case) -> Outcome:
+    """Call both functions with all data, and compare."""
+    plain, compiled = build(case, jit=False), build(case, jit=True)
+    worst = Outcome(BOTH_REFUSE)
+    for data in case.data:
+        expected, actual = _call(plain, data), _call(compiled, data)
+        found = _compare(data, actual, expected)
+        worst = max(worst, found, key=lambda outcome: outcome.rank)
+        if found.kind == ERROR or (found.kind == BOTH_REFUSE and _is_of_tracing(expected)):
+            break
+    how = _how(case, compiled) if worst.failed else ""
+    return dataclasses.replace(worst, how=how)
+
+
+def _call(function: Any, data: str) -> list[np.ndarray] | Exception:
+    try:
+        return [np.asarray(y) for y in tf.nest.flatten(function(*arguments(data)))]
+    except Exception as error:
+        return error
+
+
+def _is_of_tracing(result: Any) -> bool:
+    """Tell whether each call raises the error again, since there is no graph."""
+    return isinstance(result, Exception) and not isinstance(result, tf.errors.OpError)
+
+
+def _compare(data: str, actual: Any, expected: Any) -> Outcome:
+    if isinstance(expected, Exception):
+        return Outcome(BOTH_REFUSE if isinstance(actual, Exception) else GRAPH_REFUSES)
+    if isinstance(actual, Exception):
+        return Outcome(ERROR, f"{data}: {type(actual).__name__}: {_shortened(str(actual))}")
+    pairs = zip(actual, expected, strict=True)
+    for i, (one, other) in enumerate(pairs):
+        if not _alike(one, other):
+            return Outcome(WRONG, f"{data}: {i} is {_described(one)} for {_described(other)}")
+    return Outcome(RIGHT)
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return False
+    if one.dtype.kind not in "fc":
+        return bool(np.all(one == other))
+    return np.allclose(one, other, **_TOLERANCES, equal_nan=True)
+
+
+def _described(array: np.ndarray) -> str:
+    values = array.ravel()[:8].tolist()
+    return f"{array.dtype}{list(array.shape)} {values}"
+
+
+def _shortened(text: str) -> str:
+    return " ".join(text.split())[:600]
+
+
+def _how(case: Case, compiled: Any) -> str:
+    """Tell whether it is one program, unless a tape outside makes further ones."""
+    if case.gradient == OUTSIDE:
+        return ""
+    try:
+        headline: str = hostcall.explain(compiled, *arguments("some")).headline
+    except Exception as error:
+        return f"cannot be explained: {type(error).__name__}"
+    return headline

@@ -1,0 +1,248 @@
+"""Values whose sizes only the run knows: what makes them, in the ways in which programs do.
+
+A source is a function of a float vector `x` of 6 elements and a matrix `m` of 6 rows. How many
+elements of `x` are positive decides the size of what it returns, for most sources. That is a vector
+or a matrix of floats, or a vector of integers; `uses.py` turns it into what a use takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+
+SIZE = 6
+
+# What is done with a value inside a source: it takes the value and returns one number.
+Use = Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What makes a value.
+
+    Attributes:
+      build: the function; of `x`, `m` and, where the use stands inside, the use.
+      free: whether tracing knows no sizes of the arguments.
+      inside: whether the use stands in a loop or a branch of the source's.
+    """
+
+    build: Callable[..., Any]
+    free: bool = False
+    inside: bool = False
+
+
+def positives(x: Any) -> Any:
+    """Count the positive elements."""
+    return tf.reduce_sum(tf.cast(x > 0.0, tf.int32))
+
+
+def _masked(x: Any) -> Any:
+    return tf.boolean_mask(x, x > 0.0)
+
+
+def _scaled(v: Any, x: Any) -> Any:
+    """Let a gradient flow where the values themselves have none."""
+    return tf.cast(v, tf.float32) * (x[0] + 2.0)
+
+
+def _unique(x: Any, m: Any) -> Any:
+    return _scaled(tf.stop_gradient(tf.unique(tf.round(x * 4.0))[0]), x)
+
+
+def _partition(values: Any, x: Any, part: int) -> Any:
+    which = tf.cast(x > 0.0, tf.int32) + tf.cast(x > 0.25, tf.int32)
+    return tf.dynamic_partition(values, which, 3)[part]
+
+
+def _suppressed(x: Any, m: Any) -> Any:
+    corners = tf.range(float(SIZE))[:, None] + tf.stack([x, x], 1)
+    boxes = tf.concat([corners, corners + 1.0], 1)
+    kept = tf.image.non_max_suppression(boxes, x, SIZE, iou_threshold=0.3, score_threshold=0.0)
+    return tf.gather(x, kept)
+
+
+def _cond_sizes(x: Any, m: Any) -> Any:
+    return tf.cond(positives(x) > 2, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
+
+
+def _cond_operand(x: Any, m: Any) -> Any:
+    v = _masked(x)
+    return tf.cond(tf.reduce_sum(x) > 0.0, lambda: v * 2.0, lambda: v + 1.0)
+
+
+def _switch_sizes(x: Any, m: Any) -> Any:
+    branches = [lambda: x[:1] * 2.0, lambda: x[1:4], lambda: tf.concat([x, x], 0)]
+    return tf.switch_case(positives(x) % 3, branches)
+
+
+def _cond_arguments(x: Any, m: Any) -> Any:
+    longer = tf.concat([x, m[:, 0]], 0)
+    return tf.cond(positives(x) > 2, lambda: x, lambda: longer)
+
+
+def _turned(x: Any, m: Any) -> Any:
+    return tf.image.rot90(tf.reshape(x, [2, 3, 1]), positives(x))[:, :, 0]
+
+
+def _transposed(x: Any, m: Any) -> Any:
+    return tf.cond(positives(x) > 2, lambda: m, lambda: tf.transpose(m))
+
+
+def _bounded(x: Any, m: Any) -> Any:
+    spec = hostcall.BoundedSpec([SIZE], tf.float32)
+    return tf.numpy_function(lambda v: v[v > 0.0], [x], spec) * (x[0] + 2.0)
+
+
+def _bounded_rows(x: Any, m: Any) -> Any:
+    spec = hostcall.BoundedSpec([SIZE, 3], tf.float32)
+    return tf.py_function(lambda u, v: tf.boolean_mask(v, u > 0.0), [x, m], spec)
+
+
+def _unknown(x: Any, m: Any) -> Any:
+    v = tf.numpy_function(lambda v: v[v > 0.0], [x], tf.float32)
+    v.set_shape([None])
+    return v * (x[0] + 2.0)
+
+
+def _grown(x: Any, m: Any) -> Any:
+    """Carry a vector that each turn of a loop makes longer."""
+    return tf.while_loop(
+        lambda i, v: i < positives(x),
+        lambda i, v: (i + 1, tf.concat([v, x[i, None] + v[-1:]], 0)),
+        (0, x[:1]),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+    )[1]
+
+
+def _rows(x: Any) -> Any:
+    """Write rows of different lengths into an array."""
+    rows = tf.TensorArray(tf.float32, 4, infer_shape=False, element_shape=[None])
+    lengths = tf.stack([1, positives(x) // 2, 2, positives(x) % 3])
+    write = lambda i, rows: (i + 1, rows.write(i, x[: lengths[i]] * 2.0))  # noqa: E731
+    return tf.while_loop(lambda i, _: i < 4, write, (0, rows))[1]
+
+
+def _stacked(x: Any, m: Any) -> Any:
+    """Write as many rows as the run says into an array that grows."""
+    rows = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=[3])
+    write = lambda i, rows: (i + 1, rows.write(i, m[i] * 2.0))  # noqa: E731
+    return tf.while_loop(lambda i, _: i < positives(x), write, (0, rows))[1].stack()
+
+
+def _ragged_mask(x: Any, m: Any) -> Any:
+    return tf.ragged.boolean_mask(m, m > 0.0).to_tensor()
+
+
+def _ragged_lengths(x: Any, m: Any) -> Any:
+    n = positives(x)
+    lengths = tf.stack([n, SIZE - n])
+    return tf.RaggedTensor.from_row_lengths(x, lengths).to_tensor()
+
+
+def _words(x: Any, m: Any) -> Any:
+    words = tf.where(x > 0.0, tf.constant(["1", "20", "3", "4.5", "5", "6"]), "")
+    return tf.strings.to_number(tf.strings.split(tf.strings.reduce_join(words, separator=" ")))
+
+
+def _repeated(x: Any, m: Any) -> Any:
+    return tf.repeat(x, tf.cast(x > 0.0, tf.int32) + tf.cast(x > 0.25, tf.int32))
+
+
+def _segments(x: Any, m: Any) -> Any:
+    values, which = tf.unique(tf.round(x * 4.0))
+    return tf.math.unsorted_segment_sum(x, which, tf.size(values))
+
+
+def _sliced_in_loop(x: Any, m: Any, use: Use) -> Any:
+    return tf.while_loop(
+        lambda i, _: i <= positives(x),
+        lambda i, total: (i + 1, total + use(x[:i])),
+        (1, 0.0),
+    )[1]
+
+
+def _masked_in_loop(x: Any, m: Any, use: Use) -> Any:
+    def turn(i: Any, sum_so_far: Any) -> Any:
+        kept = tf.boolean_mask(x, x > tf.cast(i, tf.float32) * 0.25 - 0.25)
+        return i + 1, sum_so_far + use(kept)
+
+    return tf.while_loop(lambda i, _: i < 3, turn, (0, 0.0))[1]
+
+
+def _masked_in_branch(x: Any, m: Any, use: Use) -> Any:
+    v = _masked(x)
+    return tf.cond(tf.reduce_sum(x) > 0.0, lambda: use(v), lambda: use(v * 2.0) + 1.0)
+
+
+def _masked_in_switch(x: Any, m: Any, use: Use) -> Any:
+    """Use another part of the value in each branch."""
+    v = _masked(m[:, 0])
+    parts = [lambda: use(v), lambda: use(v * x[0]), lambda: use(tf.boolean_mask(x, x < 0.0))]
+    return tf.switch_case(positives(x) % 3, parts)
+
+
+SOURCES: dict[str, Source] = {
+    "mask": Source(lambda x, m: _masked(x)),
+    "mask_rows": Source(lambda x, m: tf.boolean_mask(m, x > 0.0)),
+    "mask_columns": Source(lambda x, m: tf.boolean_mask(tf.transpose(m), x > 0.0, axis=1)),
+    "mask_twice": Source(lambda x, m: tf.boolean_mask(_masked(x), _masked(x) < 0.5)),
+    "where_gather": Source(lambda x, m: tf.gather(x, tf.where(x > 0.0)[:, 0])),
+    "where_index": Source(lambda x, m: tf.where(x > 0.0)[:, 0]),
+    "where_matrix": Source(lambda x, m: tf.gather_nd(m, tf.where(m > 0.0))),
+    "unique": Source(_unique),
+    "unique_segments": Source(_segments),
+    "unique_counts": Source(lambda x, m: tf.unique_with_counts(tf.round(x * 4.0))[2]),
+    "partition_0": Source(lambda x, m: _partition(x, x, 0)),
+    "partition_1": Source(lambda x, m: _partition(x, x, 1)),
+    "partition_rows": Source(lambda x, m: _partition(m, x, 2)),
+    "suppression": Source(_suppressed),
+    "cond_sizes": Source(_cond_sizes),
+    "cond_operand": Source(_cond_operand),
+    "cond_arguments": Source(_cond_arguments, free=True),
+    "switch_sizes": Source(_switch_sizes),
+    "turned": Source(_turned),
+    "transposed": Source(_transposed),
+    "free_mask": Source(lambda x, m: _masked(x), free=True),
+    "slice": Source(lambda x, m: x[: positives(x)]),
+    "bounded": Source(_bounded),
+    "bounded_rows": Source(_bounded_rows),
+    "unknown": Source(_unknown),
+    "grown": Source(_grown),
+    "array_concat": Source(lambda x, m: _rows(x).concat()),
+    "array_stack": Source(_stacked),
+    "ragged_mask": Source(_ragged_mask),
+    "ragged_lengths": Source(_ragged_lengths),
+    "sparse": Source(lambda x, m: tf.sparse.from_dense(tf.nn.relu(x)).values),
+    "words": Source(lambda x, m: _scaled(_words(x, m), x)),
+    "repeat": Source(_repeated),
+    "range": Source(lambda x, m: _scaled(tf.range(positives(x)), x)),
+    "fill": Source(lambda x, m: tf.fill([positives(x)], x[0])),
+    "tile": Source(lambda x, m: tf.tile(x[:2], [positives(x)])),
+    "pad": Source(lambda x, m: tf.pad(x, [[0, positives(x)]])),
+    "slice_in_loop": Source(_sliced_in_loop, inside=True),
+    "mask_in_loop": Source(_masked_in_loop, inside=True),
+    "mask_in_branch": Source(_masked_in_branch, inside=True),
+    "mask_in_switch": Source(_masked_in_switch, inside=True),
+}
+
+
+def arguments(data: str) -> tuple[Any, Any]:
+    """Return `x` and `m` for one of the names in `DATA`."""
+    x = np.array(DATA[data], np.float32) / 8.0
+    m = np.outer(x, [1.0, -0.5, 0.75]) + np.array([0.0, 0.0625, -0.03125])
+    return tf.constant(x), tf.constant(m, tf.float32)
+
+
+# In eighths: exact in binary, and some alike.
+DATA: dict[str, list[int]] = {
+    "some": [1, -2, 4, 1, -4, 3],
+    "none": [-4, -1, -2, -1, -3, -5],
+    "one": [-2, -4, 5, -1, -4, -3],
+    "all": [4, 2, 1, 6, 2, 3],
+}

@@ -1,0 +1,177 @@
+"""Values whose sizes only the run knows: a sample of uses, and programs that users have sent in."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.dynamic.cases import GRADIENTS, MODES, Case, choose
+from tests.dynamic.outcomes import RIGHT, TOO_LONG
+from tests.dynamic.running import run
+from tests.support.helpers import jitted, plain
+
+SEED = 20
+SAMPLE = 50
+
+X = tf.constant([0.1, -0.1, 0.6, 0.1, -0.5, 0.4])
+SQUARE = tf.reshape(tf.range(4.0), [2, 2, 1, 1])
+
+
+def say(x: tf.Tensor) -> None:
+    """Do what stock XLA compiles nothing with."""
+    tf.print("x", x, output_stream="file:///dev/null")
+
+
+def assert_same(program: Callable[..., Any], *args: Any) -> None:
+    """Compare the compiled function with plain graph mode."""
+    pairs = zip(*(tf.nest.flatten(f(program)(*args)) for f in (jitted, plain)), strict=True)
+    for one, other in pairs:
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.custom_call("its processes choose the routes themselves")
+def test_a_sample_of_uses_is_right() -> None:
+    found = run(itertools.islice(choose(SEED), SAMPLE))
+    assert [(case.id, outcome.kind) for case, outcome in found if outcome.failed] == []
+
+
+@pytest.mark.custom_call("its processes choose the routes themselves")
+def test_running_totals_of_what_a_mask_keeps_do_not_end_the_process() -> None:
+    ids = ["mask/cumsum/print/none", "mask/chain/print/none", "mask/tail/print/none"]
+    found = run([Case.of_id(text) for text in ids])
+    assert [(case.id, outcome.kind) for case, outcome in found] == [(text, RIGHT) for text in ids]
+
+
+def test_the_one_element_that_a_mask_keeps_is_broadcast() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        say(x)
+        return tf.boolean_mask(x, x > 0.5) * x
+
+    assert_same(program, X)
+
+
+def test_the_gradient_of_a_concatenation_of_what_a_mask_keeps() -> None:
+    def program(x: tf.Tensor) -> Any:
+        say(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.boolean_mask(x, x < 0.0)
+            loss = tf.reduce_sum(tf.concat([y * 2.0, y**2], 0) ** 2)
+        return tape.gradient(loss, x)
+
+    assert_same(program, X)
+
+
+def test_the_last_that_a_mask_keeps_beside_a_callback() -> None:
+    def program(x: tf.Tensor) -> Any:
+        y = tf.boolean_mask(x, x < 0.0)
+        z = tf.ensure_shape(tf.numpy_function(np.sort, [x], tf.float32), [6])
+        return y[-1] + z[0], tf.roll(y, 1, 0)
+
+    assert_same(program, X)
+
+
+def test_the_parts_of_a_partition_are_stitched_together() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y, z = tf.dynamic_partition(x, tf.cast(x > 0.0, tf.int32), 2)
+        n = tf.shape(y)[0]
+        places = [tf.range(n), tf.range(n, n + tf.shape(z)[0])]
+        return tf.dynamic_stitch(places, [y, z])
+
+    assert_same(program, X)
+
+
+def turned(x: tf.Tensor) -> tf.Tensor:
+    """Multiply square images with themselves, turned."""
+    return tf.image.rot90(x, k=3) * x[:, ::-1]
+
+
+def test_the_gradient_of_turned_images() -> None:
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = turned(x)
+        return y, tape.gradient(y, x)
+
+    assert_same(program, SQUARE)
+
+
+def test_the_gradient_of_turned_images_whose_tape_is_outside() -> None:
+    found = []
+    for kind in (plain, jitted):
+        function = kind(turned)
+        with tf.GradientTape() as tape:
+            tape.watch(SQUARE)
+            y = function(SQUARE)
+        found.append((y, tape.gradient(y, SQUARE)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+def test_rows_of_different_lengths_in_an_array_are_concatenated() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        say(x)
+        rows = tf.TensorArray(tf.float32, 4, infer_shape=False, element_shape=[None])
+        write = lambda i, rows: (i + 1, rows.write(i, x[: i + 1]))  # noqa: E731
+        return tf.while_loop(lambda i, _: i < 4, write, (0, rows))[1].concat()
+
+    assert_same(program, X)
+
+
+class LastKept(keras.layers.Layer):
+    """A layer that adds the last row that it keeps."""
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        kept = tf.boolean_mask(x, tf.argsort(tf.reduce_sum(x, 1)) > 0)
+        say(tf.shape(kept))
+        return x + kept[-1:]
+
+
+def losses(jit: bool) -> list[float]:
+    """Train a model with such a layer."""
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input([4]), keras.layers.Dense(3), LastKept(), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile(keras.optimizers.SGD(0.001), "mse", jit_compile=jit)
+    x = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    history = model.fit(x, x[:, :1], batch_size=4, epochs=2, shuffle=False, verbose=0).history
+    return history["loss"]
+
+
+def test_a_layer_that_uses_the_last_kept_row_trains_as_it_does_uncompiled() -> None:
+    np.testing.assert_allclose(losses(True), losses(False), rtol=1e-4)
+
+
+def test_a_mapped_function_that_returns_another_dtype_than_it_should_is_an_error() -> None:
+    def program(n: tf.Tensor) -> tf.Tensor:
+        say(n)
+        return tf.map_fn(lambda i: tf.cast(i, tf.int32) * 3, n)
+
+    for kind in (plain, jitted):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            kind(program)(tf.range(4, dtype=tf.int64))
+
+
+def test_a_case_that_ends_its_process_fails_alone() -> None:
+    cases = [*itertools.islice(choose(SEED), 2)]
+    found = [*run(cases, limit=0.001)]
+    assert [(case, outcome.kind) for case, outcome in found] == [(c, TOO_LONG) for c in cases]
+
+
+def test_an_id_repeats_a_case() -> None:
+    cases = [*itertools.islice(choose(SEED), 3)]
+    assert [Case.of_id(case.id) for case in cases] == cases
+
+
+def test_each_pair_comes_once_in_a_pass() -> None:
+    names = ["mask", "unique"], ["last", "sum", "sort"]
+    cases = [*choose(SEED, *names)]
+    assert len({*cases}) == len(cases) == 6 * len(MODES) * len(GRADIENTS)
+    assert len({(case.source, case.use) for case in cases[:6]}) == 6

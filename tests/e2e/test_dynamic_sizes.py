@@ -1,0 +1,345 @@
+"""Sizes that only the run knows, made by ops of TensorFlow's own: what is compiled, and what is not.
+
+That the values are right is tested in tests/dynamic, for all kinds of sources and uses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import jitted, plain
+
+X = tf.constant([0.1, -0.1, 0.6, 0.1, -0.5, 0.4])
+MASKS = [X < 0, X > 2.0, X < 2.0, X > 0.5]
+
+one_program = pytest.mark.custom_call("it is about what can be in one program")
+
+
+@pytest.fixture
+def checked() -> Iterator[None]:
+    hostcall.configure(dynamic_sizes="checked")
+    yield
+    hostcall.configure(dynamic_sizes="stock")
+
+
+def _print(x: tf.Tensor) -> None:
+    tf.print("x", x, output_stream="file:///dev/null")
+
+
+def _sorted(x: tf.Tensor) -> tf.Tensor:
+    return tf.numpy_function(np.sort, [x], tf.TensorSpec([6], tf.float32))
+
+
+def _on_host(function: Any, *args: Any) -> set[str]:
+    """The kinds of the ops on the host, without those that print."""
+    kinds = {op.op for op in hostcall.explain(function, *args).host_ops}
+    return kinds - {"PrintV2", "StringFormat", "NoOp", "Identity", "Const", "Reshape", "Shape"}
+
+
+def _assert_right(program: Callable[..., Any], *args: Any) -> None:
+    _assert_close(jitted(program)(*args), plain(program)(*args))
+
+
+def _assert_close(actual: Any, expected: Any) -> None:
+    pairs = zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True)
+    for one, other in pairs:
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@one_program
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda y: tf.reduce_mean(y * 2.0),
+        lambda y: tf.nn.softmax(y),
+        lambda y: (tf.size(y), tf.reduce_sum(tf.ones_like(y))),
+        lambda y: tf.concat([y, [1.0]], 0),
+        lambda y: tf.gradients(tf.reduce_sum(tf.tanh(y) ** 2), y),
+    ],
+    ids=["mean", "softmax", "size", "concat", "gradient"],
+)
+def test_the_usual_uses_of_a_mask_stay_in_one_program(use: Callable[[Any], Any]) -> None:
+    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
+        return use(tf.boolean_mask(x, mask)), _sorted(x)
+
+    explained = hostcall.explain(jitted(program), X, MASKS[0])
+    assert explained.functions[0].mode == "compiled"
+    for mask in MASKS:
+        _assert_right(program, X, mask)
+
+
+@one_program
+def test_an_op_that_leaves_no_size_is_on_the_host_in_the_place_of_its_source() -> None:
+    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
+        y = tf.concat([[9.0], tf.boolean_mask(x, mask)], 0)
+        return y[-1], tf.reduce_sum(y), _sorted(x)
+
+    assert _on_host(jitted(program), X, MASKS[0]) == {"StridedSlice"}
+    for mask in MASKS:
+        _assert_right(program, X, mask)
+
+
+@one_program
+def test_a_source_is_on_the_host_where_its_size_goes_on() -> None:
+    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
+        return tf.roll(tf.boolean_mask(x, mask), 1, 0), _sorted(x)
+
+    assert _on_host(jitted(program), X, MASKS[0]) == {"Where"}
+    for mask in MASKS:
+        _assert_right(program, X, mask)
+
+
+@one_program
+def test_an_op_without_a_kernel_leaves_the_source_in_the_program() -> None:
+    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
+        y = tf.boolean_mask(x, mask)
+        return tf.strings.length(tf.strings.as_string(y)), y * 2.0
+
+    assert "Where" not in _on_host(jitted(program), X, MASKS[0])
+    for mask in MASKS:
+        _assert_right(program, X, mask)
+
+
+def test_values_that_leave_a_cluster_twice_have_their_sizes() -> None:
+    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
+        y = tf.boolean_mask(x, mask) * 2.0
+        _print(tf.size(y))
+        return y, y, y + 0.0
+
+    for mask in MASKS:
+        _assert_right(program, X, mask)
+
+
+def test_branches_of_sizes_that_only_xla_knows() -> None:
+    def program(x: tf.Tensor, y: tf.Tensor) -> Any:
+        _print(x)
+        chosen = tf.cond(x[0] > 0.0, lambda: x * 2.0, lambda: y + 1.0)
+        return chosen * chosen, tf.cumsum(chosen)
+
+    specs = [tf.TensorSpec([None], tf.float32)] * 2
+    compiled = tf.function(program, jit_compile=True, input_signature=specs)
+    for x, y in (([1.0, 2.0], [3.0, 4.0]), ([1.0], [2.0, 3.0]), ([-1.0], [2.0, 3.0])):
+        args = tf.constant(x), tf.constant(y)
+        _assert_close(compiled(*args), plain(program)(*args))
+
+
+def test_a_gradient_from_outside_of_branches_that_differ() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.cond(x[0] > 0.0, lambda: x[:5] * 2.0, lambda: x[:2] ** 2)
+
+    def gradient(mode: Any) -> Callable[[tf.Tensor], Any]:
+        function = mode(program)
+
+        def run(x: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = function(x)
+                total = tf.reduce_sum(tf.sin(y))
+            return y, tape.gradient(total, x)
+
+        return run
+
+    for x in (X, -X, X):
+        _assert_close(gradient(jitted)(x), gradient(plain)(x))
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_a_hundred_sizes_are_not_a_hundred_compilations(where: str) -> None:
+    def loss(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        _print(x)
+        return tf.reduce_sum(tf.cumsum(tf.sin(tf.boolean_mask(x, mask))))
+
+    def plain_loss(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        _print(x)
+        return tf.reduce_sum(tf.sin(tf.boolean_mask(x, mask)))
+
+    for function in (loss, plain_loss):
+
+        def step(f: Any, x: tf.Tensor, mask: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = f(x, mask)
+            return y, tape.gradient(y, x)
+
+        def of(mode: Any, f: Any = function) -> Any:
+            if where == "outside":
+                inner = mode(f)
+                return lambda *args: step(inner, *args)
+            return mode(lambda *args: step(f, *args))
+
+        compiled, graph = of(jitted), of(plain)
+        hostcall.stats(reset=True)
+        x = tf.linspace(-3.0, 3.0, 200)
+        for size in range(50, 150):
+            mask = tf.constant(np.random.default_rng(size).permutation(200) < size)
+            _assert_close(compiled(x, mask), graph(x, mask))
+        assert all(one.compilations <= 10 for one in hostcall.stats().compilations)
+
+
+def test_a_list_of_another_dtype_is_an_error() -> None:
+    def program(n: tf.Tensor) -> tf.Tensor:
+        _print(n)
+        return tf.map_fn(lambda i: tf.cast(i, tf.int32) * 3, n)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="list elements|element"):
+        jitted(program)(tf.range(4, dtype=tf.int64))
+
+
+@pytest.mark.parametrize("lengths", [[1, 2, 3], [3, 1, 2], [2, 2, 2], [0, 3, 1]])
+def test_rows_of_a_list_that_differ_in_size(lengths: list[int]) -> None:
+    def program(x: tf.Tensor) -> Any:
+        _print(x)
+        rows = tf.TensorArray(tf.float32, 3, infer_shape=False, element_shape=[None])
+        for i, length in enumerate(lengths):
+            rows = rows.write(i, x[:length])
+        return rows.concat() * 2.0
+
+    _assert_right(program, X)
+
+
+@one_program
+def test_a_handle_of_a_tape_leaves_a_program_beside_a_bounded_size() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        spec = hostcall.BoundedSpec([6], tf.float32)
+        return tf.py_function(lambda x: x[x > 0.2] ** 2, [x], spec) * 2.0
+
+    def gradient(function: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = tf.reduce_sum(function(X))
+        return tape.gradient(y, X)
+
+    np.testing.assert_allclose(gradient(jitted(program)), gradient(plain(program)))
+
+
+# Functions that must be one program.
+
+
+def _hindered(x: tf.Tensor) -> Any:
+    y = tf.boolean_mask(x, x < 0)
+    return tf.roll(y, 1, 0), _sorted(x)
+
+
+LINE = inspect.getsourcelines(_hindered)[1]
+
+
+@one_program
+@pytest.mark.parametrize("how", ["uncompilable", "route"])
+def test_what_must_be_one_program_is_an_error_that_names_the_op(how: str) -> None:
+    if how == "uncompilable":
+        hostcall.configure(uncompilable="error")
+    try:
+        with hostcall.scope(route="custom_call" if how == "route" else "auto"):
+            compiled = jitted(_hindered)
+            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+                compiled(X)
+    finally:
+        hostcall.configure(uncompilable="partition")
+    assert f"op 'boolean_mask/Where' (Where) at {__file__}:{LINE + 1}" in str(caught.value)
+    assert f"op 'Roll' (Roll) at {__file__}:{LINE + 2}" in str(caught.value)
+
+
+@one_program
+def test_export_names_the_op() -> None:
+    with pytest.raises(hostcall.NotExportableError, match=re.escape(f"{__file__}:{LINE + 2}")):
+        hostcall.export(jitted(_hindered), X)
+
+
+# Functions that stock TensorFlow compiles.
+
+
+def _stock(x: tf.Tensor) -> Any:
+    y = tf.boolean_mask(x, x < 0)
+    return tf.roll(y, 1, 0), tf.image.resize(x[None, :, None, None], [12, 3])
+
+
+def test_explain_names_what_xla_may_get_wrong() -> None:
+    explained = hostcall.explain(jitted(_stock), X)
+    assert explained.functions[0].mode == "compiled"
+    assert {risk.op for risk in explained.risks} == {"Roll", "ResizeBilinear"}
+    line = inspect.getsourcelines(_stock)[1] + 2
+    assert {risk.location for risk in explained.risks} == {f"{__file__}:{line}"}
+    for shown in (str(explained), explained.to_html()):
+        assert "What XLA may get wrong" in shown
+        assert "dynamic_sizes" in shown
+
+
+def test_a_function_without_risks_has_none() -> None:
+    assert not hostcall.explain(jitted(lambda x: tf.reduce_mean(x**2)), X).risks
+
+
+@pytest.mark.usefixtures("checked")
+def test_checked_functions_are_right() -> None:
+    _assert_right(_stock, X)
+    explained = hostcall.explain(jitted(_stock), X)
+    assert explained.functions[0].mode == "partitioned"
+    assert not explained.risks
+
+
+@pytest.mark.usefixtures("checked")
+def test_checked_functions_without_risks_are_the_stock_programs() -> None:
+    explained = hostcall.explain(jitted(lambda x: tf.boolean_mask(x, x < 0) * 2.0), X)
+    assert explained.functions[0].mode == "compiled"
+    assert not explained.risks
+
+
+def test_dynamic_sizes_has_two_values() -> None:
+    with pytest.raises(ValueError, match="'stock', 'checked'"):
+        hostcall.configure(dynamic_sizes="other")
+
+
+# Kernels of XLA's that are wrong whatever the sizes.
+
+
+def _gradient_of(f: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], Any]:
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x) * tf.cast(x > 0.2, x.dtype)
+        return tape.gradient(y, x)
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("program", "x"),
+    [
+        (_gradient_of(tf.sqrt), [0.0, 4.0]),
+        (_gradient_of(tf.math.rsqrt), [0.0, 4.0]),
+        (_gradient_of(tf.math.reciprocal), [0.0, 4.0]),
+        (lambda x: tf.gradients(tf.nn.selu(x), x), [0.0, 1.0, -1.0]),
+        (lambda x: tf.abs(tf.cast(x, tf.int8) * tf.cast(x, tf.int8)), [12.0, 3.0, -13.0]),
+        (lambda x: tf.abs(tf.cast(x, tf.int32) ** 2), [65535.0, -7.0]),
+        (lambda x: tf.cast(tf.complex(tf.zeros_like(x), x), tf.bool), [0.0, 1.0]),
+        (lambda x: tf.gradients(tf.math.real(tf.sqrt(tf.complex(x, x + 1.0))), x), [1.0, 2.0]),
+    ],
+    ids=["sqrt", "rsqrt", "reciprocal", "selu", "int8", "square", "bool", "complex"],
+)
+def test_wrong_kernels_are_written_in_others(program: Callable[..., Any], x: list[float]) -> None:
+    def beside_a_callback(x: tf.Tensor) -> Any:
+        z = tf.numpy_function(np.sort, [x], tf.TensorSpec([None], tf.float32))
+        return program(x), tf.ensure_shape(z, x.shape)
+
+    _assert_right(beside_a_callback, tf.constant(x))
+
+
+@one_program
+def test_a_wrong_kernel_is_called_by_the_program() -> None:
+    def program(x: tf.Tensor) -> Any:
+        return tf.image.resize(x, [9, 7]), tf.numpy_function(
+            np.sort, [x[0, 0, :, 0]], tf.TensorSpec([6], tf.float32)
+        )
+
+    x = tf.random.stateless_normal([2, 5, 6, 2], [1, 2])
+    explained = hostcall.explain(jitted(program), x)
+    assert [op.op for op in explained.host_ops if op.in_program] == ["ResizeBilinear"]
+    _assert_right(program, x)

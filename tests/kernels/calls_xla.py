@@ -1,0 +1,214 @@
+"""Calls of the ops that stand for XLA's own, and of those that only XLA has kernels for."""
+# ruff: noqa: E731 - each call has a short function of its own
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.kernels.call import ARRAY, Call, raw
+from tests.kernels.data import Data, words
+
+# What runs these without XLA compiles them for XLA all the same.
+XLA_ALONE = "an op of XLA's"
+
+
+def calls(data: Data) -> Iterator[Call]:
+    """Yield the calls."""
+    for part in (_shapes, _products, _windows, _slices, _sorts, _functions, _plain, _segments):
+        data.start(part.__name__)
+        yield from part(data)
+
+
+def _int(values: Any) -> Any:
+    return np.array(values, np.int32)
+
+
+def _one(op: str, inputs: tuple[Any, ...], attrs: dict[str, Any] | None = None) -> Call:
+    return Call(op, inputs, attrs or {}, ulps=64, scale=ARRAY, kind=XLA_ALONE)
+
+
+def _by(op: str, inputs: tuple[Any, ...], function: Callable[..., Any]) -> Call:
+    return Call(op, inputs, function=function, ulps=64, scale=ARRAY, kind=XLA_ALONE)
+
+
+def _shapes(data: Data) -> Iterator[Call]:
+    x = data.normal(np.float32, 4, 3)
+    yield _one("XlaSetDynamicDimensionSize", (x, _int(0), _int(2)))
+    removed = lambda x, n: raw("XlaRemoveDynamicDimensionSize")(
+        input=raw("XlaSetDynamicDimensionSize")(input=x, dim_index=0, size=n), dim_index=0
+    )
+    yield _by("XlaRemoveDynamicDimensionSize", (x, _int(2)), removed)
+    yield _one("XlaSetBound", (_int(2), _int(4)))
+    bounded = lambda x, n: x[: raw("XlaSetBound")(input=n, bound=3)]
+    yield _by("StridedSlice", (x, _int(2)), bounded)
+    yield _one("XlaBroadcastHelper", (x, data.normal(np.float32, 3), _int([1])))
+    yield _one("XlaOptimizationBarrier", ([x, _int(3)],))
+    yield _one("XlaSharding", (x,))
+    attrs: dict[str, Any] = {"exponent_bits": 5, "mantissa_bits": 7}
+    yield _one("XlaReducePrecision", (x,), attrs)
+    yield _one("XlaReplicaId", ())
+    parts = [x, x + np.float32(1)]
+    yield _one("XlaConcatND", (parts,), {"num_concats": [2, 1], "paddings": [1, 0]})
+    yield _one("XlaSplitND", (x,), {"N": 2, "num_splits": [2, 1], "paddings": [0, 0]})
+    attrs = {"min_range": 0.0, "max_range": 1.0, "mode": "MIN_COMBINED", "transpose_output": False}
+    yield _one("XlaDequantize", (np.array([[1, 2], [3, 4]], np.uint32),), attrs)
+
+
+def _products(data: Data) -> Iterator[Call]:
+    from tensorflow.compiler.xla import xla_data_pb2
+
+    dims = xla_data_pb2.DotDimensionNumbers()
+    dims.lhs_contracting_dimensions.append(1)
+    dims.rhs_contracting_dimensions.append(0)
+    inputs = data.normal(np.float32, 3, 4), data.normal(np.float32, 4, 5)
+    attrs: dict[str, Any] = {"dimension_numbers": dims.SerializeToString(), "precision_config": ""}
+    yield _one("XlaDot", inputs, attrs)
+    yield _one("XlaDotV2", inputs, {**attrs, "preferred_element_type": tf.float32})
+    dims = xla_data_pb2.ConvolutionDimensionNumbers(
+        input_batch_dimension=0, input_feature_dimension=2, input_spatial_dimensions=[1],
+        output_batch_dimension=0, output_feature_dimension=2, output_spatial_dimensions=[1],
+        kernel_input_feature_dimension=1, kernel_output_feature_dimension=2,
+        kernel_spatial_dimensions=[0],
+    )  # fmt: skip
+    arrays = data.normal(np.float32, 2, 6, 3), data.normal(np.float32, 3, 3, 4)
+    windows = _int([1]), _int([[0, 0]]), _int([1]), _int([1]), _int(1)
+    attrs = {"dimension_numbers": dims.SerializeToString(), "precision_config": ""}
+    yield _one("XlaConv", (*arrays, *windows), attrs)
+    yield _one("XlaConvV2", (*arrays, *windows), {**attrs, "preferred_element_type": tf.float32})
+    square = data.normal(np.float32, 3, 3)
+    square = square + square.T
+    attrs = {"max_iter": 100, "epsilon": 1e-6}
+    yield _one("XlaSelfAdjointEig", (square,), {**attrs, "lower": True})
+    yield _one("XlaSvd", (square,), {**attrs, "precision_config": ""})
+
+
+def _reducer(dtype: Any = tf.float32) -> Any:
+    spec = tf.TensorSpec([], dtype)
+    return tf.function(lambda a, b: a + b).get_concrete_function(spec, spec)
+
+
+def _windows(data: Data) -> Iterator[Call]:
+    x, zero = data.normal(np.float32, 4, 6), np.float32(0)
+
+    def reduce_window(x: Any, zero: Any) -> Any:
+        return raw("XlaReduceWindow")(
+            input=x, init_value=zero, window_dimensions=_int([2, 2]), window_strides=_int([1, 2]),
+            base_dilations=_int([1, 1]), window_dilations=_int([1, 1]),
+            padding=_int([[0, 0], [0, 0]]), computation=_reducer(),
+        )  # fmt: skip
+
+    def select_and_scatter(x: Any, source: Any, zero: Any) -> Any:
+        spec = tf.TensorSpec([], tf.float32)
+        greater = tf.function(lambda a, b: a >= b).get_concrete_function(spec, spec)
+        return raw("XlaSelectAndScatter")(
+            operand=x, window_dimensions=_int([2, 2]), window_strides=_int([2, 2]),
+            padding=_int([[0, 0], [0, 0]]), source=source, init_value=zero,
+            scatter=_reducer(), select=greater,
+        )  # fmt: skip
+
+    yield _by("XlaReduceWindow", (x, zero), reduce_window)
+    source = data.normal(np.float32, 2, 3)
+    yield _by("XlaSelectAndScatter", (x, source, zero), select_and_scatter)
+    reduce = lambda x, zero: raw("XlaReduce")(
+        input=x, init_value=zero, dimensions_to_reduce=[1], reducer=_reducer()
+    )
+    yield _by("XlaReduce", (x, zero), reduce)
+    variadic = lambda x, zero: raw("XlaVariadicReduce")(
+        input=[x], init_value=[zero], dimensions_to_reduce=[1], reducer=_reducer()
+    )
+    yield _by("XlaVariadicReduce", (x, zero), variadic)
+    variadic = lambda x, zero: raw("XlaVariadicReduceV2")(
+        inputs=[x], init_values=[zero], dimensions_to_reduce=[1], reducer=_reducer()
+    )
+    yield _by("XlaVariadicReduceV2", (x, zero), variadic)
+
+
+def _slices(data: Data) -> Iterator[Call]:
+    from tensorflow.compiler.xla import xla_data_pb2
+
+    x = data.normal(np.float32, 4, 6)
+    yield _one("XlaDynamicSlice", (x, _int([1, 2]), _int([2, 3])))
+    update = data.normal(np.float32, 2, 3)
+    yield _one("XlaDynamicUpdateSlice", (x, update, _int([1, 2])))
+    pads = _int([1, 0]), _int([0, 2]), _int([0, 1])
+    yield _one("XlaPad", (x, np.float32(0), *pads))
+    dims = xla_data_pb2.GatherDimensionNumbers(
+        offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1
+    )
+    attrs = {"dimension_numbers": dims.SerializeToString(), "indices_are_sorted": False}
+    yield _one("XlaGather", (x, _int([0, 2, 3]), _int([1, 6])), attrs)
+    scattered = xla_data_pb2.ScatterDimensionNumbers(
+        update_window_dims=[1], inserted_window_dims=[0], scatter_dims_to_operand_dims=[0],
+        index_vector_dim=1,
+    )  # fmt: skip
+    function = lambda x, i, u: raw("XlaScatter")(
+        operand=x, scatter_indices=i, updates=u, update_computation=_reducer(),
+        dimension_numbers=scattered.SerializeToString(), indices_are_sorted=False,
+    )  # fmt: skip
+    yield _by("XlaScatter", (x, _int([0, 2]), data.normal(np.float32, 2, 6)), function)
+
+
+def _sorts(data: Data) -> Iterator[Call]:
+    x = data.normal(np.float32, 7)
+    yield _one("XlaSort", (x,))
+    yield _one("XlaKeyValueSort", (x, data.normal(np.int32, 7)))
+
+    def variadic(x: Any) -> Any:
+        spec = tf.TensorSpec([], tf.float32)
+        less = tf.function(lambda a, b: a < b).get_concrete_function(spec, spec)
+        return raw("XlaVariadicSort")(inputs=[x], dimension=0, comparator=less, is_stable=True)
+
+    yield _by("XlaVariadicSort", (x,), variadic)
+    inputs = _int(1), np.array([5, 6, 7], np.uint64), _int([3, 2])
+    yield Call("XlaRngBitGenerator", inputs, {"dtype": tf.uint32}, kind=XLA_ALONE)
+
+
+def _functions(data: Data) -> Iterator[Call]:
+    x = data.normal(np.float32, 4)
+
+    def branches(x: Any, condition: Any) -> Any:
+        one = tf.function(lambda x: x + 1).get_concrete_function(x)
+        two = tf.function(lambda x: x * 2).get_concrete_function(x)
+        return raw("XlaIf")(
+            cond=condition, inputs=[x], then_branch=one, else_branch=two, Tout=[x.dtype]
+        )
+
+    def loop(x: Any) -> Any:
+        specs = tf.TensorSpec([], tf.int32), tf.TensorSpec(x.shape, x.dtype)
+        until = tf.function(lambda i, x: i < 3).get_concrete_function(*specs)
+        step = tf.function(lambda i, x: (i + 1, x * 2)).get_concrete_function(*specs)
+        return raw("XlaWhile")(input=[tf.constant(0), x], cond=until, body=step)
+
+    yield _by("XlaIf", (x, np.array(True)), branches)
+    yield _by("XlaWhile", (x,), loop)
+
+
+def _plain(data: Data) -> Iterator[Call]:
+    x = data.normal(np.float32, 4)
+
+    def after(make: Callable[[], Any], x: Any) -> Any:
+        with tf.control_dependencies([make()]):
+            return tf.identity(x)
+
+    yield Call("IdentityN", ([x, _int(3)],), ulps=0)
+    for op, make in (
+        ("NoOp", tf.raw_ops.NoOp),
+        ("ControlTrigger", tf.raw_ops.ControlTrigger),
+    ):
+        function = lambda x, make=make: after(make, x)
+        graph = tf.function(function, autograph=False)
+        yield Call(op, (x,), function=graph, ulps=0)
+    asserted = lambda x: after(lambda: tf.raw_ops.Assert(condition=True, data=[x]), x)
+    yield Call("Assert", (x,), function=tf.function(asserted, autograph=False), ulps=0)
+    yield Call("FakeParam", (), {"dtype": tf.float32, "shape": [2]}, shapes_only=True)
+    yield Call("DeviceIndex", (), {"device_names": ["CPU"]}, shapes_only=True)
+
+
+def _segments(data: Data) -> Iterator[Call]:
+    x = data.normal(np.float32, 5, 3)
+    for name in words("Sum Prod Max Min"):
+        yield _one(f"Segment{name}V2", (x, _int([0, 0, 2, 2, 3]), _int(4)))

@@ -1,0 +1,66 @@
+"""What the tests ask of the calls, in processes without hostcall; all results are JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.kernels import catalogue, difference, known, running, sources
+from tests.kernels.call import Call
+from tests.kernels.difference import Difference
+
+# Differences of numbers that are no numbers, infinite or too small are no wrong results.
+_WRONG = {difference.VALUE, difference.SHAPE, difference.DTYPE, difference.COUNT}
+_AT_EDGES = ("special", "nan", "denormal", "zeros of both signs", "wide", "low above high")
+_BATCH = 30
+
+
+def known_differ() -> list[bool]:
+    """Return for each of the known calls whether its results differ."""
+    calls = known.cases()
+    expected = map(running.on_cpu, calls)
+    found = map(difference.compare, calls, expected, running.by_xla(calls))
+    return [any(map(_differs, differences)) for differences in found]
+
+
+def plain(calls: list[Call]) -> list[int]:
+    """Return the numbers of the calls with numbers that nothing is special about."""
+    return [
+        number
+        for number, call in enumerate(calls)
+        if not call.kind and not any(word in call.note for word in _AT_EDGES)
+    ]
+
+
+def missing() -> list[str]:
+    """Return the ops that have neither a call nor a reason for none."""
+    return catalogue.missing()
+
+
+def wrong(drawn: list[tuple[int, str]]) -> list[str]:
+    """Return what differs in the calls with these numbers and texts."""
+    calls = catalogue.calls()
+    assert all(calls[number].text() == text for number, text in drawn), "hostcall changes the calls"
+    texts = []
+    for begin in range(0, len(drawn), _BATCH):
+        batch = {number: calls[number] for number, _ in drawn[begin : begin + _BATCH]}
+        for number, found in running.judge(batch):
+            texts += [f"{batch[number].text()}: {one}" for one in found if one.what in _WRONG]
+    return texts
+
+
+def bounded() -> dict[str, Any]:
+    """Return the ops that make bounded sizes, and the inputs that make others do so."""
+    found = sources.find(sources.sample(most=2))
+    sources.find_unknown(sources.sample(most=1), found, limits=False)
+    return {
+        "always": [op for op, what in found.items() if what.always],
+        "unknown": {
+            op: sorted({number for number, _ in what.unknown})
+            for op, what in found.items()
+            if what.unknown
+        },
+    }
+
+
+def _differs(one: Difference) -> bool:
+    return one.what in _WRONG | {difference.NAN, difference.ROUNDING}

@@ -1,0 +1,233 @@
+"""Which kernels make sizes that XLA knows only a bound of, out of inputs that have none such.
+
+XLA writes such a size as `<=4`. A call is lowered with its integer inputs known to the compiler,
+with each of them in turn a value of a loop, which it cannot know, and with each of them such a
+value whose bound it is told, as it is for the number of results of `tf.where`.
+"""
+# ruff: noqa: T201 - it prints its report
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.kernels import catalogue, registry, running
+from tests.kernels.call import Call, raw
+
+BATCH = 60
+_LAYOUT = re.compile(r"entry_computation_layout=\{\(.*?\)->(.*)\}$", re.MULTILINE)
+_SHAPE = re.compile(r"[a-z]\w*\[([^\]]*)\]")
+_MARK = "of_result_"
+
+
+@dataclasses.dataclass
+class Found:
+    """What is known of an op.
+
+    Attributes:
+      always: the results that are bounded with all integer inputs known, each with how many of
+        the calls make it so.
+      unknown: those that are bounded because an input is not known: the number of the input, and
+        of the result.
+      limited: those that are bounded because only a bound of an input is known, likewise.
+      calls: how many calls were lowered.
+      refused: the inputs that XLA must know.
+      taken: those that it need not know.
+    """
+
+    always: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    unknown: set[tuple[int, int]] = dataclasses.field(default_factory=set)
+    limited: set[tuple[int, int]] = dataclasses.field(default_factory=set)
+    calls: int = 0
+    refused: set[int] = dataclasses.field(default_factory=set)
+    taken: set[int] = dataclasses.field(default_factory=set)
+
+
+def find(calls: list[Call]) -> dict[str, Found]:
+    """Return what is found for each op of the calls."""
+    found: dict[str, Found] = collections.defaultdict(Found)
+    for begin in range(0, len(calls), BATCH):
+        for call, bounded in _known(calls[begin : begin + BATCH]):
+            found[call.op].calls += 1
+            found[call.op].always.update(bounded)
+    return found
+
+
+def find_unknown(calls: list[Call], found: dict[str, Found], *, limits: bool = True) -> None:
+    """Add what is bounded where an integer input is not known, or only a bound of it.
+
+    Args:
+      calls: what to lower.
+      found: what is added to.
+      limits: whether to try values of which only a bound is known, which takes as long again.
+    """
+    for call in calls:
+        what = found[call.op]
+        for number in _integer_inputs(call):
+            text = _in_loop(call, number)
+            (what.taken if text else what.refused).add(number)
+            results = _marked(text) - {*what.always}
+            what.unknown |= {(number, result) for result in results}
+            if not limits:
+                continue
+            limited = _marked(_in_loop(call, number, bound=True)) - {*what.always}
+            what.limited |= {(number, result) for result in limited - results}
+
+
+def sample(seed: int = 0, *, most: int = 4) -> list[Call]:
+    """Return a few calls of each op, whose attributes and numbers of dimensions differ."""
+    kept: dict[str, dict[Any, Call]] = collections.defaultdict(dict)
+    for call in sorted(catalogue.calls(seed), key=_rank):
+        calls = kept[call.op]
+        if len(calls) < most:
+            calls.setdefault(_likeness(call), call)
+    return [call for calls in kept.values() for call in calls.values()]
+
+
+def report() -> None:
+    """Print what each op makes."""
+    calls = sample(most=12)
+    found = find(calls)
+    find_unknown(sample(most=3), found)
+    for op, what in sorted(found.items()):
+        if not what.always and not what.unknown and not what.limited:
+            continue
+        parts = [f"result {n} in {count} of {what.calls} calls" for n, count in what.always.items()]
+        parts += [f"result {n} where input {i} is not known" for i, n in sorted(what.unknown)]
+        parts += [f"result {n} where only a bound of {i} is known" for i, n in sorted(what.limited)]
+        print(f"{op}: {'; '.join(parts)}")
+    print("never, whatever is known:")
+    print(" ".join(op for op, what in found.items() if not what.always and not what.unknown))
+    print("inputs that may be unknown, and bound nothing:")
+    for op, what in sorted(found.items()):
+        quiet = sorted(what.taken - {number for number, _ in what.unknown})
+        if quiet:
+            print(f"  {op}: {quiet}")
+    print("inputs that XLA refuses where it does not know them:")
+    for op, what in sorted(found.items()):
+        if what.refused:
+            print(f"  {op}: {sorted(what.refused)}")
+    missing = sorted(set(registry.ops()) - set(found))
+    print("no calls:", *missing)
+
+
+def _rank(call: Call) -> tuple[bool, bool]:
+    """Return what is lower for the op alone, and for dtypes that XLA refuses less often."""
+    common = (np.float32, np.int32, np.int64, np.bool_)
+    rare = any(np.asarray(array).dtype not in common for array in call.flat())
+    return call.function is not None, rare
+
+
+def _likeness(call: Call) -> Any:
+    attrs = tuple(
+        (name, str(value))
+        for name, value in sorted(call.attrs.items())
+        if not isinstance(value, tf.DType)
+    )
+    arrays = [np.asarray(array) for array in call.flat()]
+    ranks = tuple((array.ndim, array.size > 0, array.dtype.kind in "iu") for array in arrays)
+    return attrs, ranks, call.function is None or call.note
+
+
+def _known(calls: list[Call]) -> Iterator[tuple[Call, list[int]]]:
+    """Yield each call with its bounded results; leave out those that XLA refuses."""
+    counts: list[int] = []
+
+    def together(*tensors: Any) -> list[Any]:
+        results: list[Any] = []
+        rest = list(tensors)
+        counts.clear()
+        for call in calls:
+            size = len(call.flat())
+            of_one = call.run(rest[:size])
+            counts.append(len(of_one))
+            results += of_one
+            rest = rest[size:]
+        return results
+
+    try:
+        text = _lowered(together, running.arguments(calls))
+    except Exception:
+        if len(calls) > 1:
+            half = len(calls) // 2
+            yield from _known(calls[:half])
+            yield from _known(calls[half:])
+        return
+    sizes = iter(result_sizes(text))
+    for call, count in zip(calls, counts, strict=True):
+        of_one = [next(sizes) for _ in range(count)]
+        yield call, [n for n, dims in enumerate(of_one) if "<=" in dims]
+
+
+def result_sizes(text: str) -> list[str]:
+    """Return the dimensions of each result of a program, as they are written."""
+    layout = _LAYOUT.search(text)
+    assert layout, text[:300]
+    return _SHAPE.findall(layout[1])
+
+
+def _lowered(function: Any, arguments: list[Any]) -> str:
+    compiled = tf.function(function, jit_compile=True, autograph=False)
+    text: str = compiled.experimental_get_compiler_ir(*arguments)(stage="hlo")
+    return text
+
+
+def _integer_inputs(call: Call) -> list[int]:
+    return [
+        number
+        for number, array in enumerate(call.flat())
+        if np.asarray(array).dtype in (np.int32, np.int64) and np.size(array) and np.ndim(array) < 3
+    ]
+
+
+def _in_loop(call: Call, number: int, *, bound: bool = False) -> str:
+    """Return the program with one input the value of a loop, or nothing if XLA refuses it."""
+
+    def looped(*tensors: Any) -> Any:
+        def step(i: Any, value: Any, total: Any) -> Any:
+            unknown = _bounded(value, call.flat()[number]) if bound else value
+            inputs = [*tensors[:number], unknown, *tensors[number + 1 :]]
+            for result, tensor in enumerate(call.run(inputs)):
+                total += _consumed(tensor, result)
+            return i + 1, value + tf.cast(i, value.dtype), total
+
+        zero = tf.constant(0)
+        shapes = (zero.shape, tensors[number].shape, zero.shape)
+        state = (zero, tensors[number], zero)
+        return tf.while_loop(lambda i, *_: i < 2, step, state, shape_invariants=shapes)[2]
+
+    try:
+        return _lowered(looped, [tf.constant(array) for array in call.flat()])
+    except Exception:
+        return ""
+
+
+def _bounded(value: Any, numbers: Any) -> Any:
+    """Return the value, with the numbers that it begins with as the bounds that XLA is told."""
+    parts = tf.unstack(tf.reshape(value, [-1]), num=np.size(numbers))
+    limits = [
+        raw("XlaSetBound")(input=tf.cast(part, tf.int32), bound=max(int(number), 1))
+        for part, number in zip(parts, np.ravel(numbers), strict=True)
+    ]
+    return tf.reshape(tf.cast(tf.stack(limits), value.dtype), np.shape(numbers))
+
+
+def _consumed(tensor: Any, result: int) -> Any:
+    """Return a number made of a result, by an op whose name XLA keeps."""
+    with tf.name_scope(f"{_MARK}{result}_"):
+        if tensor.dtype.is_bool:
+            return tf.reduce_sum(tf.cast(tensor, tf.int32))
+        real = tf.math.real(tensor) if tensor.dtype.is_complex else tensor
+        return tf.cast(tf.reduce_sum(real), tf.int32)
+
+
+def _marked(text: str) -> set[int]:
+    lines = [line for line in text.splitlines() if "<=" in line]
+    names = [re.search(rf'op_name="[^"]*{_MARK}(\d+)_', line) for line in lines]
+    return {int(name[1]) for name in names if name}

@@ -1,0 +1,85 @@
+"""The kernels of XLA: which of them are wrong, and which make sizes that are only bounded.
+
+What runs without hostcall runs in processes of their own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from hostcall._compiler import wrong_kernels
+from hostcall._compiler.bounded import sources
+from hostcall._tf import op_kinds
+from hostcall._tf.types import NodeDef
+from tests.kernels import catalogue, checks, known, registry
+from tests.kernels.call import Call
+from tests.support.stress.processes import Worker
+
+# The numbers of the calls are drawn with it.
+SEED = 2021
+SAMPLE = 150
+SECONDS = 300.0
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    process = Worker()
+    yield process
+    process.close()
+
+
+def test_each_entry_of_the_table_still_differs(worker: Worker) -> None:
+    found: list[bool] = worker.run(checks.known_differ, limit=SECONDS)
+    agree = [call.text() for call, differs in zip(known.cases(), found, strict=True) if not differs]
+    assert not agree, "TensorFlow has mended them: take them out of the table"
+
+
+def test_each_entry_of_the_table_has_a_call_that_it_applies_to() -> None:
+    for call in known.cases():
+        assert any(map(wrong_kernels.reason, _nodes(call))), call.text()
+    assert {call.op for call in known.cases()} == {*wrong_kernels.WRONG_KERNELS}
+
+
+def test_calls_outside_of_the_table_agree(worker: Worker) -> None:
+    calls = catalogue.calls()
+    numbers = random.Random(SEED).sample(checks.plain(calls), 3 * SAMPLE)
+    right = [number for number in numbers if not any(map(_is_wrong, _nodes(calls[number])))]
+    drawn = [(number, calls[number].text()) for number in right[:SAMPLE]]
+    wrong: list[str] = worker.run(checks.wrong, drawn, limit=SECONDS)
+    assert not wrong
+
+
+def test_each_kernel_that_makes_a_bounded_size_is_a_known_source(worker: Worker) -> None:
+    found: dict[str, Any] = worker.run(checks.bounded, limit=SECONDS)
+    # Conditionals make one where their branches differ: unequal_branches.py, compile_time_checks.py.
+    assert {*found["always"]} == sources.ALWAYS | op_kinds.BRANCH_OPS
+    assert {*found["unknown"]} == {*sources.BY_OPERANDS}
+    for op, inputs in found["unknown"].items():
+        assert {*inputs} <= {*sources.BY_OPERANDS[op]}, op
+
+
+def test_each_op_has_a_call_or_a_reason_for_none(worker: Worker) -> None:
+    missing: list[str] = worker.run(checks.missing, limit=SECONDS)
+    assert not missing
+    assert {*catalogue.LEFT_OUT} <= {*registry.ops()}
+
+
+def _is_wrong(node: NodeDef) -> bool:
+    return bool(wrong_kernels.reason(node))
+
+
+def _nodes(call: Call) -> list[NodeDef]:
+    """The nodes that a call makes, those of its functions among them; none if it makes none."""
+    try:
+        specs = [tf.TensorSpec(array.shape, array.dtype) for array in call.flat()]
+        traced = tf.function(lambda *tensors: call.run([*tensors]), autograph=False)
+        graph = traced.get_concrete_function(*specs).graph.as_graph_def()
+    except Exception:
+        return []
+    functions = graph.library.function
+    return [*graph.node, *(node for function in functions for node in function.node_def)]
