@@ -105,6 +105,7 @@ ON_FAKE_GPU := $(foreach name,arguments devices exceptions_nested gradient_calls
   partition_memory results,tests/e2e/test_$(name).py)
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
+CHECKED_EXAMPLES ?= 1000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
@@ -183,10 +184,11 @@ fuzz: build/asan/built  ## Call the runtime, and the workers' client, with rando
 stress: $(BUILT)  ## Kill KILLS (200) workers of executors at random while calls go on
 	@HOSTCALL_TEST_KILLS=$(KILLS) TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) tests/stress/test_killed_workers.py
 
-differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, exported, and unjitted
+differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, exported, unjitted, and with checked sizes
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --exported
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --unjitted
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(CHECKED_EXAMPLES) --checked
 
 upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TENSORFLOW_SOURCE=DIR
 	@$(BIN)/python -m tests.upstream $(if $(ONLY),--only "$(ONLY)") \

@@ -74,6 +74,35 @@ def detection_loss(x: tf.Tensor, targets: tf.Tensor, weight: tf.Variable) -> tup
     return loss, tape.gradient(loss, weight)
 
 
+def confident(scores: Array) -> Array:
+    return np.asarray(scores > np.median(scores))
+
+
+def masked_loss(x: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
+    """The loss of the rows that Python chooses; XLA makes the size, and all is one program."""
+    with tf.GradientTape() as tape:
+        scores = network(x @ weight)
+        mask = tf.numpy_function(confident, [scores[:, 0]], tf.TensorSpec([WIDTH], tf.bool))
+        kept = tf.boolean_mask(scores, mask)
+        count = tf.maximum(tf.cast(tf.shape(kept)[0], tf.float32), 1.0)
+        loss = tf.reduce_sum(tf.nn.log_softmax(kept) ** 2) / count
+    return loss, tape.gradient(loss, weight)
+
+
+def running_loss(x: tf.Tensor, mask: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
+    """A loss with an op that XLA gets wrong for sizes that it makes itself."""
+    with tf.GradientTape() as tape:
+        kept = tf.boolean_mask(network(x @ weight), mask)
+        loss = tf.reduce_sum(tf.tanh(tf.cumsum(kept, 0)))
+    tf.numpy_function(np.size, [loss], tf.TensorSpec([], tf.int64))
+    return loss, tape.gradient(loss, weight)
+
+
+def masks(steps: int) -> list[tf.Tensor]:
+    draw = np.random.default_rng(3)
+    return [tf.constant(draw.permutation(WIDTH) < 1 + i % MANY) for i in range(steps)]
+
+
 def targets_of(counts: list[int]) -> list[tf.Tensor]:
     draw, found = np.random.default_rng(1), []
     for count in counts:
@@ -166,6 +195,14 @@ def rows_of_programs(effort: Effort) -> list[Row]:
         "a loss as DETR's, new targets of 100 sizes": (
             lambda x, t: detection_loss(x, t, weight),
             [(x, t) for t in targets],
+        ),
+        "a loss behind a mask, with its gradient, one program": (
+            lambda x: masked_loss(x, weight),
+            [(x,)] * effort.of(STEPS),
+        ),
+        "a running loss behind a mask, 100 sizes": (
+            lambda x, mask: running_loss(x, mask, weight),
+            [(x, mask) for mask in masks(effort.of(STEPS))],
         ),
         "an episode of actor and critic, 50 steps": (
             lambda state, n: episode(state, n, layers),

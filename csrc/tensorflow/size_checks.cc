@@ -22,8 +22,8 @@ using tensorflow::shape_inference::InferenceContext;
 
 // Results of the node `conditional`. `bounded` holds the (result, dimension)s that may be bounded.
 REGISTER_OP("HostcallKnownSizes")
-    .Input("inputs: T")
-    .Output("outputs: T")
+    .Input("input: T")
+    .Output("output: T")
     .Attr("T: list(type) >= 1")
     .Attr("conditional: string")
     .Attr("bounded: list(int) = []")

@@ -132,6 +132,18 @@ def test_branches_of_sizes_that_only_xla_knows() -> None:
         _assert_close(compiled(*args), plain(program)(*args))
 
 
+def test_slices_of_a_loop() -> None:
+    def program(x: tf.Tensor) -> Any:
+        def body(i: tf.Tensor, total: tf.Tensor) -> Any:
+            part = x[i : i + 3]
+            return i + 1, total + part[-1] + tf.reduce_sum(tf.cumsum(part))
+
+        _print(x)
+        return tf.while_loop(lambda i, _: i < 6, body, (0, 0.0))[1]
+
+    _assert_right(program, X)
+
+
 def test_a_gradient_from_outside_of_branches_that_differ() -> None:
     def program(x: tf.Tensor) -> tf.Tensor:
         return tf.cond(x[0] > 0.0, lambda: x[:5] * 2.0, lambda: x[:2] ** 2)

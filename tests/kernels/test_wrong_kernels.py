@@ -6,19 +6,23 @@ What runs without hostcall runs in processes of their own.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
-from hostcall._compiler import wrong_kernels
+from hostcall._compiler import replaced_ops, wrong_kernels
 from hostcall._compiler.bounded import sources
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
 from tests.kernels import catalogue, checks, known, registry
 from tests.kernels.call import Call
 from tests.support.stress.processes import Worker
+
+ROOT = Path(__file__).parents[2]
 
 # The numbers of the calls are drawn with it.
 SEED = 2021
@@ -43,6 +47,15 @@ def test_each_entry_of_the_table_has_a_call_that_it_applies_to() -> None:
     for call in known.cases():
         assert any(map(wrong_kernels.reason, _nodes(call))), call.text()
     assert {call.op for call in known.cases()} == {*wrong_kernels.WRONG_KERNELS}
+
+
+def test_the_page_lists_each_entry_of_the_table() -> None:
+    page = (ROOT / "docs" / "sharp-bits.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Kernels of XLA's that are wrong")
+    listed = {*re.findall(r"`(\w+)`\*?", section.partition("\n## ")[0])}
+    starred = {*re.findall(r"`(\w+)`\*", section.partition("\n## ")[0])}
+    assert wrong_kernels.WRONG_KERNELS.keys() <= listed
+    assert starred == {*replaced_ops.TABLE}
 
 
 def test_calls_outside_of_the_table_agree(worker: Worker) -> None:

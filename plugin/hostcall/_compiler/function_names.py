@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+# Before a digest, in the name of a function that has changed before it is compiled.
+CHANGED = "__changed_"
+
 # What TensorFlow makes of the name of a function, and a partitioning of that.
 _NAME = re.compile(
-    r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?(?P<part>__partitioned.*)?"
+    r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?"
+    rf"(?:{CHANGED}[0-9a-f]+)?(?P<part>__partitioned.*)?"
 )
 
 

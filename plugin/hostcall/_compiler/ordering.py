@@ -271,7 +271,7 @@ def _values_of(function: FunctionDef, results: Iterable[str]) -> set[str]:
     """The values of a function that become the named results, straight or through identities."""
     identities = {
         f"{node.name}:output:{i}": value
-        for node in nodes_of(function, {"Identity", "IdentityN"})
+        for node in nodes_of(function, op_kinds.IDENTITIES)
         for i, value in enumerate(node.input)
     }
     values = {function.ret[name] for name in results}

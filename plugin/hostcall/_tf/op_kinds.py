@@ -19,6 +19,10 @@ LIST_WRITE = "TensorListSetItem"
 CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 LOOP_OPS = frozenset({"While", "StatelessWhile"})
 BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+# Passes values on whose sizes XLA has to know: csrc/tensorflow/size_checks.cc.
+KNOWN_SIZES = "HostcallKnownSizes"
+# Pass values on, each as the result `output` with the same number.
+IDENTITIES = frozenset({"Identity", "IdentityN", KNOWN_SIZES})
 EAGER_PY_FUNC = "EagerPyFunc"
 # Stands for host ops that a program calls, and have side effects.
 REGION = "HostcallRegion"

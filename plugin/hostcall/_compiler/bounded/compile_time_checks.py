@@ -19,7 +19,7 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import Functions
 
-_SIZES, _LIST = "HostcallKnownSizes", "HostcallList"
+_LIST = "HostcallList"
 _VARIANT = tf.variant.as_datatype_enum
 # What works with the elements of a list, and by which operand it takes what it writes.
 LIST_OPS = {
@@ -68,9 +68,9 @@ def _check_results(function: Any, node: Any, allowed: set[tuple[int, int]]) -> b
     if not results:
         return False
     types = node.attr["Tout"].list.type
-    check = protos.node_def_pb2.NodeDef(name=_unused(function, f"{node.name}/sizes"), op=_SIZES)
+    check = protos.node_def_pb2.NodeDef(name=_unused(function, f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES)
     for position, i in enumerate(results):
-        defs.replace_value(function, f"{node.name}:output:{i}", f"{check.name}:outputs:{position}")
+        defs.replace_value(function, f"{node.name}:output:{i}", f"{check.name}:output:{position}")
         check.input.append(f"{node.name}:output:{i}")
         check.attr["T"].list.type.append(types[i])
     check.attr["conditional"].s = node.name.encode()

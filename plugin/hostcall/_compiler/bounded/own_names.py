@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from typing import Any
 
+from hostcall._compiler import function_names
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions
 
@@ -56,7 +57,7 @@ def _renamed(
     if not is_changed:
         return name
     text = function.SerializeToString(deterministic=True)
-    return f"{name}__sized_{hashlib.blake2b(text, digest_size=_DIGEST).hexdigest()}"
+    return f"{name}{function_names.CHANGED}{hashlib.blake2b(text, digest_size=_DIGEST).hexdigest()}"
 
 
 def _redirect(node: Any, old: str, new: str) -> None:

@@ -84,7 +84,7 @@ def _fixed_results(function: FunctionDef) -> set[str]:
         count = len(node.attr["Tout"].list.type)
         fixed.update(f"{node.name}:output:{i}" for i in range(count) if i not in noted[::2])
     for node in defs.program_order(function):
-        if node.op in ("Identity", "IdentityN"):
+        if node.op in op_kinds.IDENTITIES:
             values = enumerate(node.input)
             fixed.update(f"{node.name}:output:{i}" for i, value in values if value in fixed)
     return fixed

@@ -11,7 +11,7 @@ import tensorflow as tf
 from hostcall._compiler.partition import clustering
 from hostcall._compiler.partition.clustering import Place
 from hostcall._tf import function_defs as defs
-from hostcall._tf import protos
+from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
 # Values that a compiled program has inside, but can neither take nor return.
@@ -22,7 +22,6 @@ TRIVIAL_OPS = frozenset(
     {
         "EnsureShape",
         "ExpandDims",
-        "HostcallKnownSizes",
         "Identity",
         "IdentityN",
         "NoOp",
@@ -30,7 +29,7 @@ TRIVIAL_OPS = frozenset(
         "ReadVariableOp",
         "Reshape",
     }
-    | {"Shape", "Squeeze", "StopGradient"}
+    | {op_kinds.KNOWN_SIZES, "Shape", "Squeeze", "StopGradient"}
 )
 
 

@@ -19,7 +19,6 @@ from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime._errors import LoweringError
 
 _STRING = tf.string.as_datatype_enum
-_IDENTITIES = frozenset({"Identity", "IdentityN"})
 _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
@@ -182,7 +181,7 @@ class HostOps:
             if is_sized or self.has_unequal_branches(node):
                 sized.add(node.name)
             makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
-            if makes_up or node.op in _LIST_READS or (takes and node.op in _IDENTITIES):
+            if makes_up or node.op in _LIST_READS or (takes and node.op in op_kinds.IDENTITIES):
                 made_up.add(node.name)
         constants = self._add_data_constants(function, reasons)
         index_nodes = self._data_constants.index_nodes(function, constants) - reasons.keys()

@@ -29,7 +29,7 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 # Of the names of new functions.
 SUFFIX = "__partitioned"
 
-_EITHER_OPS = frozenset({"NoOp", "Identity", "IdentityN", "HostcallKnownSizes"})
+_EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
 # The condition of a loop is a handful of scalar ops; to start a program for them costs more.
 _SMALL_CONDITION = 16

@@ -9,9 +9,10 @@ from hostcall._compiler.partition import clustering
 from hostcall._compiler.partition.clustering import Place
 from hostcall._compiler.regions.references import data_inputs
 from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_EITHER_OPS = frozenset({"NoOp", "Identity", "IdentityN"})
+_EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
 # They see what others have written, and TensorFlow does not call them stateful.
 _FILE_OPS = frozenset({"ReadFile", "MatchingFiles"})
