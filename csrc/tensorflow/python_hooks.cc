@@ -93,9 +93,12 @@ tensorflow::Tensor ParseTensor(const nb::bytes& bytes) {
 
 RewrittenFunction ToRewritten(nb::handle answer) {
   const auto library = Field<nb::bytes>(answer, "library");
-  return {std::string(library.c_str(), library.size()), Field<std::string>(answer, "name"),
-          Field<bool>(answer, "partitioned"), Field<std::vector<std::string>>(answer, "regions"),
-          Field<bool>(answer, "added"), Field<bool>(answer, "sizes_vary")};
+  return {std::string(library.c_str(), library.size()),
+          Field<std::string>(answer, "name"),
+          Field<bool>(answer, "partitioned"),
+          Field<std::vector<std::string>>(answer, "regions"),
+          Field<bool>(answer, "added"),
+          Field<bool>(answer, "sizes_vary")};
 }
 
 tensorflow::NodeDef ParseNode(const nb::bytes& bytes) {

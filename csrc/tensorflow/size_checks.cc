@@ -1,5 +1,5 @@
-// Ops that pass values on, and that XLA compiles to nothing. They refuse what XLA would get wrong in
-// silence, as soon as it knows all shapes: compiler/bounded/compile_time_checks.py adds them.
+// Ops that pass values on, and that XLA compiles to nothing. They refuse what XLA would get wrong
+// in silence, as soon as it knows all shapes: compiler/bounded/compile_time_checks.py adds them.
 //
 // Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
 #include <algorithm>
@@ -71,7 +71,8 @@ class KnownSizesKernel : public tensorflow::XlaOpKernel {
                     RefusalOfOurs(absl::StrCat(
                         "hostcall: the branches of node `", conditional_,
                         "` return different sizes, which XLA may get wrong: it makes ",
-                        xla::ShapeUtil::HumanString(*shape), " of them. Let the branches return "
+                        xla::ShapeUtil::HumanString(*shape),
+                        " of them. Let the branches return "
                         "equal shapes, or let the function be partitioned: with route='auto'.")));
       }
       ctx->SetOutput(i, ctx->Input(i));
@@ -129,10 +130,9 @@ class ListKernel : public tensorflow::XlaOpKernel {
                    item.dimensions().end())) {
       return absl::OkStatus();
     }
-    return RefusalOfOurs(
-        absl::StrCat("hostcall: node `", user_, "` writes an element of shape ",
-                     xla::ShapeUtil::HumanString(item),
-                     " to a list of other ones, which XLA would cut or fill up"));
+    return RefusalOfOurs(absl::StrCat("hostcall: node `", user_, "` writes an element of shape ",
+                                      xla::ShapeUtil::HumanString(item),
+                                      " to a list of other ones, which XLA would cut or fill up"));
   }
 
   tensorflow::DataType dtype_;
@@ -142,9 +142,9 @@ class ListKernel : public tensorflow::XlaOpKernel {
 REGISTER_KERNEL_BUILDER(Name("HostcallKnownSizes").Device(tensorflow::DEVICE_DEFAULT), PassKernel);
 REGISTER_KERNEL_BUILDER(Name("HostcallList").Device(tensorflow::DEVICE_DEFAULT), PassKernel);
 
-#define HOSTCALL_REGISTER(device)                                                                 \
-  REGISTER_KERNEL_BUILDER(Name("HostcallKnownSizes").Device(tensorflow::device),                  \
-                          KnownSizesKernel);                                                      \
+#define HOSTCALL_REGISTER(device)                                                \
+  REGISTER_KERNEL_BUILDER(Name("HostcallKnownSizes").Device(tensorflow::device), \
+                          KnownSizesKernel);                                     \
   REGISTER_KERNEL_BUILDER(Name("HostcallList").Device(tensorflow::device), ListKernel)
 HOSTCALL_REGISTER(DEVICE_CPU_XLA_JIT);
 HOSTCALL_REGISTER(DEVICE_GPU_XLA_JIT);

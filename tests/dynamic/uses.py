@@ -339,14 +339,15 @@ _ALGEBRA: dict[str, Use] = {
     "qr": lambda v: tf.abs(tf.linalg.qr(_gram(v))[1]),
     "eigenvalues": lambda v: tf.linalg.eigvalsh(_gram(v)),
     "fft": lambda v: tf.signal.fft(tf.cast(v, tf.complex64)),
-    "rfft": lambda v: tf.signal.rfft(v),
+    # Of nothing, TensorFlow's own kernels of these end the process.
+    "rfft": lambda v: tf.signal.rfft(tf.pad(v, [[1, 0]])),
     "conv": lambda v: tf.nn.conv1d(
         tf.pad(v, [[1, 0]])[None, :, None], tf.ones([3, 1, 2]), 1, "SAME"
     ),
     "conv_valid": lambda v: tf.nn.conv1d(
         tf.pad(v, [[2, 0]])[None, :, None], tf.ones([2, 1, 1]), 1, "VALID"
     ),
-    "max_pool": lambda v: tf.nn.max_pool1d(v[None, :, None], 2, 1, "SAME"),
+    "max_pool": lambda v: tf.nn.max_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 1, "SAME"),
     "avg_pool": lambda v: tf.nn.avg_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 2, "SAME"),
     "conv_batch": lambda m: tf.nn.conv1d(
         tf.pad(m, [[1, 0], [0, 0]])[:, :, None], tf.ones([2, 1, 2]), 1, "SAME"

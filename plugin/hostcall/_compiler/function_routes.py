@@ -86,7 +86,7 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = 
 
 
 def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
-    """Tell whether a function is more than what stock TensorFlow compiles, if XLA does not refuse it.
+    """Tell whether a function that XLA does not refuse is changed before it is compiled.
 
     The kernel creator asks the same of the functions that it sees (csrc/functions/reachable.cc).
 

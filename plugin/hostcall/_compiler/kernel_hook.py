@@ -102,34 +102,41 @@ def rewrite_for_kernel(
         return program
     if not refusals.may_partition(library):
         partitioner.host_ops.check_whole()
-    partitioned = partitioner.must_partition(entry)
+    if partitioner.must_partition(entry):
+        return _in_clusters(partitioner, entry, where, said, changed)
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
-    if partitioned:
-        announcements.of_script_ops(library)
-        name = _partition(partitioner, entry, where)
-        is_of_function = said and not refusals.is_of_device(said)
-        if is_of_function and partitioner.is_one_cluster(entry):
-            return RewrittenFunction(b"", entry, partitioned=False)  # XLA would refuse it again
-        new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
-        new.function.extend(changed)
-        if said:
-            function_routes.note_partitioned(entry, partitioner)
-        if refusals.is_of_xla(said):
-            announcements.expect_clusters(entry, said, partitioner.plans)
-    elif script_ops or changed or _calls_python(library):
-        returned_sizes.keep_apart(library, entry)
-        new, name = ordering.order_side_effects(library, entry)
-        new.function.extend(changed)
-        if device_calls.may_overlap(where.accelerator):
-            early_calls.begin_early(new, name, library)
-        _mark_shared_memory(script_ops, next(f for f in new.function if f.signature.name == name))
-    else:
+    if not (script_ops or changed or _calls_python(library)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
+    returned_sizes.keep_apart(library, entry)
+    new, name = ordering.order_side_effects(library, entry)
+    if device_calls.may_overlap(where.accelerator):
+        early_calls.begin_early(new, name, library)
+    _mark_shared_memory(script_ops, next(f for f in new.function if f.signature.name == name))
+    new.function.extend(changed)
     # Otherwise the kernel creator adds them, and they would outlive the function.
     added = concrete_functions.own_functions(entry, list(new.function))
     return RewrittenFunction(
-        new.SerializeToString(), name, partitioned, added=added, sizes_vary=sizes_vary
+        new.SerializeToString(), name, partitioned=False, added=added, sizes_vary=sizes_vary
     )
+
+
+def _in_clusters(
+    partitioner: Partitioner, entry: str, where: _Where, said: str, changed: list[Any]
+) -> RewrittenFunction:
+    """The function as one that runs on the host, with compiled clusters in it."""
+    announcements.of_script_ops(partitioner.library)
+    name = _partition(partitioner, entry, where)
+    is_of_function = said and not refusals.is_of_device(said)
+    if is_of_function and partitioner.is_one_cluster(entry):
+        return RewrittenFunction(b"", entry, partitioned=False)  # XLA would refuse it again
+    new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
+    new.function.extend(changed)
+    if said:
+        function_routes.note_partitioned(entry, partitioner)
+    if refusals.is_of_xla(said):
+        announcements.expect_clusters(entry, said, partitioner.plans)
+    added = concrete_functions.own_functions(entry, list(new.function))
+    return RewrittenFunction(new.SerializeToString(), name, partitioned=True, added=added)
 
 
 def _library_of(serialized: bytes) -> FunctionDefLibrary:

@@ -51,7 +51,9 @@ class Writer:
         """Add a scalar of the node's dtype; returns it."""
         dtype = self.node.attr["T"].type
         value = self.add("Const", dtype=dtype)
-        self.nodes[-1].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(number, tf.as_dtype(dtype)))
+        self.nodes[-1].attr["value"].tensor.CopyFrom(
+            tf.make_tensor_proto(number, tf.as_dtype(dtype))
+        )
         return value
 
     def again(self, *inputs: str) -> str:
@@ -70,7 +72,9 @@ def _abs(writer: Writer) -> str:
 def _complex_to_bool(writer: Writer) -> str:
     complex_type = writer.node.attr["SrcT"].type
     (x,), real = writer.inputs, _COMPLEX[complex_type]
-    return writer.add("Cast", writer.add("Real", x, T=complex_type, Tout=real), SrcT=real, DstT=_BOOL)
+    return writer.add(
+        "Cast", writer.add("Real", x, T=complex_type, Tout=real), SrcT=real, DstT=_BOOL
+    )
 
 
 def _safe_gradient(writer: Writer) -> str:

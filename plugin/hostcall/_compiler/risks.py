@@ -1,4 +1,4 @@
-"""What XLA may get wrong in a function, of itself: sizes that only the run knows, and wrong kernels.
+"""What XLA may get wrong of itself: sizes that only the run knows, and wrong kernels.
 
 In functions that hostcall takes, such ops are on the host. Others are compiled as stock TensorFlow
 compiles them, unless `hostcall.configure(dynamic_sizes="checked")`; explanations name the ops.

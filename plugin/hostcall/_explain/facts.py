@@ -207,7 +207,7 @@ class Risk:
       node, op, function: the op's name and kind, and the name of its function.
       reason: what XLA may get wrong.
       advice: what to write.
-      file, line: of your code that has created it; "" and 0 where that is not known.
+      file, line: of your code that has created it; "" and None where that is not known.
     """
 
     node: str
@@ -216,7 +216,7 @@ class Risk:
     reason: str
     advice: str
     file: str = ""
-    line: int = 0
+    line: int | None = None
 
     @property
     def location(self) -> str:

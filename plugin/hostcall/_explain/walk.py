@@ -30,8 +30,8 @@ _MODULE = "it is a program of its own, compiled along with the function"
 _CALLED = "the program calls TensorFlow's own kernel, since XLA has none for it"
 _CALLED_FOR_IT = "the program calls TensorFlow's own kernel, which takes it"
 _CHECK_SIZES = (
-    "hostcall.configure(dynamic_sizes='checked') before the function is first called puts it on the "
-    "host"
+    "hostcall.configure(dynamic_sizes='checked'), before the function is first called, puts it "
+    "right"
 )
 _CALLS_COMPILED = "it calls a compiled function"
 

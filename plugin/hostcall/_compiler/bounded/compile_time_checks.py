@@ -68,7 +68,9 @@ def _check_results(function: Any, node: Any, allowed: set[tuple[int, int]]) -> b
     if not results:
         return False
     types = node.attr["Tout"].list.type
-    check = protos.node_def_pb2.NodeDef(name=_unused(function, f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES)
+    check = protos.node_def_pb2.NodeDef(
+        name=_unused(function, f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
+    )
     for position, i in enumerate(results):
         defs.replace_value(function, f"{node.name}:output:{i}", f"{check.name}:output:{position}")
         check.input.append(f"{node.name}:output:{i}")

@@ -14,8 +14,15 @@ from hostcall._compiler.bounded import sources
 from hostcall._compiler.bounded.elementwise_rules import Site
 from hostcall._compiler.bounded.inferred_shapes import Inferred, argument_shapes
 from hostcall._compiler.bounded.op_table import RULES
-from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor, UnprovenError
-from hostcall._compiler.bounded.sizes import has_symbol, join
+from hostcall._compiler.bounded.sizes import (
+    Shape,
+    Source,
+    Symbol,
+    Tensor,
+    UnprovenError,
+    has_symbol,
+    join,
+)
 from hostcall._compiler.overlap import loop_invariants
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
@@ -220,7 +227,7 @@ class Flow:
         if not any(operand.varies for operand in inputs):
             return False
         if node.op == "Slice":
-            begin, count = inputs
+            count = inputs[1]
             return count.varies or count.contents is None or -1 in count.contents
         if node.op == "StridedSlice":
             shrinks = node.attr["shrink_axis_mask"].i

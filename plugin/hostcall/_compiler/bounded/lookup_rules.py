@@ -12,8 +12,15 @@ from hostcall._compiler.bounded.elementwise_rules import (
     shape_of,
     sizes_in,
 )
-from hostcall._compiler.bounded.sizes import Shape, Size, Tensor, UnprovenError, broadcast
-from hostcall._compiler.bounded.sizes import has_symbol, same
+from hostcall._compiler.bounded.sizes import (
+    Shape,
+    Size,
+    Tensor,
+    UnprovenError,
+    broadcast,
+    has_symbol,
+    same,
+)
 
 
 def matmul(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:

@@ -78,7 +78,7 @@ def _fixed_results(function: FunctionDef) -> set[str]:
 
     Among them are the handles of tape residuals, by which others find them as what they are.
     """
-    fixed = set()
+    fixed: set[str] = set()
     for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
         noted = node.attr[attributes.FORESEEN].list.i if attributes.FORESEEN in node.attr else ()
         count = len(node.attr["Tout"].list.type)

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from hostcall._compiler.bounded.inferred_shapes import Inferred, argument_shapes
 from hostcall._compiler.bounded.sizes import Shape, Source
-from hostcall._tf import function_defs as defs
 from hostcall._tf import attributes, op_kinds
+from hostcall._tf import function_defs as defs
 from hostcall._tf.types import Functions, NodeDef
 
 REASON = "its branches return different sizes, which are only bounded in a compiled program"

@@ -139,7 +139,7 @@ class HostOps:
                 self._check_right(name, node)
 
     def _check_right(self, function: str, node: NodeDef) -> None:
-        """Makes sure that XLA gets a node right that is no script op: those are told of elsewhere."""
+        """Makes sure that XLA gets a node right; script ops are told of elsewhere."""
         for mark in (attributes.HINDERED, attributes.WRONG):
             if mark in node.attr and node.op not in op_kinds.SCRIPT_OPS:
                 reason = node.attr[mark].s.decode()
@@ -175,9 +175,9 @@ class HostOps:
             values = {defs.source(v) for v in node.input if not v.startswith("^")}
             takes = not made_up.isdisjoint(values)
             is_sized = not sized.isdisjoint(values)
-            if (takes or is_sized) and node.name not in reasons:
-                if self._reaches(node, op_kinds.BRANCH_OPS):
-                    reasons[node.name] = _OF_BRANCHES if takes else _OF_SIZES
+            is_new = (takes or is_sized) and node.name not in reasons
+            if is_new and self._reaches(node, op_kinds.BRANCH_OPS):
+                reasons[node.name] = _OF_BRANCHES if takes else _OF_SIZES
             if is_sized or self.has_unequal_branches(node):
                 sized.add(node.name)
             makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
