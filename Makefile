@@ -109,7 +109,7 @@ CHECKED_EXAMPLES ?= 1000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential upstream mutations executors wheels test-wheel docs notebooks format clean
+.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel docs notebooks format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -189,6 +189,14 @@ differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by a
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --exported
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --unjitted
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(CHECKED_EXAMPLES) --checked
+
+dynamic: $(BUILT)  ## Run DYNAMIC_CASES (all) uses of sizes that only the run knows, and as many with dynamic_sizes="checked"
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.dynamic $(if $(DYNAMIC_CASES),--sample $(DYNAMIC_CASES))
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.dynamic --checked $(if $(DYNAMIC_CASES),--sample $(DYNAMIC_CASES))
+
+kernels: $(BUILT)  ## Compare all kernels of XLA with TensorFlow's, and list those that make bounded sizes
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.kernels compare
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.kernels sources
 
 upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TENSORFLOW_SOURCE=DIR
 	@$(BIN)/python -m tests.upstream $(if $(ONLY),--only "$(ONLY)") \

@@ -233,6 +233,32 @@ def test_a_handle_of_a_tape_leaves_a_program_beside_a_bounded_size() -> None:
     np.testing.assert_allclose(gradient(jitted(program)), gradient(plain(program)))
 
 
+def _kept(x: tf.Tensor) -> Any:
+    _print(x)
+    chosen = tf.cond(tf.reduce_sum(x) > 0.0, lambda: x[:2], lambda: x[:5])
+    return tf.cumsum(tf.boolean_mask(x, x < 0)), chosen * tf.reduce_sum(x)
+
+
+def test_functions_in_datasets() -> None:
+    (actual,) = tf.data.Dataset.from_tensors(X).map(jitted(_kept))
+    _assert_close(actual, plain(_kept)(X))
+
+
+def test_functions_in_sessions() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, [6])
+        results = jitted(_kept)(x)
+        gradient = tf.gradients(tf.reduce_sum(results[0] ** 2), x)
+        *actual, found = session.run([*results, *gradient], {x: X.numpy()})
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        total = tf.reduce_sum(plain(_kept)(X)[0] ** 2)
+    for one, other in zip(
+        [*actual, found], [*plain(_kept)(X), tape.gradient(total, X)], strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 # Functions that must be one program.
 
 

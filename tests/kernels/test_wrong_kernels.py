@@ -22,6 +22,8 @@ from tests.kernels import catalogue, checks, known, registry
 from tests.kernels.call import Call
 from tests.support.stress.processes import Worker
 
+pytestmark = pytest.mark.tensorflow("2.21", "the tables are of this version")
+
 ROOT = Path(__file__).parents[2]
 
 # The numbers of the calls are drawn with it.
