@@ -197,6 +197,55 @@ def test_a_hundred_sizes_are_not_a_hundred_compilations(where: str) -> None:
         assert all(one.compilations <= 10 for one in hostcall.stats().compilations)
 
 
+def test_a_gradient_inside_of_branches_that_differ() -> None:
+    def program(x: tf.Tensor) -> Any:
+        _print(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            m = x[:, None] * [1.0, -2.0]
+            rows = tf.cond(x[0] > 0.0, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
+            total = tf.reduce_sum(tf.tensordot(rows, rows, [[0], [0]]))
+        return total, tape.gradient(total, x)
+
+    for x in (X, -X, X):
+        _assert_right(program, x)
+
+
+def test_the_compilation_of_a_gradient_is_bounded() -> None:
+    def program(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        _print(x)
+        return tf.reduce_sum(tf.sin(tf.boolean_mask(x, mask)))
+
+    compiled = jitted(program)
+    hostcall.stats(reset=True)
+    for size in (3, 4, 5):
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = compiled(X, tf.range(6) < size)
+        np.testing.assert_allclose(tape.gradient(y, X)[:size], tf.cos(X)[:size], rtol=1e-5)
+    (row,) = (row for row in hostcall.stats().compilations if "__backward_program" in row.cluster)
+    assert (row.compilations, row.uncompiled_runs) == (1, 2)
+
+
+def test_an_element_of_another_size_is_an_error() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        _print(x)
+        rows = tf.raw_ops.TensorListReserve(
+            element_shape=[2], num_elements=2, element_dtype=tf.float32
+        )
+        rows = tf.raw_ops.TensorListSetItem(input_handle=rows, index=0, item=x)
+        return tf.raw_ops.TensorListGetItem(
+            input_handle=rows, index=0, element_shape=[2], element_dtype=tf.float32
+        )
+
+    for jit in (False, True):
+        spec = tf.TensorSpec([None], tf.float32)
+        function = tf.function(program, jit_compile=jit, input_signature=[spec])
+        np.testing.assert_array_equal(function(tf.constant([1.0, 2.0])), [1.0, 2.0])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
+            function(X)
+
+
 def test_a_list_of_another_dtype_is_an_error() -> None:
     def program(n: tf.Tensor) -> tf.Tensor:
         _print(n)
@@ -355,12 +404,13 @@ def _gradient_of(f: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], A
         (_gradient_of(tf.math.rsqrt), [0.0, 4.0]),
         (_gradient_of(tf.math.reciprocal), [0.0, 4.0]),
         (lambda x: tf.gradients(tf.nn.selu(x), x), [0.0, 1.0, -1.0]),
+        (lambda x: tf.gradients(x[1::2] * 3.0, x), [1.0]),
         (lambda x: tf.abs(tf.cast(x, tf.int8) * tf.cast(x, tf.int8)), [12.0, 3.0, -13.0]),
         (lambda x: tf.abs(tf.cast(x, tf.int32) ** 2), [65535.0, -7.0]),
         (lambda x: tf.cast(tf.complex(tf.zeros_like(x), x), tf.bool), [0.0, 1.0]),
         (lambda x: tf.gradients(tf.math.real(tf.sqrt(tf.complex(x, x + 1.0))), x), [1.0, 2.0]),
     ],
-    ids=["sqrt", "rsqrt", "reciprocal", "selu", "int8", "square", "bool", "complex"],
+    ids=["sqrt", "rsqrt", "reciprocal", "selu", "stride", "int8", "square", "bool", "complex"],
 )
 def test_wrong_kernels_are_written_in_others(program: Callable[..., Any], x: list[float]) -> None:
     def beside_a_callback(x: tf.Tensor) -> Any:

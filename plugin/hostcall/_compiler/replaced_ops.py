@@ -95,6 +95,14 @@ def _selu_gradient(writer: Writer) -> str:
     return writer.add("Mul", gradients, slope)
 
 
+def _cut_to_shape(writer: Writer) -> str:
+    shape, *rest = writer.inputs
+    index = writer.node.attr["Index"].type
+    begin = writer.add("ZerosLike", shape, T=index)
+    dtype = writer.node.attr["T"].type
+    return writer.add("Slice", writer.again(shape, *rest), begin, shape, T=dtype, Index=index)
+
+
 def _ones_like(writer: Writer) -> str:
     dtype = writer.node.attr["T"].type
     zeros = writer.add("ZerosLike", *writer.inputs)
@@ -108,6 +116,7 @@ TABLE: Mapping[str, Callable[[Writer], str]] = {
     "RsqrtGrad": _safe_gradient,
     "SeluGrad": _selu_gradient,
     "SqrtGrad": _safe_gradient,
+    "StridedSliceGrad": _cut_to_shape,
 }
 
 
@@ -122,8 +131,10 @@ def replace(functions: Functions) -> set[str]:
     """
     changed = set()
     for name, function in functions.items():
-        for node in defs.nodes_of(function, TABLE):
-            if wrong_kernels.reason(node):
+        found = defs.nodes_of(function, TABLE)
+        nodes = {node.name: node for node in function.node_def} if found else {}
+        for node in found:
+            if wrong_kernels.reason(node, nodes):
                 _put(function, node, TABLE[node.op])
                 changed.add(name)
     return changed

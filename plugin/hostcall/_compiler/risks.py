@@ -60,7 +60,8 @@ def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     """
     found = {}
     for name, function in defs.reachable(library, entry).items():
+        nodes = {node.name: node for node in function.node_def}
         for node in defs.nodes_of(function, wrong_kernels.WRONG_KERNELS):
-            if reason := wrong_kernels.reason(node):
+            if reason := wrong_kernels.reason(node, nodes):
                 found[name, node.name] = _WRONG.format(reason=reason)
     return found | analysis.at_risk(library, entry)

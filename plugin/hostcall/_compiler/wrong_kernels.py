@@ -7,11 +7,17 @@ each that shows it, and a test fails when a kernel is mended.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from hostcall._tf import function_defs as defs
 from hostcall._tf.types import NodeDef
+
+# The nodes of a function by their names, where they are known.
+Nodes: TypeAlias = Mapping[str, Any] | None
+Condition: TypeAlias = Callable[[NodeDef, Nodes], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,32 +26,60 @@ class WrongKernel:
 
     Attributes:
       reason: what goes wrong, in a sentence.
-      applies: whether it may go wrong in a node, as far as its attributes tell.
+      applies: whether it may go wrong in a node, as far as its attributes and operands tell.
     """
 
     reason: str
-    applies: Callable[[NodeDef], bool]
+    applies: Condition
 
 
-def reason(node: NodeDef) -> str:
-    """What XLA computes otherwise in this node, or nothing if it is right."""
-    found = (entry for entry in WRONG_KERNELS.get(node.op, ()) if entry.applies(node))
+def reason(node: NodeDef, nodes: Nodes = None) -> str:
+    """Say what XLA computes otherwise in a node; "" where it is right.
+
+    Args:
+      node: its NodeDef.
+      nodes: those of its function, by name. Without, some are taken for wrong that are right.
+    """
+    found = (entry for entry in WRONG_KERNELS.get(node.op, ()) if entry.applies(node, nodes))
     return next((entry.reason for entry in found), "")
 
 
-def _always(node: NodeDef) -> bool:  # noqa: ARG001 - as the others
+def _always(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the others
     return True
 
 
-def _is(*dtypes: tf.DType, attr: str = "T") -> Callable[[NodeDef], bool]:
+def _is(*dtypes: tf.DType, attr: str = "T") -> Condition:
     numbers: Collection[int] = {dtype.as_datatype_enum for dtype in dtypes}
-    return lambda node: node.attr[attr].type in numbers
+    return lambda node, _: node.attr[attr].type in numbers
 
 
-def _is_complex_to_bool(node: NodeDef) -> bool:
-    return _COMPLEX(node) and _is(tf.bool, attr="DstT")(node)
+def _is_complex_to_bool(node: NodeDef, nodes: Nodes) -> bool:
+    return _COMPLEX(node, nodes) and _is(tf.bool, attr="DstT")(node, nodes)
 
 
+def _may_be_of_square(node: NodeDef, nodes: Nodes) -> bool:
+    if not _INTEGERS(node, nodes):
+        return False
+    operand = _operand(node, 0, nodes)
+    return operand is None or operand.op not in _NEVER_SQUARES
+
+
+def _may_leave_out(node: NodeDef, nodes: Nodes) -> bool:
+    """Whether a StridedSliceGrad has strides other than 1."""
+    strides = _operand(node, 3, nodes)
+    if strides is None or strides.op != "Const":
+        return True
+    return bool((tf.make_ndarray(strides.attr["value"].tensor) != 1).any())
+
+
+def _operand(node: NodeDef, position: int, nodes: Nodes) -> Any:
+    """The node that an operand comes from, if it is known."""
+    return None if nodes is None else nodes.get(defs.source(node.input[position]))
+
+
+# What is no product, and stands before most others.
+_NEVER_SQUARES = frozenset({"AddV2", "Const", "Neg", "Sub"})
+_INTEGERS = _is(tf.int8, tf.int16, tf.int32, tf.int64)
 _COMPLEX = _is(tf.complex64, tf.complex128, attr="SrcT")
 
 _CONJUGATE = WrongKernel(
@@ -73,7 +107,7 @@ WRONG_KERNELS: dict[str, tuple[WrongKernel, ...]] = {
     "Abs": (
         WrongKernel(
             "XLA takes the square of an integer for positive, also where it wraps around",
-            _is(tf.int8, tf.int16, tf.int32, tf.int64),
+            _may_be_of_square,
         ),
     ),
     "AdjustHue": (
@@ -110,7 +144,7 @@ WRONG_KERNELS: dict[str, tuple[WrongKernel, ...]] = {
     "ResizeBilinearGrad": (
         WrongKernel(
             "XLA adds to a wrong pixel at some sizes, and reads foreign memory but for float32",
-            lambda node: not node.attr["align_corners"].b,
+            lambda node, _: not node.attr["align_corners"].b,
         ),
     ),
     "RsqrtGrad": (_CONJUGATE, _UNSAFE),
@@ -125,5 +159,11 @@ WRONG_KERNELS: dict[str, tuple[WrongKernel, ...]] = {
         WrongKernel("XLA takes the slope of negative numbers where the result is zero", _always),
     ),
     "SqrtGrad": (_CONJUGATE, _UNSAFE),
+    "StridedSliceGrad": (
+        WrongKernel(
+            "XLA makes the result too large where the slice is empty and has a stride",
+            _may_leave_out,
+        ),
+    ),
     "Svd": (_PRECISION,),
 }
