@@ -90,8 +90,8 @@ def rewrite_for_kernel(
     partitioner = function_routes.partitioner_for(
         library, entry, SUFFIX + where.suffix, said, where.accelerator, compiled=True
     )
-    changed = own_names.new_functions(library, partitioner.library)
-    library = partitioner.library
+    before, library = library, partitioner.library
+    changed = own_names.new_functions(before, library)
     script_ops = [*_script_ops(library)]
     for node in script_ops:
         route_selection.check_forced(node)
@@ -105,9 +105,9 @@ def rewrite_for_kernel(
     if partitioner.must_partition(entry):
         return _in_clusters(partitioner, entry, where, said, changed)
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
-    if not (script_ops or changed or _calls_python(library)):
-        return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     returned_sizes.keep_apart(library, entry)
+    if not (script_ops or own_names.is_changed(before, library, entry) or _calls_python(library)):
+        return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     new, name = ordering.order_side_effects(library, entry)
     if device_calls.may_overlap(where.accelerator):
         early_calls.begin_early(new, name, library)

@@ -45,6 +45,20 @@ def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list
     return [function for function in after.function if function.signature.name not in known]
 
 
+def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
+    """Tell whether a function, or one that it calls, is another one than before.
+
+    Each change adds nodes. The function itself keeps its name.
+    """
+    sizes = [
+        len(function.node_def)
+        for library in (before, after)
+        for function in library.function
+        if function.signature.name == entry
+    ]
+    return len(set(sizes)) > 1 or bool(new_functions(before, after))
+
+
 def _renamed(
     function: Any, functions: Functions, is_changed: bool, renamed: Callable[[str], str]
 ) -> str:
