@@ -28,9 +28,9 @@ from hostcall_runtime import _library
 # On a backward function: the name of the function whose gradient it is.
 _FORWARD = "forward_function_name"
 
-# The functions that were partitioned since XLA refuses them, and whether branches return different
-# sizes in them. What XLA has said of a function is not known when its gradient is compiled.
-_partitioned: dict[str, bool] = {}
+# The functions that were partitioned since XLA refuses them. What it has said of a function is not
+# known when its gradient is compiled.
+_partitioned: set[str] = set()
 
 
 def partitioner_for(
@@ -114,9 +114,9 @@ def takes_bounded_sizes(library: FunctionDefLibrary, entry: str) -> bool:
     )
 
 
-def note_partitioned(entry: str, partitioner: Partitioner) -> None:
-    """Note how a function was partitioned that XLA refuses, for its gradient."""
-    _partitioned[entry] = partitioner.has_unequal_branches()
+def note_partitioned(entry: str) -> None:
+    """Note that a function was partitioned since XLA refuses it; so is its gradient, then."""
+    _partitioned.add(entry)
 
 
 def uncompiling_partitioner(
@@ -155,10 +155,10 @@ def _gradient_partitioner(
     nodes = (node for function in forward.function for node in function.node_def)
     everything = any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes)
     name = forward.function[0].signature.name
-    ahead = partitioner_for(forward, name)
-    gradient = refused or name in _partitioned or ahead.must_partition(name)
-    unequal = _partitioned.get(name, False) or ahead.has_unequal_branches()
-    return _new_partitioner(library, suffix, device, refused, everything, gradient, unequal)
+    gradient = (
+        refused or name in _partitioned or partitioner_for(forward, name).must_partition(name)
+    )
+    return _new_partitioner(library, suffix, device, refused, everything, gradient)
 
 
 def _new_partitioner(
@@ -168,7 +168,6 @@ def _new_partitioner(
     refused: bool,
     everything: bool = False,
     gradient: bool = False,
-    unequal: bool = False,
 ) -> Partitioner:
     """A partitioner that goes by what this process knows and what the user has asked for.
 
@@ -179,7 +178,6 @@ def _new_partitioner(
       refused: whether XLA refuses the function.
       everything: whether every op without an XLA kernel is a reason to partition.
       gradient: whether the function is the gradient of one that is partitioned.
-      unequal: whether that has conditionals on the host for the sizes that they return.
     """
     bindings = _library.load("hostcall._tensorflow")
     device_type = device_calls.kernels_for(device)
@@ -212,7 +210,6 @@ def _new_partitioner(
         marked,
         gradient,
         refused,
-        unequal,
         suffix,
         device,
     )

@@ -132,7 +132,7 @@ def _in_clusters(
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
     new.function.extend(changed)
     if said:
-        function_routes.note_partitioned(entry, partitioner)
+        function_routes.note_partitioned(entry)
     if refusals.is_of_xla(said):
         announcements.expect_clusters(entry, said, partitioner.plans)
     added = concrete_functions.own_functions(entry, list(new.function))

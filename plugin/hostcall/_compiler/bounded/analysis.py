@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hostcall._callbacks import lookup
-from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._compiler import node_places, replaced_ops, route_selection
 from hostcall._compiler.bounded import (
     callback_sizes,
@@ -168,8 +166,7 @@ class _Search:
                 reason = _TAKES_SIZES.format(reason=offence.reason)
                 self.hindered.setdefault((offence.function, offence.node), reason)
             return
-        for tied in self._tied_to(source):
-            self.hindered.setdefault(tied, _reason(offences[0], source, self.functions))
+        self.hindered.setdefault(source, _reason(offences[0], source, self.functions))
 
     def _node(self, source: Source) -> Any:
         return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
@@ -180,14 +177,6 @@ class _Search:
         if offence.calls or node.op in op_kinds.SCRIPT_OPS:
             return False
         return not op_kinds.has_xla_kernel(_library.load("hostcall._tensorflow"), node)
-
-    def _tied_to(self, source: Source) -> list[Source]:
-        """A source with the script ops that it shares tape residuals with, for gradients."""
-        root = _root(self._node(source))
-        if root is None:
-            return [source]
-        nodes = {(name, n.name): n for name, f in self.functions.items() for n in f.node_def}
-        return [source, *(s for s, n in nodes.items() if _root(n) is root)]
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
@@ -245,14 +234,6 @@ def _ends_sizes(offence: Offence, source: Source) -> bool:
     return not offence.calls and all(
         shape is not None and None not in shape for shape in offence.shapes
     )
-
-
-def _root(node: NodeDef) -> Any:
-    """The spec of the call that a script op is, or is a gradient of, if it has tape residuals."""
-    if node.op != "EagerPyFunc":
-        return None
-    spec = lookup.unchecked_entry_of(node)
-    return spec.root if isinstance(spec, EagerSpec) else None
 
 
 def _nothing(_: Any) -> bool:

@@ -23,8 +23,6 @@ _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 
-_OF_BRANCHES = "its branches take values of branches that were not taken"
-_OF_SIZES = "its branches take values whose sizes depend on the branch of another conditional"
 _ENDS_PROCESS = (
     "hostcall: the branches of op '{node}' return different shapes, and hold calls with side "
     "effects. XLA ends the process for that. Let the branches return equal shapes, call with "
@@ -52,15 +50,12 @@ class Findings:
         gradient wants of every branch, and on the host TensorFlow makes up values of any shape for
         those that are not taken. Only the gradient of such a branch uses them, which does not run;
         but XLA would compile it.
-      sized: the nodes and arguments whose sizes may say which branch was taken of a conditional
-        whose branches return different ones.
       data_constants: those of the former that XLA would compile, for each value that they get.
       index_nodes: what computes such values, and may run wherever it wants to.
     """
 
     reasons: dict[str, str]
     made_up: set[str]
-    sized: set[str] = dataclasses.field(default_factory=set)
     data_constants: set[str] = dataclasses.field(default_factory=set)
     index_nodes: set[str] = dataclasses.field(default_factory=set)
 
@@ -94,7 +89,6 @@ class HostOps:
         self._data_constants = DataConstants(functions, constant_operands)
         self._marked = marked
         self._must: dict[str, bool] = {}
-        self._unequal: dict[str, bool] = {}
         self._effects = Effects(functions, op_kinds.has_effect)
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
@@ -153,52 +147,28 @@ class HostOps:
         """Whether a stateful script op can be reached from a node."""
         return op_kinds.has_effect(node) or self._effects.of_callees(node)
 
-    def find(
-        self, function: FunctionDef, after_branch: bool = False, after_unequal: bool = False
-    ) -> Findings:
+    def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
         """The nodes of a function that are not compiled.
 
         Args:
           function: a FunctionDef.
           after_branch: whether its arguments may be made up, as those of a gradient: see Findings.
-          after_unequal: whether the sizes of its arguments may say which branch was taken of a
-            conditional whose branches return different sizes. Branches that take them fit one case
-            alone, and XLA would compile all of them.
         """
         if any(node.op in defs.FRAME_OPS for node in function.node_def):
             reason = "TensorFlow 1's loops and branches are not partitioned"
             return Findings({node.name: reason for node in function.node_def}, set())
         reasons = self._reasons(function)
         made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
-        sized = {arg.name for arg in function.signature.input_arg} if after_unequal else set()
         for node in defs.program_order(function):
-            values = {defs.source(v) for v in node.input if not v.startswith("^")}
-            takes = not made_up.isdisjoint(values)
-            is_sized = not sized.isdisjoint(values)
-            is_new = (takes or is_sized) and node.name not in reasons
-            if is_new and self._reaches(node, op_kinds.BRANCH_OPS):
-                reasons[node.name] = _OF_BRANCHES if takes else _OF_SIZES
-            if is_sized or self.has_unequal_branches(node):
-                sized.add(node.name)
+            takes = any(defs.source(v) in made_up for v in node.input if not v.startswith("^"))
+            if takes and node.name not in reasons and self._reaches(node, op_kinds.BRANCH_OPS):
+                reasons[node.name] = "its branches take values of branches that were not taken"
             makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
             if makes_up or node.op in _LIST_READS or (takes and node.op in op_kinds.IDENTITIES):
                 made_up.add(node.name)
         constants = self._add_data_constants(function, reasons)
         index_nodes = self._data_constants.index_nodes(function, constants) - reasons.keys()
-        return Findings(reasons, made_up, sized, constants, index_nodes)
-
-    def has_unequal_branches(self, node: NodeDef) -> bool:
-        """Whether a node is, or leads to, a conditional on the host for what it returns."""
-        marks = (attributes.HINDERED, attributes.REFUSED)
-        if node.op in op_kinds.BRANCH_OPS and any(mark in node.attr for mark in marks):
-            return True
-        return any(map(self._function_has_unequal_branches, self._called(node)))
-
-    def _function_has_unequal_branches(self, name: str) -> bool:
-        if name not in self._unequal:
-            self._unequal[name] = False
-            self._unequal[name] = any(map(self.has_unequal_branches, self._nodes(name)))
-        return self._unequal[name]
+        return Findings(reasons, made_up, constants, index_nodes)
 
     def _add_data_constants(self, function: FunctionDef, reasons: dict[str, str]) -> set[str]:
         found = {

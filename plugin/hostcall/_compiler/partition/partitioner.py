@@ -74,7 +74,6 @@ class Partitioner:
       marked: whether a node shall be on the host whatever it is, by its NodeDef.
       gradient: whether the function to be partitioned is the gradient of one that is partitioned.
       refused: whether XLA refuses that function.
-      unequal: whether the one whose gradient it is has conditionals with unequal branches.
       suffix: of the names of new functions.
       device: what clusters are compiled for, by its full name, where that is no CPU.
 
@@ -95,7 +94,6 @@ class Partitioner:
         marked: Callable[[Any], bool],
         gradient: bool = False,
         refused: bool = False,
-        unequal: bool = False,
         suffix: str = SUFFIX,
         device: str = "",
     ) -> None:
@@ -104,10 +102,9 @@ class Partitioner:
         self.host_ops = HostOps(self._old, choose, has_kernel, constant_operands, marked)
         self._gradient = gradient
         self._refused = refused
-        self._unequal = unequal
         self._suffix = suffix
         self.device = device
-        self._partitioned: dict[tuple[str, bool, bool], str] = {}
+        self._partitioned: dict[tuple[str, bool], str] = {}
         self._entry = ""
         self.functions: dict[str, Any] = {}
         self.plans: list[PartitionedFunction] = []
@@ -135,12 +132,12 @@ class Partitioner:
         return passes_inner_values(self._old[name]) or bool(host_ops)
 
     def _findings(self, name: str) -> Findings:
-        return self.host_ops.find(self._old[name], self._gradient, self._unequal)
+        return self.host_ops.find(self._old[name], self._gradient)
 
     def partition(self, name: str) -> str:
         """Partitions a function; returns the name of the one that takes its place."""
         self._entry = self._entry or name
-        return self._partition_once(name, self._gradient, self._unequal)
+        return self._partition_once(name, self._gradient)
 
     def is_one_cluster(self, name: str) -> bool:
         """Whether a function that was partitioned is one cluster, with next to nothing around."""
@@ -149,20 +146,15 @@ class Partitioner:
         outside = [node for node in self._old[name].node_def if node.name not in inside]
         return len(plan.clusters) == 1 and all(node.op in TRIVIAL_OPS for node in outside)
 
-    def has_unequal_branches(self) -> bool:
-        """Whether conditionals are on the host since their branches return different sizes."""
-        nodes = (node for function in self._old.values() for node in function.node_def)
-        return any(map(self.host_ops.has_unequal_branches, nodes))
-
-    def _partition_once(self, name: str, after_branch: bool, after_unequal: bool) -> str:
-        key = (name, after_branch, after_unequal)
+    def _partition_once(self, name: str, after_branch: bool) -> str:
+        key = (name, after_branch)
         if key in self._partitioned:
             return self._partitioned[key]
         number = f"_{len(self._partitioned)}_{name}" if self._partitioned else ""
         new_name = self._partitioned[key] = f"{self._entry}{self._suffix}{number}"
         function = self._in_order(self._old[name])
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
-        found = self.host_ops.find(function, after_branch, after_unequal)
+        found = self.host_ops.find(function, after_branch)
         reasons = found.reasons
         places = {node.name: _place(node, found) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
@@ -172,10 +164,7 @@ class Partitioner:
         for node in host.node_def:
             if node.op != "Const" and not (called & _callee_names(node)):
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
-                taken = inputs[node.name]
-                self._partition_callees(
-                    node, not found.made_up.isdisjoint(taken), not found.sized.isdisjoint(taken)
-                )
+                self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
         chosen = frozenset(
             node.op
@@ -221,7 +210,7 @@ class Partitioner:
             function.signature.control_output.append(previous.name)
         return function
 
-    def _partition_callees(self, node: NodeDef, after_branch: bool, after_unequal: bool) -> None:
+    def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:
         """Makes a host op run on the host, with clusters in what it calls."""
         if node.op in op_kinds.SCRIPT_OPS:
             host_calls.take_own_kernel(node)
@@ -229,9 +218,9 @@ class Partitioner:
         for callee in defs.callees(node):
             callee.attr.pop(defs.MUST_COMPILE, None)
             if callee.name in self._old and not self._is_small_condition(node, callee.name):
-                callee.name = self._partition_once(callee.name, after_branch, after_unequal)
+                callee.name = self._partition_once(callee.name, after_branch)
         if node.op in self._old:
-            node.op = self._partition_once(node.op, after_branch, after_unequal)
+            node.op = self._partition_once(node.op, after_branch)
         node.attr.pop(defs.MUST_COMPILE, None)
 
     def _is_small_condition(self, node: NodeDef, name: str) -> bool:
