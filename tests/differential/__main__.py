@@ -1,11 +1,12 @@
 """Runs thousands of random programs in all ways, and shows the smallest ones that differ.
 
-    python -m tests.differential [COUNT] [--seed FIRST] [--exported | --unjitted]
+    python -m tests.differential [COUNT] [--seed FIRST] [--exported | --unjitted | --checked]
 
 With --exported they are exported, loaded in all ways and compared with the compiled functions; what
 cannot be exported for a reason that the guide tells is counted as refused. With --unjitted they are
 not compiled: processes with hostcall and without it run them, in eager mode, in functions and in
-sessions of TensorFlow 1.
+sessions of TensorFlow 1. With --checked they have neither callbacks nor ops that XLA lacks, and are
+compiled with `hostcall.configure(dynamic_sizes="checked")`.
 
 The programs run in rounds, each with a seed and a process of its own, so that a crash and a hang
 are found as well. `python -m tests.differential ROUND --seed SEED` repeats one round.
@@ -52,6 +53,7 @@ def main() -> int:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--exported", action="store_true", help="export and load them")
     kinds.add_argument("--unjitted", action="store_true", help="with hostcall and without it")
+    kinds.add_argument("--checked", action="store_true", help="without callbacks, sizes checked")
     arguments = parser.parse_args()
     kind = next((kind for kind in KINDS if getattr(arguments, kind, False)), KINDS[0])
     first = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed

@@ -22,10 +22,10 @@ class Op:
     Attributes:
       takes: a pattern for each argument: a kind, "*" for any, and a name for each size, where the
         same name wants the same size.
-      gives: a pattern for each result, by the parameter: "h!" and "x!" are new sizes.
+      gives: a pattern for each result, by the parameter: "h!" and "x!" are new sizes, and "x1!" is
+        the same new one wherever it stands.
       build: makes the tensors, from the context, the parameter and the arguments.
       params: the parameters to choose from.
-      dynamic: whether XLA gets it right for dynamic sizes.
       on_host: whether XLA has no kernel for it.
     """
 
@@ -33,7 +33,6 @@ class Op:
     gives: Callable[[Any], Sequence[str]]
     build: Callable[..., Any]
     params: tuple[Any, ...] = (None,)
-    dynamic: bool = False
     on_host: bool = False
 
     def results(
@@ -44,13 +43,19 @@ class Op:
         assert all(itertools.starmap(_binder(bound), zip(self.takes, args, strict=True)))
 
         def dim(name: str) -> str:
-            if name.endswith("!"):
+            if name[1:] == "!":
                 return f"{name[0]}{next(counter)}"
+            if name.endswith("!"):
+                return bound.setdefault(name, f"{name[0]}{next(counter)}")
             found = "".join(bound.get(part, part) for part in name)
             return f"({found})" if len(name) > 1 else found
 
         patterns = [pattern.split() for pattern in self.gives(param)]
         return [Type(kind, tuple(map(dim, dims))) for kind, *dims in patterns]
+
+    def makes_sizes(self, param: Any) -> bool:
+        """Whether it makes values of sizes that XLA bounds, or would have to."""
+        return any("x" in pattern for pattern in self.gives(param))
 
     def choices(self, types: Sequence[Type]) -> list[tuple[int, ...]]:
         """The positions of the values that it can be applied to."""
@@ -59,7 +64,7 @@ class Op:
             longer = []
             for (chosen, bound), (i, type_) in itertools.product(found, enumerate(types)):
                 extended = dict(bound)
-                if (self.dynamic or not type_.is_dynamic) and _binder(extended)(pattern, type_):
+                if _binder(extended)(pattern, type_):
                     longer.append(((*chosen, i), extended))
             found = longer
         return [chosen for chosen, _ in found]
@@ -68,7 +73,7 @@ class Op:
 def _binder(bound: dict[str, str]) -> Callable[[str, Type], bool]:
     def bind(pattern: str, type_: Type) -> bool:
         kind, *names = pattern.split()
-        if type_.is_hidden or kind not in (type_.kind, "*"):
+        if kind not in (type_.kind, "*"):
             return False
         if names == ["..."]:
             return True
@@ -114,3 +119,8 @@ def host_op(*takes: str, gives: str | Callable[[Any], Sequence[str]], **options:
 def tame(x: tf.Tensor) -> tf.Tensor:
     """Keeps the values small."""
     return tf.clip_by_value(x, tf.cast(-BOUND, x.dtype), tf.cast(BOUND, x.dtype))
+
+
+def with_one(x: tf.Tensor) -> tf.Tensor:
+    """Begins with a one, so that there is something."""
+    return tf.concat([tf.constant([1.0], tf.float64), x], 0)

@@ -7,7 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.differential import host_ops, ops, script_ops  # noqa: F401 - fill the catalogue
+from tests.differential import (  # noqa: F401 - they fill the catalogue
+    host_ops,
+    layouts,
+    lookups,
+    ops,
+    script_ops,
+    sources,
+)
 from tests.differential.catalogue import OPS
 from tests.differential.program import Block, Context, Statement
 
@@ -32,7 +39,10 @@ def run_statement(context: Context, statement: Statement, values: Sequence[Any])
             for block in statement.blocks
         ]
         return FORMS[statement.op](context, statement.param, args, bodies)
-    built = OPS[statement.op].build(context, statement.param, *args)
+    op = OPS[statement.op]
+    if op.makes_sizes(statement.param):
+        context.flags.add("dynamic")
+    built = op.build(context, statement.param, *args)
     return list(built) if isinstance(built, list | tuple) else [built]
 
 
@@ -44,6 +54,17 @@ def branch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
 def switch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
     index = tf.ensure_shape(tf.identity(args[0]), [])
     return [tf.switch_case(index, [lambda body=body: body()[0] for body in bodies])]
+
+
+def unequal_branch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    """A branch whose results are vectors of different sizes."""
+    context.flags.add("dynamic")
+    return branch(context, _, args, bodies)
+
+
+def unequal_switch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    context.flags.add("dynamic")
+    return switch(context, _, args, bodies)
 
 
 def while_loop(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
@@ -94,6 +115,7 @@ def array(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
 
 
 def growing_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
+    context.flags.add("dynamic")
     invariants = (tf.TensorShape([]), tf.TensorShape([None]))
     start = tf.ensure_shape(tf.identity(args[0]), [None])
 
@@ -130,6 +152,8 @@ def like(y: Any, start: Any) -> Any:
 FORMS: dict[str, Form] = {
     "branch": branch,
     "switch": switch,
+    "unequal_branch": unequal_branch,
+    "unequal_switch": unequal_switch,
     "while_loop": while_loop,
     "for_loop": for_loop,
     "array": array,

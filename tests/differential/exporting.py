@@ -35,6 +35,8 @@ _NO_CONSTANT = "must be a compile-time constant"
 # XLA compiles some loops around branches, and has no StableHLO for them.
 _NO_TUPLES = "Unsupported type: TUPLE"
 _GRADIENT = "the program computes its gradient, which only the process knows"
+# An op takes such sizes or makes them, and XLA may get it wrong.
+_DYNAMIC = "only bounded"
 _BOUNDED = "arrays whose sizes are known only when it runs"
 
 
@@ -80,7 +82,7 @@ class Original:
         try:
             return hostcall.export(self.function, *_specs(size), variables="inputs")
         except ValueError as error:
-            for reason in (_NOT_COMPILED, _GRADIENT):
+            for reason in (_NOT_COMPILED, _GRADIENT, _DYNAMIC):
                 if reason in str(error):
                     raise _RefusedError(reason) from error
             raise

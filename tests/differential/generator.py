@@ -9,16 +9,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.differential import sources
 from tests.differential.catalogue import OPS
 from tests.differential.control import FORMS
-from tests.differential.program import HIDDEN, Block, Program, Statement, Type
+from tests.differential.program import Block, Program, Statement, Type
 from tests.differential.script_ops import BEHAVIOURS, is_stock
 
 INPUTS = [Type("f", ("n",)), Type("i", ())]
 DEEPEST = 2
 
 # Nothing differentiates these as it should be, be it in Python or in XLA.
-_NOT_DIFFERENTIATED = {"for_loop", "growing_loop", "unique", "where", "boolean_mask", "scatter"}
+_NOT_DIFFERENTIATED = {"for_loop", "growing_loop", "unique", "scatter"}
 # TensorFlow has no gradient of them, or one that is not exact.
 _NOT_DIFFERENTIATED |= {"dataset_total", "determinant", "nth_element", "serialized", "shuffled"}
 # Sessions of TensorFlow 1 have their own ways with tables.
@@ -49,6 +50,8 @@ _ON_THE_HOST |= {
     name for name in BEHAVIOURS if not any(is_whole(name, p) for p in OPS[name].params)
 }
 
+_SOURCES = {name for name, op in OPS.items() if op.build.__module__ == sources.__name__}
+
 
 @dataclasses.dataclass
 class Drawing:
@@ -58,6 +61,7 @@ class Drawing:
       whole: whether it leaves out what XLA cannot compile, wherever that is known in advance.
       stock: whether it leaves out what only hostcall has.
       callbacks: whether it has script ops.
+      dynamic: whether values have sizes that only the run knows.
     """
 
     draw: Any
@@ -65,6 +69,7 @@ class Drawing:
     whole: bool = False
     stock: bool = False
     callbacks: bool = True
+    dynamic: bool = True
     sizes: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
 
     def one_of(self, choices: Any) -> Any:
@@ -81,9 +86,14 @@ class Drawing:
             statements.append(statement)
             types.extend(results)
         candidates = [i for i, type_ in enumerate(types)
-                      if not type_.is_hidden and (wanted is None or wanted(type_))]  # fmt: skip
+                      if wanted is None or wanted(type_)]  # fmt: skip
+        used = {i for statement in statements for i in statement.args}
+        unused = tuple(i for i in candidates if i not in used)
+        returned: tuple[int, ...]
         if wanted is not None:
             returned = (self.one_of(reversed(candidates)),)
+        elif self.dynamic and unused and self.one_of([False, True, True]):
+            returned = unused  # so that nothing is left out of the graph
         else:
             returned = tuple(self.draw(st.lists(
                 st.sampled_from(candidates[::-1]), min_size=1, max_size=4, unique=True,
@@ -94,14 +104,17 @@ class Drawing:
         # Calls in the conditions of loops, which are compiled in their own way, are rare otherwise.
         kinds = ["form", "script op"] if self.whole else ["op", "script op"]
         kinds = ["op", "script op", *kinds, "form"] if self.callbacks else ["op", "op", "form"]
-        kind = self.one_of(kinds)
+        kind = self.one_of([*kinds, "source", "source"] if self.dynamic else kinds)
         if kind == "form" and depth < DEEPEST:
             return self.form(types, depth)
         among = {n for n in OPS if (n in _SCRIPT_OPS) == (kind == "script op")}
+        among -= set() if self.dynamic else _SOURCES
+        among &= _SOURCES if kind == "source" else among
         among -= _NOT_DIFFERENTIATED if self.gradient else set()
         among -= _ON_THE_HOST if self.whole else set()
         among -= _NOT_IN_SESSIONS if self.stock else set()
         options = {name: OPS[name].choices(types) for name in sorted(among)}
+        options = self._among_dynamic(options, types)
         name = self.one_of(name for name, choices in options.items() if choices)
         op = OPS[name]
         args = self.one_of(reversed(options[name]))
@@ -115,9 +128,23 @@ class Drawing:
         results = op.results([types[i] for i in args], param, self.sizes)
         return Statement(name, args, param), results
 
+    def _among_dynamic(
+        self, options: dict[str, list[tuple[int, ...]]], types: list[Type]
+    ) -> dict[str, list[tuple[int, ...]]]:
+        """Often the ops and arguments of sizes that only the run knows alone."""
+        if not self.dynamic or self.one_of([False, True]):
+            return options
+        found = {
+            name: [args for args in choices if any(types[i].is_dynamic for i in args)]
+            for name, choices in options.items()
+        }
+        return found if any(found.values()) else options
+
     def form(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        left_out = _NOT_DIFFERENTIATED if self.gradient else set()
-        left_out |= {"growing_loop"} if self.whole else set()  # XLA compiles some of them
+        left_out = set(_NOT_DIFFERENTIATED) if self.gradient else set()
+        left_out |= set() if self.dynamic else {"unequal_branch", "unequal_switch"}
+        # XLA compiles some of them.
+        left_out |= {"growing_loop"} if self.whole and self.callbacks else set()
         forms = [name for name in FORMS if name not in left_out]
         return getattr(self, f"_{self.one_of(forms)}")(types, depth)
 
@@ -125,14 +152,11 @@ class Drawing:
         """The position of a value that goes into loops and functions."""
         return self.one_of([
             i for i, t in reversed(list(enumerate(types)))
-            if not (t.is_hidden or t.is_dynamic)
-            and (not kinds or t.kind + " a" * len(t.dims) in kinds)
+            if not kinds or t.kind + " a" * len(t.dims) in kinds
         ])  # fmt: skip
 
     def _body(self, types: list[Type], depth: int, wanted: Any) -> tuple[Block, list[Type]]:
-        visible = [HIDDEN if type_.is_dynamic else type_ for type_ in types]
-        can_leave = lambda t: not t.is_dynamic and wanted(t)  # noqa: E731
-        return self.block(visible, 3, depth + 1, can_leave)
+        return self.block(types, 3, depth + 1, wanted)
 
     def _branch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
         conditions = [i for i, type_ in enumerate(types) if type_ == Type("b", ())]
@@ -148,6 +172,22 @@ class Drawing:
     ) -> tuple[Statement, list[Type]]:
         result = types[self._value(types)]
         bodies = [self._body(types, depth, result.__eq__)[0] for _ in range(count)]
+        return Statement(name, (index,), None, tuple(bodies)), [result]
+
+    def _unequal_branch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        conditions = [i for i, type_ in enumerate(types) if type_ == Type("b", ())]
+        if not conditions:
+            return self._unequal_switch(types, depth)
+        return self._unequal("unequal_branch", self.one_of(conditions), 2, types, depth)
+
+    def _unequal_switch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+        return self._unequal("unequal_switch", self._value(types, "i"), 3, types, depth)
+
+    def _unequal(
+        self, name: str, index: int, count: int, types: list[Type], depth: int
+    ) -> tuple[Statement, list[Type]]:
+        bodies = [self._body(types, depth, _is_vector)[0] for _ in range(count)]
+        result = Type("f", (f"x{next(self.sizes)}",))
         return Statement(name, (index,), None, tuple(bodies)), [result]
 
     def _while_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
@@ -183,14 +223,7 @@ class Drawing:
         start = self._value(types, "f a")
         variable = Type("f", (f"h{next(self.sizes)}",))
         inside = [*types, variable, Type("i", ())]
-        old = {dim for type_ in inside for dim in type_.dims}
-
-        def grown(t: Type) -> bool:
-            # Either the size stays, so that XLA may compile the loop, or a host op of it tells it.
-            new = t.kind == "f" and len(t.dims) == 1 and t.dims[0][0] == "h"
-            return t == variable or (new and t.dims[0] not in old)
-
-        body, _ = self._body(inside, depth, grown)
+        body, _ = self._body(inside, depth, _is_vector)
         return Statement("growing_loop", (start,), None, (body,)), [variable]
 
     def _function(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
@@ -199,6 +232,10 @@ class Drawing:
         body, results = self._body(inside, depth, lambda _: True)
         param = (self.one_of([False, True]), self.one_of([1, 2]))
         return Statement("function", args, param, (body,)), results
+
+
+def _is_vector(type_: Type) -> bool:
+    return type_.kind == "f" and len(type_.dims) == 1
 
 
 @st.composite
@@ -211,14 +248,17 @@ def programs(
     `callbacks` there are no script ops.
     """
     gradient = draw(st.sampled_from([None, None, None, None, "inside", "outside"]))
-    drawing = Drawing(draw, gradient is not None, whole, stock, callbacks)
+    exported = whole and callbacks
+    # XLA gets much wrong for sizes that only the run knows, so that few such programs are exported.
+    dynamic = draw(st.sampled_from([False, False, True] if exported else [True, False]))
+    drawing = Drawing(draw, gradient is not None, whole, stock, callbacks, dynamic or not callbacks)
     body, _ = drawing.block(INPUTS, 7, 0, None)
     vectors = st.lists(st.integers(-4, 4), max_size=4).map(tuple)
     inputs = st.tuples(vectors, st.integers(-1, 4))
     return Program(
         body,
         (draw(inputs), draw(inputs)),
-        fixed_shapes=draw(st.sampled_from([True, True, False]) if whole else st.booleans()),
+        fixed_shapes=draw(st.sampled_from([True, True, False] if exported else [True, False])),
         nested=draw(st.booleans()),
         gradient=gradient,
     )

@@ -15,17 +15,17 @@ from tests.differential.program import Context
 BINARY = {"add": tf.add, "subtract": tf.subtract, "multiply": tf.multiply, "maximum": tf.maximum}
 
 
-@op("f a", "f a", gives="f a", params=tuple(BINARY), dynamic=True)
+@op("f a", "f a", gives="f a", params=tuple(BINARY))
 def binary(context: Context, name: str, x: Any, y: Any) -> Any:
     return tame(BINARY[name](x, y))
 
 
-@op("f ...", gives=lambda _: ["f"], dynamic=True)
+@op("f ...", gives=lambda _: ["f"])
 def total(context: Context, _: Any, x: Any) -> Any:
     return tame(tf.reduce_sum(x))
 
 
-@op("f a", "f", gives="f a", params=tuple(BINARY), dynamic=True)
+@op("f a", "f", gives="f a", params=tuple(BINARY))
 def with_scalar(context: Context, name: str, x: Any, y: Any) -> Any:
     return tame(BINARY[name](x, y))
 
@@ -34,7 +34,7 @@ UNARY = {"negative": tf.negative, "square": tf.square, "abs": tf.abs, "sign": tf
          "relu": tf.nn.relu, "identity": tf.identity, "stop": tf.stop_gradient}  # fmt: skip
 
 
-@op("f a", gives="f a", params=tuple(UNARY), dynamic=True)
+@op("f a", gives="f a", params=tuple(UNARY))
 def unary(context: Context, name: str, x: Any) -> Any:
     return tame(UNARY[name](x))
 
@@ -76,12 +76,12 @@ def flatten(context: Context, _: Any, x: Any) -> Any:
     return tf.reshape(x, [-1])
 
 
-@op("f a", "f b", gives="f a+b", dynamic=True)
+@op("f a", "f b", gives="f a+b")
 def concat(context: Context, _: Any, x: Any, y: Any) -> Any:
     return tf.concat([x, y], 0)
 
 
-@op("f a", gives="f a~", dynamic=True)
+@op("f a", gives="f a~")
 def tail(context: Context, _: Any, x: Any) -> Any:
     return x[1:]
 
@@ -91,7 +91,7 @@ def spread(context: Context, factors: Any, x: Any) -> Any:
     return tame(x * tf.constant(factors, tf.float64))
 
 
-@op("* a", gives="i", dynamic=True)
+@op("* a", gives="i")
 def size(context: Context, _: Any, x: Any) -> Any:
     return tf.shape(x)[0]
 
@@ -106,7 +106,7 @@ def positions(context: Context, _: Any, x: Any) -> Any:
     return tf.range(tf.shape(x)[0])
 
 
-@op("f a", gives="i a", dynamic=True)
+@op("f a", gives="i a")
 def to_integers(context: Context, _: Any, x: Any) -> Any:
     return tf.cast(x, tf.int32)
 
@@ -116,7 +116,7 @@ def to_integer(context: Context, _: Any, x: Any) -> Any:
     return tf.cast(x, tf.int32)
 
 
-@op("i a", gives="f a", dynamic=True)
+@op("i a", gives="f a")
 def to_floats(context: Context, _: Any, x: Any) -> Any:
     return tf.cast(x, tf.float64)
 
@@ -131,12 +131,12 @@ def integers(context: Context, name: str, x: Any, y: Any) -> Any:
     return tame(BINARY[name](x, y))
 
 
-@op("i a", gives="i", dynamic=True)
+@op("i a", gives="i")
 def integer_total(context: Context, _: Any, x: Any) -> Any:
     return tame(tf.reduce_sum(x))
 
 
-@op("f a", "f", gives="b a", dynamic=True)
+@op("f a", "f", gives="b a")
 def greater(context: Context, _: Any, x: Any, y: Any) -> Any:
     return x > y
 
@@ -151,26 +151,11 @@ def even(context: Context, _: Any, x: Any) -> Any:
     return tf.equal(tf.bitwise.bitwise_and(x, 1), 0)
 
 
-@op("b a", gives="b", params=("reduce_any", "reduce_all"), dynamic=True)
+@op("b a", gives="b", params=("reduce_any", "reduce_all"))
 def truth(context: Context, reduce: str, x: Any) -> Any:
     return getattr(tf, reduce)(x)
 
 
-@op("b a", "f a", "f a", gives="f a", dynamic=True)
+@op("b a", "f a", "f a", gives="f a")
 def select(context: Context, _: Any, condition: Any, x: Any, y: Any) -> Any:
     return tf.where(condition, x, y)
-
-
-@op("b a", gives="i x!")
-def where(context: Context, _: Any, x: Any) -> Any:
-    return tf.cast(tf.where(x)[:, 0], tf.int32)
-
-
-@op("f a", "b a", gives="f x!")
-def boolean_mask(context: Context, _: Any, x: Any, mask: Any) -> Any:
-    return tf.boolean_mask(x, tf.ensure_shape(mask, [None]))
-
-
-@op("f a", gives="f x!")
-def unique(context: Context, _: Any, x: Any) -> Any:
-    return tf.unique(x).y

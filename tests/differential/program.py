@@ -21,24 +21,16 @@ class Type:
       kind: "f" for float64, "i" for int32, "b" for bool, "s" for string.
       dims: a name for each size; equal names are equal sizes. "n" is that of the input, numbers are
         themselves. Those that begin with "h" are told by a function on the host, those with an "x"
-        in them are XLA's own dynamic sizes, which only some of its ops get right.
+        in them only by the run.
     """
 
     kind: str
     dims: tuple[str, ...]
 
     @property
-    def is_hidden(self) -> bool:
-        """Whether nothing may use the value."""
-        return self.kind == ""
-
-    @property
     def is_dynamic(self) -> bool:
-        """Whether XLA may know no more than a bound of a size."""
+        """Whether it has a size that only the run knows."""
         return any("x" in dim for dim in self.dims)
-
-
-HIDDEN = Type("", ())
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -126,7 +118,8 @@ class Context:
       table: one that the graph reads and fills.
       python_variable: one that only callbacks read and assign: nothing orders these and the graph.
       flags: "no_kernel" when XLA cannot compile an op of the program, "host" when it cannot compile
-        a callback: nothing tells the shape of a result, or it is a string.
+        a callback: nothing tells the shape of a result, or it is a string; "dynamic" when only the
+        run knows a size.
       has_callbacks: whether the program has a script op.
       keep: what has to live as long as the program.
       exports: whether the program is exported: Python functions get names, and note all calls.

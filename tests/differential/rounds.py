@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
 
 from tests.differential.exporting import check_exported
 from tests.differential.generator import programs
 from tests.differential.outcomes import keep_quiet
 from tests.differential.program import Program
-from tests.differential.running import check
+from tests.differential.running import check, check_sizes
 from tests.differential.unjitted import Unjitted
 
 # What is done with programs: what they are drawn without, and who compares.
-KINDS = ("routes", "exported", "unjitted")
+KINDS = ("routes", "exported", "unjitted", "checked")
 
 
 def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(whole=kind == "exported", stock=kind == "unjitted"))
+    @given(drawn_for(kind))
     def run(program: Program) -> None:
         Path(journal).write_text(repr(program))
         events = run_ways(program)
@@ -63,11 +64,18 @@ def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any
     return {"counts": counts, "failure": None}
 
 
+def drawn_for(kind: str) -> SearchStrategy[Program]:
+    """The programs of a kind."""
+    if kind == "checked":
+        return programs(whole=True, callbacks=False)
+    return programs(whole=kind == "exported", stock=kind == "unjitted")
+
+
 @contextlib.contextmanager
 def comparing(kind: str) -> Iterator[Callable[[Program], set[str]]]:
     """What checks a program; see `KINDS`."""
     if kind != "unjitted":
-        yield {"routes": check, "exported": check_exported}[kind]
+        yield {"routes": check, "exported": check_exported, "checked": check_sizes}[kind]
         return
     with contextlib.closing(Unjitted()) as unjitted:
         yield unjitted.check

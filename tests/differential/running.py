@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import hostcall
 from tests.differential.outcomes import NoReferenceError, Outcome, build, call, compare
 from tests.differential.program import Context, Program
@@ -18,6 +21,8 @@ _REFUSALS = (
     "variable.var() && variable.var()->is_initialized",
     "Uninitialized arguments: table",
     "a loop carries the resource of",
+    # Of a loop that carries vectors of other sizes.
+    "Input and output shapes of loop body do not match",
 )
 
 # What XLA says where a tape around a loop or branch wants a list or an optional from it.
@@ -48,7 +53,9 @@ def check(program: Program) -> set[str]:
         events.add("raises")
     found = []
     for route in ROUTES:
-        actual = outcomes(program, Context(jit=True), route)
+        # Where no function of it has a callback, it would be stock XLA that gets sizes wrong.
+        with sizes_checked() if "dynamic" in reference.flags else contextlib.nullcontext():
+            actual = outcomes(program, Context(jit=True), route)
         for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
             if may_refuse(route, reference) and is_refusal(program, one):
                 events.add(f"{route} refused")
@@ -60,6 +67,50 @@ def check(program: Program) -> set[str]:
                 found.append(f"{route}, call {number}: {difference}")
     assert not found, "\n".join([*found, repr(program)])
     return events
+
+
+def check_sizes(program: Program) -> set[str]:
+    """Compares a program without callbacks, compiled with checked sizes, with plain graph mode.
+
+    Returns:
+      What happened, for statistics.
+
+    Raises:
+      AssertionError: when they differ, or when it is refused and stock TensorFlow compiles it.
+      NoReferenceError: when plain graph mode fails.
+    """
+    reference = Context(jit=False)
+    expected = outcomes(program, reference, "auto")
+    for outcome in expected:
+        if not outcome.is_planned:
+            raise NoReferenceError(f"{outcome.error}\n{program}")
+    events = set(reference.flags) | {f"gradient {program.gradient}"}
+    with sizes_checked():
+        actual = outcomes(program, Context(jit=True), "auto")
+    found = []
+    for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
+        if is_refusal(program, one) and is_refused_by_stock(program, number):
+            events.add("refused, and by stock, too")
+        elif difference := compare(one, other):
+            found.append(f"call {number}: {difference}")
+    assert not found, "\n".join([*found, repr(program)])
+    return events
+
+
+def is_refused_by_stock(program: Program, number: int) -> bool:
+    """Whether a call fails without checked sizes, too."""
+    stock = outcomes(program, Context(jit=True), "auto")
+    return stock[number].error is not None
+
+
+@contextlib.contextmanager
+def sizes_checked() -> Iterator[None]:
+    """Has the ops that XLA may get wrong on the host, in functions without callbacks, too."""
+    hostcall.configure(dynamic_sizes="checked")
+    try:
+        yield
+    finally:
+        hostcall.configure(dynamic_sizes="stock")
 
 
 def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:

@@ -237,12 +237,12 @@ for _name, _behaviour in BEHAVIOURS.items():
     register(_name, _behaviour)
 
 
-@op("f a", gives="f h!", params=("nothing", "rank"), dynamic=True)
+@op("f a", gives="f h!", params=("nothing", "rank"))
 def evens_of_any(context: Context, shape: str, x: Any) -> Any:
     return build_behaviour("evens")(context, ("numpy_function", shape, True), x)
 
 
-@op("* ...", gives=lambda _: [], params=("numpy_function", "py_function", "py_func"), dynamic=True)
+@op("* ...", gives=lambda _: [], params=("numpy_function", "py_function", "py_func"))
 def note(context: Context, api: str, x: Any) -> Any:
     if x.dtype == tf.string:
         context.flags.add("host")

@@ -1,0 +1,212 @@
+"""Usual ops of random programs, many of which XLA gets wrong for sizes that only the run knows.
+
+Plain graph mode must not refuse them, so that they take empty vectors, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tests.differential.catalogue import op, tame, with_one
+from tests.differential.program import Context
+
+# Means in eighths are rounded after adding this, so that none is near a half.
+OFFSET = 0.3183
+
+
+def _places(x: Any) -> Any:
+    return tf.range(tf.shape(x)[0])
+
+
+# XLA refuses loops over nothing, where the compiler knows that.
+SAME_SIZE: dict[str, Callable[[Any], Any]] = {
+    "roll": lambda x: tf.roll(x, 1, 0),
+    "cumsum_back": lambda x: tf.cumsum(x, exclusive=True, reverse=True),
+    "cumprod": lambda x: tf.math.cumprod(tf.sign(x)),
+    "gather_back": lambda x: tf.gather(x * 1.0, _places(x)[::-1]),
+    "stitch_back": lambda x: tf.dynamic_stitch([_places(x)[::-1]], [x]),
+    "scatter_back": lambda x: tf.scatter_nd(_places(x)[::-1, None], x, tf.shape(x)),
+    "update": lambda x: tf.tensor_scatter_nd_update(x * 0.0, _places(x)[::-1, None], x),
+    "segments_back": lambda x: tf.math.unsorted_segment_sum(x, _places(x)[::-1], tf.shape(x)[0]),
+    "differences": lambda x: with_one(x)[1:] - with_one(x)[:-1],
+    "times_size": lambda x: x * tf.cast(tf.size(x), tf.float64),
+    "minus_total": lambda x: x - tf.reduce_sum(x, keepdims=True),
+    "ones": lambda x: tf.ones_like(x) + tf.zeros_like(x),
+    "diagonal": lambda x: tf.linalg.diag_part(x[:, None] * x[None, :]),
+    "column_and_back": lambda x: tf.squeeze(tf.reshape(x, [tf.size(x), 1]), 1),
+    "map": lambda x: tf.map_fn(lambda v: v * 2.0 + 1.0, with_one(x))[1:],
+    "vectorized_map": lambda x: tf.vectorized_map(lambda v: v * 2.0 + 1.0, with_one(x))[1:],
+    "scan": lambda x: tf.scan(lambda a, v: tame(a + v), with_one(x))[1:],
+    "conditional": lambda x: tf.cond(tf.size(x) > 2, lambda: x * 2.0, lambda: x + 1.0),
+}
+
+
+@op("f a", gives="f a", params=tuple(SAME_SIZE))
+def same_size(context: Context, name: str, x: Any) -> Any:
+    y = tame(SAME_SIZE[name](x))
+    return tf.ensure_shape(y, x.shape)
+
+
+@op("f a", gives="f a~", params=("first", "last"))
+def without(context: Context, end: str, x: Any) -> Any:
+    return x[1:] * 1.0 if end == "first" else x[:-1]
+
+
+@op("f a", gives=lambda _: ["f a/", "f a%"])
+def every_other(context: Context, _: Any, x: Any) -> Any:
+    # XLA has no gradient of nothing, taken in steps.
+    x = with_one(with_one(x))
+    return x[::2], x[1::2]
+
+
+@op("f a", gives=lambda _: ["f a<", "f a>"], params=("slices", "split"))
+def halves_of(context: Context, how: str, x: Any) -> Any:
+    half = tf.size(x) // 2
+    if how == "split":
+        return tf.split(x, tf.stack([half, tf.size(x) - half]), num=2)
+    return x[:half], x[half:]
+
+
+DOUBLED: dict[str, Callable[[Any], Any]] = {
+    "concat": lambda x: tf.concat([x, -x], 0),
+    "tile": lambda x: tf.tile(x, [2]),
+    "pad": lambda x: tf.pad(x, [[tf.size(x), 0]]),
+    "repeat": lambda x: tf.repeat(x * 1.0, 2),
+    "flatten": lambda x: tf.reshape(tf.stack([x, -x], 1), [-1]),
+    "stitch": lambda x: tf.dynamic_stitch([_places(x), _places(x) + tf.size(x)], [x, x]),
+}
+
+
+@op("f a", gives="f a+a", params=tuple(DOUBLED))
+def doubled(context: Context, name: str, x: Any) -> Any:
+    return DOUBLED[name](x)
+
+
+@op("f a", gives="f a+3")
+def pad(context: Context, _: Any, x: Any) -> Any:
+    return tf.pad(x, [[1, 2]], constant_values=1)
+
+
+@op("f a", gives="f a+1")
+def update_first(context: Context, _: Any, x: Any) -> Any:
+    return tf.tensor_scatter_nd_update(with_one(x), [[0]], tf.constant([7.0], tf.float64))
+
+
+@op("f a", gives="f 2 a", params=("stack", "reshape"))
+def two_rows(context: Context, how: str, x: Any) -> Any:
+    return tf.stack([x, -x]) if how == "stack" else tf.reshape(tf.concat([x, -x], 0), [2, -1])
+
+
+@op("f a", gives="f a 2", params=("stack", "reshape"))
+def two_columns(context: Context, how: str, x: Any) -> Any:
+    return tf.stack([x, -x], 1) if how == "stack" else tf.reshape(tf.repeat(x * 1.0, 2), [-1, 2])
+
+
+@op("f a", gives="f a a", params=("diag", "eye", "band_part"))
+def square_matrix(context: Context, name: str, x: Any) -> Any:
+    if name == "eye":
+        return tf.eye(tf.size(x), dtype=tf.float64)
+    if name == "diag":
+        return tf.linalg.diag(x)
+    return tame(tf.linalg.band_part(x[:, None] * x[None, :], -1, 0))
+
+
+@op("f a a", gives="f a")
+def diag_part(context: Context, _: Any, x: Any) -> Any:
+    return tf.linalg.diag_part(x)
+
+
+@op("* a", gives="i a", params=("down", "steps"))
+def range_by_size(context: Context, how: str, x: Any) -> Any:
+    size = tf.size(x)
+    return tf.range(size, 0, -1) if how == "down" else tf.range(1, 2 * size + 1, 2)
+
+
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "last": lambda x: with_one(x)[-1],
+    "middle": lambda x: tf.sort(with_one(x) * 1.0)[tf.size(x) // 2],
+    "gather_last": lambda x: tf.gather(with_one(x), tf.size(x)),
+    "ones": lambda x: tf.reduce_sum(tf.ones_like(x)),
+    "mean": lambda x: tf.round(tf.reduce_mean(with_one(x)) * 8.0 + OFFSET),
+    "norm": lambda x: tf.round(tf.norm(x, ord=1)),
+    "fold": lambda x: tf.foldl(lambda a, v: tame(v - a), with_one(x)),
+    "product": lambda x: tf.tensordot(x, x[::-1], 1),
+    "least": tf.reduce_min,
+    "trace": lambda x: tf.linalg.trace(x[:, None] * x[None, :]),
+}
+
+
+@op("f a", gives="f", params=tuple(NUMBERS))
+def number(context: Context, name: str, x: Any) -> Any:
+    return tame(tf.ensure_shape(NUMBERS[name](x), []))
+
+
+@op("* a", gives="b", params=(0, 2))
+def longer(context: Context, size: int, x: Any) -> Any:
+    return tf.size(x) > size
+
+
+@op("* a", gives="b 3")
+def sequence_mask(context: Context, _: Any, x: Any) -> Any:
+    return tf.sequence_mask(tf.size(x), 3)
+
+
+@op("f a", "f b", gives="f b")
+def times_one(context: Context, _: Any, x: Any, y: Any) -> Any:
+    """Multiply with a vector that has one element, which only the run knows."""
+    one = tf.boolean_mask(with_one(x), _places(with_one(x)) < 1)
+    return tame(tf.ensure_shape(one * y, y.shape))
+
+
+@op("f a b", "f b", gives="f a b")
+def add_row(context: Context, _: Any, x: Any, y: Any) -> Any:
+    return tame(x + y)
+
+
+@op("f a b", "f a", gives="f a b")
+def times_column(context: Context, _: Any, x: Any, y: Any) -> Any:
+    return tame(x * y[:, None])
+
+
+@op("f a", "f b", gives="f a+b")
+def stitch(context: Context, _: Any, x: Any, y: Any) -> Any:
+    return tf.dynamic_stitch([_places(x), _places(y) + tf.size(x)], [x, y])
+
+
+MATRICES: dict[str, Callable[[Any], Any]] = {
+    "cumsum_down": lambda x: tf.cumsum(x, 0),
+    "cumsum_along": lambda x: tf.cumsum(x, 1),
+    "reverse": lambda x: tf.reverse(x, [0, 1]),
+    "roll": lambda x: tf.roll(x, [1, 2], [0, 1]),
+    "sort_down": lambda x: tf.transpose(tf.sort(tf.transpose(tf.stop_gradient(x)))),
+    "center": lambda x: x - tf.reduce_sum(x, 0, keepdims=True),
+    # In plain graph mode, a loop over no rows of a size that tracing does not know is an error.
+    "map_rows": lambda x: tf.map_fn(lambda row: row * 2.0 + 1.0, tf.pad(x, [[1, 0], [0, 0]]))[1:],
+}
+
+
+@op("f a b", gives="f a b", params=tuple(MATRICES))
+def same_sizes(context: Context, name: str, x: Any) -> Any:
+    return tf.ensure_shape(tame(MATRICES[name](x)), x.shape)
+
+
+@op("f a b", gives="f b", params=("reduce_sum", "reduce_min", "reduce_mean"))
+def columns(context: Context, name: str, x: Any) -> Any:
+    y = getattr(tf, name)(x, axis=0)
+    if name == "reduce_mean":
+        y = tf.round(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y) * 8.0 + OFFSET)
+    return tame(y)
+
+
+@op("f a b", gives="f b a+2")
+def concat_columns(context: Context, _: Any, x: Any) -> Any:
+    y = tf.transpose(x)
+    return tf.concat([y, tf.ones([tf.shape(y)[0], 2], tf.float64)], 1)
+
+
+@op("f a b", gives="f a")
+def last_column(context: Context, _: Any, x: Any) -> Any:
+    return tf.pad(x, [[0, 0], [1, 0]])[:, -1]
