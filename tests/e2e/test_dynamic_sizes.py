@@ -119,6 +119,37 @@ def test_values_that_leave_a_cluster_twice_have_their_sizes() -> None:
         _assert_right(program, X, mask)
 
 
+def test_results_of_sizes_that_xla_knows_to_be_one() -> None:
+    def counts(positions: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        ones = tf.ones_like(positions)
+        return tf.math.unsorted_segment_sum(ones, positions, tf.size(values))
+
+    def program(x: tf.Tensor, k: tf.Tensor) -> Any:
+        tf.numpy_function(lambda v: None, [x], [])
+        v = tf.stop_gradient(tf.unique(x)[0])
+        u, w = tf.unique(tf.stop_gradient(tf.unique(v)[0]))
+        h, g = tf.unique(v[:k])
+        return counts(g, h), counts(w, u)
+
+    spec = [tf.TensorSpec([None], tf.float64), tf.TensorSpec([], tf.int32)]
+    compiled = tf.function(program, jit_compile=True, input_signature=spec)
+    for x in ([-3.0], [], [1.0, 2.0, 1.0]):
+        args = tf.constant(x, tf.float64), tf.constant(4)
+        _assert_close(compiled(*args), plain(program)(*args))
+
+
+def test_non_max_suppression_without_boxes() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        _print(x)
+        corners = tf.concat([x[:, None]] * 2 + [x[:, None] + 2.0] * 2, 1)
+        return tf.image.non_max_suppression(corners, x, 8)
+
+    spec = [tf.TensorSpec([None], tf.float32)]
+    compiled = tf.function(program, jit_compile=True, input_signature=spec)
+    for x in ([], [1.0, 5.0, 9.0]):
+        _assert_close(compiled(tf.constant(x)), plain(program)(tf.constant(x)))
+
+
 def test_branches_of_sizes_that_only_xla_knows() -> None:
     def program(x: tf.Tensor, y: tf.Tensor) -> Any:
         _print(x)

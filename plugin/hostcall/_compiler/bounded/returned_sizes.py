@@ -4,22 +4,32 @@ XLA keeps the true sizes of a result in memory behind its elements. Of a value t
 twice it makes a copy for the second result, without the sizes, and what TensorFlow reads in their
 place is arbitrary. Equal values become one in XLA, so that nobody can tell before which results
 those are. So each of them is chosen by a condition of its own, which always holds, and which XLA
-does not see through: that there are more elements than some negative number.
+does not see through: that the square of a number among the arguments is no number which never is
+the end of a square, in binary. Where there is no such argument, it is that there are more elements
+than some negative number, which XLA sees through if it knows the size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 
 _NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.string, tf.variant))
 _INT32 = tf.int32.as_datatype_enum
+_FLOATS = frozenset(t.as_datatype_enum for t in (tf.half, tf.bfloat16, tf.float32, tf.float64))
+_NUMBERS = _FLOATS | {
+    t.as_datatype_enum
+    for t in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32)
+}
+# What squares of integers leave when they are divided by a power of two, and what they never do.
+_ENDS = 4096
+_NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
 def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
@@ -52,14 +62,68 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
     ]
     if len(results) < 2:
         return
-    taken = {node.name for node in function.node_def}
-    for number, result in enumerate(results):
-        name = f"hostcall_result_{number}"
-        while any(node.startswith(name) for node in taken):
-            name += "_"
-        nodes = [*_chosen(name, function.ret[result.name], result.type, -1 - number)]
-        function.node_def.extend(nodes)
-        function.ret[result.name] = f"{name}:output:0"
+    nodes = _Nodes(function)
+    number = _opaque_number(function, nodes)
+    for i, result in enumerate(results):
+        value = function.ret[result.name]
+        if number:
+            ends = nodes.add("Mul", number, number, T=_INT32)
+            ends = nodes.add("BitwiseAnd", ends, nodes.constant([_ENDS - 1], []), T=_INT32)
+            other = nodes.constant([_NEVER_ENDS[i % len(_NEVER_ENDS)]], [])
+            holds = nodes.add("NotEqual", ends, other, T=_INT32)
+        else:
+            size = nodes.add("Size", value, T=result.type, out_type=_INT32)
+            holds = nodes.add("Greater", size, nodes.constant([-1 - i], []), T=_INT32)
+        zeros = nodes.add("ZerosLike", value, T=result.type)
+        function.ret[result.name] = nodes.add("SelectV2", holds, value, zeros, T=result.type)
+
+
+def _opaque_number(function: Any, nodes: _Nodes) -> str:
+    """An int32 scalar that XLA cannot know when it compiles; "" where there is none.
+
+    It knows arguments that tell sizes, so floats are taken first.
+    """
+    arguments = sorted(function.signature.input_arg, key=lambda arg: arg.type not in _FLOATS)
+    argument = next((arg for arg in arguments if arg.type in _NUMBERS), None)
+    if argument is None:
+        return ""
+    dtype = argument.type
+    flat = nodes.add("Reshape", argument.name, nodes.constant([-1], [1]), T=dtype, Tshape=_INT32)
+    # An argument may have no elements.
+    padding = nodes.constant([0, 1], [1, 2])
+    padded = nodes.add("Pad", flat, padding, T=dtype, Tpaddings=_INT32)
+    zero, one = nodes.constant([0], [1]), nodes.constant([1], [1])
+    first = nodes.add("Slice", padded, zero, one, T=dtype, Index=_INT32)
+    whole = nodes.add("Cast", first, SrcT=dtype, DstT=_INT32)
+    return nodes.add("Reshape", whole, nodes.constant([], [0]), T=_INT32, Tshape=_INT32)
+
+
+class _Nodes:
+    """Adds nodes to a FunctionDef."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._prefix = "hostcall_result"
+        while any(node.name.startswith(self._prefix) for node in function.node_def):
+            self._prefix += "_"
+        self._count = 0
+
+    def add(self, op: str, *inputs: str, **types: int) -> str:
+        """Add a node; returns its only result. `types` are attributes."""
+        name, self._count = f"{self._prefix}_{self._count}", self._count + 1
+        node = self._function.node_def.add(name=name, op=op, input=inputs)
+        for attribute, dtype in types.items():
+            node.attr[attribute].type = dtype
+        if op == "NotEqual":
+            node.attr["incompatible_shape_error"].b = True
+        return f"{name}:{op_kinds.op_def(op).output_arg[0].name}:0"
+
+    def constant(self, numbers: list[int], shape: list[int]) -> str:
+        """Add an int32 constant."""
+        value = self.add("Const", dtype=_INT32)
+        tensor = tf.make_tensor_proto(numbers, tf.int32, shape)
+        self._function.node_def[-1].attr["value"].tensor.CopyFrom(tensor)
+        return value
 
 
 def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
@@ -96,26 +160,3 @@ def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> b
     names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
     seen.update(names)
     return any(_is_source(n, functions, seen) for name in names for n in functions[name].node_def)
-
-
-def _chosen(name: str, value: str, dtype: int, number: int) -> Iterator[Any]:
-    """The nodes that choose a value, where its size is greater than a number, and zeros else."""
-    constant = protos.node_def_pb2.NodeDef(name=f"{name}/number", op="Const")
-    constant.attr["dtype"].type = _INT32
-    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(number, tf.int32))
-    yield constant
-    size = protos.node_def_pb2.NodeDef(name=f"{name}/size", op="Size", input=[value])
-    size.attr["T"].type = dtype
-    size.attr["out_type"].type = _INT32
-    yield size
-    operands = [f"{size.name}:output:0", f"{constant.name}:output:0"]
-    holds = protos.node_def_pb2.NodeDef(name=f"{name}/holds", op="Greater", input=operands)
-    holds.attr["T"].type = _INT32
-    yield holds
-    zeros = protos.node_def_pb2.NodeDef(name=f"{name}/zeros", op="ZerosLike", input=[value])
-    zeros.attr["T"].type = dtype
-    yield zeros
-    operands = [f"{holds.name}:z:0", value, f"{zeros.name}:y:0"]
-    chosen = protos.node_def_pb2.NodeDef(name=name, op="SelectV2", input=operands)
-    chosen.attr["T"].type = dtype
-    yield chosen
