@@ -144,7 +144,7 @@ class PartitionWalk:
     ) -> Cluster:
         inside = defs.program_order(self._new[name])
         for member in inside:
-            if member.op != "Const":
+            if member.op != "Const" and member.name in places:  # others take the place of some
                 self._walk.compiled_node(member, places[member.name], name)
         members = tuple(Op(member.name, member.op) for member in inside)
         cluster = Cluster(node.name, name, place.function, place.path, members, *edges)

@@ -62,7 +62,7 @@ Xdivy Xlogy
 """
 # Of two operands of the same shape.
 _PAIRS = """
-EluGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad
+EluGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SigmoidGrad SoftplusGrad
 SqrtGrad TanhGrad
 """
 _INTEGERS = "BitwiseAnd BitwiseOr BitwiseXor LeftShift RightShift TruncateDiv"

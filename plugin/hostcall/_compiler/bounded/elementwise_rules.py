@@ -109,6 +109,12 @@ def elementwise(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     return [Tensor(None if len(large) == 1 else shape_of(next(o for o in large if not o.shape)))]
 
 
+def zeros_like(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """ZerosLike, also of a vector of sizes."""
+    contents = operands[0].contents
+    return [Tensor(operands[0].shape, None if contents is None else (0,) * len(contents))]
+
+
 def kept(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     """Each result is what an operand is, with other elements at most in the dtype."""
     return [*operands]

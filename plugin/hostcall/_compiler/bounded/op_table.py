@@ -26,9 +26,8 @@ Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert
 IsFinite IsInf IsNan LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd
 LogicalNot LogicalOr MulNoNan Ndtri NextAfter NotEqual Pow Real RealDiv
 Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad RightShift Rint Round Rsqrt RsqrtGrad
-SelectV2 Selu SeluGrad Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad Softsign SoftsignGrad
+SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad Softsign SoftsignGrad
 Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv TruncateMod Xdivy Xlogy
-ZerosLike
 """
 _REDUCTIONS = "All Any Max Mean Min Sum"
 
@@ -106,4 +105,5 @@ RULES: dict[str, Rule] = {
     "UnsortedSegmentProd": lookups.segments,
     "UnsortedSegmentSum": lookups.segments,
     "Where": lookups.where,
+    "ZerosLike": rules.zeros_like,
 }
