@@ -11,7 +11,7 @@ from typing import Any
 from hostcall._compiler import replaced_ops, wrong_kernels
 from hostcall._compiler.bounded import analysis, compile_time_checks, sources
 from hostcall._compiler.bounded.sizes import Source
-from hostcall._tf import attributes, op_kinds
+from hostcall._tf import attributes
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary
 
@@ -19,8 +19,7 @@ from hostcall._tf.types import FunctionDefLibrary
 KINDS = frozenset(
     sources.ALWAYS
     | sources.BY_OPERANDS.keys()
-    | op_kinds.BRANCH_OPS
-    | compile_time_checks.LIST_OPS.keys()
+    | compile_time_checks.KINDS
     | wrong_kernels.WRONG_KERNELS.keys()
 )
 # The others are written anew, with the very op among what they are written in.

@@ -102,17 +102,22 @@ def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU"
     return _kernels[key]
 
 
-_without_constants: set[str] = set()
+_constants: dict[str | tuple[str, int], list[int]] = {}
 
 
 def constant_operands(bindings: ModuleType, node: NodeDef) -> list[int]:
     """The positions of the operands that XLA wants to know when it compiles an op."""
-    if node.op in _without_constants:
-        return []
-    operands: list[int] = bindings.constant_operands(node.SerializeToString())
-    if not operands:
-        _without_constants.add(node.op)
-    return operands
+    op = node.op
+    found = _constants.get(op)
+    if found is None:
+        # Of an op that takes a list, they depend on how long that is.
+        key = op, sum(value[0] != "^" for value in node.input)
+        found = _constants.get(key)
+        if found is None:
+            found = _constants[key] = bindings.constant_operands(node.SerializeToString())
+            if not found:
+                _constants[op] = found
+    return found
 
 
 def _is_type(attr: AttrValue) -> bool:

@@ -8,7 +8,8 @@ in one program, that is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from hostcall._compiler import node_places, replaced_ops, route_selection
@@ -25,8 +26,13 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, NodeDef
 from hostcall_runtime import _library
+from hostcall_runtime._errors import LoweringError
 
 _AT_RISK = "a size that only the run knows, {of}, is only bounded in a compiled program: {reason}"
+_STUCK = (
+    "hostcall: op '{op}' ({kind}) takes a size that is only bounded, and nothing keeps it "
+    "from that. This is a bug in hostcall; please report it."
+)
 _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
 
 
@@ -49,11 +55,12 @@ def marked(
     copy = protos.copy_of(library)
     search = _Search(copy, entry, _nothing if whole else route_selection.is_on_host)
     search.run()
-    for function in search.functions.values():
-        for node in function.node_def:
-            _mark(node, (function.signature.name, node.name), search)
+    for name, function in search.functions.items():
+        _mark(name, function, search)
     if compiled:
-        checked = compile_time_checks.add(search.functions, search.bounded, search.hindered)
+        checked = set[str]()
+        if search.has(compile_time_checks.KINDS):
+            checked = compile_time_checks.add(search.functions, search.bounded, search.hindered)
         own_names.give(search.functions, search.replaced | checked, entry)
     return copy
 
@@ -84,13 +91,20 @@ def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     return search.at_risk()
 
 
-def _mark(node: Any, place: Source, search: _Search) -> None:
-    if place in search.hindered:
-        node.attr[attributes.HINDERED].s = search.hindered[place].encode()
-    elif node.op in op_kinds.SCRIPT_OPS or place in search.bounded:
-        dims = sorted(search.bounded.get(place, ()))
-        numbers = protos.integer_list([n for pair in dims for n in pair])
-        node.attr[attributes.FORESEEN].list.CopyFrom(numbers)
+def _mark(name: str, function: Any, search: _Search) -> None:
+    """Mark the nodes of a function that are found."""
+    found = {n for places in (search.hindered, search.bounded) for f, n in places if f == name}
+    nodes = defs.nodes_of(function, op_kinds.SCRIPT_OPS)
+    if found:
+        nodes += [node for node in function.node_def if node.name in found]
+    for node in nodes:
+        place = (name, node.name)
+        if place in search.hindered:
+            node.attr[attributes.HINDERED].s = search.hindered[place].encode()
+        else:
+            dims = sorted(search.bounded.get(place, ()))
+            numbers = protos.integer_list([n for pair in dims for n in pair])
+            node.attr[attributes.FORESEEN].list.CopyFrom(numbers)
 
 
 class _Search:
@@ -112,24 +126,37 @@ class _Search:
         self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool]
     ) -> None:
         self.functions = defs.reachable(library, entry)
+        # Most functions have nothing of what is looked for below.
+        self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
+        self._bindings = _library.load("hostcall._tensorflow")
+        self._constants = functools.partial(op_kinds.constant_operands, self._bindings)
         self.hindered: dict[Source, str] = {}
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
         self.replaced: set[str] = set()
 
     def run(self) -> None:
         """Fill in the attributes."""
-        self.replaced |= replaced_ops.replace(self.functions)
-        self.hindered.update(unequal_branches.find(self.functions))
+        if self.has(replaced_ops.TABLE):
+            self.replaced |= replaced_ops.replace(self.functions)
+        if self.has(op_kinds.BRANCH_OPS):
+            self.hindered.update(unequal_branches.find(self.functions))
         if not self._any_may_be_bounded():
             return
         self.replaced |= replaced_ops.replace_ones_like(self.functions)
         loops = _Loops(self.functions, self._entry)
         while offences := self._offences():
+            known = len(self.hindered)
             # The results of these have sizes that XLA knows: there may be more to say of others.
             for source, hindering in _by_source(offences).items():
                 self._put_on_host(source, hindering, loops)
+            if len(self.hindered) == known:
+                raise LoweringError(_STUCK.format(op=offences[0].node, kind=offences[0].op))
+
+    def has(self, kinds: Collection[str]) -> bool:
+        """Tell whether there is an op of one of some kinds."""
+        return not self._kinds.isdisjoint(kinds)
 
     def at_risk(self) -> dict[Source, str]:
         """See the function of this name."""
@@ -144,7 +171,7 @@ class _Search:
 
     def _offences(self) -> list[Offence]:
         """Follow the sizes that are left, and note them."""
-        flow = Flow(self.functions, self._results, _constant_operands, self.hindered)
+        flow = Flow(self.functions, self._results, self._constants, self.hindered)
         flow.run(self._entry)
         self.bounded = flow.bounded
         return [*flow.offences.values()]
@@ -176,7 +203,7 @@ class _Search:
         node = self._node((offence.function, offence.node))
         if offence.calls or node.op in op_kinds.SCRIPT_OPS:
             return False
-        return not op_kinds.has_xla_kernel(_library.load("hostcall._tensorflow"), node)
+        return not op_kinds.has_xla_kernel(self._bindings, node)
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
@@ -184,13 +211,14 @@ class _Search:
 
     def _any_may_be_bounded(self) -> bool:
         """Whether a size of some result may be bounded, for what script ops take or might take."""
-        tainted = any(
-            sources.in_function(function, name == self._entry, _constant_operands)
+        if any(
+            sources.in_function(function, name == self._entry, self._constants)
             for name, function in self.functions.items()
-        )
-        if tainted:
+        ):
             return True
-        taken = Tensor(tainted=tainted)
+        taken = Tensor()
+        if not self.has(op_kinds.SCRIPT_OPS):
+            return False
         for name, function in self.functions.items():
             for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
                 operands = [taken] * len(node.attr["Tin"].list.type)
@@ -242,10 +270,6 @@ def _nothing(_: Any) -> bool:
 
 def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
     return Symbol(("", result, dim), bound)
-
-
-def _constant_operands(node: NodeDef) -> list[int]:
-    return op_kinds.constant_operands(_library.load("hostcall._tensorflow"), node)
 
 
 def _reason(offence: Offence, source: Source, functions: Functions) -> str:

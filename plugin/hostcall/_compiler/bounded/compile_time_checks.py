@@ -32,6 +32,8 @@ LIST_OPS = {
     "TensorListSetItem": 2,
     "TensorListStack": None,
 }
+# What gets a check.
+KINDS = LIST_OPS.keys() | op_kinds.BRANCH_OPS
 
 
 def add(

@@ -7,7 +7,8 @@ is missing here (tests/kernels/test_wrong_kernels.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from hostcall._tf import function_defs as defs
@@ -57,13 +58,18 @@ def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> 
       is_entry: whether XLA knows its arguments when it compiles, as it does those of an entry.
       constants: see `Constants`.
     """
-    if defs.nodes_of(function, ALWAYS):
+    # Large functions have few kinds of ops.
+    by_kind: dict[str, list[Any]] = {}
+    for node in function.node_def:
+        by_kind.setdefault(node.op, []).append(node)
+    if not ALWAYS.isdisjoint(by_kind):
         return True
-    constant = {node.name for node in defs.nodes_of(function, {"Const"})}
+    constant = {node.name for node in by_kind.get("Const", ())}
     wanted = [
-        (node, inputs)
-        for node in function.node_def
-        if (inputs := _inputs(node, constants)) and any(v not in constant for v in inputs)
+        found
+        for nodes in by_kind.values()
+        if sizing_operands(nodes[0], constants)
+        for found in _open_sizes(nodes, constant, constants)
     ]
     if not wanted:
         return False
@@ -71,9 +77,22 @@ def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> 
     return any(not _sizes_are_known(node, inputs, known, function) for node, inputs in wanted)
 
 
-def _inputs(node: NodeDef, constants: Constants) -> list[str]:
-    """The nodes and arguments whose values may tell the sizes of a node's results."""
-    return [defs.source(node.input[i]) for i in sizing_operands(node, constants)]
+def _open_sizes(
+    nodes: Sequence[Any], constant: AbstractSet[str], constants: Constants
+) -> Iterator[tuple[Any, list[str]]]:
+    """Go through nodes of one kind whose sizes do not follow from constants.
+
+    Yields:
+      A node, and the nodes and arguments whose values may tell the sizes of its results.
+    """
+    positions: dict[int, Sequence[int]] = {}  # by the number of inputs, of which there may be many
+    for node in nodes:
+        count = len(node.input)
+        if count not in positions:
+            positions[count] = sizing_operands(node, constants)
+        inputs = [node.input[i].partition(":")[0] for i in positions[count]]
+        if not constant >= {*inputs}:
+            yield node, inputs
 
 
 def _known(function: FunctionDef, is_entry: bool) -> set[str]:
@@ -92,7 +111,7 @@ def _known(function: FunctionDef, is_entry: bool) -> set[str]:
 
 
 def _sizes_are_known(
-    node: NodeDef, inputs: Sequence[str], known: Collection[str], function: FunctionDef
+    node: NodeDef, inputs: Sequence[str], known: AbstractSet[str], function: FunctionDef
 ) -> bool:
     unknown = [name for name in inputs if name not in known]
     if node.op != "StridedSlice" or not unknown:

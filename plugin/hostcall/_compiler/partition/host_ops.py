@@ -22,6 +22,8 @@ _STRING = tf.string.as_datatype_enum
 _MADE_UP = frozenset({"FakeParam"})
 # What loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
+# On a node that shall be on the host whatever else is.
+_FOR_HOST = (attributes.HINDERED, attributes.LOSES_ORDER, attributes.WRONG)
 
 _ENDS_PROCESS = (
     "hostcall: the branches of op '{node}' return different shapes, and hold calls with side "
@@ -89,6 +91,9 @@ class HostOps:
         self._data_constants = DataConstants(functions, constant_operands)
         self._marked = marked
         self._must: dict[str, bool] = {}
+        # Few functions have any: in their bytes, that is seen in a tenth of the time.
+        texts = [function.SerializePartialToString() for function in functions.values()]
+        self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
         self._effects = Effects(functions, op_kinds.has_effect)
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
@@ -106,8 +111,9 @@ class HostOps:
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
             return self.choose(node).route == "partition"
-        marks = {attributes.HINDERED, attributes.LOSES_ORDER, attributes.WRONG}
-        return self._marked(node) or self._ends_process(node) or any(m in node.attr for m in marks)
+        if self._marked(node) or self._ends_process(node):
+            return True
+        return bool(self._marks) and any(mark in node.attr for mark in self._marks)
 
     def _ends_process(self, node: NodeDef) -> bool:
         """Whether XLA ends the process when it compiles a node.
