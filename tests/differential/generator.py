@@ -240,18 +240,23 @@ def _is_vector(type_: Type) -> bool:
 
 @st.composite
 def programs(
-    draw: Any, whole: bool = False, stock: bool = False, callbacks: bool = True
+    draw: Any,
+    whole: bool = False,
+    stock: bool = False,
+    callbacks: bool = True,
+    dynamic: bool = True,
 ) -> Program:
     """Random programs, each with two inputs.
 
     `whole` leaves out what XLA cannot compile, and `stock` what only hostcall has. Without
-    `callbacks` there are no script ops.
+    `callbacks` there are no script ops, and without `dynamic` no sizes that only the run knows.
     """
     gradient = draw(st.sampled_from([None, None, None, None, "inside", "outside"]))
     exported = whole and callbacks
     # XLA gets much wrong for sizes that only the run knows, so that few such programs are exported.
-    dynamic = draw(st.sampled_from([False, False, True] if exported else [True, False]))
-    drawing = Drawing(draw, gradient is not None, whole, stock, callbacks, dynamic or not callbacks)
+    some = draw(st.sampled_from([False, False, True] if exported else [True, False]))
+    dynamic = dynamic and (some or not callbacks)
+    drawing = Drawing(draw, gradient is not None, whole, stock, callbacks, dynamic)
     body, _ = drawing.block(INPUTS, 7, 0, None)
     vectors = st.lists(st.integers(-4, 4), max_size=4).map(tuple)
     inputs = st.tuples(vectors, st.integers(-1, 4))

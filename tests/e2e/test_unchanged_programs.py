@@ -46,7 +46,7 @@ def _drawn(count: int) -> list[Program]:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(whole=True, stock=True, callbacks=False))
+    @given(programs(whole=True, stock=True, callbacks=False, dynamic=False))
     def draw(program: Program) -> None:
         found[repr(program)] = program
 
