@@ -107,7 +107,7 @@ def scope(*, route: str) -> Iterator[None]:
       >>> with hostcall.scope(route="partition"):
       ...     @tf.function(jit_compile=True)
       ...     def program(x):
-      ...         return tf.unique(x * 2.0)[0]  # an op that XLA has no kernel for
+      ...         return tf.unique_with_counts(x * 2.0)[0]  # an op that XLA has no kernel for
       ...     values = program(tf.constant([1.0, 1.0, 3.0]))
       >>> values.numpy()
       array([2., 6.], dtype=float32)
