@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from hostcall_runtime import _library
 
@@ -22,9 +23,12 @@ def checked(value: object, what: str = "uncompilable") -> str:
     Raises:
       ValueError: when it does not.
     """
-    if value not in _UNCOMPILABLE:
-        choices = ", ".join(map(repr, _UNCOMPILABLE))
-        raise ValueError(f"hostcall: {what}={value!r} is none of {choices}.")
+    return _one_of(value, _UNCOMPILABLE, what)
+
+
+def _one_of(value: object, choices: Collection[str], what: str) -> str:
+    if value not in choices:
+        raise ValueError(f"hostcall: {what}={value!r} is none of {', '.join(map(repr, choices))}.")
     return str(value)
 
 
@@ -79,6 +83,7 @@ def set_max_compilations(value: int) -> None:
 
 
 STOCK, CHECKED = "stock", "checked"
+_DYNAMIC_SIZES = (STOCK, CHECKED)
 _DYNAMIC_SIZES_ENVIRONMENT = "HOSTCALL_DYNAMIC_SIZES"
 
 
@@ -88,9 +93,7 @@ def checked_sizes(value: object, what: str = "dynamic_sizes") -> str:
     Raises:
       ValueError: when it does not.
     """
-    if value not in (STOCK, CHECKED):
-        raise ValueError(f"hostcall: {what}={value!r} is none of {STOCK!r}, {CHECKED!r}.")
-    return str(value)
+    return _one_of(value, _DYNAMIC_SIZES, what)
 
 
 _dynamic_sizes = checked_sizes(
