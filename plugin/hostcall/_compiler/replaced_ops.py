@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._compiler import wrong_kernels
+from hostcall._compiler.node_writer import NodeWriter
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import Functions, NodeDef
 
 _BOOL = tf.bool.as_datatype_enum
@@ -24,12 +24,12 @@ _COMPLEX = {
 _SCALE, _SCALE_ALPHA = 1.0507009873554805, 1.7580993408473768
 
 
-class Writer:
-    """Makes the nodes that take the place of one."""
+class Writer(NodeWriter):
+    """Makes the nodes that take the place of one, of its dtype where nothing else is said."""
 
     def __init__(self, node: NodeDef) -> None:
+        super().__init__(f"{node.name}/hostcall", node.device)
         self.node = node
-        self.nodes: list[Any] = []
 
     @property
     def inputs(self) -> list[str]:
@@ -38,23 +38,7 @@ class Writer:
 
     def add(self, op: str, *inputs: str, **types: int) -> str:
         """Add a node; returns its first result. `types` are attributes."""
-        name = f"{self.node.name}/hostcall_{len(self.nodes)}"
-        new = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs, device=self.node.device)
-        for attribute, dtype in (types or {"T": self.node.attr["T"].type}).items():
-            new.attr[attribute].type = dtype
-        if op == "Equal":
-            new.attr["incompatible_shape_error"].b = True
-        self.nodes.append(new)
-        return f"{name}:{op_kinds.op_def(op).output_arg[0].name}:0"
-
-    def constant(self, number: float) -> str:
-        """Add a scalar of the node's dtype; returns it."""
-        dtype = self.node.attr["T"].type
-        value = self.add("Const", dtype=dtype)
-        self.nodes[-1].attr["value"].tensor.CopyFrom(
-            tf.make_tensor_proto(number, tf.as_dtype(dtype))
-        )
-        return value
+        return super().add(op, *inputs, **(types or {"T": self.node.attr["T"].type}))
 
     def again(self, *inputs: str) -> str:
         """Add the same op with other operands; returns its result."""
@@ -89,9 +73,10 @@ def _safe_gradient(writer: Writer) -> str:
 
 def _selu_gradient(writer: Writer) -> str:
     gradients, outputs = writer.inputs
-    is_negative = writer.add("Less", outputs, writer.constant(0.0))
-    slope = writer.add("AddV2", outputs, writer.constant(_SCALE_ALPHA))
-    slope = writer.add("SelectV2", is_negative, slope, writer.constant(_SCALE))
+    dtype = writer.node.attr["T"].type
+    is_negative = writer.add("Less", outputs, writer.constant(0.0, dtype))
+    slope = writer.add("AddV2", outputs, writer.constant(_SCALE_ALPHA, dtype))
+    slope = writer.add("SelectV2", is_negative, slope, writer.constant(_SCALE, dtype))
     return writer.add("Mul", gradients, slope)
 
 

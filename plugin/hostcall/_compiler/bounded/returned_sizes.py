@@ -16,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall._compiler.node_writer import NodeWriter
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
@@ -62,23 +63,27 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
     ]
     if len(results) < 2:
         return
-    nodes = _Nodes(function)
+    prefix = "hostcall_result"
+    while any(node.name.startswith(prefix) for node in function.node_def):
+        prefix += "_"
+    nodes = NodeWriter(prefix)
     number = _opaque_number(function, nodes)
     for i, result in enumerate(results):
         value = function.ret[result.name]
         if number:
             ends = nodes.add("Mul", number, number, T=_INT32)
-            ends = nodes.add("BitwiseAnd", ends, nodes.constant([_ENDS - 1], []), T=_INT32)
-            other = nodes.constant([_NEVER_ENDS[i % len(_NEVER_ENDS)]], [])
+            ends = nodes.add("BitwiseAnd", ends, nodes.constant(_ENDS - 1, _INT32), T=_INT32)
+            other = nodes.constant(_NEVER_ENDS[i % len(_NEVER_ENDS)], _INT32)
             holds = nodes.add("NotEqual", ends, other, T=_INT32)
         else:
             size = nodes.add("Size", value, T=result.type, out_type=_INT32)
-            holds = nodes.add("Greater", size, nodes.constant([-1 - i], []), T=_INT32)
+            holds = nodes.add("Greater", size, nodes.constant(-1 - i, _INT32), T=_INT32)
         zeros = nodes.add("ZerosLike", value, T=result.type)
         function.ret[result.name] = nodes.add("SelectV2", holds, value, zeros, T=result.type)
+    function.node_def.extend(nodes.nodes)
 
 
-def _opaque_number(function: Any, nodes: _Nodes) -> str:
+def _opaque_number(function: Any, nodes: NodeWriter) -> str:
     """An int32 scalar that XLA cannot know when it compiles; "" where there is none.
 
     It knows arguments that tell sizes, so floats are taken first.
@@ -88,42 +93,14 @@ def _opaque_number(function: Any, nodes: _Nodes) -> str:
     if argument is None:
         return ""
     dtype = argument.type
-    flat = nodes.add("Reshape", argument.name, nodes.constant([-1], [1]), T=dtype, Tshape=_INT32)
+    flat = nodes.add("Reshape", argument.name, nodes.constant([-1], _INT32), T=dtype, Tshape=_INT32)
     # An argument may have no elements.
-    padding = nodes.constant([0, 1], [1, 2])
+    padding = nodes.constant([[0, 1]], _INT32)
     padded = nodes.add("Pad", flat, padding, T=dtype, Tpaddings=_INT32)
-    zero, one = nodes.constant([0], [1]), nodes.constant([1], [1])
+    zero, one = nodes.constant([0], _INT32), nodes.constant([1], _INT32)
     first = nodes.add("Slice", padded, zero, one, T=dtype, Index=_INT32)
     whole = nodes.add("Cast", first, SrcT=dtype, DstT=_INT32)
-    return nodes.add("Reshape", whole, nodes.constant([], [0]), T=_INT32, Tshape=_INT32)
-
-
-class _Nodes:
-    """Adds nodes to a FunctionDef."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-        self._prefix = "hostcall_result"
-        while any(node.name.startswith(self._prefix) for node in function.node_def):
-            self._prefix += "_"
-        self._count = 0
-
-    def add(self, op: str, *inputs: str, **types: int) -> str:
-        """Add a node; returns its only result. `types` are attributes."""
-        name, self._count = f"{self._prefix}_{self._count}", self._count + 1
-        node = self._function.node_def.add(name=name, op=op, input=inputs)
-        for attribute, dtype in types.items():
-            node.attr[attribute].type = dtype
-        if op == "NotEqual":
-            node.attr["incompatible_shape_error"].b = True
-        return f"{name}:{op_kinds.op_def(op).output_arg[0].name}:0"
-
-    def constant(self, numbers: list[int], shape: list[int]) -> str:
-        """Add an int32 constant."""
-        value = self.add("Const", dtype=_INT32)
-        tensor = tf.make_tensor_proto(numbers, tf.int32, shape)
-        self._function.node_def[-1].attr["value"].tensor.CopyFrom(tensor)
-        return value
+    return nodes.add("Reshape", whole, nodes.constant([], _INT32, [0]), T=_INT32, Tshape=_INT32)
 
 
 def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
