@@ -78,14 +78,25 @@ def confident(scores: Array) -> Array:
     return np.asarray(scores > np.median(scores))
 
 
-def masked_loss(x: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
-    """The loss of the rows that Python chooses; XLA makes the size, and all is one program."""
+def masked_loss(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    kept = tf.boolean_mask(scores, mask)
+    count = tf.maximum(tf.cast(tf.shape(kept)[0], tf.float32), 1.0)
+    return tf.reduce_sum(tf.nn.log_softmax(kept) ** 2) / count
+
+
+def loss_of_chosen_rows(x: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
+    """Python chooses the rows, XLA makes the size, and all is one program."""
     with tf.GradientTape() as tape:
         scores = network(x @ weight)
         mask = tf.numpy_function(confident, [scores[:, 0]], tf.TensorSpec([WIDTH], tf.bool))
-        kept = tf.boolean_mask(scores, mask)
-        count = tf.maximum(tf.cast(tf.shape(kept)[0], tf.float32), 1.0)
-        loss = tf.reduce_sum(tf.nn.log_softmax(kept) ** 2) / count
+        loss = masked_loss(scores, mask)
+    return loss, tape.gradient(loss, weight)
+
+
+def loss_of_given_rows(x: tf.Tensor, mask: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
+    """The same without a call of Python, which XLA compiles by itself."""
+    with tf.GradientTape() as tape:
+        loss = masked_loss(network(x @ weight), mask)
     return loss, tape.gradient(loss, weight)
 
 
@@ -196,10 +207,6 @@ def rows_of_programs(effort: Effort) -> list[Row]:
             lambda x, t: detection_loss(x, t, weight),
             [(x, t) for t in targets],
         ),
-        "a loss behind a mask, with its gradient, one program": (
-            lambda x: masked_loss(x, weight),
-            [(x,)] * effort.of(STEPS),
-        ),
         "a running loss behind a mask, 100 sizes": (
             lambda x, mask: running_loss(x, mask, weight),
             [(x, mask) for mask in masks(effort.of(STEPS))],
@@ -219,9 +226,38 @@ def rows_of_programs(effort: Effort) -> list[Row]:
     return found
 
 
+def rows_of_masks(effort: Effort) -> list[Row]:
+    """What a size costs that XLA makes: it computes all rows, and graph mode those that count.
+
+    The rows have no goal: the second pair shows that the difference is XLA's.
+    """
+    x, weight = weights()[0], tf.Variable(tf.eye(WIDTH))
+    mask = tf.constant(confident(network(x @ weight)[:, 0].numpy()))
+    programs: dict[str, Program] = {
+        "a loss behind a mask, with its gradient, one program": (
+            lambda: loss_of_chosen_rows(x, weight)
+        ),
+        "the same, given the mask, without a callback": (
+            lambda: loss_of_given_rows(x, mask, weight)
+        ),
+    }
+    makes = {f"{n}, {way}": make for n, f in programs.items() for way, make in both_ways(f).items()}
+    samples = measure({n: make() for n, make in makes.items()}, effort)
+    ours, plain_ours, xla, plain_xla = (
+        f"{name}, {way}" for name in programs for way in (COMPILED, PLAIN)
+    )
+    return [
+        alone(plain_ours, samples[plain_ours]),
+        beside(samples, ours, plain_ours),
+        alone(plain_xla, samples[plain_xla]),
+        beside(samples, xla, plain_xla),
+    ]
+
+
 def main(effort: Effort = FULL) -> list[Row]:
     with quiet("hostcall"), quiet("tensorflow"):  # they tell what is partitioned, and traced anew
-        rows = rows_of_sizes(effort.times(0.5)) + rows_of_programs(effort.times(0.5))
+        half = effort.times(0.5)
+        rows = rows_of_sizes(half) + rows_of_programs(half) + rows_of_masks(half)
     show(TITLE, rows)
     return rows
 

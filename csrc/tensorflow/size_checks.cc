@@ -2,7 +2,6 @@
 // in silence, as soon as it knows all shapes: compiler/bounded/compile_time_checks.py adds them.
 //
 // Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,12 +31,11 @@ REGISTER_OP("HostcallKnownSizes")
       return absl::OkStatus();
     });
 
-// The list that the node `user` reads elements of type `dtype` from, or writes `items` to.
+// The list that the node `user` reads elements of type `dtype` from, or writes them to. XLA itself
+// refuses elements of another shape.
 REGISTER_OP("HostcallList")
     .Input("list: variant")
-    .Input("items: T")
     .Output("output: variant")
-    .Attr("T: list(type) >= 0")
     .Attr("dtype: type")
     .Attr("user: string")
     .SetShapeFn([](InferenceContext* context) {
@@ -103,13 +101,7 @@ class ListKernel : public tensorflow::XlaOpKernel {
     OP_REQUIRES_OK(ctx, list.status());
     // XLA has an array for a list that it knows no elements of, and a longer tuple for nested ones.
     if (list->IsTuple() && list->tuple_shapes().size() == 2) {
-      const xla::Shape& buffer = list->tuple_shapes(0);
-      OP_REQUIRES_OK(ctx, CheckType(buffer));
-      for (int i = 1; i < num_inputs(); ++i) {
-        absl::StatusOr<xla::Shape> item = ctx->InputXlaShape(i);
-        OP_REQUIRES_OK(ctx, item.status());
-        OP_REQUIRES_OK(ctx, CheckSizes(buffer, *item));
-      }
+      OP_REQUIRES_OK(ctx, CheckType(list->tuple_shapes(0)));
     }
     ctx->SetTensorListOutput(0, ctx->Input(0));
   }
@@ -122,17 +114,6 @@ class ListKernel : public tensorflow::XlaOpKernel {
     return RefusalOfOurs(absl::StrCat("hostcall: node `", user_, "` takes elements of dtype ",
                                       tensorflow::DataTypeString(dtype_),
                                       " for those of a list that has others"));
-  }
-
-  absl::Status CheckSizes(const xla::Shape& buffer, const xla::Shape& item) const {
-    const auto sizes = buffer.dimensions().subspan(1);
-    if (std::equal(sizes.begin(), sizes.end(), item.dimensions().begin(),
-                   item.dimensions().end())) {
-      return absl::OkStatus();
-    }
-    return RefusalOfOurs(absl::StrCat("hostcall: node `", user_, "` writes an element of shape ",
-                                      xla::ShapeUtil::HumanString(item),
-                                      " to a list of other ones, which XLA would cut or fill up"));
   }
 
   tensorflow::DataType dtype_;

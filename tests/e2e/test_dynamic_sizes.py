@@ -55,6 +55,44 @@ def _assert_close(actual: Any, expected: Any) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+def _doubled(x: np.ndarray) -> np.ndarray:
+    return np.concatenate([x, x])
+
+
+def _outer(x: np.ndarray) -> np.ndarray:
+    return np.outer(x, x)
+
+
+@one_program
+@pytest.mark.parametrize(
+    ("function", "shape_function"),
+    [
+        (np.negative, lambda x: tf.TensorSpec(x.shape, x.dtype)),
+        (np.negative, lambda x: hostcall.BoundedSpec(x.shape, x.dtype)),
+        (_doubled, lambda x: tf.TensorSpec([2 * x.shape[0]], x.dtype)),
+        (_outer, lambda x: tf.TensorSpec([x.shape[0], x.shape[0]], x.dtype)),
+        (np.atleast_2d, lambda x: tf.TensorSpec([1, x.shape[0]], x.dtype)),
+        (np.mean, lambda x: tf.TensorSpec([], x.dtype)),
+    ],
+)
+def test_a_size_that_a_shape_function_takes_from_a_bounded_one_is_bounded(
+    function: Callable[..., Any], shape_function: Callable[[Any], Any]
+) -> None:
+    def called(x: np.ndarray) -> np.ndarray:
+        return np.float32(0) if function is np.mean and not x.size else function(x)
+
+    hostcall.declare(called, result=shape_function)
+
+    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
+        y = tf.numpy_function(called, [tf.boolean_mask(x, mask)], tf.float32)
+        return y, tf.reduce_sum(y), tf.size(y)
+
+    compiled = jitted(program)
+    for mask in MASKS:
+        _assert_close(compiled(X, mask), plain(program)(X, mask))
+    assert not _on_host(compiled, X, MASKS[0])
+
+
 @one_program
 @pytest.mark.parametrize(
     "use",

@@ -9,7 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import advice, free_shapes, requested_routes, traced_shapes
+from hostcall._callbacks import (
+    advice,
+    bounded_operands,
+    free_shapes,
+    requested_routes,
+    traced_shapes,
+)
 from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
 from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
 from hostcall._callbacks.structures import Inputs, Outputs
@@ -213,7 +219,7 @@ def _apply_shape_function(spec: CallbackSpec, operands: Sequence[Spec]) -> Seque
     if spec.shape_function is None:
         return []
     try:
-        return spec.shape_function(operands)
+        return bounded_operands.ask(spec.shape_function, operands)
     except Exception as error:
         raise LoweringError(
             f"hostcall: the declared result of {spec.description} cannot be worked out for inputs "

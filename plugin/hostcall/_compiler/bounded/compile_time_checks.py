@@ -2,7 +2,7 @@
 
 Two kernels of ours (csrc/tensorflow/size_checks.cc) pass values on and refuse what XLA would get
 wrong: results of conditionals whose branches return different sizes, and elements of another dtype
-or shape than a list has. What is refused is put on the host.
+than a list has. What is refused is put on the host.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from hostcall._tf.types import Functions
 
 _LIST = "HostcallList"
 _VARIANT = tf.variant.as_datatype_enum
-# What works with the elements of a list, and by which operand it takes what it writes.
+# What works with the elements of a list.
 LIST_OPS = {
-    "TensorListConcat": None,
-    "TensorListConcatV2": None,
-    "TensorListGather": None,
-    "TensorListGetItem": None,
-    "TensorListPopBack": None,
-    "TensorListPushBack": 1,
-    "TensorListSetItem": 2,
-    "TensorListStack": None,
+    "TensorListConcat",
+    "TensorListConcatV2",
+    "TensorListGather",
+    "TensorListGetItem",
+    "TensorListPopBack",
+    "TensorListPushBack",
+    "TensorListSetItem",
+    "TensorListStack",
 }
 # What gets a check.
-KINDS = LIST_OPS.keys() | op_kinds.BRANCH_OPS
+KINDS = LIST_OPS | op_kinds.BRANCH_OPS
 
 
 def add(
@@ -85,12 +85,9 @@ def _check_results(function: Any, node: Any, allowed: set[tuple[int, int]]) -> b
 
 
 def _check_list(function: Any, node: Any) -> None:
-    written, dtype = LIST_OPS[node.op], node.attr["element_dtype"].type
     check = protos.node_def_pb2.NodeDef(name=_unused(function, f"{node.name}/list"), op=_LIST)
     check.input.append(node.input[0])
-    check.attr["T"].list.type.extend([] if written is None else [dtype])
-    check.input.extend([] if written is None else [node.input[written]])
-    check.attr["dtype"].type = dtype
+    check.attr["dtype"].type = node.attr["element_dtype"].type
     check.attr["user"].s = node.name.encode()
     node.input[0] = f"{check.name}:output:0"
     _insert(function, node, check, after=False)
