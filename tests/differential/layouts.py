@@ -157,6 +157,7 @@ def sequence_mask(context: Context, _: Any, x: Any) -> Any:
 @op("f a", "f b", gives="f b")
 def times_one(context: Context, _: Any, x: Any, y: Any) -> Any:
     """Multiply with a vector that has one element, which only the run knows."""
+    context.flags.add("dynamic")
     one = tf.boolean_mask(with_one(x), _places(with_one(x)) < 1)
     return tame(tf.ensure_shape(one * y, y.shape))
 

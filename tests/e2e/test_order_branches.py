@@ -271,3 +271,33 @@ with hostcall.scope(route="custom_call"):
         print("return different shapes (f32[4]" in error.message)
 """
     assert run_python(script) == "hostcall\nTrue\n"
+
+
+@pytest.mark.parametrize("dtype", [tf.string, tf.float32])
+def test_a_branch_that_uses_a_variable_runs_after_the_call_before_it(dtype: tf.DType) -> None:
+    """Tracing leaves the edge between them out, so that plain graph mode runs them in any order."""
+    journal: list[str] = []
+    variable = tf.Variable(0)
+
+    def described(x: np.ndarray) -> Any:
+        journal.append("described")
+        return b"%d" % x.sum() if dtype == tf.string else x.sum()
+
+    def noted(x: np.ndarray) -> np.ndarray:
+        journal.append("noted")
+        return x
+
+    def call(x: tf.Tensor) -> tf.Tensor:
+        tf.numpy_function(noted, [x], tf.TensorSpec([2], tf.float32))
+        return x
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
+        tf.numpy_function(described, [x], tf.TensorSpec([], dtype))
+        return tf.cond(flag, lambda: call(x), lambda: x + tf.cast(variable.assign_add(1), x.dtype))
+
+    for _ in range(2):
+        np.testing.assert_array_equal(program(tf.ones([2]), tf.constant(True)), [1.0, 1.0])
+    assert journal == ["described", "noted"] * 2
+    explanation = hostcall.explain(program, tf.ones([2]), tf.constant(True))
+    assert explanation.functions[0].mode == "compiled"

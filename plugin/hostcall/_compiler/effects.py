@@ -40,3 +40,23 @@ class Effects:
     def of_callees(self, node: NodeDef) -> bool:
         """Whether what a node calls does."""
         return any(map(self.of_function, defs.called_functions(node, self._functions)))
+
+    def of_node(self, node: NodeDef) -> bool:
+        """Whether a node has effects, or what it calls."""
+        return self._of_op(node) or self.of_callees(node)
+
+    def chain(self, function: Any) -> Any | None:
+        """Add a control edge from each node that has effects to the next; return the last one.
+
+        Tracing leaves them out before a loop or a branch that uses a variable.
+
+        Args:
+          function: a FunctionDef, changed in place.
+        """
+        previous = None
+        for node in defs.program_order(function):
+            if self.of_node(node):
+                if previous is not None and f"^{previous.name}" not in node.input:
+                    node.input.append(f"^{previous.name}")
+                previous = node
+        return previous

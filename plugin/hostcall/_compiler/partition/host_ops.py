@@ -75,6 +75,7 @@ class HostOps:
 
     Attributes:
       choose: as given.
+      effects: what has side effects in Python.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class HostOps:
         # Few functions have any: in their bytes, that is seen in a tenth of the time.
         texts = [function.SerializePartialToString() for function in functions.values()]
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
-        self._effects = Effects(functions, op_kinds.has_effect)
+        self.effects = Effects(functions, op_kinds.has_effect)
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
         self._data_reasons: dict[str, str] = {}
@@ -151,7 +152,7 @@ class HostOps:
 
     def has_effect(self, node: NodeDef) -> bool:
         """Whether a stateful script op can be reached from a node."""
-        return op_kinds.has_effect(node) or self._effects.of_callees(node)
+        return self.effects.of_node(node)
 
     def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
         """The nodes of a function that are not compiled.

@@ -197,17 +197,12 @@ class Partitioner:
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
         made_up_lists.replace(function)
-        previous = None
-        for node in defs.program_order(function):
+        for node in function.node_def:
             node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
-            if not self.host_ops.has_effect(node):
-                continue
-            if previous is not None and f"^{previous.name}" not in node.input:
-                node.input.append(f"^{previous.name}")
-            previous = node
-        if previous is not None and previous.name not in function.control_ret.values():
-            function.control_ret[previous.name] = previous.name
-            function.signature.control_output.append(previous.name)
+        last = self.host_ops.effects.chain(function)
+        if last is not None and last.name not in function.control_ret.values():
+            function.control_ret[last.name] = last.name
+            function.signature.control_output.append(last.name)
         return function
 
     def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:

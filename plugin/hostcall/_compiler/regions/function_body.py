@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -53,7 +54,10 @@ class FunctionBody:
         for node in kept:
             self._retyping.run(node)
         function = self._function
-        nodes = [protos.copy_of(node) for node in (*kept, *calls)]
+        places = {node.name: i for i, node in enumerate(function.node_def)}
+        places |= {c.name: self._place(m, places) for c, m in zip(calls, regions, strict=True)}
+        in_order = sorted((*kept, *calls), key=lambda node: places[node.name])
+        nodes = [protos.copy_of(node) for node in in_order]
         del function.node_def[:]
         function.node_def.extend(nodes)
         for result, value in list(function.ret.items()):
@@ -61,6 +65,11 @@ class FunctionBody:
         for key, node_name in list(function.control_ret.items()):
             function.control_ret[key] = self._calls.get(node_name, node_name)
         self._name_control_outputs_once()
+
+    def _place(self, members: list[NodeDef], places: Mapping[str, int]) -> int:
+        """The place of a region: nodes stand in the order of their effects."""
+        stateful = [n for n in members if self._types.definition_of(n).is_stateful]
+        return min(places[node.name] for node in stateful or members)
 
     def _name_control_outputs_once(self) -> None:
         function = self._function

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import requested_routes
 from hostcall._compiler import lost_order
+from hostcall._compiler.effects import Effects
 from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.regions.references import NotWholeError, References, is_call
 from hostcall._compiler.regions.rewriting import Rewriter
@@ -106,6 +107,9 @@ def _compiled(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
         for node in found[name].node_def:
             if is_call(node, functions):
                 pending += [c for c in defs.called_functions(node, functions) if c in functions]
+    effects = Effects(found, op_kinds.has_effect)
+    for function in found.values():
+        effects.chain(function)
     return found
 
 
