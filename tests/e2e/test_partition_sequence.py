@@ -228,3 +228,22 @@ def test_gradients_of_loops() -> None:
         return tape.gradient(y, X)
 
     np.testing.assert_array_equal(gradient(jitted), gradient(plain))
+
+
+def test_a_loop_in_a_cluster_that_is_not_compiled() -> None:
+    """TensorFlow makes nodes of some loops that its executor of one thread does not run."""
+    spec = [tf.TensorSpec([None], tf.float32)]
+
+    @tf.function(input_signature=spec)
+    def repeated(x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.sin(y)), [0, x])[1]
+
+    @tf.function(jit_compile=True, input_signature=spec)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.numpy_function(lambda v: v * 2.0, [x], tf.float32)
+        return repeated(tf.ensure_shape(y, [None]))
+
+    repeated(X)  # which traces it outside of the compiled function
+    for size in (2, 3, 4):
+        x = tf.linspace(0.0, 1.0, size)
+        np.testing.assert_allclose(program(x), repeated(x * 2.0), rtol=1e-6)

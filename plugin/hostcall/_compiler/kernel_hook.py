@@ -238,7 +238,7 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     if where.accelerator:
         carried_floats.carry(functions, old)
     if where.is_one_device:
-        sequential_execution.run_in_sequence(functions.values())
+        sequential_execution.run_in_sequence(functions, old)
         shared_clusters.share(functions, old)
     return name
 

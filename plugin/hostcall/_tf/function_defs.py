@@ -112,7 +112,11 @@ def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
 
 def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
     """A function of a library, and those that it calls, directly or not, by name."""
-    functions = {function.signature.name: function for function in library.function}
+    return reachable_in({f.signature.name: f for f in library.function}, entry)
+
+
+def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
+    """The same, of functions by name."""
     found: dict[str, Any] = {}
     pending = [entry]
     while pending:

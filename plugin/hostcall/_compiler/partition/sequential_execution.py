@@ -7,7 +7,7 @@ loops and branches as calls of functions only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -29,23 +29,34 @@ def all_are_for(device: str, functions: Iterable[Any]) -> bool:
     return all(here.make_merged_spec(tf.DeviceSpec.from_string(w)) == here for w in wanted)
 
 
-def run_in_sequence(functions: Iterable[Any]) -> None:
+def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> None:
     """Has partitioned functions run on one thread, if nothing in them could run side by side.
 
     Args:
       functions: the FunctionDefs that have come out of a partitioning, and that call each other.
         All their nodes are for one device: what runs on several waits for each other, in an order
         that nobody knows here.
+      old: those that clusters may call besides.
     """
-    on_host = [function for function in functions if attributes.CLUSTER not in function.attr]
+    on_host = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     if not all(map(_is_sequence, on_host)):
         return
+    clusters = functions.keys() - {function.signature.name for function in on_host}
     for function in on_host:
         function.attr[attributes.SEQUENTIAL].b = True
         for node in function.node_def:
             node.attr.pop(_LOWER_ATTR, None)
-            if "executor_type" in node.attr:
+            called = clusters.intersection(defs.called_functions(node, functions))
+            # TensorFlow's kernels may run a cluster, with the executor of its call.
+            is_lowered = any(_is_lowered(name, old | functions) for name in called)
+            if "executor_type" in node.attr and not is_lowered:
                 node.attr["executor_type"].s = EXECUTOR
+
+
+def _is_lowered(name: str, functions: Mapping[str, Any]) -> bool:
+    """Whether a function, or one that it calls, has an op that becomes several nodes."""
+    reached = defs.reachable_in(functions, name).values()
+    return any(_LOWER_ATTR in node.attr for function in reached for node in function.node_def)
 
 
 def _is_sequence(function: FunctionDef) -> bool:
