@@ -211,6 +211,21 @@ def test_slices_of_a_loop() -> None:
         return tf.while_loop(lambda i, _: i < 6, body, (0, 0.0))[1]
 
     _assert_right(program, X)
+    (op,) = (op for op in hostcall.explain(jitted(program), X).host_ops if op.op == "StridedSlice")
+    assert "write tf.slice(x, [begin], [size])" in op.reason
+
+
+@one_program
+def test_slices_of_a_constant_size_in_a_loop() -> None:
+    def program(x: tf.Tensor) -> Any:
+        def body(i: tf.Tensor, total: tf.Tensor) -> Any:
+            part = tf.slice(x, [i], [3])
+            return i + 1, total + part[-1] + tf.reduce_sum(tf.cumsum(part))
+
+        return tf.while_loop(lambda i, _: i < 3, body, (0, _sorted(x)[0]))[1]
+
+    _assert_right(program, X)
+    assert not _on_host(jitted(program), X)
 
 
 def test_a_gradient_from_outside_of_branches_that_differ() -> None:

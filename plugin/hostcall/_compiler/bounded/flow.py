@@ -33,6 +33,8 @@ _LOOP_OPS = frozenset({"While", "StatelessWhile"})
 
 _NOT_LISTED = "it is not known to be right there"
 _OF_DATA = "its sizes depend on data, and XLA bounds them at best"
+# What to write in the place of an op with such sizes.
+_INSTEAD = {"StridedSlice": "; for a constant size write tf.slice(x, [begin], [size])"}
 _ROUNDS = 20  # of loops, until what is known of their variables holds
 ANY_DIMENSION = -1  # of a result whose rank is not known
 
@@ -259,7 +261,7 @@ class Flow:
     def _by_rule(self, site: Site, operands: list[Tensor], makes_sizes: bool) -> list[Tensor]:
         rule = RULES.get(site.node.op)
         if makes_sizes and (rule is None or site.node.op not in sources.ALWAYS):
-            raise UnprovenError(_OF_DATA)
+            raise UnprovenError(_OF_DATA + _INSTEAD.get(site.node.op, ""))
         if rule is not None:
             return rule(site, operands)
         if any(operand.bounded for operand in operands):
