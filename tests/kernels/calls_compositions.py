@@ -151,13 +151,6 @@ _OF_TWO_FLOATS: dict[str, tuple[str, Function]] = {
 }
 
 
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (_of_integers, _of_floats, _of_pairs, _chains_of_casts, _of_sums):
-        data.start(part.__name__)
-        yield from part(data)
-
-
 def _of(number: float, x: Any) -> Any:
     return tf.constant(number, x.dtype)
 
@@ -270,3 +263,6 @@ def _of_sums(data: Data) -> Iterator[Call]:
             function = lambda x, reduce=reduce: reduce(x, axis=1)
             kind = "" if dtype.size > 2 else "sums in narrow floats"
             yield Call(name, (large,), function=function, ulps=400, note=note, kind=kind)
+
+
+PARTS = (_of_integers, _of_floats, _of_pairs, _chains_of_casts, _of_sums)

@@ -70,16 +70,6 @@ _SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    yield from _unary(data)
-    yield from _binary(data)
-    yield from _casts(data)
-    yield from _others(data)
-    yield from _special_functions(data)
-    yield from _compositions(data)
-
-
 def _outputs(op: str, dtype: tf.DType) -> dict[str, Any]:
     if op in ("Real", "Imag", "Angle", "ComplexAbs"):
         return {"Tout": dtype.real_dtype}
@@ -369,3 +359,6 @@ def _gradients_in_half(data: Data) -> Iterator[Call]:
         yield Call(
             "Sub", (x,), function=function, ulps=4, scale="array", note=f"Sub of Mul, {dtype.name}"
         )
+
+
+PARTS = (_unary, _binary, _casts, _others, _special_functions, _compositions)

@@ -11,51 +11,25 @@ import numpy as np
 import tensorflow as tf
 
 from tests.kernels.call import ARRAY, Call
-from tests.kernels.data import Data, special, words
+from tests.kernels.data import Data, ints, special, words
 from tests.kernels.registry import dtypes
 
 
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (
-        _reductions,
-        _arg_reductions,
-        _scans,
-        _shapes,
-        _reshapes,
-        _joins,
-        _splits,
-        _slices,
-        _slice_updates,
-        _pads,
-        _reversals,
-        _blocks,
-        _diagonals,
-        _makers,
-    ):
-        data.start(part.__name__)
-        yield from part(data)
-
-
-def _int(*values: Any) -> Any:
-    return np.array(values[0] if len(values) == 1 else values, np.int32)
-
-
 def _long(*values: Any) -> Any:
-    return _int(*values).astype(np.int64)
+    return ints(*values).astype(np.int64)
 
 
 _AXES: list[tuple[tuple[int, ...], Any]] = [
-    ((3, 5), _int(0)),
-    ((3, 5), _int([1])),
-    ((2, 3, 4), _int([0, 2])),
-    ((2, 3, 4), _int([-1])),
+    ((3, 5), ints(0)),
+    ((3, 5), ints([1])),
+    ((2, 3, 4), ints([0, 2])),
+    ((2, 3, 4), ints([-1])),
     ((2, 3, 4), np.zeros((0,), np.int32)),
-    ((0, 3), _int([0])),
-    ((3, 0), _int([0, 1])),
+    ((0, 3), ints([0])),
+    ((3, 0), ints([0, 1])),
     ((), np.zeros((0,), np.int32)),
-    ((70,), _int(0)),
-    ((3, 67), _int([0, 1])),
+    ((70,), ints(0)),
+    ((3, 67), ints([0, 1])),
     ((2, 1, 3), _long([1])),
 ]
 
@@ -74,9 +48,9 @@ def _reductions(data: Data) -> Iterator[Call]:
                 yield Call(op, (x, axes), attrs, ulps=ulps, scale=ARRAY, kind=kind)
             if not dtype.is_bool:
                 rows = _rows(dtype)
-                yield Call(op, (rows, _int(1)), note="special values", ulps=8, scale=ARRAY)
+                yield Call(op, (rows, ints(1)), note="special values", ulps=8, scale=ARRAY)
             if dtype.is_integer:
-                yield Call(op, (data.wide(dtype, 5, 9), _int(1)), note="wide", ulps=0)
+                yield Call(op, (data.wide(dtype, 5, 9), ints(1)), note="wide", ulps=0)
 
 
 def _rows(dtype: tf.DType) -> Any:
@@ -99,13 +73,13 @@ def _arg_reductions(data: Data) -> Iterator[Call]:
             outputs = dtypes(op, "output_type") if dtype == tf.float32 else [tf.int64]
             for output in outputs:
                 attrs = {"output_type": output}
-                yield Call(op, (data.normal(dtype, 4, 9), _int(1)), attrs)
-                yield Call(op, (data.normal(dtype, 4, 9), _int(-2)), attrs)
+                yield Call(op, (data.normal(dtype, 4, 9), ints(1)), attrs)
+                yield Call(op, (data.normal(dtype, 4, 9), ints(-2)), attrs)
                 yield Call(op, (data.normal(dtype, 70), _long(0)), attrs)
-                yield Call(op, (np.ones((3, 4), dtype.as_numpy_dtype), _int(0)), attrs, note="ties")
-                yield Call(op, (data.normal(dtype, 0, 3), _int(1)), attrs, note="empty")
+                yield Call(op, (np.ones((3, 4), dtype.as_numpy_dtype), ints(0)), attrs, note="ties")
+                yield Call(op, (data.normal(dtype, 0, 3), ints(1)), attrs, note="empty")
             if not dtype.is_bool:
-                yield Call(op, (_rows(dtype), _int(1)), {"output_type": tf.int64}, note="special")
+                yield Call(op, (_rows(dtype), ints(1)), {"output_type": tf.int64}, note="special")
 
 
 def _scans(data: Data) -> Iterator[Call]:
@@ -117,10 +91,10 @@ def _scans(data: Data) -> Iterator[Call]:
                 for shape, axis in (((3, 5), 1), ((3, 5), -2), ((67,), 0), ((0, 2), 0), ((1,), 0)):
                     x = data.unit(dtype, *shape) if op != "Cumsum" else data.normal(dtype, *shape)
                     ulps = max(8, x.size)
-                    yield Call(op, (x, _int(axis)), attrs, ulps=ulps, scale=ARRAY)
+                    yield Call(op, (x, ints(axis)), attrs, ulps=ulps, scale=ARRAY)
                 if dtype.is_floating:
                     rows = _rows(dtype)
-                    yield Call(op, (rows, _int(1)), attrs, ulps=16, note="special values")
+                    yield Call(op, (rows, ints(1)), attrs, ulps=16, note="special values")
 
 
 def _shapes(data: Data) -> Iterator[Call]:
@@ -136,10 +110,10 @@ def _shapes(data: Data) -> Iterator[Call]:
             shapes = np.array(first, kind), np.array(second, kind)
             yield Call("BroadcastArgs", shapes)
             yield Call("BroadcastGradientArgs", shapes)
-        axis = _int(1)
+        axis = ints(1)
         offsets = [np.array([2, 3, 4], kind), np.array([2, 5, 4], kind)]
         yield Call("ConcatOffset", (axis, offsets))
-        yield Call("ConcatOffset", (_int(-2), offsets))
+        yield Call("ConcatOffset", (ints(-2), offsets))
         for source, target in (("NHWC", "NCHW"), ("NCHW", "NHWC")):
             attrs = {"src_format": source, "dst_format": target}
             yield Call("DataFormatDimMap", (np.arange(-4, 4).astype(kind),), attrs)
@@ -154,45 +128,45 @@ def _reshapes(data: Data) -> Iterator[Call]:
     for dtype in dtypes("Reshape"):
         x = data.normal(dtype, 2, 6)
         for shape in ([3, 4], [-1], [3, -1, 2], [1, 12, 1]):
-            yield Call("Reshape", (x, _int(shape)), ulps=0)
-        yield Call("Reshape", (data.normal(dtype, 0, 3), _int([3, 0])), ulps=0)
+            yield Call("Reshape", (x, ints(shape)), ulps=0)
+        yield Call("Reshape", (data.normal(dtype, 0, 3), ints([3, 0])), ulps=0)
         for axis in (0, -1, 1, -3):
-            yield Call("ExpandDims", (x, _int(axis)), ulps=0)
+            yield Call("ExpandDims", (x, ints(axis)), ulps=0)
         thin = data.normal(dtype, 1, 3, 1)
         for dims in ([], [0], [-1], [0, 2]):
             yield Call("Squeeze", (thin,), {"squeeze_dims": dims}, ulps=0)
         cube = data.normal(dtype, 2, 3, 4)
         for perm in itertools.permutations(range(3)):
-            yield Call("Transpose", (cube, _int(perm)), ulps=0)
-            yield Call("ConjugateTranspose", (cube, _int(perm)), ulps=0)
+            yield Call("Transpose", (cube, ints(perm)), ulps=0)
+            yield Call("ConjugateTranspose", (cube, ints(perm)), ulps=0)
         yield Call("Transpose", (data.normal(dtype, 17, 35), _long([1, 0])), ulps=0)
         for shape in ([4, 2, 6], [2, 6], [0, 2, 6]):
-            yield Call("BroadcastTo", (x, _int(shape)), ulps=0)
-        yield Call("BroadcastTo", (data.normal(dtype), _int([2, 3])), ulps=0)
-        yield Call("BroadcastTo", (data.normal(dtype, 3, 1), _int([3, 0])), ulps=0)
+            yield Call("BroadcastTo", (x, ints(shape)), ulps=0)
+        yield Call("BroadcastTo", (data.normal(dtype), ints([2, 3])), ulps=0)
+        yield Call("BroadcastTo", (data.normal(dtype, 3, 1), ints([3, 0])), ulps=0)
         for multiples in ([2, 3], [1, 1], [0, 2]):
-            yield Call("Tile", (x, _int(multiples)), ulps=0)
+            yield Call("Tile", (x, ints(multiples)), ulps=0)
 
 
 def _joins(data: Data) -> Iterator[Call]:
     for dtype in dtypes("ConcatV2"):
         parts = [data.normal(dtype, 2, n, 3) for n in (1, 0, 4)]
         for axis in (1, -2):
-            yield Call("ConcatV2", (parts, _int(axis)), ulps=0)
-        yield Call("Concat", (_int(1), parts), ulps=0)
+            yield Call("ConcatV2", (parts, ints(axis)), ulps=0)
+        yield Call("Concat", (ints(1), parts), ulps=0)
         same = [data.normal(dtype, 2, 3) for _ in range(3)]
         for axis in (0, 1, -1, -3):
             yield Call("Pack", (same,), {"axis": axis}, ulps=0)
         for axis in (0, -1):
             yield Call("Unpack", (same[0],), {"num": 2 if axis == 0 else 3, "axis": axis}, ulps=0)
         for op in ("DynamicStitch", "ParallelDynamicStitch"):
-            indices = [_int([0, 3, 1]), _int([[2], [4]])]
+            indices = [ints([0, 3, 1]), ints([[2], [4]])]
             yield Call(op, (indices, [data.normal(dtype, 3, 2), data.normal(dtype, 2, 1, 2)]))
             if op == "DynamicStitch":
-                twice = [_int([0, 1, 1]), _int([1, 2])]
+                twice = [ints([0, 1, 1]), ints([1, 2])]
                 parts = [data.normal(dtype, 3, 2), data.normal(dtype, 2, 2)]
                 yield Call(op, (twice, parts), note="an index twice")
-        partitions = _int([0, 2, 0, 1, 2, 2])
+        partitions = ints([0, 2, 0, 1, 2, 2])
         for count in (3, 4):
             inputs = (data.normal(dtype, 6, 2), partitions)
             yield Call("DynamicPartition", inputs, {"num_partitions": count}, ulps=0)
@@ -206,12 +180,12 @@ def _splits(data: Data) -> Iterator[Call]:
     for dtype in dtypes("Split"):
         x = data.normal(dtype, 6, 4)
         for axis, count in ((0, 3), (-1, 2), (1, 4), (0, 1)):
-            yield Call("Split", (_int(axis), x), {"num_split": count}, ulps=0)
+            yield Call("Split", (ints(axis), x), {"num_split": count}, ulps=0)
         for sizes, axis in (([1, 2, 3], 0), ([1, -1], 1), ([0, 4], -1), ([6], 0)):
             attrs = {"num_split": len(sizes)}
             for kind in dtypes("SplitV", "Tlen"):
                 lengths = np.array(sizes, kind.as_numpy_dtype)
-                yield Call("SplitV", (x, lengths, _int(axis)), attrs, ulps=0)
+                yield Call("SplitV", (x, lengths, ints(axis)), attrs, ulps=0)
 
 
 _STRIDED: list[tuple[list[int], list[int], list[int], dict[str, int]]] = [
@@ -236,9 +210,9 @@ def _slices(data: Data) -> Iterator[Call]:
     for dtype in dtypes("StridedSlice"):
         x = data.normal(dtype, 4, 7)
         for begin, end, strides, attrs in _STRIDED:
-            inputs = (x, _int(begin), _int(end), _int(strides))
+            inputs = (x, ints(begin), ints(end), ints(strides))
             yield Call("StridedSlice", inputs, attrs, ulps=0)
-            shape = _int(list(x.shape))
+            shape = ints(list(x.shape))
             result = tf.raw_ops.StridedSlice(
                 input=x, begin=begin, end=end, strides=strides, **attrs
             )
@@ -257,7 +231,7 @@ def _slice_updates(data: Data) -> Iterator[Call]:
     for dtype in dtypes("TensorStridedSliceUpdate"):
         x = data.normal(dtype, 4, 7)
         for begin, end, strides, attrs in _STRIDED:
-            parts = _int(begin), _int(end), _int(strides)
+            parts = ints(begin), ints(end), ints(strides)
             result = tf.raw_ops.StridedSlice(
                 input=x, begin=begin, end=end, strides=strides, **attrs
             )
@@ -271,15 +245,15 @@ def _pads(data: Data) -> Iterator[Call]:
         for paddings in ([[1, 2], [0, 3]], [[0, 0], [0, 0]], [[2, 0], [1, 1]]):
             for kind in (np.int32, np.int64):
                 yield Call("Pad", (x, np.array(paddings, kind)), ulps=0)
-            yield Call("PadV2", (x, _int(paddings), data.normal(dtype)), ulps=0)
-        yield Call("Pad", (data.normal(dtype, 0, 2), _int([[1, 1], [0, 0]])), ulps=0)
+            yield Call("PadV2", (x, ints(paddings), data.normal(dtype)), ulps=0)
+        yield Call("Pad", (data.normal(dtype, 0, 2), ints([[1, 1], [0, 0]])), ulps=0)
         for mode in ("REFLECT", "SYMMETRIC"):
             for paddings in ([[1, 2], [3, 0]], [[0, 0], [1, 1]], [[2, 2], [0, 3]]):
                 attrs = {"mode": mode}
-                yield Call("MirrorPad", (x, _int(paddings)), attrs, ulps=0)
+                yield Call("MirrorPad", (x, ints(paddings)), attrs, ulps=0)
                 if dtype in dtypes("MirrorPadGrad"):
                     shape = [n + sum(pad) for n, pad in zip((3, 4), paddings, strict=True)]
-                    inputs = (data.normal(dtype, *shape), _int(paddings))
+                    inputs = (data.normal(dtype, *shape), ints(paddings))
                     yield Call("MirrorPadGrad", inputs, attrs, ulps=8, scale=ARRAY)
 
 
@@ -287,15 +261,15 @@ def _reversals(data: Data) -> Iterator[Call]:
     for dtype in dtypes("ReverseV2"):
         x = data.normal(dtype, 3, 4, 5)
         for axes in ([0], [-1], [0, 2], []):
-            yield Call("ReverseV2", (x, _int(axes)), ulps=0)
+            yield Call("ReverseV2", (x, ints(axes)), ulps=0)
         yield Call("Reverse", (x, np.array([True, False, True])), ulps=0)
         for lengths, seq, batch in (([0, 2, 4], 1, 0), ([1, 5, 3], 2, 0), ([3, 1, 2, 3], 0, 1)):
             attrs = {"seq_dim": seq, "batch_dim": batch}
             for kind in (np.int32, np.int64):
                 yield Call("ReverseSequence", (x, np.array(lengths, kind)), attrs, ulps=0)
         for shift, axis in ((2, 0), (-1, 2), (7, 1), ([1, -2], [0, 1]), ([1, 1], [2, 2])):
-            yield Call("Roll", (x, _int(shift), _int(axis)), ulps=0)
-        yield Call("Roll", (data.normal(dtype, 0, 2), _int(1), _int(0)), ulps=0)
+            yield Call("Roll", (x, ints(shift), ints(axis)), ulps=0)
+        yield Call("Roll", (data.normal(dtype, 0, 2), ints(1), ints(0)), ulps=0)
 
 
 def _blocks(data: Data) -> Iterator[Call]:
@@ -313,10 +287,10 @@ def _blocks(data: Data) -> Iterator[Call]:
             ([2], [[1, 1]]),
             ([1, 1], [[0, 1], [2, 0]]),
         ):
-            yield Call("SpaceToBatchND", (x, _int(block), _int(pads)), ulps=0)
+            yield Call("SpaceToBatchND", (x, ints(block), ints(pads)), ulps=0)
             back = data.normal(dtype, 12, 3, 4, 2)
-            yield Call("BatchToSpaceND", (back, _int(block), _int(pads)), ulps=0)
-        pads = _int([[0, 0], [1, 0]])
+            yield Call("BatchToSpaceND", (back, ints(block), ints(pads)), ulps=0)
+        pads = ints([[0, 0], [1, 0]])
         yield Call("SpaceToBatch", (x, pads), {"block_size": 2}, ulps=0)
         back = data.normal(dtype, 8, 3, 4, 2)
         yield Call("BatchToSpace", (back, pads), {"block_size": 2}, ulps=0)
@@ -346,7 +320,7 @@ def _diagonals(data: Data) -> Iterator[Call]:
 
 
 def _bands(data: Data, x: Any, dtype: tf.DType, low: int, high: int) -> Iterator[Call]:
-    k = _int([low, high]) if low != high else _int(low)
+    k = ints([low, high]) if low != high else ints(low)
     padding = data.normal(dtype)
     for align in _ALIGNS:
         attrs = {"align": align}
@@ -354,9 +328,9 @@ def _bands(data: Data, x: Any, dtype: tf.DType, low: int, high: int) -> Iterator
         band = data.normal(dtype, *taken.shape)
         yield Call("MatrixDiagPartV3", (x, k, padding), attrs, ulps=0)
         yield Call("MatrixSetDiagV3", (x, band, k), attrs, ulps=0)
-        sizes = _int(3), _int(5)
+        sizes = ints(3), ints(5)
         yield Call("MatrixDiagV3", (band, k, *sizes, padding), attrs, ulps=0)
-        yield Call("MatrixDiagV3", (band, k, _int(-1), _int(-1), padding), attrs, ulps=0)
+        yield Call("MatrixDiagV3", (band, k, ints(-1), ints(-1), padding), attrs, ulps=0)
     yield Call("MatrixDiagPartV2", (x, k, padding), ulps=0)
     left = tf.raw_ops.MatrixDiagPartV2(input=x, k=k, padding_value=padding)
     band = data.normal(dtype, *left.shape)
@@ -369,7 +343,7 @@ def _makers(data: Data) -> Iterator[Call]:
         for shape in ([], [2, 3], [0, 2]):
             dims = np.array(shape, np.int32)
             yield Call("Fill", (dims, data.normal(dtype)), ulps=0)
-        yield Call("Empty", (_int([2, 3]),), {"dtype": dtype, "init": True}, ulps=0)
+        yield Call("Empty", (ints([2, 3]),), {"dtype": dtype, "init": True}, ulps=0)
         tensor = data.normal(dtype, 2, 3)
         function = lambda tensor=tensor: tf.constant(tensor)
         yield Call("Const", (), function=function, ulps=0)
@@ -384,14 +358,32 @@ def _makers(data: Data) -> Iterator[Call]:
     for dtype in dtypes("LinSpace"):
         for start, stop, count in ((0, 1, 5), (3, -2, 7), (1, 9, 1), (2, 2, 3), (0.1, 0.7, 50)):
             ends = np.array(start, dtype.as_numpy_dtype), np.array(stop, dtype.as_numpy_dtype)
-            yield Call("LinSpace", (*ends, _int(count)), ulps=4, scale=ARRAY)
+            yield Call("LinSpace", (*ends, ints(count)), ulps=4, scale=ARRAY)
     for dtype in dtypes("OneHot"):
         values = np.array(1, dtype.as_numpy_dtype), np.array(0, dtype.as_numpy_dtype)
         for kind in dtypes("OneHot", "TI"):
             for axis in (-1, 0, 1):
                 indices = np.array([[0, 2], [3, 5]], kind.as_numpy_dtype)
                 attrs = {"axis": axis}
-                yield Call("OneHot", (indices, _int(4), *values), attrs, ulps=0)
+                yield Call("OneHot", (indices, ints(4), *values), attrs, ulps=0)
         negative = np.array([-1, 1], np.int32)
-        yield Call("OneHot", (negative, _int(3), *values), ulps=0, note="an index below zero")
-        yield Call("OneHot", (np.array(1, np.int32), _int(0), *values), ulps=0)
+        yield Call("OneHot", (negative, ints(3), *values), ulps=0, note="an index below zero")
+        yield Call("OneHot", (np.array(1, np.int32), ints(0), *values), ulps=0)
+
+
+PARTS = (
+    _reductions,
+    _arg_reductions,
+    _scans,
+    _shapes,
+    _reshapes,
+    _joins,
+    _splits,
+    _slices,
+    _slice_updates,
+    _pads,
+    _reversals,
+    _blocks,
+    _diagonals,
+    _makers,
+)

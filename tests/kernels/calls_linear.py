@@ -19,22 +19,6 @@ _FLAGS = (False, True)
 _LINEAR: dict[str, Any] = {"ulps": 512, "scale": ARRAY}
 
 
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (
-        _products,
-        _einsums,
-        _sparse_products,
-        _solutions,
-        _decompositions,
-        _tridiagonals,
-        _transforms,
-        _softmaxes,
-    ):
-        data.start(part.__name__)
-        yield from part(data)
-
-
 def _products(data: Data) -> Iterator[Call]:
     rounding: dict[str, Any] = {"ulps": 32, "scale": ARRAY}
     for dtype, first, second in itertools.product(dtypes("MatMul"), _FLAGS, _FLAGS):
@@ -219,3 +203,15 @@ def _softmaxes(data: Data) -> Iterator[Call]:
     for dtype, kind in itertools.product(dtypes(op), dtypes(op, "Tlabels")):
         inputs = data.normal(dtype, 4, 5), data.integers(0, 5, 4, dtype=kind)
         yield Call(op, inputs, ulps=64, scale=ARRAY)
+
+
+PARTS = (
+    _products,
+    _einsums,
+    _sparse_products,
+    _solutions,
+    _decompositions,
+    _tridiagonals,
+    _transforms,
+    _softmaxes,
+)

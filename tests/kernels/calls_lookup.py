@@ -9,32 +9,10 @@ from typing import Any
 import numpy as np
 
 from tests.kernels.call import ARRAY, Call
-from tests.kernels.data import Data, special, words
+from tests.kernels.data import Data, ints, special, words
 from tests.kernels.registry import dtypes
 
 OUT_OF_RANGE = "indices out of range"
-
-
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (
-        _gathers,
-        _gathers_out_of_range,
-        _scatters,
-        _dense,
-        _segments,
-        _sorts,
-        _searches,
-        _counts,
-        _uniques,
-        _suppressions,
-    ):
-        data.start(part.__name__)
-        yield from part(data)
-
-
-def _int(*values: Any) -> Any:
-    return np.array(values[0] if len(values) == 1 else values, np.int32)
 
 
 def _gathers(data: Data) -> Iterator[Call]:
@@ -43,38 +21,38 @@ def _gathers(data: Data) -> Iterator[Call]:
         for kind in dtypes("GatherV2", "Tindices"):
             indices = data.integers(0, 3, 2, 3, dtype=kind)
             for axis in (0, 1, -1):
-                yield Call("GatherV2", (x, indices, _int(axis)), ulps=0)
+                yield Call("GatherV2", (x, indices, ints(axis)), ulps=0)
             attrs = {"batch_dims": 1}
             batched = data.integers(0, 4, 3, 2, dtype=kind)
-            yield Call("GatherV2", (x, batched, _int(1)), attrs, ulps=0)
-            yield Call("GatherV2", (x, batched, _int(-1)), attrs, ulps=0)
+            yield Call("GatherV2", (x, batched, ints(1)), attrs, ulps=0)
+            yield Call("GatherV2", (x, batched, ints(-1)), attrs, ulps=0)
             if kind in dtypes("Gather", "Tindices"):
                 yield Call("Gather", (x, indices), ulps=0)
             for depth in (1, 2, 3):
                 nested = data.integers(0, 3, 4, depth, dtype=kind)
                 yield Call("GatherNd", (x, nested), ulps=0)
             yield Call("GatherNd", (x, np.zeros((2, 0), indices.dtype)), ulps=0)
-        yield Call("GatherV2", (x, np.zeros((0,), np.int32), _int(1)), ulps=0)
-        yield Call("GatherV2", (x, _int(1), _int(2)), ulps=0, note="a scalar index")
+        yield Call("GatherV2", (x, np.zeros((0,), np.int32), ints(1)), ulps=0)
+        yield Call("GatherV2", (x, ints(1), ints(2)), ulps=0, note="a scalar index")
 
 
 def _gathers_out_of_range(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 3, 4)
     for index in (3, -1, 100):
         attrs: dict[str, Any] = {"kind": OUT_OF_RANGE}
-        yield Call("GatherV2", (x, _int([0, index]), _int(0)), **attrs)
-        yield Call("GatherNd", (x, _int([[0], [index]])), **attrs)
+        yield Call("GatherV2", (x, ints([0, index]), ints(0)), **attrs)
+        yield Call("GatherNd", (x, ints([[0], [index]])), **attrs)
         policy = {"bad_indices_policy": "IGNORE"}
-        yield Call("GatherNd", (x, _int([[0], [index]])), policy, note="bad indices ignored")
+        yield Call("GatherNd", (x, ints([[0], [index]])), policy, note="bad indices ignored")
         updates = data.normal(np.float32, 2, 4)
-        yield Call("ScatterNd", (_int([[0], [index]]), updates, _int([3, 4])), **attrs)
-        yield Call("TensorScatterUpdate", (x, _int([[0], [index]]), updates), **attrs)
-        yield Call("TensorScatterAdd", (x, _int([[0], [index]]), updates), policy)
-        yield Call("ScatterNd", (_int([[0], [index]]), updates, _int([3, 4])), policy)
+        yield Call("ScatterNd", (ints([[0], [index]]), updates, ints([3, 4])), **attrs)
+        yield Call("TensorScatterUpdate", (x, ints([[0], [index]]), updates), **attrs)
+        yield Call("TensorScatterAdd", (x, ints([[0], [index]]), updates), policy)
+        yield Call("ScatterNd", (ints([[0], [index]]), updates, ints([3, 4])), policy)
         op = "SparseSoftmaxCrossEntropyWithLogits"
-        yield Call(op, (x, _int([0, 1, index])), **attrs)
-        yield Call("UnsortedSegmentSum", (updates, _int([0, index]), _int(3)), **attrs)
-        yield Call("InTopKV2", (x, _int([0, index, 1]), _int(2)), **attrs)
+        yield Call(op, (x, ints([0, 1, index])), **attrs)
+        yield Call("UnsortedSegmentSum", (updates, ints([0, index]), ints(3)), **attrs)
+        yield Call("InTopKV2", (x, ints([0, index, 1]), ints(2)), **attrs)
 
 
 _SCATTERS = (
@@ -109,11 +87,11 @@ def _dense(data: Data) -> Iterator[Call]:
     for dtype in dtypes("SparseToDense"):
         one, kind = data.normal(dtype), data.normal(dtype, 3).dtype
         for rows in ([[0, 1], [1, 0], [2, 2]], [[0, 0], [0, 3], [1, 1]]):
-            inputs = _int(rows), _int([3, 4]), data.normal(dtype, 3), one
+            inputs = ints(rows), ints([3, 4]), data.normal(dtype, 3), one
             yield Call("SparseToDense", inputs, ulps=0)
-        inputs = _int([1, 3]), _int([5]), np.array(1, kind), np.array(0, kind)
+        inputs = ints([1, 3]), ints([5]), np.array(1, kind), np.array(0, kind)
         yield Call("SparseToDense", inputs, ulps=0)
-        yield Call("SparseToDense", (_int(2), _int([5]), np.array(1, kind), one), ulps=0)
+        yield Call("SparseToDense", (ints(2), ints([5]), np.array(1, kind), one), ulps=0)
 
 
 def _segments(data: Data) -> Iterator[Call]:
@@ -123,37 +101,37 @@ def _segments(data: Data) -> Iterator[Call]:
             segments = np.array([0, 2, 0, 3, 2], kind.as_numpy_dtype)
             x = data.unit(dtype, 5, 3) if name == "Prod" else data.normal(dtype, 5, 3)
             rounding: dict[str, Any] = {"ulps": 8, "scale": ARRAY}
-            yield Call(op, (x, segments, _int(4)), **rounding)
-            yield Call(op, (x, segments, _int(6)), **rounding, note="empty segments")
-            yield Call(op, (x[:, 0].copy(), segments, _int(4)), **rounding)
+            yield Call(op, (x, segments, ints(4)), **rounding)
+            yield Call(op, (x, segments, ints(6)), **rounding, note="empty segments")
+            yield Call(op, (x[:, 0].copy(), segments, ints(4)), **rounding)
             dropped = np.array([0, -1, 0, -1, 2], kind.as_numpy_dtype)
-            yield Call(op, (x, dropped, _int(3)), **rounding, note="an index below zero")
+            yield Call(op, (x, dropped, ints(3)), **rounding, note="an index below zero")
             cells = np.array([[0, 1, 1]] * 5, kind.as_numpy_dtype)
-            yield Call(op, (x, cells, _int(2)), **rounding, note="segments of cells")
+            yield Call(op, (x, cells, ints(2)), **rounding, note="segments of cells")
             if dtype.is_floating and name in ("Max", "Min"):
                 odd = x.copy()
                 odd[0, 0] = np.nan
-                yield Call(op, (odd, segments, _int(4)), **rounding, note="nan")
+                yield Call(op, (odd, segments, ints(4)), **rounding, note="nan")
 
 
 def _sorts(data: Data) -> Iterator[Call]:
     for dtype in dtypes("TopKV2"):
         for k, shape in ((3, (2, 7)), (0, (4,)), (7, (3, 7)), (1, (67,))):
-            yield Call("TopKV2", (data.normal(dtype, *shape), _int(k)), ulps=0)
+            yield Call("TopKV2", (data.normal(dtype, *shape), ints(k)), ulps=0)
         ties = np.array([1, 3, 3, 1, 3, 1], dtype.as_numpy_dtype)
-        yield Call("TopKV2", (ties, _int(4)), ulps=0, note="ties")
+        yield Call("TopKV2", (ties, ints(4)), ulps=0, note="ties")
         numbers = special(dtype)
         finite = numbers if dtype.is_integer else numbers[np.isfinite(numbers.astype(np.float64))]
-        yield Call("TopKV2", (finite, _int(5)), ulps=0, note="special values")
+        yield Call("TopKV2", (finite, ints(5)), ulps=0, note="special values")
         if dtype.is_floating:
-            yield Call("TopKV2", (numbers, _int(5)), ulps=0, note="nan", kind="sorts of nan")
+            yield Call("TopKV2", (numbers, ints(5)), ulps=0, note="nan", kind="sorts of nan")
             zeros = np.array([0.0, -0.0, 0.0, -0.0], numbers.dtype)
-            yield Call("TopKV2", (zeros, _int(3)), ulps=0, note="zeros of both signs")
+            yield Call("TopKV2", (zeros, ints(3)), ulps=0, note="zeros of both signs")
         for kind in dtypes("TopKV2", "index_type"):
             x = data.normal(dtype, 2, 5)
-            yield Call("TopKV2", (x, _int(2)), {"index_type": kind}, ulps=0)
+            yield Call("TopKV2", (x, ints(2)), {"index_type": kind}, ulps=0)
             attrs = {"index_type": kind, "sorted": False}
-            yield Call("TopKV2", (x, _int(2)), attrs, ulps=0, kind="in any order")
+            yield Call("TopKV2", (x, ints(2)), attrs, ulps=0, kind="in any order")
     for dtype in dtypes("ApproxTopK"):
         for largest in (True, False):
             attrs = {"k": 3, "is_max_k": largest, "recall_target": 1.0}
@@ -198,12 +176,12 @@ def _searches(data: Data) -> Iterator[Call]:
 
 def _counts(data: Data) -> Iterator[Call]:
     for dtype in dtypes("Bincount"):
-        values = _int([0, 3, 1, 3, 9])
+        values = ints([0, 3, 1, 3, 9])
         weights = data.normal(dtype, 5)
         for size in (4, 12):
-            yield Call("Bincount", (values, _int(size), weights), ulps=8, scale=ARRAY)
-            yield Call("Bincount", (values, _int(size), weights[:0].copy()), ulps=0)
-        yield Call("Bincount", (_int([-1, 1]), _int(3), weights[:0]), kind=OUT_OF_RANGE)
+            yield Call("Bincount", (values, ints(size), weights), ulps=8, scale=ARRAY)
+            yield Call("Bincount", (values, ints(size), weights[:0].copy()), ulps=0)
+        yield Call("Bincount", (ints([-1, 1]), ints(3), weights[:0]), kind=OUT_OF_RANGE)
     for dtype, kind in itertools.product(dtypes("DenseBincount"), dtypes("DenseBincount", "Tidx")):
         values = data.integers(0, 6, 7, dtype=kind)
         rows = data.integers(0, 6, 3, 4, dtype=kind)
@@ -240,14 +218,28 @@ def _suppressions(data: Data) -> Iterator[Call]:
         boxes = np.concatenate([corners, corners + 1], 1).astype(kind)
         scores = data.positive(dtype, 9, high=1.0)
         for count, overlap, least in ((3, 0.5, 0.0), (9, 0.3, 0.4), (20, 0.1, 0.0), (0, 0.5, 0.0)):
-            inputs = boxes, scores, _int(count), np.array(overlap, kind), np.array(least, kind)
+            inputs = boxes, scores, ints(count), np.array(overlap, kind), np.array(least, kind)
             yield Call("NonMaxSuppressionV3", inputs)
             for pad in (False, True):
                 attrs = {"pad_to_max_output_size": pad}
                 rest = "indices after the last that counts" if pad else ""
                 yield Call("NonMaxSuppressionV4", inputs, attrs, kind=rest)
-        ties = boxes, np.full(9, 0.5, kind), _int(4), np.array(0.5, kind), np.array(0, kind)
+        ties = boxes, np.full(9, 0.5, kind), ints(4), np.array(0.5, kind), np.array(0, kind)
         yield Call("NonMaxSuppressionV3", ties, note="ties")
         flipped = np.ascontiguousarray(boxes[:, [2, 3, 0, 1]])
-        inputs = flipped, scores, _int(4), np.array(0.5, kind), np.array(0, kind)
+        inputs = flipped, scores, ints(4), np.array(0.5, kind), np.array(0, kind)
         yield Call("NonMaxSuppressionV3", inputs, note="corners exchanged")
+
+
+PARTS = (
+    _gathers,
+    _gathers_out_of_range,
+    _scatters,
+    _dense,
+    _segments,
+    _sorts,
+    _searches,
+    _counts,
+    _uniques,
+    _suppressions,
+)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.kernels.call import ARRAY, Call
-from tests.kernels.data import Data, words
+from tests.kernels.data import Data, ints, words
 from tests.kernels.registry import dtypes
 
 _FLAGS = (False, True)
@@ -22,19 +22,8 @@ _INT32 = {"quantization_min_val": -(2**31), "quantization_max_val": 2**31 - 1}
 _ROUNDED = "quantized numbers that are rounded otherwise"
 
 
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (_fakes, _rounded, _dequantized, _uniform, _uniform_products, _random, _keys):
-        data.start(part.__name__)
-        yield from part(data)
-
-
 def _float(value: Any) -> Any:
     return np.array(value, np.float32)
-
-
-def _int(value: Any) -> Any:
-    return np.array(value, np.int32)
 
 
 def _fakes(data: Data) -> Iterator[Call]:
@@ -74,7 +63,7 @@ def _rounded(data: Data) -> Iterator[Call]:
     for signed, given, narrow in itertools.product(_FLAGS, _FLAGS, _FLAGS):
         for dtype, bits in itertools.product(dtypes("QuantizeAndDequantizeV3"), (8, 4)):
             attrs = {"signed_input": signed, "range_given": given, "narrow_range": narrow}
-            yield from _one_rounded(data, "QuantizeAndDequantizeV3", dtype, attrs, (_int(bits),))
+            yield from _one_rounded(data, "QuantizeAndDequantizeV3", dtype, attrs, (ints(bits),))
 
 
 def _one_rounded(
@@ -118,7 +107,7 @@ def _uniform(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 4, 6)
     for axis in (-1, 1):
         scales = _float(0.05) if axis < 0 else data.positive(np.float32, 6, high=0.2)
-        zeros = _int(3) if axis < 0 else data.integers(-5, 5, 6)
+        zeros = ints(3) if axis < 0 else data.integers(-5, 5, 6)
         axes = {"quantization_axis": axis}
         for out, limits in ((tf.qint8, _INT8), (tf.qint32, _INT32)):
             attrs = {**axes, **limits, "Tout": out}
@@ -146,7 +135,7 @@ def _uniform(data: Data) -> Iterator[Call]:
             ),
             tf.int32,
         )
-        ends = _int(-40) if axis < 0 else _int([-40] * 6), _int(50) if axis < 0 else _int([50] * 6)
+        ends = ints(-40) if axis < 0 else ints([-40] * 6), ints(50) if axis < 0 else ints([50] * 6)
         values = data.integers(-128, 128, 4, 6), *ends, scales, zeros
         yield Call("UniformQuantizedClipByValue", values, function=clip, note=f"axis {axis}")
 
@@ -183,7 +172,7 @@ def _uniform_products(data: Data) -> Iterator[Call]:
         for side in sides
         for name, value in (_INT32 if side == "output" else _INT8).items()
     }
-    points = (_float(0.05), _int(3), _float(0.08), _int(-2), _float(0.1), _int(4))
+    points = (_float(0.05), ints(3), _float(0.08), ints(-2), _float(0.1), ints(4))
     for op, shapes in (
         ("UniformQuantizedDot", ((3, 4), (4, 5))),
         ("UniformQuantizedConvolution", ((2, 3, 6, 5), (4, 3, 2, 3))),
@@ -196,7 +185,7 @@ def _uniform_products(data: Data) -> Iterator[Call]:
         )
         values = [data.integers(-128, 128, *shape) for shape in shapes]
         # The right side of a product is symmetric.
-        inputs = (*values, *points[:3], _int(0), *points[4:])
+        inputs = (*values, *points[:3], ints(0), *points[4:])
         yield Call(op, inputs, function=function, kind=_ROUNDED)
     limits = {name: {**_INT32}.get(name.split("_", 1)[1], 0) for name in limits}
     function = lambda a, b, *rest: tf.cast(
@@ -221,7 +210,7 @@ _SEED = np.array([7, 11], np.int32)
 
 
 def _random(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each kind of op
-    shape = _int([3, 4])
+    shape = ints([3, 4])
     random: dict[str, Any] = {"shapes_only": True}
     for op in words("RandomStandardNormal RandomUniform TruncatedNormal"):
         for dtype in dtypes(op, "dtype"):
@@ -232,15 +221,15 @@ def _random(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each kind 
     for dtype in dtypes("RandomShuffle"):
         yield Call("RandomShuffle", (data.normal(dtype, 4, 2),), **random)
     for dtype in dtypes("Multinomial"):
-        yield Call("Multinomial", (data.normal(dtype, 3, 4), _int(5)), **random)
+        yield Call("Multinomial", (data.normal(dtype, 3, 4), ints(5)), **random)
         if dtype in dtypes("StatelessMultinomial"):
-            inputs = data.normal(dtype, 3, 4), _int(5), _SEED
+            inputs = data.normal(dtype, 3, 4), ints(5), _SEED
             yield Call("StatelessMultinomial", inputs, **random)
     op = "ParameterizedTruncatedNormal"
     for dtype in dtypes(op, "dtype"):
         edges = [np.array(value, dtype.as_numpy_dtype) for value in (0, 1, -1, 2)]
-        yield Call(op, (_int([3]), *edges), **random)
-        yield Call(f"Stateless{op}", (_int([3]), _SEED, *edges), **random)
+        yield Call(op, (ints([3]), *edges), **random)
+        yield Call(f"Stateless{op}", (ints([3]), _SEED, *edges), **random)
     for op in words("RandomNormal RandomUniform TruncatedNormal"):
         for dtype in dtypes(f"Stateless{op}", "dtype"):
             yield Call(f"Stateless{op}", (shape, _SEED), {"dtype": dtype}, **random)
@@ -263,7 +252,7 @@ def _with_key(
 ) -> Iterator[Call]:
     for algorithm, name in _ALGORITHMS.items():
         counter = np.array([5, 0] if algorithm == 1 else [5], np.uint64)
-        inputs = (_int([3, 4]), np.array([9], np.uint64), counter, _int(algorithm), *limits)
+        inputs = (ints([3, 4]), np.array([9], np.uint64), counter, ints(algorithm), *limits)
         # Philox is the same algorithm everywhere; the last steps of floats are rounded otherwise.
         same = algorithm == 1 and "Int" in op
         yield Call(op, inputs, attrs, shapes_only=not same, note=name)
@@ -275,3 +264,6 @@ def _keys(data: Data) -> Iterator[Call]:
         seed = _SEED.astype(kind)
         yield Call("StatelessRandomGetKeyCounter", (seed,), shapes_only=True)
         yield Call("StatelessRandomGetKeyCounterAlg", (seed,), shapes_only=True)
+
+
+PARTS = (_fakes, _rounded, _dequantized, _uniform, _uniform_products, _random, _keys)

@@ -12,32 +12,10 @@ import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from tests.kernels.call import ARRAY, Call, apply
-from tests.kernels.data import Data, words
+from tests.kernels.data import Data, ints, words
 from tests.kernels.registry import dtypes
 
 LENGTH = "the length of a list that grew or shrank"
-
-
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (
-        _assignments,
-        _scatters,
-        _optimizers,
-        _generators,
-        _lists,
-        _lists_of_tensors,
-        _arrays,
-        _stacks,
-        _branches,
-        _loops,
-    ):
-        data.start(part.__name__)
-        yield from part(data)
-
-
-def _int(value: Any) -> Any:
-    return np.array(value, np.int32)
 
 
 def _variable(array: Any) -> Any:
@@ -82,14 +60,14 @@ def _assignments(data: Data) -> Iterator[Call]:
         yield _update("VariableShape", state, ())
     yield _update("VarIsInitializedOp", [data.normal(np.float32, 2)], ())
     for dtype in dtypes("ResourceStridedSliceAssign"):
-        parts = _int([0, 1]), _int([4, 5]), _int([1, 1]), data.normal(dtype, 4, 4)
+        parts = ints([0, 1]), ints([4, 5]), ints([1, 1]), data.normal(dtype, 4, 4)
         yield _update("ResourceStridedSliceAssign", [data.normal(dtype, 4, 6)], parts)
     for dtype in dtypes("ResourceGather", "dtype"):
         attrs = {"dtype": dtype}
         state = [data.normal(dtype, 4, 3)]
-        yield _update("ResourceGather", state, (_int([[0, 3], [1, 1]]),), attrs=attrs)
+        yield _update("ResourceGather", state, (ints([[0, 3], [1, 1]]),), attrs=attrs)
         attrs = {"dtype": dtype, "batch_dims": 1}
-        yield _update("ResourceGather", state, (_int([[0, 2]] * 4),), attrs=attrs)
+        yield _update("ResourceGather", state, (ints([[0, 2]] * 4),), attrs=attrs)
 
 
 def _scatters(data: Data) -> Iterator[Call]:
@@ -106,9 +84,9 @@ def _scatters(data: Data) -> Iterator[Call]:
     for name in words("Add Sub Update"):
         op = f"ResourceScatterNd{name}"
         for dtype in dtypes(op):
-            rows = _int([[0], [2]]), data.normal(dtype, 2, 3)
+            rows = ints([[0], [2]]), data.normal(dtype, 2, 3)
             yield _update(op, [data.normal(dtype, 4, 3)], rows)
-            cells = _int([[0, 1], [2, 2]]), data.normal(dtype, 2)
+            cells = ints([[0, 1], [2, 2]]), data.normal(dtype, 2)
             yield _update(op, [data.normal(dtype, 4, 3)], cells)
 
 
@@ -159,7 +137,7 @@ def _optimizers(data: Data) -> Iterator[Call]:
 
 def _generators(data: Data) -> Iterator[Call]:
     state = [np.array([5, 6, 7], np.int64)]
-    shape = _int([3, 2])
+    shape = ints([3, 2])
     algorithm = np.array(1, np.int64)
     random: dict[str, Any] = {"shapes_only": True}
     for op in words("StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform"):
@@ -172,14 +150,14 @@ def _generators(data: Data) -> Iterator[Call]:
         limits = np.array(1, dtype.as_numpy_dtype), np.array(9, dtype.as_numpy_dtype)
         yield _update("StatefulUniformInt", state, (algorithm, shape, *limits), **random)
     yield _update("RngSkip", state, (algorithm, np.array(9, np.int64)))
-    yield _update("RngReadAndSkip", state, (_int(1), np.array(9, np.uint64)))
+    yield _update("RngReadAndSkip", state, (ints(1), np.array(9, np.uint64)))
 
 
 def _lists(data: Data) -> Iterator[Call]:
     raw = tf.raw_ops
     for dtype in dtypes("TensorListStack", "element_dtype"):
         x, row = data.normal(dtype, 3, 2), data.normal(dtype, 2)
-        shape, numbers = _int([2]), {"element_dtype": dtype}
+        shape, numbers = ints([2]), {"element_dtype": dtype}
 
         def stacked(handle: Any, numbers: Any = numbers, shape: Any = shape) -> Any:
             return raw.TensorListStack(input_handle=handle, element_shape=shape, **numbers)
@@ -206,31 +184,31 @@ def _lists(data: Data) -> Iterator[Call]:
             "TensorListFromTensor": ((x,), lambda x, s=stacked, o=of: s(o(x))),
             "TensorListLength": ((x,), lambda x, o=of: raw.TensorListLength(input_handle=o(x))),
             "TensorListPopBack": ((x,), lambda x, p=popped, o=of: p(o(x))),
-            "TensorListGetItem": ((x, _int(1)), got),
-            "TensorListSetItem": ((x, _int(1), row), put),
+            "TensorListGetItem": ((x, ints(1)), got),
+            "TensorListSetItem": ((x, ints(1), row), put),
         }
         for op, (inputs, function) in some.items():
             kind = LENGTH if op == "TensorListPopBack" else ""
             yield Call(op, inputs, function=function, ulps=0, note=dtype.name, kind=kind)
 
 
-_ROW = {"element_dtype": tf.float32, "element_shape": _int([2])}
-_ROWS = {"element_dtype": tf.float32, "element_shape": _int([2, 2])}
+_ROW = {"element_dtype": tf.float32, "element_shape": ints([2])}
+_ROWS = {"element_dtype": tf.float32, "element_shape": ints([2, 2])}
 
 
 def _lists_of_tensors(data: Data) -> Iterator[Call]:
     x, row = data.normal(np.float32, 4, 2), data.normal(np.float32, 2)
     for op, inputs, function in (
-        ("TensorListPushBack", (x, _int(3)), _pushed),
-        ("EmptyTensorList", (x, _int(3)), _pushed),
-        ("TensorListReserve", (row, _int(3)), _reserved),
+        ("TensorListPushBack", (x, ints(3)), _pushed),
+        ("EmptyTensorList", (x, ints(3)), _pushed),
+        ("TensorListReserve", (row, ints(3)), _reserved),
         ("TensorListElementShape", (x,), _shaped),
         ("TensorListConcatV2", (x,), _joined),
         ("TensorListSplit", (x,), _split),
-        ("TensorListGather", (x, _int([2, 0, 2])), _gathered),
+        ("TensorListGather", (x, ints([2, 0, 2])), _gathered),
     ):
         yield Call(op, inputs, function=function, ulps=0)
-    yield Call("TensorListStack", (x, _int(5)), function=_pushed, kind=LENGTH)
+    yield Call("TensorListStack", (x, ints(5)), function=_pushed, kind=LENGTH)
 
 
 def _pushed(x: Any, most: Any) -> Any:
@@ -243,7 +221,7 @@ def _pushed(x: Any, most: Any) -> Any:
 
 def _reserved(row: Any, count: Any) -> Any:
     handle = tf.raw_ops.TensorListReserve(num_elements=count, **_ROW)
-    handle = tf.raw_ops.TensorListSetItem(input_handle=handle, index=_int(1), item=row)
+    handle = tf.raw_ops.TensorListSetItem(input_handle=handle, index=ints(1), item=row)
     return tf.raw_ops.TensorListStack(input_handle=handle, **_ROW)
 
 
@@ -368,7 +346,7 @@ def _stacks(data: Data) -> Iterator[Call]:
     raw = tf.raw_ops
 
     def function(x: Any, op: str) -> Any:
-        handle = raw.StackV2(max_size=_int(4), elem_type=x.dtype, stack_name="s")
+        handle = raw.StackV2(max_size=ints(4), elem_type=x.dtype, stack_name="s")
         with tf.control_dependencies([raw.StackPushV2(handle=handle, elem=x)]):
             top = raw.StackPushV2(handle=handle, elem=2 * x)
         with tf.control_dependencies([top]):
@@ -393,13 +371,13 @@ def _branches(data: Data) -> Iterator[Call]:
     for op, way in itertools.product(("If", "StatelessIf", "Case", "StatelessCase"), (0, 1)):
         sized: Any = lambda x, way, op=op: _of_two_sizes(x, way, op)
         graph = tf.function(sized, autograph=False)
-        yield Call(op, (x, _int(way)), function=graph, note="results of two sizes")
+        yield Call(op, (x, ints(way)), function=graph, note="results of two sizes")
     for number in (0, 1, 2, 7, -1):
         for op in ("StatelessCase", "Case"):
             branches = [lambda x: x + 1, lambda x: 2 * x, tf.square]
             case: Any = lambda x, i, b=branches, op=op: _case(x, i, b, op)
             graph = tf.function(case, autograph=False)
-            yield Call(op, (x, _int(number)), function=graph, note=f"branch {number}")
+            yield Call(op, (x, ints(number)), function=graph, note=f"branch {number}")
 
 
 def _cond(x: Any, condition: Any, stateless: bool) -> Any:
@@ -447,3 +425,17 @@ def _loops(data: Data) -> Iterator[Call]:
 def _called(op: str, x: Any) -> Any:
     function = tf.function(lambda x: x * 3).get_concrete_function(x)
     return getattr(tf.raw_ops, op)(args=[x], Tout=[x.dtype], f=function)
+
+
+PARTS = (
+    _assignments,
+    _scatters,
+    _optimizers,
+    _generators,
+    _lists,
+    _lists_of_tensors,
+    _arrays,
+    _stacks,
+    _branches,
+    _loops,
+)

@@ -10,32 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from tests.kernels.call import ARRAY, Call
-from tests.kernels.data import Data
+from tests.kernels.data import Data, ints
 from tests.kernels.registry import dtypes
 
 _PADDINGS = ("SAME", "VALID")
-
-
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (
-        _convolutions,
-        _any_convolutions,
-        _depthwise,
-        _convolutions_in_space,
-        _pools,
-        _pools_in_space,
-        _resizes,
-        _colors,
-        _batch_norms,
-        _neighbours,
-    ):
-        data.start(part.__name__)
-        yield from part(data)
-
-
-def _int(values: Any) -> Any:
-    return np.array(values, np.int32)
 
 
 def _array(tensor: Any) -> Any:
@@ -82,7 +60,7 @@ def _convolution(data: Data, dtype: tf.DType, config: Any, padding: str) -> Iter
     except tf.errors.OpError:
         return
     back = data.normal(dtype, *shape)
-    sizes = _int(image.shape), _int(kernel.shape)
+    sizes = ints(image.shape), ints(kernel.shape)
     yield Call("Conv2DBackpropInput", (sizes[0], kernel, back), attrs, **rounding)
     yield Call("Conv2DBackpropFilter", (image, sizes[1], back), attrs, **rounding)
 
@@ -108,7 +86,7 @@ def _depthwise(data: Data) -> Iterator[Call]:
         yield Call(op, (image, kernel), attrs, **rounding)
         shape = tf.raw_ops.DepthwiseConv2dNative(input=image, filter=kernel, **attrs).shape
         back = data.normal(dtype, *shape)
-        sizes = _int(image.shape), _int(kernel.shape)
+        sizes = ints(image.shape), ints(kernel.shape)
         yield Call(f"{op}BackpropInput", (sizes[0], kernel, back), attrs, **rounding)
         yield Call(f"{op}BackpropFilter", (image, sizes[1], back), attrs, **rounding)
 
@@ -121,7 +99,7 @@ def _convolutions_in_space(data: Data) -> Iterator[Call]:
         yield Call("Conv3D", (image, kernel), attrs, **rounding)
         shape = tf.raw_ops.Conv3D(input=image, filter=kernel, **attrs).shape
         back = data.normal(dtype, *shape)
-        sizes = _int(image.shape), _int(kernel.shape)
+        sizes = ints(image.shape), ints(kernel.shape)
         yield Call("Conv3DBackpropInputV2", (sizes[0], kernel, back), attrs, **rounding)
         yield Call("Conv3DBackpropFilterV2", (image, sizes[1], back), attrs, **rounding)
 
@@ -144,7 +122,7 @@ def _pools(data: Data) -> Iterator[Call]:
             image = data.normal(dtype, 2, 6, 7, 3)
             yield Call("AvgPool", (image,), attrs, ulps=16, scale=ARRAY)
             shape = tf.raw_ops.AvgPool(value=image, **attrs).shape
-            inputs = _int(image.shape), data.normal(dtype, *shape)
+            inputs = ints(image.shape), data.normal(dtype, *shape)
             yield Call("AvgPoolGrad", inputs, attrs, ulps=16, scale=ARRAY)
         for dtype in dtypes("ExtractImagePatches"):
             names = {"ksizes": attrs["ksize"], "strides": attrs["strides"]}
@@ -159,7 +137,7 @@ def _pools(data: Data) -> Iterator[Call]:
 
 def _max_pools(data: Data, dtype: tf.DType, attrs: dict[str, Any]) -> Iterator[Call]:
     image = data.normal(dtype, 2, 6, 7, 3)
-    windows = _int(attrs["ksize"]), _int(attrs["strides"])
+    windows = ints(attrs["ksize"]), ints(attrs["strides"])
     rest = {"padding": attrs["padding"]}
     yield Call("MaxPool", (image,), attrs, ulps=0)
     yield Call("MaxPoolV2", (image, *windows), rest, ulps=0)
@@ -199,7 +177,7 @@ def _pools_in_space(data: Data) -> Iterator[Call]:
             image = data.normal(dtype, 2, 4, 5, 6, 2)
             yield Call("AvgPool3D", (image,), attrs, ulps=16, scale=ARRAY)
             shape = tf.raw_ops.AvgPool3D(input=image, **attrs).shape
-            inputs = _int(image.shape), data.normal(dtype, *shape)
+            inputs = ints(image.shape), data.normal(dtype, *shape)
             yield Call("AvgPool3DGrad", inputs, attrs, ulps=16, scale=ARRAY)
 
 
@@ -229,7 +207,7 @@ def _resizes(data: Data) -> Iterator[Call]:
                 image = data.normal(dtype, 2, *before, 3)
                 attrs = {"align_corners": corners, "half_pixel_centers": centers}
                 ulps, scale = (16.0, ARRAY) if op == "ResizeBilinear" else (0.0, ARRAY)
-                yield Call(op, (image, _int(after)), attrs, ulps=ulps, scale=scale)
+                yield Call(op, (image, ints(after)), attrs, ulps=ulps, scale=scale)
     for dtype, (before, after) in itertools.product(dtypes("ResizeBilinearGrad"), _SIZES):
         for corners, centers in _ANCHORS:
             inputs = data.normal(np.float32, 2, *after, 3), data.normal(dtype, 2, *before, 3)
@@ -238,7 +216,7 @@ def _resizes(data: Data) -> Iterator[Call]:
     for dtype in dtypes("ResizeBilinear"):
         whole = data.wide(dtype, 1, 3, 3, 2)
         if dtype.is_integer:
-            yield Call("ResizeBilinear", (whole, _int([5, 4])), ulps=16, scale=ARRAY, note="wide")
+            yield Call("ResizeBilinear", (whole, ints([5, 4])), ulps=16, scale=ARRAY, note="wide")
 
 
 def _colors(data: Data) -> Iterator[Call]:
@@ -296,3 +274,17 @@ def _neighbours(data: Data) -> Iterator[Call]:
         if layout == "NHWC":
             yield Call("BiasAddV1", (image, data.normal(dtype, 3)), ulps=1)
             yield Call("BiasAddGrad", (data.normal(dtype, 0, 3),), attrs, ulps=32)
+
+
+PARTS = (
+    _convolutions,
+    _any_convolutions,
+    _depthwise,
+    _convolutions_in_space,
+    _pools,
+    _pools_in_space,
+    _resizes,
+    _colors,
+    _batch_norms,
+    _neighbours,
+)

@@ -10,21 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from tests.kernels.call import ARRAY, Call, raw
-from tests.kernels.data import Data, words
+from tests.kernels.data import Data, ints, words
 
 # What runs these without XLA compiles them for XLA all the same.
 XLA_ALONE = "an op of XLA's"
-
-
-def calls(data: Data) -> Iterator[Call]:
-    """Yield the calls."""
-    for part in (_shapes, _products, _windows, _slices, _sorts, _functions, _plain, _segments):
-        data.start(part.__name__)
-        yield from part(data)
-
-
-def _int(values: Any) -> Any:
-    return np.array(values, np.int32)
 
 
 def _one(op: str, inputs: tuple[Any, ...], attrs: dict[str, Any] | None = None) -> Call:
@@ -37,16 +26,16 @@ def _by(op: str, inputs: tuple[Any, ...], function: Callable[..., Any]) -> Call:
 
 def _shapes(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 4, 3)
-    yield _one("XlaSetDynamicDimensionSize", (x, _int(0), _int(2)))
+    yield _one("XlaSetDynamicDimensionSize", (x, ints(0), ints(2)))
     removed = lambda x, n: raw("XlaRemoveDynamicDimensionSize")(
         input=raw("XlaSetDynamicDimensionSize")(input=x, dim_index=0, size=n), dim_index=0
     )
-    yield _by("XlaRemoveDynamicDimensionSize", (x, _int(2)), removed)
-    yield _one("XlaSetBound", (_int(2), _int(4)))
+    yield _by("XlaRemoveDynamicDimensionSize", (x, ints(2)), removed)
+    yield _one("XlaSetBound", (ints(2), ints(4)))
     bounded = lambda x, n: x[: raw("XlaSetBound")(input=n, bound=3)]
-    yield _by("StridedSlice", (x, _int(2)), bounded)
-    yield _one("XlaBroadcastHelper", (x, data.normal(np.float32, 3), _int([1])))
-    yield _one("XlaOptimizationBarrier", ([x, _int(3)],))
+    yield _by("StridedSlice", (x, ints(2)), bounded)
+    yield _one("XlaBroadcastHelper", (x, data.normal(np.float32, 3), ints([1])))
+    yield _one("XlaOptimizationBarrier", ([x, ints(3)],))
     yield _one("XlaSharding", (x,))
     attrs: dict[str, Any] = {"exponent_bits": 5, "mantissa_bits": 7}
     yield _one("XlaReducePrecision", (x,), attrs)
@@ -75,7 +64,7 @@ def _products(data: Data) -> Iterator[Call]:
         kernel_spatial_dimensions=[0],
     )  # fmt: skip
     arrays = data.normal(np.float32, 2, 6, 3), data.normal(np.float32, 3, 3, 4)
-    windows = _int([1]), _int([[0, 0]]), _int([1]), _int([1]), _int(1)
+    windows = ints([1]), ints([[0, 0]]), ints([1]), ints([1]), ints(1)
     attrs = {"dimension_numbers": dims.SerializeToString(), "precision_config": ""}
     yield _one("XlaConv", (*arrays, *windows), attrs)
     yield _one("XlaConvV2", (*arrays, *windows), {**attrs, "preferred_element_type": tf.float32})
@@ -96,17 +85,17 @@ def _windows(data: Data) -> Iterator[Call]:
 
     def reduce_window(x: Any, zero: Any) -> Any:
         return raw("XlaReduceWindow")(
-            input=x, init_value=zero, window_dimensions=_int([2, 2]), window_strides=_int([1, 2]),
-            base_dilations=_int([1, 1]), window_dilations=_int([1, 1]),
-            padding=_int([[0, 0], [0, 0]]), computation=_reducer(),
+            input=x, init_value=zero, window_dimensions=ints([2, 2]), window_strides=ints([1, 2]),
+            base_dilations=ints([1, 1]), window_dilations=ints([1, 1]),
+            padding=ints([[0, 0], [0, 0]]), computation=_reducer(),
         )  # fmt: skip
 
     def select_and_scatter(x: Any, source: Any, zero: Any) -> Any:
         spec = tf.TensorSpec([], tf.float32)
         greater = tf.function(lambda a, b: a >= b).get_concrete_function(spec, spec)
         return raw("XlaSelectAndScatter")(
-            operand=x, window_dimensions=_int([2, 2]), window_strides=_int([2, 2]),
-            padding=_int([[0, 0], [0, 0]]), source=source, init_value=zero,
+            operand=x, window_dimensions=ints([2, 2]), window_strides=ints([2, 2]),
+            padding=ints([[0, 0], [0, 0]]), source=source, init_value=zero,
             scatter=_reducer(), select=greater,
         )  # fmt: skip
 
@@ -131,16 +120,16 @@ def _slices(data: Data) -> Iterator[Call]:
     from tensorflow.compiler.xla import xla_data_pb2
 
     x = data.normal(np.float32, 4, 6)
-    yield _one("XlaDynamicSlice", (x, _int([1, 2]), _int([2, 3])))
+    yield _one("XlaDynamicSlice", (x, ints([1, 2]), ints([2, 3])))
     update = data.normal(np.float32, 2, 3)
-    yield _one("XlaDynamicUpdateSlice", (x, update, _int([1, 2])))
-    pads = _int([1, 0]), _int([0, 2]), _int([0, 1])
+    yield _one("XlaDynamicUpdateSlice", (x, update, ints([1, 2])))
+    pads = ints([1, 0]), ints([0, 2]), ints([0, 1])
     yield _one("XlaPad", (x, np.float32(0), *pads))
     dims = xla_data_pb2.GatherDimensionNumbers(
         offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1
     )
     attrs = {"dimension_numbers": dims.SerializeToString(), "indices_are_sorted": False}
-    yield _one("XlaGather", (x, _int([0, 2, 3]), _int([1, 6])), attrs)
+    yield _one("XlaGather", (x, ints([0, 2, 3]), ints([1, 6])), attrs)
     scattered = xla_data_pb2.ScatterDimensionNumbers(
         update_window_dims=[1], inserted_window_dims=[0], scatter_dims_to_operand_dims=[0],
         index_vector_dim=1,
@@ -149,7 +138,7 @@ def _slices(data: Data) -> Iterator[Call]:
         operand=x, scatter_indices=i, updates=u, update_computation=_reducer(),
         dimension_numbers=scattered.SerializeToString(), indices_are_sorted=False,
     )  # fmt: skip
-    yield _by("XlaScatter", (x, _int([0, 2]), data.normal(np.float32, 2, 6)), function)
+    yield _by("XlaScatter", (x, ints([0, 2]), data.normal(np.float32, 2, 6)), function)
 
 
 def _sorts(data: Data) -> Iterator[Call]:
@@ -163,7 +152,7 @@ def _sorts(data: Data) -> Iterator[Call]:
         return raw("XlaVariadicSort")(inputs=[x], dimension=0, comparator=less, is_stable=True)
 
     yield _by("XlaVariadicSort", (x,), variadic)
-    inputs = _int(1), np.array([5, 6, 7], np.uint64), _int([3, 2])
+    inputs = ints(1), np.array([5, 6, 7], np.uint64), ints([3, 2])
     yield Call("XlaRngBitGenerator", inputs, {"dtype": tf.uint32}, kind=XLA_ALONE)
 
 
@@ -194,7 +183,7 @@ def _plain(data: Data) -> Iterator[Call]:
         with tf.control_dependencies([make()]):
             return tf.identity(x)
 
-    yield Call("IdentityN", ([x, _int(3)],), ulps=0)
+    yield Call("IdentityN", ([x, ints(3)],), ulps=0)
     for op, make in (
         ("NoOp", tf.raw_ops.NoOp),
         ("ControlTrigger", tf.raw_ops.ControlTrigger),
@@ -211,4 +200,7 @@ def _plain(data: Data) -> Iterator[Call]:
 def _segments(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 5, 3)
     for name in words("Sum Prod Max Min"):
-        yield _one(f"Segment{name}V2", (x, _int([0, 0, 2, 2, 3]), _int(4)))
+        yield _one(f"Segment{name}V2", (x, ints([0, 0, 2, 2, 3]), ints(4)))
+
+
+PARTS = (_shapes, _products, _windows, _slices, _sorts, _functions, _plain, _segments)

@@ -13,6 +13,11 @@ import tensorflow as tf
 Shape = tuple[int, ...]
 
 
+def ints(*values: Any) -> Any:
+    """Return an array of int32: of one value, which may be a list, or of several."""
+    return np.array(values[0] if len(values) == 1 else values, np.int32)
+
+
 class Data:
     """Arrays of random numbers.
 
