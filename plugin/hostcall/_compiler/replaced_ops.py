@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._compiler import wrong_kernels
+from hostcall._compiler.function_edits import FunctionEdits
 from hostcall._compiler.node_writer import NodeWriter
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import Functions, NodeDef
@@ -118,10 +119,12 @@ def replace(functions: Functions) -> set[str]:
     for name, function in functions.items():
         found = defs.nodes_of(function, TABLE)
         nodes = {node.name: node for node in function.node_def} if found else {}
+        edits = FunctionEdits(function)
         for node in found:
             if wrong_kernels.reason(node, nodes):
-                _put(function, node, TABLE[node.op])
-                changed.add(name)
+                _put(edits, node, TABLE[node.op])
+        if edits.write():
+            changed.add(name)
     return changed
 
 
@@ -133,24 +136,23 @@ def replace_ones_like(functions: Functions) -> set[str]:
     """
     changed = set()
     for name, function in functions.items():
+        edits = FunctionEdits(function)
         for node in defs.nodes_of(function, {"OnesLike"}):
-            _put(function, node, _ones_like)
+            _put(edits, node, _ones_like)
+        if edits.write():
             changed.add(name)
     return changed
 
 
-def _put(function: Any, node: Any, write: Callable[[Writer], str]) -> None:
+def _put(edits: FunctionEdits, node: Any, write: Callable[[Writer], str]) -> None:
     """Put what is written in front of a node, which passes it on under its old name."""
     writer = Writer(node)
     result = write(writer)
     ((name, (dtype,)),) = defs.output_types(node, {}).items()
     controls = [value for value in node.input if value.startswith("^")]
-    defs.replace_value(function, f"{node.name}:{name}:0", f"{node.name}:output:0")
+    edits.before(node.name, writer.nodes)
+    edits.change(f"{node.name}:{name}:0", f"{node.name}:output:0")
     node.op = "Identity"
     node.attr.clear()
     node.attr["T"].type = dtype
     node.input[:] = [result, *controls]
-    # Before it, since the order of a function's nodes is that of its effects.
-    position = [other.name for other in function.node_def].index(node.name)
-    for new in reversed(writer.nodes):
-        function.node_def.insert(position, new)

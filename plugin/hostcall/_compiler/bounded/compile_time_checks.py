@@ -15,6 +15,7 @@ import tensorflow as tf
 from hostcall._compiler.bounded import unequal_branches
 from hostcall._compiler.bounded.flow import ANY_DIMENSION
 from hostcall._compiler.bounded.sizes import Source
+from hostcall._compiler.function_edits import FunctionEdits
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import Functions
@@ -53,54 +54,40 @@ def add(
     """
     changed = set()
     for name, function in functions.items():
+        edits = FunctionEdits(function)
         for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
             if (name, node.name) not in hosted:
-                allowed = bounded.get((name, node.name), set())
-                if _check_results(function, node, allowed):
-                    changed.add(name)
+                _check_results(edits, node, bounded.get((name, node.name), set()))
         for node in defs.nodes_of(function, LIST_OPS):
             if node.attr["element_dtype"].type != _VARIANT:
-                _check_list(function, node)
-                changed.add(name)
+                _check_list(edits, node)
+        if edits.write():
+            changed.add(name)
     return changed
 
 
-def _check_results(function: Any, node: Any, allowed: set[tuple[int, int]]) -> bool:
+def _check_results(edits: FunctionEdits, node: Any, allowed: set[tuple[int, int]]) -> None:
     results = [i for i in unequal_branches.arrays(node) if (i, ANY_DIMENSION) not in allowed]
     if not results:
-        return False
+        return
     types = node.attr["Tout"].list.type
     check = protos.node_def_pb2.NodeDef(
-        name=_unused(function, f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
+        name=edits.unused(f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
     )
     for position, i in enumerate(results):
-        defs.replace_value(function, f"{node.name}:output:{i}", f"{check.name}:output:{position}")
+        edits.change(f"{node.name}:output:{i}", f"{check.name}:output:{position}")
         check.input.append(f"{node.name}:output:{i}")
         check.attr["T"].list.type.append(types[i])
     check.attr["conditional"].s = node.name.encode()
     pairs = sorted((results.index(i), dim) for i, dim in allowed if i in results)
     check.attr["bounded"].list.i.extend(n for pair in pairs for n in pair)
-    _insert(function, node, check, after=True)
-    return True
+    edits.after(node.name, [check])
 
 
-def _check_list(function: Any, node: Any) -> None:
-    check = protos.node_def_pb2.NodeDef(name=_unused(function, f"{node.name}/list"), op=_LIST)
+def _check_list(edits: FunctionEdits, node: Any) -> None:
+    check = protos.node_def_pb2.NodeDef(name=edits.unused(f"{node.name}/list"), op=_LIST)
     check.input.append(node.input[0])
     check.attr["dtype"].type = node.attr["element_dtype"].type
     check.attr["user"].s = node.name.encode()
     node.input[0] = f"{check.name}:output:0"
-    _insert(function, node, check, after=False)
-
-
-def _insert(function: Any, node: Any, check: Any, after: bool) -> None:
-    """Put a check beside a node: the order of a function's nodes is that of its effects."""
-    position = next(i for i, other in enumerate(function.node_def) if other.name == node.name)
-    function.node_def.insert(position + after, check)
-
-
-def _unused(function: Any, name: str) -> str:
-    taken = {node.name for node in function.node_def}
-    while name in taken:
-        name += "_"
-    return name
+    edits.before(node.name, [check])
