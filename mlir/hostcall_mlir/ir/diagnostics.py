@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import TracebackType
 from typing import NamedTuple
 
@@ -59,7 +60,10 @@ class Collector:
         self._before = getattr(self._context, "emit_error_diagnostics", False)
         # So that errors of the parser and the verifier come the same way as those of passes.
         self._context.emit_error_diagnostics = True
-        self._handler = self._context.attach_diagnostic_handler(self._collect)
+        # It holds the list and nothing else: the garbage collector cannot see what MLIR's objects
+        # hold, so that a cycle through one would keep the whole context for good.
+        collect = functools.partial(_collect, self.diagnostics)
+        self._handler = self._context.attach_diagnostic_handler(collect)
         return self
 
     def __exit__(
@@ -75,10 +79,11 @@ class Collector:
         """The diagnostics as text, one a line."""
         return "\n".join(diagnostic.show(source) for diagnostic in self.diagnostics)
 
-    def _collect(self, diagnostic: ir.Diagnostic) -> bool:
-        self.diagnostics.append(_read(diagnostic))
-        self.diagnostics += map(_read, diagnostic.notes)
-        return True
+
+def _collect(diagnostics: list[Diagnostic], diagnostic: ir.Diagnostic) -> bool:
+    diagnostics.append(_read(diagnostic))
+    diagnostics += map(_read, diagnostic.notes)
+    return True
 
 
 def report(op: ir.Operation, message: str) -> None:

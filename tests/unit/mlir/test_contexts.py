@@ -1,0 +1,104 @@
+"""MLIR contexts, of a megabyte each, go with what they were made for."""
+
+from __future__ import annotations
+
+import gc
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import tensorflow as tf
+from jaxlib.mlir import ir
+
+import hostcall
+import hostcall.jax
+import hostcall_mlir
+from hostcall_mlir import opt
+from hostcall_mlir.program import mlir_artifact
+from tests.support.exported import functions
+from tests.support.exported.programs import F3, TRIPLE, load, make
+
+BROKEN = "func.func @main() {"
+SPEC = tf.TensorSpec([3], tf.float32)
+
+
+def transform(folder: Path) -> None:
+    hostcall_mlir.transform(TRIPLE, "builtin.module(hostcall-dce)")
+
+
+def transform_what_cannot_be_parsed(folder: Path) -> None:
+    with pytest.raises(hostcall_mlir.PassError):
+        hostcall_mlir.transform(BROKEN, "builtin.module(hostcall-dce)")
+
+
+def run_the_command(folder: Path) -> None:
+    for text in (TRIPLE, BROKEN):
+        file = folder / "program.mlir"
+        file.write_text(text)
+        with pytest.raises(SystemExit):
+            opt.main([str(file), "--pass-pipeline=hostcall-dce"], standalone_mode=False)
+
+
+def load_a_program(folder: Path) -> None:
+    program = load(make(TRIPLE), folder)
+    np.testing.assert_array_equal(program.call(F3), 3 * F3)
+
+
+def load_a_partitioned_program(folder: Path) -> None:
+    program = load(make(TRIPLE), folder, partitioned=True)
+    np.testing.assert_array_equal(program.call(F3), 3 * F3)
+
+
+def read_what_is_damaged(folder: Path) -> None:
+    artifact = make(TRIPLE).artifact
+    with pytest.raises(ValueError, match="artifact"):
+        mlir_artifact._parse(artifact[: len(artifact) // 2])
+
+
+def export_from_tensorflow(folder: Path) -> None:
+    program = tf.function(
+        lambda x: tf.numpy_function(functions.triple, [x], SPEC), jit_compile=True
+    )
+    hostcall.export(program, SPEC)
+
+
+def compile_pure_calls_of_jax(folder: Path) -> None:
+    def call(x: Any) -> Any:
+        return hostcall.jax.call(lambda v: 2 * v, x, x, pure=True)
+
+    np.testing.assert_array_equal(jax.jit(call)(F3), 2 * F3)
+    np.testing.assert_array_equal(jax.jit(lambda x: call(x) + call(2 * x))(F3), 6 * F3)
+
+
+USERS: list[Callable[[Path], None]] = [
+    transform,
+    transform_what_cannot_be_parsed,
+    run_the_command,
+    load_a_program,
+    load_a_partitioned_program,
+    read_what_is_damaged,
+    export_from_tensorflow,
+    compile_pure_calls_of_jax,
+]
+
+
+@pytest.mark.parametrize("use", USERS, ids=lambda use: use.__name__)
+def test_no_context_is_left(
+    use: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    use(tmp_path)
+    before = living_contexts()
+    for _ in range(3):
+        use(tmp_path)
+    assert living_contexts() <= before
+
+
+def living_contexts() -> int:
+    jax.clear_caches()
+    gc.collect()
+    return int(ir.Context._get_live_count())
