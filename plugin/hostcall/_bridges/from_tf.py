@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
-from hostcall._functions import source_location
+from hostcall._functions import source_location, specs
 from hostcall._tf import eager_threads
 from hostcall.jax import _primitive, _values
 from hostcall.jax._call import as_array, check_vmap_method, effect_of
 from hostcall.jax._functions import Function
-from hostcall.jax._results import check_numbers, flatten_results, is_leaf
+from hostcall.jax._results import check_numbers, flatten_results
 from hostcall_runtime import _locks
 
 
@@ -45,7 +45,7 @@ def convert(
             if function is None:
                 function = functions[tree] = _FlatFunction(traced, tree)
         declared = result
-        if callable(declared) and not is_leaf(declared):
+        if specs.is_shape_function(declared):
             structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
             declared = declared(*jax.tree.unflatten(tree, structs))
         known = None if declared is None else flatten_results(declared, place)[0]
@@ -95,8 +95,8 @@ class _FlatFunction:
         self, arrays: Sequence[Any], place: str, declared: list[Any] | None
     ) -> list[jax.ShapeDtypeStruct]:
         """What it returns for such arrays: what is declared, or TensorFlow knows when it traces."""
-        specs = [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
-        traced = eager_threads.apart(self.traced.get_concrete_function, *specs)
+        known = [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
+        traced = eager_threads.apart(self.traced.get_concrete_function, *known)
         # `outputs` grow by what gradients need.
         outputs = list(traced.structured_outputs or ())
         if declared is not None:

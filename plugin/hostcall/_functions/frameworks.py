@@ -165,6 +165,20 @@ def is_for_jax(args: Iterable[Any]) -> bool:
     return False
 
 
+def is_pytree(value: object) -> bool:
+    """Whether a value is a structure to JAX, which may look like an array or a function otherwise.
+
+    Sparse arrays have a shape and a dtype, and layers of models can be called.
+    """
+    jax = sys.modules.get("jax")
+    if not hasattr(jax, "Array"):
+        return False
+    assert jax is not None
+    if isinstance(value, jax.tree_util.Partial):  # a function, unless it holds specs
+        return any(hasattr(leaf, "shape") for leaf in jax.tree.leaves(value))
+    return not jax.tree_util.all_leaves([value])
+
+
 def holds_arrays(value: object) -> bool:
     """Whether a value is a tensor or an array, or a structure with one in it."""
     if isinstance(value, type):  # NumPy's types of scalars have a shape and a dtype, too

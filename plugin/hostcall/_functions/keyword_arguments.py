@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hostcall._functions import frameworks, source_location
+from hostcall._functions import frameworks, source_location, specs
 from hostcall_runtime._keyword_call import KeywordCall
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -46,7 +46,7 @@ class Arguments:
 
     def of_shape_function(self, result: Any) -> Any:
         """The same for a declared result: a shape function takes what it has parameters for."""
-        if not callable(result):
+        if not specs.is_shape_function(result):
             return result
         count = len(self.inputs) - len(self.names)
         left_out = int(min(len(self.moved), max(0, count - _most_by_position(result))))

@@ -148,6 +148,12 @@ def says_shape_and_dtype(value: object) -> TypeGuard[Declared]:
     return hasattr(value, "shape") and hasattr(value, "dtype") and not is_numpys
 
 
+def is_shape_function(result: object) -> bool:
+    """Whether a declared result is a function from the specs of the arguments to the results."""
+    is_spec = says_shape_and_dtype(result)
+    return callable(result) and not is_spec and not frameworks.is_pytree(result)
+
+
 def checked(value: object) -> Any:
     """A declared result that says its shape and its dtype.
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hostcall._functions import frameworks, source_location
+from hostcall._functions import frameworks, source_location, specs
 from hostcall._functions.declaration import Declaration
 from hostcall._functions.declaration_checks import (
     check_no_results,
@@ -18,7 +18,7 @@ from hostcall._functions.declaration_checks import (
 from hostcall._functions.vmap_methods import MAP
 from hostcall.jax import _effects, _primitive, _sharding
 from hostcall.jax._functions import Function, hashable
-from hostcall.jax._results import flatten_results, is_leaf
+from hostcall.jax._results import flatten_results
 from hostcall_runtime import _unawaited
 
 VMAP_METHODS = (
@@ -125,7 +125,7 @@ def call(
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-    if callable(result) and not is_leaf(result):
+    if specs.is_shape_function(result):
         result = result(*jax.tree.unflatten(in_tree, structs))
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from hostcall._functions import frameworks, source_location
+from hostcall._functions import frameworks, source_location, specs
 from hostcall._functions.declaration_checks import check_no_results
 from hostcall._functions.frameworks import Parts
 from hostcall._functions.vmap_methods import SEQUENTIAL
@@ -74,14 +74,14 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
 def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     """The declared result, a structure of specs."""
     result = parts.declaration.result
-    if not callable(result):
+    if not specs.is_shape_function(result):
         return result
     tensorflow = frameworks.tensorflow()
     if tensorflow is not None:
-        specs = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
+        known = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
         # It may make specs of JAX's, which take no dtypes and shapes of TensorFlow's.
         with contextlib.suppress(TypeError):
-            return result(*jax.tree.unflatten(in_tree, specs))
+            return result(*jax.tree.unflatten(in_tree, known))
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     return result(*jax.tree.unflatten(in_tree, structs))
 

@@ -20,17 +20,12 @@ def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeSt
       declared: a pytree.
       place: what is called, and where, for messages.
     """
-    leaves, tree = jax.tree.flatten(declared, is_leaf=is_leaf)
+    leaves, tree = jax.tree.flatten(declared)
     return [_as_struct(leaf, place) for leaf in leaves], tree
 
 
-def is_leaf(value: object) -> bool:
-    """Whether a value declares one array."""
-    return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
 def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
-    if not is_leaf(leaf):
+    if isinstance(leaf, type) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         raise TypeError(
             f"a result is declared as {leaf!r}, and not as a jax.ShapeDtypeStruct(shape, "
             f"dtype): {place}."
