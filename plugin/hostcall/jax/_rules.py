@@ -62,7 +62,7 @@ def register() -> None:
     if _names.has(_names.VMAP):
         batching.primitive_batchers[call_p] = _batch
     if _names.has(_names.DERIVATIVES):
-        ad.primitive_jvps[call_p] = _refuse_derivative
+        ad.primitive_jvps[call_p] = _differentiate
         ad.primitive_transposes[call_p] = _refuse_derivative
 
 
@@ -148,6 +148,13 @@ def _check_platforms(platforms: Sequence[str], function: Function) -> None:
             "for CPUs and NVIDIA GPUs can make such calls. Run it there, with jax.jit under "
             'jax.default_device(jax.devices("cpu")[0]) say, or use jax.pure_callback.'
         )
+
+
+def _differentiate(primals: Any, _: Any, **params: Any) -> Any:
+    """Makes a call without results as it is, since there is nothing to have a derivative."""
+    if params["result_avals"]:
+        raise ValueError(_NO_DERIVATIVE)
+    return call_p.bind(*primals, **params), []
 
 
 def _refuse_derivative(*_: Any, **__: Any) -> Any:

@@ -1,0 +1,174 @@
+"""Calls without results in programs that are differentiated: made as `jax.debug.callback` is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import hostcall
+import hostcall.jax
+from tests.support.jax.helpers import X, assert_same, each_mode
+
+Log = Callable[[Any], None]
+
+
+def plain(log: Log, x: Any) -> Any:
+    y = x * x
+    log(y)
+    return (y * y).sum()
+
+
+def of_what_no_result_needs(log: Log, x: Any) -> Any:
+    log(jnp.sin(x))
+    return x.sum()
+
+
+def in_a_scan(log: Log, x: Any) -> Any:
+    def step(carry: Any, each: Any) -> Any:
+        log(carry * each)
+        return jnp.sin(carry) * each, carry
+
+    carry, every = lax.scan(step, jnp.ones(()), x)
+    return carry + every.sum()
+
+
+def in_a_loop(log: Log, x: Any) -> Any:
+    def body(i: Any, x: Any) -> Any:
+        log(x + i)
+        return jnp.sin(x)
+
+    return lax.fori_loop(0, 3, body, x).sum()
+
+
+def in_a_branch(log: Log, x: Any) -> Any:
+    def taken(x: Any) -> Any:
+        log(2 * x)
+        return x**3
+
+    def left(x: Any) -> Any:
+        log(3 * x)
+        return x
+
+    return lax.cond(x[0] < 1, taken, left, x).sum()
+
+
+def in_an_inner_program(log: Log, x: Any) -> Any:
+    @jax.jit
+    def inner(x: Any) -> Any:
+        log(x)
+        return jnp.cos(x)
+
+    return inner(inner(x)).sum()
+
+
+def beside_a_derivative_of_the_users(log: Log, x: Any) -> Any:
+    @jax.custom_vjp
+    def f(x: Any) -> Any:
+        log(x)
+        return jnp.cos(x)
+
+    def forward(x: Any) -> Any:
+        log(2 * x)
+        return f(x), x
+
+    f.defvjp(forward, lambda x, upstream: (x * upstream,))
+    return f(x).sum()
+
+
+PROGRAMS = [
+    plain,
+    of_what_no_result_needs,
+    in_a_scan,
+    in_a_loop,
+    in_a_branch,
+    in_an_inner_program,
+]
+DERIVATIVES: dict[str, Callable[[Any], Any]] = {
+    "grad": jax.grad,
+    "jvp": lambda f: lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),)),
+    "hessian": jax.hessian,
+}
+
+
+LINEARIZE: Any = lambda f: lambda x: jax.linearize(f, x)[1](jnp.ones_like(x))
+
+
+def seen_and_returned(differentiate: Any, mode: Any, program: Any, by: Any) -> Any:
+    seen: list[list[float]] = []
+
+    def note(value: Any) -> None:
+        seen.append(np.atleast_1d(np.asarray(value, np.float32)).tolist())
+
+    returned = mode(differentiate(lambda x: program(lambda value: by(note, value), x)))(X)
+    jax.block_until_ready(returned)
+    jax.effects_barrier()
+    hostcall.barrier()
+    return sorted(seen), returned
+
+
+def by_jax(note: Any, value: Any) -> None:
+    jax.debug.callback(note, value)
+
+
+def by_call(note: Any, value: Any) -> None:
+    hostcall.jax.call(note, (), value)
+
+
+def in_order(note: Any, value: Any) -> None:
+    hostcall.jax.call(note, None, value, ordered=True)
+
+
+def without_waiting(note: Any, value: Any) -> None:
+    hostcall.jax.call(note, (), value, wait=False)
+
+
+def by_callback(note: Any, value: Any) -> None:
+    hostcall.callback(note, result=[])(value)
+
+
+def check(differentiate: Any, mode: Any, program: Any, *ways: Any) -> None:
+    seen, returned = seen_and_returned(differentiate, mode, program, by_jax)
+    for by in ways:
+        ours, got = seen_and_returned(differentiate, mode, program, by)
+        assert ours == seen, by
+        assert_same(got, returned)
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_call_is_made_as_often_as_jaxs(name: str, program: Any) -> None:
+    check(DERIVATIVES[name], jax.jit, program, by_call, in_order)
+
+
+@each_mode
+@pytest.mark.parametrize("differentiate", [jax.grad, LINEARIZE], ids=["grad", "linearize"])
+def test_each_kind_of_call(mode: Any, differentiate: Any) -> None:
+    check(differentiate, mode, plain, by_call, in_order, without_waiting, by_callback)
+
+
+def test_calls_beside_a_derivative_of_the_users() -> None:
+    check(jax.grad, jax.jit, beside_a_derivative_of_the_users, by_call, in_order)
+
+
+def test_calls_for_the_elements_of_a_batch() -> None:
+    def log(note: Any, value: Any) -> None:
+        hostcall.jax.call(note, (), value, vmap_method="sequential")
+
+    of_elements = lambda f: jax.vmap(jax.grad(f))  # noqa: E731
+    square: Any = lambda log, x: [log(x * x), x * x][1]  # noqa: E731
+    seen, returned = seen_and_returned(of_elements, jax.jit, square, by_jax)
+    assert seen == [[0.0], [1.0], [4.0], [9.0]]
+    ours, got = seen_and_returned(of_elements, jax.jit, square, log)
+    assert ours == seen
+    assert_same(got, returned)
+
+
+def test_a_result_still_has_no_derivative() -> None:
+    with pytest.raises(ValueError, match="JAX knows no derivative of a Python function"):
+        jax.grad(lambda x: hostcall.jax.call(np.sum, jax.ShapeDtypeStruct([], x.dtype), x))(X)
