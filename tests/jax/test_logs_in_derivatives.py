@@ -96,7 +96,8 @@ DERIVATIVES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-LINEARIZE: Any = lambda f: lambda x: jax.linearize(f, x)[1](jnp.ones_like(x))
+def linearized(f: Any) -> Any:
+    return lambda x: jax.linearize(f, x)[1](jnp.ones_like(x))
 
 
 def seen_and_returned(differentiate: Any, mode: Any, program: Any, by: Any) -> Any:
@@ -147,7 +148,7 @@ def test_a_call_is_made_as_often_as_jaxs(name: str, program: Any) -> None:
 
 
 @each_mode
-@pytest.mark.parametrize("differentiate", [jax.grad, LINEARIZE], ids=["grad", "linearize"])
+@pytest.mark.parametrize("differentiate", [jax.grad, linearized])
 def test_each_kind_of_call(mode: Any, differentiate: Any) -> None:
     check(differentiate, mode, plain, by_call, in_order, without_waiting, by_callback)
 
@@ -160,8 +161,13 @@ def test_calls_for_the_elements_of_a_batch() -> None:
     def log(note: Any, value: Any) -> None:
         hostcall.jax.call(note, (), value, vmap_method="sequential")
 
-    of_elements = lambda f: jax.vmap(jax.grad(f))  # noqa: E731
-    square: Any = lambda log, x: [log(x * x), x * x][1]  # noqa: E731
+    def of_elements(f: Any) -> Any:
+        return jax.vmap(jax.grad(f))
+
+    def square(log: Log, x: Any) -> Any:
+        log(x * x)
+        return x * x
+
     seen, returned = seen_and_returned(of_elements, jax.jit, square, by_jax)
     assert seen == [[0.0], [1.0], [4.0], [9.0]]
     ours, got = seen_and_returned(of_elements, jax.jit, square, log)
