@@ -20,7 +20,7 @@ JAX ?=
 export JAX
 JAX_VENV := .venv-jax$(addprefix -,$(JAX))
 JAX_INSTALLED := $(JAX_VENV)/.hostcall-installed
-NATIVE := $(shell find CMakeLists.txt cmake csrc third_party) plugin/hostcall/_tf/attributes.py
+NATIVE := $(shell find CMakeLists.txt cmake csrc third_party) plugin/hostcall/_tf/attributes.py plugin/hostcall/_saving/tokens.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
 # Prints what pyproject.toml asks for, or the same with another TensorFlow. With the build

@@ -27,8 +27,7 @@ const Struct& AsObject(const Value& value, const char* what) {
   return value.struct_value();
 }
 
-Object::Object(const Struct& object, std::string name,
-               std::initializer_list<std::string_view> known)
+Object::Object(const Struct& object, std::string name, absl::Span<const std::string_view> known)
     : fields_(object.fields()), name_(std::move(name)) {
   for (const auto& [key, value] : fields_) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
+#include "absl/types/span.h"
 #include "google/protobuf/struct.pb.h"
 
 namespace hostcall::serving {
@@ -26,7 +26,7 @@ const google::protobuf::Struct& AsObject(const google::protobuf::Value& value, c
 class Object {
  public:
   Object(const google::protobuf::Struct& object, std::string name,
-         std::initializer_list<std::string_view> known);
+         absl::Span<const std::string_view> known);
 
   // Null where there is no such field.
   const google::protobuf::Value* Find(const std::string& key) const;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/struct.pb.h"
+#include "hostcall_saved_fields.h"
 #include "json.h"
 
 namespace hostcall::serving {
@@ -34,7 +35,7 @@ std::vector<Size> ReadSizes(const Value& value) {
   if (!value.has_list_value()) throw Wrong{"the shape of a result is no list"};
   std::vector<Size> sizes;
   for (const Value& one : value.list_value().values()) {
-    const Object object(AsObject(one, "a size"), "a size", {"size", "input", "dimension"});
+    const Object object(AsObject(one, "a size"), "a size", saved_fields::kSize);
     sizes.push_back({object.Number("size", -1, -1, kMaxSize),
                      static_cast<int>(object.Number("input", 0, 0, 10'000)),
                      static_cast<int>(object.Number("dimension", 0, 0, 10'000))});
@@ -43,7 +44,7 @@ std::vector<Size> ReadSizes(const Value& value) {
 }
 
 NativeAttribute ReadAttribute(const Value& value) {
-  const Object object(AsObject(value, "an attribute"), "an attribute", {"name", "dtype", "base64"});
+  const Object object(AsObject(value, "an attribute"), "an attribute", saved_fields::kAttribute);
   NativeAttribute attribute{object.Text("name"),
                             static_cast<int>(object.Number("dtype", 0, 0, 255)), ""};
   if (!absl::Base64Unescape(object.Text("base64"), &attribute.bytes) ||
@@ -79,9 +80,7 @@ NativeTarget ReadNative(std::string_view text) {
     throw Wrong{"what it says of native code was altered"};
   }
   const Struct fields = ParseJson(json);
-  const Object object(
-      fields, "native code",
-      {"library", "symbol", "kind", "results", "arguments", "sizes", "status", "attributes"});
+  const Object object(fields, "native code", saved_fields::kNative);
   NativeTarget native;
   native.library = ReadName(object, "library");
   native.symbol = ReadName(object, "symbol");
@@ -123,13 +122,7 @@ std::optional<std::vector<int64_t>> ReadShape(const Value& value) {
   return sizes;
 }
 
-Object ReadRecord(const Struct& fields) {
-  return Object(
-      fields, "a call",
-      {"id",       "kind",           "inputs", "outputs",  "at",    "function",  "declared",
-       "callback", "copies",         "route",  "static",   "plain", "consumers", "counts",
-       "reasons",  "differentiable", "orders", "recorded", "of",    "targets",   "sources"});
-}
+Object ReadRecord(const Struct& fields) { return Object(fields, "a call", saved_fields::kRecord); }
 
 // How often a gradient may be that of a gradient.
 constexpr int kMaxOrders = 100;
@@ -144,13 +137,11 @@ Token ReadToken(const Struct& fields) {
   const Object call = ReadRecord(*innermost);
   const Struct* named = call.Inner("function");
   if (named == nullptr) throw Wrong{"it names no function"};
-  const Object function(*named, "a function",
-                        {"place", "name", "pickled", "keywords", "fixed", "native"});
+  const Object function(*named, "a function", saved_fields::kFunction);
   std::string label = function.Text("name");
   if (label.empty()) label = function.Text("place");
   if (const Struct* pickled = function.Inner("pickled"); label.empty() && pickled != nullptr) {
-    throw Pickled{
-        Object(*pickled, "a pickle", {"sha256", "python", "title", "leave"}).Text("title")};
+    throw Pickled{Object(*pickled, "a pickle", saved_fields::kPickled).Text("title")};
   }
   if (label.empty()) throw Wrong{"it names no function"};
   Token token;
@@ -164,9 +155,7 @@ Token ReadToken(const Struct& fields) {
   }
   if (orders > 0) return token;
   if (const Struct* declared = call.Inner("declared")) {
-    token.pure = Object(*declared, "a declaration",
-                        {"result", "shape_function", "pure", "timeout", "borrow", "out", "memo"})
-                     .Flag("pure");
+    token.pure = Object(*declared, "a declaration", saved_fields::kDeclared).Flag("pure");
   }
   for (const Value& spec : call.List("static").values()) {
     token.static_shapes.push_back(ReadShape(spec));

@@ -23,7 +23,7 @@ from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native.native_code import NativeCode
 from hostcall._saving import functions, structures
 from hostcall._saving.errors import SavedFunctionError
-from hostcall._saving.tokens import Declared, Function, Record
+from hostcall._saving.tokens import OPTIONS, Declared, Function, Record
 
 
 def spec_of_call(record: Record) -> CallbackSpec:
@@ -148,17 +148,7 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
         result = [structures.read(one) for one in result]
     if result is None:
         result = carried
-    then = Declaration(
-        result,
-        saved.pure,
-        saved.timeout,
-        None,
-        saved.borrow,
-        saved.out,
-        saved.memo,
-        vmap_method=saved.vmap_method,
-        memory=saved.memory,
-    )
+    then = Declaration(result, **{name: getattr(saved, name) for name in OPTIONS})
     if here is None:
         return then
     differing = _differences(saved, here, result)
@@ -176,7 +166,7 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
 def _differences(saved: Declared, here: Declaration, result: Any) -> list[str]:
     differing = [
         f"{name}={getattr(here, name)!r} here, and {getattr(saved, name)!r} there"
-        for name in ("pure", "timeout", "borrow", "out", "memo", "vmap_method", "memory")
+        for name in OPTIONS
         if getattr(here, name) != getattr(saved, name)
     ]
     ours = here.result

@@ -162,17 +162,10 @@ def _declared(spec: CallbackSpec) -> Declared:
     elif result is not None and not is_function:
         with contextlib.suppress(ValueError):  # it contradicts `Tout`, as its calls will say
             written = [structures.write(one) for one in flatten_result(result, dtypes)]
-    return Declared(
-        result=written,
-        shape_function=is_function,
-        pure=declaration.pure,
-        timeout=None if declaration.timeout is None else float(declaration.timeout),
-        borrow=declaration.borrow,
-        out=declaration.out,
-        memo=declaration.memo,
-        vmap_method=declaration.vmap_method,  # type: ignore[arg-type] # checked by Declaration
-        memory=declaration.memory,  # type: ignore[arg-type] # likewise
-    )
+    said: dict[str, Any] = {name: getattr(declaration, name) for name in tokens.OPTIONS}
+    if said["timeout"] is not None:
+        said["timeout"] = float(said["timeout"])  # of any class of numbers
+    return Declared(written, is_function, **said)
 
 
 def _short(place: str) -> str:

@@ -2,7 +2,8 @@
 
     hostcall:1:{"id":"pyfunc_0_1f2e3d4c","kind":"numpy","function":"mypackage.solvers:solve",...}
 
-Whoever reads one trusts nothing in it: it comes out of a file.
+Whoever reads one trusts nothing in it: it comes out of a file. The library for servers without
+Python reads them too. CMake makes its tables of fields of the classes in this file.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     Attributes:
       result: a spec for each result, or "trace"; None where that is unknown or a function.
       shape_function: whether that was a shape function.
-      pure, timeout, borrow, out, memo, vmap_method, memory: as for `hostcall.declare`.
+
+    The others are the fields of `Declaration` of the same names: what is added here is written,
+    read and compared.
     """
 
     result: list[Any] | Literal["trace"] | None = None
@@ -126,6 +129,12 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     memo: bool | int = False
     vmap_method: Literal["sequential", "expand_dims", "broadcast_all", "map"] | None = None
     memory: Literal["host", "device"] = "host"
+
+
+# The fields of `Declaration` that are written as they are.
+OPTIONS = tuple(
+    name for name in Declared.__struct_fields__ if name not in ("result", "shape_function")
+)
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -12,7 +12,14 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._functions import source_location
 from hostcall._saving import carried, options, pickling, recording, resolving, tokens
 from hostcall._saving.errors import SavedFunctionError
-from hostcall._tf import attributes, op_kinds, protos, script_op_graphs, token_registry
+from hostcall._tf import (
+    attributes,
+    function_defs,
+    op_kinds,
+    protos,
+    script_op_graphs,
+    token_registry,
+)
 from hostcall._tf.types import MetaGraphDef
 
 _UNNAMED = """\
@@ -60,6 +67,8 @@ def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None
         to be carried as pickles, and some cannot be.
       ImportError: when functions are to be pickled, and cloudpickle is not installed.
     """
+    # A server without hostcall's pass would compile them beside what has taken their place.
+    function_defs.drop_replaced(meta_graph.graph_def.library)
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))
     _refuse_modules(nodes)
     unnamed = _name(nodes, directory)

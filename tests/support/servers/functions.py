@@ -47,6 +47,12 @@ scale = _handler(
     "scale", _same, word="grüße", factor=2.0, offset=3, negative=True, half=np.float64(0.5)
 )
 later = _handler("later", _same)
+scale_batches = hostcall.declare(
+    _handler(
+        "scale", _same, word="grüße", factor=2.0, offset=3, negative=True, half=np.float64(0.5)
+    ),
+    vmap_method="expand_dims",
+)
 on_pool = _handler("on_pool", tf.TensorSpec([], tf.int64))
 
 
@@ -57,6 +63,16 @@ def double(x: Any) -> Any:
 @hostcall.declare(result=_same)
 def thrice(x: Any) -> Any:
     return x * np.float32(3)
+
+
+@hostcall.declare(result=_same, vmap_method="expand_dims")
+def of_batches(x: Any) -> Any:
+    return x * np.float32(5)
+
+
+@hostcall.declare(result=_same, memory="device")
+def on_device(x: Any) -> Any:
+    return 7 * np.from_dlpack(x)
 
 
 def shout(x: Any) -> Any:

@@ -16,8 +16,10 @@ NATIVE_INPUTS: dict[str, Any] = {
     "in_order": 5.0,
     "in_order_nested": 5.0,
     "in_order_loop": 5.0,
+    "in_order_batches": [1.0, 2.0, 3.0],
     "printed": FOUR,
     "scale": [1.0, 2.0],
+    "scale_in_batches": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
     "later": FOUR,
     "on_pool": [1.0],
     "root": 4.0,
@@ -29,4 +31,7 @@ PYTHON_INPUTS: dict[str, Any] = {
     "eager": FOUR,
     "unique": [2.0, 1.0, 2.0, 1.0],
     "both": FOUR,
+    "of_batches": FOUR,
+    "in_batches": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
+    "on_device": FOUR,
 }

@@ -69,6 +69,12 @@ def _in_order_loop(x: tf.Tensor) -> Any:
     return call(functions.append, 3.0 + 0.0 * x)
 
 
+def _in_order_batches(x: tf.Tensor) -> Any:
+    call(functions.append, 0.0 * x[0])
+    tf.vectorized_map(lambda digit: call(functions.append, digit), x)
+    return call(functions.append, 4.0 + 0.0 * x[0])
+
+
 def _printed(x: tf.Tensor) -> Any:
     tf.print("served", output_stream=sys.stderr)
     return call(functions.plus_one, x)
@@ -87,6 +93,14 @@ def _both(x: tf.Tensor) -> Any:
     return call(functions.plus_one, call(functions.double, x, VECTOR))
 
 
+def _in_batches(x: tf.Tensor) -> Any:
+    return 1.0 + tf.vectorized_map(lambda row: call(functions.of_batches, row), x)
+
+
+def _scale_in_batches(x: tf.Tensor) -> Any:
+    return 1.0 + tf.vectorized_map(lambda row: call(functions.scale_batches, row), x)
+
+
 # By name: the body, and what it takes.
 NATIVE: dict[str, tuple[Body, tf.TensorSpec]] = {
     "native": (_native, VECTOR),
@@ -96,8 +110,10 @@ NATIVE: dict[str, tuple[Body, tf.TensorSpec]] = {
     "in_order": (_in_order, SCALAR),
     "in_order_nested": (_in_order_nested, SCALAR),
     "in_order_loop": (_in_order_loop, SCALAR),
+    "in_order_batches": (_in_order_batches, ANY),
     "printed": (_printed, VECTOR),
     "scale": (lambda x: call(functions.scale, x), ANY),
+    "scale_in_batches": (_scale_in_batches, BATCH),
     "later": (lambda x: call(functions.later, x), VECTOR),
     "on_pool": (_threads, ANY),
     "root": (lambda x: call(functions.root, x), SCALAR),
@@ -110,6 +126,9 @@ PYTHON: dict[str, tuple[Body, tf.TensorSpec]] = {
     "shout": (lambda x: call(functions.shout, x, tf.string), VECTOR),
     "unique": (lambda x: 1.0 + call(functions.unique, x), VECTOR),
     "both": (_both, VECTOR),
+    "of_batches": (lambda x: 1.0 + call(functions.of_batches, x), VECTOR),
+    "in_batches": (_in_batches, BATCH),
+    "on_device": (lambda x: 1.0 + call(functions.on_device, x), VECTOR),
 }
 # These are not called where they are saved.
 BAD: dict[str, tuple[Body, tf.TensorSpec]] = {

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._saving import resolving, tokens
+from hostcall._tf import attributes
 from tests.support.saved import functions as users
 
 SPEC = tf.TensorSpec([4], tf.float32)
@@ -61,6 +62,17 @@ def test_functions_with_a_name_are_saved_without_a_warning(tmp_path: Path) -> No
     assert function is not None
     assert (function.name, function.place) == ("ns::minus", None)
     np.testing.assert_array_equal(tf.saved_model.load(path).program(X), X - 1)
+
+
+def test_what_was_replaced_in_a_loop_is_not_written(tmp_path: Path) -> None:
+    def program(x: Any) -> Any:
+        return tf.vectorized_map(lambda v: tf.numpy_function(users.halve, [v], v.dtype), x)
+
+    path = saved(program, tmp_path)
+    data = (Path(path) / "saved_model.pb").read_bytes()
+    assert tokens_in(path)
+    assert attributes.REPLACED.encode() not in data
+    np.testing.assert_array_equal(tf.saved_model.load(path).program(X), X / 2)
 
 
 def test_graphs_of_the_process_keep_their_tokens(tmp_path: Path) -> None:
