@@ -22,6 +22,7 @@ CONTROL_FLOW = "calls with side effects in branches and loops"
 REDUCERS = "errors for calls in reducers"
 EXECUTION = "calls that run JAX programs"
 OVERLAP = "calls that overlap"
+NO_TRACING = "programs with calls under jax.no_tracing"
 DERIVATIVES = "errors for derivatives of calls"
 TRACING = "callbacks without arguments"
 TO_TF = "hostcall.jax.to_tf"
@@ -39,6 +40,7 @@ _WITHOUT = {
     REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
     EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
     OVERLAP: "a program waits for each call of a pure function before it goes on.",
+    NO_TRACING: "jax.no_tracing refuses programs with calls, also where they have been traced.",
     DERIVATIVES: "JAX's own message says that a call has no derivative.",
     TRACING: "a callback without arguments is always called as TensorFlow's.",
     TO_TF: "hostcall.jax.to_tf raises a NotImplementedError.",
@@ -82,6 +84,10 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax._src.lib": "_jax.get_execution_stream_id _jax.set_execution_stream_id",
     },
     OVERLAP: {"jax._src.compiler": "backend_compile_and_load"},
+    NO_TRACING: {
+        "jax._src.config": "no_tracing",
+        "jax._src.pjit": "_infer_params",
+    },
     DERIVATIVES: {"jax.interpreters.ad": "primitive_jvps primitive_transposes"},
     TRACING: {"jax._src.core": "trace_state_clean"},
     TO_TF: {

@@ -78,6 +78,12 @@ def _waiting(stock: Any) -> Any:
     return _execution.waiting(stock)
 
 
+def _no_tracing(stock: Any) -> Any:
+    from hostcall.jax import _no_tracing  # which needs private names that may not be there
+
+    return _no_tracing.NoTracing(stock)
+
+
 _FLOW = _names.CONTROL_FLOW
 
 TABLE = PatchTable(
@@ -145,6 +151,13 @@ TABLE = PatchTable(
             "A program would wait for each call of a pure function before it goes on.",
             _names.OVERLAP,
         ),
+        _attribute(
+            "jax._src.config",
+            "no_tracing",
+            _no_tracing,
+            "JAX would take a compiled program with calls for one that is to be traced.",
+            _names.NO_TRACING,
+        ),
     ),
 )
 
@@ -158,7 +171,7 @@ def hide_frames() -> None:
         return
     from jax._src import source_info_util, traceback_util
 
-    for module in ("_control_flow", "_execution", "_joint", "_overlap", "_reducers"):
+    for module in ("_control_flow", "_execution", "_joint", "_no_tracing", "_overlap", "_reducers"):
         file = os.path.join(os.path.dirname(__file__), f"{module}.py")
         source_info_util.register_exclusion(file)
         traceback_util.register_exclusion(file)

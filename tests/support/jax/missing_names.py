@@ -92,6 +92,18 @@ class Checks:
         return negative(jnp.arange(2, dtype=jnp.float32))
 
     @staticmethod
+    def no_tracing() -> Any:
+        import jax
+
+        import hostcall.jax
+
+        x = np.arange(2, dtype=np.float32)
+        program = jax.jit(lambda v: hostcall.jax.call(np.negative, v, v))
+        program(x)
+        with jax.no_tracing(True):
+            return program(x)
+
+    @staticmethod
     def vmap() -> Any:
         import jax
 

@@ -102,6 +102,7 @@ _CHECKS: dict[str, dict[str, str]] = {
     _names.REDUCERS: {"reducer": "NotImplementedError: hostcall.jax.call of add"},
     _names.EXECUTION: {},
     _names.OVERLAP: {},
+    _names.NO_TRACING: {"no_tracing": "RuntimeError: re-tracing function <lambda> at "},
     _names.DERIVATIVES: {"gradient": "NotImplementedError: Differentiation rule for 'hostcall'"},
     _names.TRACING: {"without_arguments": "TypeError: "},
     _names.TO_TF: {"to_tf": "NotImplementedError: hostcall.jax: JAX "},
