@@ -173,9 +173,3 @@ def test_a_hundred_arguments_and_results() -> None:
     numbers = [jnp.float32(i) for i in range(100)]
     program = jax.jit(lambda *args: call(lambda *v: [x * 2 for x in v], list(args), *args))
     assert [float(y) for y in program(*numbers)] == [2.0 * i for i in range(100)]
-
-
-def test_random_keys_are_no_results() -> None:
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    with pytest.raises(TypeError, match=r"declared as key<fry>, .* jax\.random\.wrap_key_data"):
-        call(lambda: 0, key)

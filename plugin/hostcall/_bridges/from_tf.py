@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from hostcall._functions import source_location, specs
 from hostcall._tf import eager_threads
-from hostcall.jax import _primitive, _values
+from hostcall.jax import _keys, _primitive, _values
 from hostcall.jax._call import as_array, check_vmap_method, effect_of
 from hostcall.jax._functions import Function
 from hostcall.jax._results import check_numbers, flatten_results
@@ -39,7 +39,7 @@ def convert(
     def call(*args: Any) -> Any:
         place = f"hostcall.jax.from_tf of {description}, called at {source_location.caller()}"
         leaves, tree = jax.tree.flatten(args)
-        arrays = [as_array(leaf, place) for leaf in leaves]
+        arrays = [_keys.data_of(as_array(leaf, place)) for leaf in leaves]
         with lock:
             function = functions.get(tree)
             if function is None:

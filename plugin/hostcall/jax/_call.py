@@ -16,7 +16,7 @@ from hostcall._functions.declaration_checks import (
     check_waits,
 )
 from hostcall._functions.vmap_methods import MAP
-from hostcall.jax import _effects, _primitive, _sharding
+from hostcall.jax import _effects, _keys, _primitive, _sharding
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results
 from hostcall_runtime import _unawaited
@@ -54,7 +54,8 @@ def call(
 
     Args:
       fn: takes NumPy arrays (NumPy scalars for rank 0), writable and its own, in the structure of
-        `args`, and returns arrays of the declared dtypes in the structure of `result`.
+        `args`, and returns arrays of the declared dtypes in the structure of `result`. Of random
+        keys it gets what `jax.random.key_data` returns, and may return that or keys.
       result: the results: a pytree of `jax.ShapeDtypeStruct`, or of anything else with `shape` and
         `dtype`, such as an array or a `tf.TensorSpec`; or a function from the arguments'
         ShapeDtypeStructs to one. None for no result.
@@ -143,6 +144,7 @@ def call(
         executor=declared.executor,
         retries=declared.retries,
         on_device=declared.on_device,
+        result_dtypes=_keys.dtypes_of(results),
     )
 
     def bind(arrays: Any, results: Any, joint: tuple[str, ...] | None = None) -> list[Any]:
@@ -189,11 +191,8 @@ def as_array(value: Any, place: str) -> Any:
             f"{place}: {value!r} is no array, nor a structure of arrays. Give the function what is "
             "not an array by functools.partial."
         ) from error
-    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
-        raise TypeError(
-            f"{place}: an argument is {array.dtype}, which NumPy does not have. Of a random key, "
-            "pass jax.random.key_data(key)."
-        )
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended) and not _keys.is_key(array.dtype):
+        raise TypeError(f"{place}: an argument is {array.dtype}, which NumPy does not have.")
     return array
 
 

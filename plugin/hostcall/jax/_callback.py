@@ -11,7 +11,7 @@ from hostcall._functions import frameworks, source_location, specs
 from hostcall._functions.declaration_checks import check_no_results
 from hostcall._functions.frameworks import Parts
 from hostcall._functions.vmap_methods import SEQUENTIAL
-from hostcall.jax import _effects, _gradients, _primitive
+from hostcall.jax import _effects, _gradients, _keys, _primitive
 from hostcall.jax._call import as_array
 from hostcall.jax._functions import Function, hashable
 from hostcall.jax._results import flatten_results
@@ -55,6 +55,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         declared.line,
         declared.retries,
         declared.on_device,
+        _keys.dtypes_of(results),
     )
     check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
 
@@ -77,7 +78,8 @@ def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     if not specs.is_shape_function(result):
         return result
     tensorflow = frameworks.tensorflow()
-    if tensorflow is not None:
+    holds_keys = any(_keys.is_key(array.dtype) for array in arrays)
+    if tensorflow is not None and not holds_keys:
         known = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
         # It may make specs of JAX's, which take no dtypes and shapes of TensorFlow's.
         with contextlib.suppress(TypeError):

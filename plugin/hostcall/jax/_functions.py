@@ -13,6 +13,7 @@ import jax
 from hostcall._functions import exportable, memoization, source_location
 from hostcall._functions.exportable import Source
 from hostcall._functions.native.native_code import NativeCode
+from hostcall.jax import _keys
 from hostcall_runtime import (
     Target,
     _executors,
@@ -52,6 +53,7 @@ class Function:
       line: the calls of the function, for which no program waits; None where programs wait.
       retries: how often a call is made again whose worker has died.
       on_device: whether it takes and returns arrays where they lie.
+      result_dtypes: the dtypes of its results, where some are random keys.
     """
 
     function: Callable[..., Any]
@@ -68,6 +70,7 @@ class Function:
     line: _unawaited_calls.Line | None = None
     retries: int = 0
     on_device: bool = False
+    result_dtypes: tuple[Any, ...] = ()
 
     @property
     def is_native(self) -> bool:
@@ -162,6 +165,8 @@ class Function:
 
     def _is_flat(self) -> bool:
         """Whether the runtime's arrays and results are what the function takes and returns."""
+        if self.result_dtypes:
+            return False
         arguments_are = all(child == _LEAF for child in self.in_tree.children())
         # The runtime itself sees to it that nothing is returned where nothing is declared.
         return arguments_are and (self.out_tree == _LEAF or self.out_tree.num_leaves == 0)
@@ -184,6 +189,9 @@ class Function:
     def _flatten(self, returned: object) -> Any:
         leaves, tree = jax.tree.flatten(returned)
         if tree == self.out_tree or _is_plain_sequence(returned, leaves, self.out_tree):
+            if self.result_dtypes:
+                pairs = zip(leaves, self.result_dtypes, strict=True)
+                return [_keys.returned(*pair, self.description) for pair in pairs]
             return leaves
         raise ResultError(
             f"{self.title} returned a result of the structure {tree}, and {self.out_tree} is "

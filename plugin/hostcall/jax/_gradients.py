@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hostcall._functions import frameworks, source_location
+from hostcall.jax import _keys
 from hostcall.jax._functions import Function
 from hostcall_runtime._words import counted
 
@@ -75,9 +76,10 @@ def _gradients(
     return flat
 
 
-def _without_float0(upstream: jax.Array | np.ndarray, result: object) -> Any:
-    """JAX's gradient of an integer has no bytes; `grad` is given zeros."""
-    return jnp.zeros_like(result) if upstream.dtype == jax.dtypes.float0 else upstream
+def _without_float0(upstream: jax.Array | np.ndarray, result: Any) -> Any:
+    """JAX's gradient of an integer has no bytes; `grad` is given zeros. Keys have no zeros."""
+    has_no_bytes = upstream.dtype == jax.dtypes.float0 and not _keys.is_key(result.dtype)
+    return jnp.zeros_like(result) if has_no_bytes else upstream
 
 
 def _as_cotangent(gradient: Any, value: Any) -> Any:

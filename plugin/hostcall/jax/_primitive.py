@@ -10,7 +10,7 @@ import jax
 from jax._src import dispatch as _dispatch
 from jax._src.core import Primitive
 
-from hostcall.jax import _values
+from hostcall.jax import _keys, _values
 from hostcall.jax._functions import Function
 
 # Has several results. Outside of any program it runs as a program of its own.
@@ -38,13 +38,14 @@ def bind(
       joint: of a call that devices make together, the mesh axes that its arrays are divided along;
         None where nobody says so. See `_joint`.
     """
-    avals = tuple(_values.aval_of(result.shape, result.dtype) for result in results)
+    data = [_keys.struct_of_data(result) for result in results]
+    avals = tuple(_values.aval_of(struct.shape, struct.dtype) for struct in data)
     called: list[Any] = call_p.bind(
-        *args,
+        *map(_keys.data_of, args),
         function=function,
         result_avals=avals,
         effect=effect,
         vmap_method=vmap_method,
         joint=joint,
     )
-    return called
+    return [_keys.of_data(v, result.dtype) for v, result in zip(called, results, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from hostcall._functions import specs
 from hostcall._functions.specs import BoundedSpec
-from hostcall.jax import _values
+from hostcall.jax import _keys, _values
 
 
 def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
@@ -37,6 +37,8 @@ def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
             "one more result."
         )
     dtype = getattr(leaf.dtype, "as_numpy_dtype", leaf.dtype)
+    if _keys.is_key(dtype):
+        return jax.ShapeDtypeStruct(_sizes(leaf.shape, place), dtype)
     check_numbers(dtype, place)
     try:
         _values.check_dtype(dtype)
@@ -48,10 +50,7 @@ def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
 def check_numbers(dtype: Any, place: str) -> None:
     """Raises a TypeError for a dtype of what is no number, such as strings."""
     if jnp.issubdtype(dtype, jax.dtypes.extended):
-        raise TypeError(
-            f"{place}: a result is declared as {dtype}, which NumPy does not have. For a "
-            "random key, return what jax.random.wrap_key_data takes."
-        )
+        raise TypeError(f"{place}: a result is declared as {dtype}, which NumPy does not have.")
     if np.dtype(dtype).kind in "OSUTmM":
         raise TypeError(
             f"{place}: a result is of dtype {np.dtype(dtype)}, and JAX has arrays of numbers alone."
