@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from jax._src import callback as _callback
 from jax._src import core as _core
@@ -17,6 +17,7 @@ from jax.interpreters import mlir
 from hostcall._functions.native.entries import NativeEntry
 from hostcall.jax import _drift, _effects
 from hostcall_runtime import Target
+from hostcall_runtime._errors import NotExportableError
 
 # JAX's LoweringRuleContext: its package has no types.
 LoweringContext = Any
@@ -78,6 +79,15 @@ class Owned:
 
     def __call__(self) -> object:
         return self.target
+
+    def __reduce__(self) -> NoReturn:
+        raise NotExportableError(
+            "a compiled program that calls Python cannot be serialized: it knows the function by a "
+            "number of this process, which no other process has. This is "
+            f"{self.target.origin.description}. Compile the program in the process that runs it, or "
+            "export it:\n\n    hostcall.export(hostcall.jax.to_tf(program), spec).save(folder)\n    "
+            "program = hostcall_mlir.load(folder)"
+        )
 
 
 def own_with_executable(
