@@ -1,17 +1,41 @@
-"""What the names of functions tell."""
+"""The names of functions: what they tell, and digests in them.
+
+TensorFlow finds functions by their names, and so does what it keeps of XLA's programs. But several
+functions may have one name: a dataset optimizes a copy of its own of what it maps, and so may each
+session. Functions that hostcall makes of them have digests in their names, so that equal names mean
+equal functions.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable
 
-# Before a digest, in the name of a function that has changed before it is compiled.
-CHANGED = "__changed_"
+from hostcall._tf.types import FunctionDef
+
+_DIGEST = "__digest_"
+_BYTES = 8
 
 # What TensorFlow makes of the name of a function, and a partitioning of that.
 _NAME = re.compile(
     r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?"
-    rf"(?:{CHANGED}[0-9a-f]+)?(?P<part>__partitioned.*)?"
+    rf"(?:{_DIGEST}[0-9a-f]+)?(?P<part>__partitioned.*)?"
 )
+_DIGESTS = re.compile(rf"{_DIGEST}[0-9a-f]+")
+
+
+def of_contents(functions: Iterable[FunctionDef]) -> str:
+    """Return what tells functions from others of the same names, to be put behind a name."""
+    digest = hashlib.blake2b(digest_size=_BYTES)
+    for function in sorted(functions, key=lambda function: function.signature.name):
+        digest.update(function.SerializeToString(deterministic=True))
+    return f"{_DIGEST}{digest.hexdigest()}"
+
+
+def without_digests(function: str) -> str:
+    """Return a name without what `of_contents` has put into it."""
+    return _DIGESTS.sub("", function)
 
 
 def plain(function: str) -> str:

@@ -12,6 +12,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
     device_calls,
+    function_names,
     function_routes,
     nesting_depth,
     ordering,
@@ -87,8 +88,9 @@ def rewrite_for_kernel(
         refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
     where = _where(library, device, others)
+    digest = function_names.of_contents(library.function)
     partitioner = function_routes.partitioner_for(
-        library, entry, SUFFIX + where.suffix, said, where.accelerator, compiled=True
+        library, entry, digest + SUFFIX + where.suffix, said, where.accelerator, compiled=True
     )
     before, library = library, partitioner.library
     changed = own_names.new_functions(before, library)
@@ -98,7 +100,7 @@ def rewrite_for_kernel(
     holds_host_ops = said or partitioner.must_partition(entry)
     # Regions read the program's values where they lie, which has to be the host's memory.
     whole = whole and not (where.accelerator or refusals.is_of_device(said))
-    if holds_host_ops and whole and (program := _with_regions(partitioner, entry, said)):
+    if holds_host_ops and whole and (program := _with_regions(partitioner, entry, digest, said)):
         return program
     if not refusals.may_partition(library):
         partitioner.host_ops.check_whole()
@@ -108,7 +110,7 @@ def rewrite_for_kernel(
     returned_sizes.keep_apart(library, entry)
     if not (script_ops or own_names.is_changed(before, library, entry) or _calls_python(library)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
-    new, name = ordering.order_side_effects(library, entry)
+    new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
     if device_calls.may_overlap(where.accelerator):
         early_calls.begin_early(new, name, library)
     _mark_shared_memory(script_ops, next(f for f in new.function if f.signature.name == name))
@@ -155,9 +157,11 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
     return library
 
 
-def _with_regions(partitioner: Partitioner, entry: str, said: str) -> RewrittenFunction | None:
+def _with_regions(
+    partitioner: Partitioner, entry: str, digest: str, said: str
+) -> RewrittenFunction | None:
     """The function as one program, which calls regions; None where it cannot be one."""
-    suffix = f"__regions_{refusals.digest(partitioner.library, said)}"
+    suffix = f"{digest}__regions_{refusals.digest(partitioner.library, said)}"
     try:
         program = writing.write(partitioner.library, entry, partitioner.host_ops, suffix)
     except NotWholeError:
@@ -194,7 +198,7 @@ def plain_for_kernel(
     """
     library = _library_of(serialized)
     where = _where(library, device, others)
-    suffix = f"__uncompiled{where.suffix}"
+    suffix = f"{function_names.of_contents(library.function)}__uncompiled{where.suffix}"
     partitioner = function_routes.uncompiling_partitioner(library, suffix, where.accelerator)
     name = _partition(partitioner, cluster, where)
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())

@@ -55,11 +55,11 @@ _UNIT_TOKEN = "_xla_token_arg_node"
 _EFFECT_OPS = op_kinds.ORDERED_OPS | CONTROL_FLOW_OPS | CALL_OPS
 
 # Of the names of new functions.
-_SUFFIX = "__hostcall"
+SUFFIX = "__hostcall"
 
 
 def order_side_effects(
-    library: FunctionDefLibrary, entry: str, suffix: str = _SUFFIX
+    library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX
 ) -> tuple[Any, str]:
     """Writes the order of side effects into copies of a function and of all that it reaches.
 

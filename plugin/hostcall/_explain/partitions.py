@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from hostcall._compiler import function_names
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
 from hostcall._explain import transfers
 from hostcall._explain.bodies import Bodies, Edges, called, sources
@@ -17,7 +18,8 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
 
-# In the name of a cluster: what tells devices and refusals apart, which nothing tells beforehand.
+# In the name of a cluster: what tells devices and refusals apart. Like digests, it is not known
+# beforehand.
 _VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere|_on_[A-Z_]+_\d+)?(?:_[0-9a-f]{{8}})?(?=_)")
 
 
@@ -168,4 +170,4 @@ class PartitionWalk:
 
 
 def _stem(cluster: str) -> str:
-    return _VARIANT.sub(SUFFIX, cluster, count=1)
+    return _VARIANT.sub(SUFFIX, function_names.without_digests(cluster), count=1)

@@ -5,15 +5,12 @@ TensorFlow finds functions by their names, and still has the ones from before un
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection
 from typing import Any
 
 from hostcall._compiler import function_names
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions
-
-_DIGEST = 8  # bytes
 
 
 def give(functions: Functions, changed: Collection[str], entry: str) -> None:
@@ -70,8 +67,7 @@ def _renamed(
                 _redirect(node, called, new)
     if not is_changed:
         return name
-    text = function.SerializeToString(deterministic=True)
-    return f"{name}{function_names.CHANGED}{hashlib.blake2b(text, digest_size=_DIGEST).hexdigest()}"
+    return name + function_names.of_contents([function])
 
 
 def _redirect(node: Any, old: str, new: str) -> None:

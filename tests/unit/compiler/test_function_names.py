@@ -1,0 +1,33 @@
+"""function_names: what names of functions tell, and digests in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hostcall._compiler import function_names
+from hostcall._tf import protos
+
+
+def function(name: str, *ops: str) -> Any:
+    made = protos.function_pb2.FunctionDef()
+    made.signature.name = name
+    for op in ops:
+        made.node_def.add(name=op, op=op)
+    return made
+
+
+def test_a_digest_is_of_the_contents_in_any_order() -> None:
+    f, g = function("f", "Add"), function("g", "Mul")
+    digest = function_names.of_contents([f, g])
+    assert digest == function_names.of_contents([g, f])
+    assert digest != function_names.of_contents([f])
+    assert digest != function_names.of_contents([f, function("g", "Sub")])
+
+
+def test_names_tell_the_same_with_a_digest() -> None:
+    digest = function_names.of_contents([function("f")])
+    name = f"__inference_f_12{digest}__partitioned__cluster_0"
+    assert function_names.plain(f"__inference_f_12{digest}") == "f"
+    assert function_names.plain(name) == "f"
+    assert function_names.without_number(name) == "f__partitioned__cluster_0"
+    assert function_names.without_digests(name) == "__inference_f_12__partitioned__cluster_0"
