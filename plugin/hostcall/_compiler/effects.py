@@ -48,12 +48,15 @@ class Effects:
     def chain(self, function: Any) -> Any | None:
         """Add a control edge from each node that has effects to the next; return the last one.
 
-        Tracing leaves them out before a loop or a branch that uses a variable.
+        Tracing leaves them out before a loop or a branch that uses a variable. There are none
+        between the loops and branches of TensorFlow 1, nor out of them.
 
         Args:
           function: a FunctionDef, changed in place.
         """
         previous = None
+        if defs.has_frames(function):
+            return previous
         for node in defs.program_order(function):
             if self.of_node(node):
                 if previous is not None and f"^{previous.name}" not in node.input:

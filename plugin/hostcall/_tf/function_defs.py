@@ -29,8 +29,19 @@ CONTROL_FLOW_OPS = frozenset(
     {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 )
 
-# The loops and branches of TensorFlow 1, whose nodes only work together.
-FRAME_OPS = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+# The loops and branches of TensorFlow 1, whose nodes only work together. Sessions make the others
+# into them, too. XLA compiles none of them.
+FRAME_OPS = frozenset(
+    {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_SwitchN"}
+    | {"RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"}
+)
+_MERGES = frozenset({"Merge", "RefMerge"})
+_LOOP_ENDS = frozenset({"NextIteration", "RefNextIteration"})
+
+_CYCLE = (
+    "hostcall: the nodes {nodes} of a function wait for each other. This is a bug in hostcall; "
+    "please report it."
+)
 
 
 def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
@@ -136,6 +147,11 @@ def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
     return [node for node in function.node_def if node.op in kinds]
 
 
+def has_frames(function: FunctionDef) -> bool:
+    """Tell whether a function has loops or branches of TensorFlow 1."""
+    return bool(nodes_of(function, FRAME_OPS))
+
+
 def calls_in(function: FunctionDef, functions: Mapping[str, Any]) -> list[Any]:
     """The nodes of a function that may call one, as `called_functions` says."""
     # Large functions have few kinds of ops.
@@ -150,18 +166,28 @@ def source(value: str) -> str:
 
 
 def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
-    """For each node the positions of those that it waits for."""
+    """For each node the positions of those that it waits for before it first runs.
+
+    The loops of TensorFlow 1 lead back to where they begin, which does not wait for that.
+    """
     nodes = list(nodes)
     position = {node.name: i for i, node in enumerate(nodes)}
+    ends = {node.name for node in nodes if node.op in _LOOP_ENDS}
     found = []
     for node in nodes:
         names = set(map(source, node.input))
+        if ends and node.op in _MERGES:
+            names -= ends
         found.append(sorted(position[name] for name in names if name in position))
     return found
 
 
 def program_order(function: FunctionDef) -> list[Any]:
-    """The nodes in an order that respects all edges and otherwise that of their creation."""
+    """The nodes in an order that respects all edges and otherwise that of their creation.
+
+    Raises:
+      RuntimeError: when nodes wait for each other, other than in the loops of TensorFlow 1.
+    """
     nodes = list(function.node_def)
     return nodes if _are_in_order(nodes) else _in_order(nodes)
 
@@ -193,6 +219,9 @@ def _in_order(nodes: list[Any]) -> list[Any]:
             missing[successor] -= 1
             if missing[successor] == 0:
                 heapq.heappush(ready, successor)
+    if len(order) < len(nodes):
+        left = [node.name for node, count in zip(nodes, missing, strict=True) if count]
+        raise RuntimeError(_CYCLE.format(nodes=", ".join(map(repr, left))))
     return order
 
 

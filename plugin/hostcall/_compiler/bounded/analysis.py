@@ -60,7 +60,7 @@ def marked(
     if compiled:
         checked = set[str]()
         if search.has(compile_time_checks.KINDS):
-            checked = compile_time_checks.add(search.functions, search.bounded, search.hindered)
+            checked = compile_time_checks.add(search.compiled, search.bounded, search.hindered)
         own_names.give(search.functions, search.replaced | checked, entry)
     return copy
 
@@ -117,6 +117,7 @@ class _Search:
 
     Attributes:
       functions: those that the entry reaches, by name.
+      compiled: those of them that XLA may get.
       hindered: what hinders ops from being in the program, in words.
       bounded: of other sources, the (result, dimension)s whose size may be bounded.
       replaced: the functions in which ops are written in others.
@@ -126,6 +127,7 @@ class _Search:
         self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool]
     ) -> None:
         self.functions = defs.reachable(library, entry)
+        self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
         # Most functions have nothing of what is looked for below.
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
@@ -139,12 +141,12 @@ class _Search:
     def run(self) -> None:
         """Fill in the attributes."""
         if self.has(replaced_ops.TABLE):
-            self.replaced |= replaced_ops.replace(self.functions)
+            self.replaced |= replaced_ops.replace(self.compiled)
         if self.has(op_kinds.BRANCH_OPS):
             self.hindered.update(unequal_branches.find(self.functions))
         if not self._any_may_be_bounded():
             return
-        self.replaced |= replaced_ops.replace_ones_like(self.functions)
+        self.replaced |= replaced_ops.replace_ones_like(self.compiled)
         loops = _Loops(self.functions, self._entry)
         while offences := self._offences():
             known = len(self.hindered)

@@ -106,6 +106,8 @@ class Flow:
     def _function(self, name: str, path: str, arguments: Sequence[Tensor]) -> list[Tensor]:
         """What is known of the results of a call."""
         function = self._functions[name]
+        if defs.has_frames(function):
+            return self._on_host(function, path)
         shapes = [
             known if given.shape is None and not given.tainted else given.shape
             for given, known in zip(arguments, argument_shapes(function), strict=True)
@@ -117,6 +119,13 @@ class Flow:
             for argument, shape in zip(arguments, shapes, strict=True)
         ]
         return body.run(dict(zip(names, given, strict=True)))
+
+    def _on_host(self, function: FunctionDef, path: str) -> list[Tensor]:
+        """What is known of the results of a function that XLA does not compile."""
+        for node in function.node_def:
+            operands = [Tensor() for value in node.input if not value.startswith("^")]
+            self.follow_hosted(node, f"{path}/{node.name}", operands)
+        return [Tensor(varies=True) for _ in function.signature.output_arg]
 
     def is_hosted(self, function: str, node: NodeDef) -> bool:
         """Whether a node that is no script op is on the host."""

@@ -161,7 +161,7 @@ class HostOps:
           function: a FunctionDef.
           after_branch: whether its arguments may be made up, as those of a gradient: see Findings.
         """
-        if any(node.op in defs.FRAME_OPS for node in function.node_def):
+        if defs.has_frames(function):
             reason = "TensorFlow 1's loops and branches are not partitioned"
             return Findings({node.name: reason for node in function.node_def}, set())
         reasons = self._reasons(function)

@@ -24,7 +24,9 @@ def replace(function: Any) -> None:
         if node.attr["dtype"].type != _VARIANT:
             continue
         name = f"{node.name}/hostcall_any"
-        unknown = protos.node_def_pb2.NodeDef(name=name, op="Const")
+        controls = [value for value in node.input if value.startswith("^")]
+        # With them it runs where the node does, which may be in a branch of TensorFlow 1.
+        unknown = protos.node_def_pb2.NodeDef(name=name, op="Const", input=controls)
         unknown.attr["dtype"].type = _INT32
         unknown.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-1, tf.int32))
         function.node_def.append(unknown)
@@ -33,5 +35,4 @@ def replace(function: Any) -> None:
         node.attr.clear()
         node.attr["element_dtype"].type = tf.float32.as_datatype_enum
         node.attr["shape_type"].type = _INT32
-        controls = [value for value in node.input if value.startswith("^")]
         node.input[:] = [f"{name}:output:0", f"{name}:output:0", *controls]

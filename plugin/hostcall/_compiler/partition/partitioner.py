@@ -191,7 +191,10 @@ class Partitioner:
             self.functions[cluster.signature.name] = cluster
 
     def _in_order(self, old: FunctionDef) -> Any:
-        """A copy of a function, with control edges from each side effect in Python to the next."""
+        """A copy of a function, with control edges from each side effect in Python to the next.
+
+        There are none between the loops and branches of TensorFlow 1, nor out of them.
+        """
         function = protos.function_pb2.FunctionDef()
         function.CopyFrom(old)
         placement.return_handles_themselves(function, self._old)

@@ -61,7 +61,7 @@ def _is_lowered(name: str, functions: Mapping[str, Any]) -> bool:
 
 def _is_sequence(function: FunctionDef) -> bool:
     """Whether the nodes of a function that take time or have effects wait for each other."""
-    if any(node.op in defs.FRAME_OPS for node in function.node_def):
+    if defs.has_frames(function):
         return False
     nodes = defs.program_order(function)
     before: list[int] = []
