@@ -7,7 +7,7 @@ from typing import Any
 
 import hostcall_runtime
 from hostcall import _installation
-from hostcall._callbacks import copied_graphs, tape_residuals
+from hostcall._callbacks import copied_graphs, settings, tape_residuals
 from hostcall._frontend import gradients, script_ops, tracing, vectorizing
 from hostcall._saving import checking, resolving, traced, writing
 from hostcall._tf import (
@@ -19,6 +19,7 @@ from hostcall._tf import (
     replacements,
     saved_model_patches,
     token_registry,
+    variable_creation,
 )
 from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch, PatchTable
@@ -50,6 +51,7 @@ def _all() -> list[Patch]:
         module_gradient.patch(),
         patches.trace_hook(tracing.finish),
         patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),
+        variable_creation.first_calls(lambda: settings.uncompilable() != settings.ERROR),
         *parallel_for.conversions(vectorizing.convert),
         parallel_for.effects(vectorizing.has_effect),
         patches.removed_functions(),

@@ -175,7 +175,7 @@ def _with_regions(
     host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
     added = concrete_functions.own_functions(entry, list(new.function))
-    if said:
+    if refusals.is_of_xla(said):
         announcements.expect_regions(entry, said, program.functions)
     regions = [region.name for region in program.regions]
     return RewrittenFunction(new.SerializeToString(), name, False, regions, added)

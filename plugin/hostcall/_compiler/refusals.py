@@ -40,6 +40,9 @@ _RESOURCE = tf.resource.as_datatype_enum
 # How region_kernel.cc refuses.
 _OF_REGION = "hostcall: ops on the host cannot be called from one program"
 
+# Of the first call of a function that creates variables, or of a mistake that the host tells of.
+_UNINITIALIZED = "Uninitialized arguments"
+
 _GROWING = "XLA would not let the list of a tf.TensorArray grow"
 _DROPPED = "XLA would drop its assertions"
 _LIST = (
@@ -67,8 +70,8 @@ def may_partition(library: FunctionDefLibrary) -> bool:
 
 
 def is_of_xla(refusal: str) -> bool:
-    """Whether XLA refuses what the user wrote, and not a region that hostcall has made of it."""
-    return bool(refusal) and not refusal.startswith(_OF_REGION)
+    """Whether XLA refuses what the user wrote, and no region of hostcall's, and in each call."""
+    return bool(refusal) and not refusal.startswith((_OF_REGION, _UNINITIALIZED))
 
 
 def is_of_device(refusal: str) -> bool:

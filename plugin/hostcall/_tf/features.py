@@ -137,6 +137,10 @@ COPIED_GRAPHS = Feature(
     "copied graphs that keep their functions",
     "the functions of a graph that is imported, pruned or frozen must be kept by you.",
 )
+FIRST_CALLS = Feature(
+    "variables that compiled functions create with initial values of their arguments",
+    "such functions are errors of TensorFlow's, as without hostcall.",
+)
 REMOVED_FUNCTIONS = Feature(
     "the end of functions that hostcall has made of others",
     "they stay in memory until the process ends.",

@@ -108,6 +108,15 @@ _find(_F, _OPS, "Operation._add_control_input")
 _stored(_F, _OPS, "Operation._init._control_flow_context")
 handle_data = _find(_F, _PYTHON + "ops.resource_variable_ops", "get_eager_safe_handle_data")
 
+# What the first call of a function does.
+_F = features.FIRST_CALLS
+_POLYMORPHIC = _FUNCTION + "polymorphic_function"
+PolymorphicFunction = _find(_F, _POLYMORPHIC, "Function")
+_find(_F, _POLYMORPHIC, "Function._call")
+_stored(_F, _POLYMORPHIC, "Function.__init__._function_type", "Function.__init__._default_values")
+_stored(_F, _POLYMORPHIC, "Function.__init__._created_variables")
+_stored(_F, _POLYMORPHIC, "Function._initialize._concrete_variable_creation_fn")
+
 # Gradients.
 _F = features.GRADIENTS
 tape_cache = _find(_F, _SCRIPT_OPS, "tape_cache")

@@ -227,6 +227,10 @@ class TracingFunction(Protocol):
     """A `tf.function`."""
 
     _autograph: bool
+    _function_type: Any
+    _default_values: Any
+    _created_variables: Sequence[Callable[[], tf.Variable]]
+    _concrete_variable_creation_fn: Callable[..., Any]
     python_function: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -1,0 +1,68 @@
+"""Compiled functions that create variables whose initial values depend on their arguments.
+
+TensorFlow initializes variables before the function runs, where it can lift their initial values
+out of it. Else it runs the trace that creates and initializes them, and refuses to compile that.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._tf import features, names
+from hostcall._tf.replacements import Replacement, attribute
+from hostcall._tf.types import TracingFunction
+from hostcall_runtime._patching import Patch
+
+_REFUSAL = "We failed to lift variable creations out of this tf.function"
+
+
+def first_calls(may_run: Callable[[], bool]) -> Patch:
+    """Runs what TensorFlow refuses, and what XLA refuses of it on the host.
+
+    Args:
+      may_run: whether the user wants that.
+    """
+
+    def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except tf.errors.UnimplementedError as error:
+                refused = error.message.startswith(_REFUSAL)
+                if not (refused and patch.installed and may_run()):
+                    raise
+            return _initialize_and_run(self, functools.partial(method, self), args, kwargs)
+
+        return call
+
+    why = "TensorFlow compiles no function whose variables get initial values of its arguments."
+    return attribute(names.PolymorphicFunction, "_call", wrap, features.FIRST_CALLS, why)
+
+
+def _initialize_and_run(
+    function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
+    """Call a function that has created variables, and has initialized none of them.
+
+    Args:
+      function: a `tf.function`.
+      run: calls it without creating variables.
+      args: of the call.
+      kwargs: likewise.
+    """
+    bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
+
+    def create() -> Any:
+        return function._concrete_variable_creation_fn(*bound.args, **bound.kwargs)
+
+    if tf.executing_eagerly():
+        return create()
+    # The graph may run many times, and the initial values are those of its first run.
+    variables = [reference() for reference in function._created_variables]
+    initialized = [tf.raw_ops.VarIsInitializedOp(resource=v.handle) for v in variables]
+    return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
