@@ -160,15 +160,17 @@ absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
   return WrapKernel<MeetingCall>(runtime, node, kernel);
 }
 
-bool HasXlaKernel(NodeDef node, const std::string& device_type) {
+bool HasXlaKernel(const NodeDef& node, const std::string& device_type) {
   XlaOpRegistry::RegisterCompilationKernels();
   const XlaOpRegistry::DeviceRegistration* registration = nullptr;
   if (!XlaOpRegistry::GetCompilationDevice(device_type, &registration)) return false;
+  const DeviceType compiled(registration->compilation_device_name);
+  if (tensorflow::FindKernelDef(compiled, node, nullptr, nullptr).ok()) return true;
   const tensorflow::OpDef* op = nullptr;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
-  tensorflow::AddDefaultsToNodeDef(*op, &node);  // SavedModels leave them out
-  const DeviceType compiled(registration->compilation_device_name);
-  return tensorflow::FindKernelDef(compiled, node, nullptr, nullptr).ok();
+  NodeDef complete = node;
+  tensorflow::AddDefaultsToNodeDef(*op, &complete);  // SavedModels leave them out
+  return tensorflow::FindKernelDef(compiled, complete, nullptr, nullptr).ok();
 }
 
 std::vector<int> ConstantOperands(const NodeDef& node) {

@@ -37,7 +37,7 @@ absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
 
 // Whether XLA can compile an op for devices of a type, by its name and attributes. For an op that
 // calls functions it says nothing of those.
-bool HasXlaKernel(tensorflow::NodeDef node,
+bool HasXlaKernel(const tensorflow::NodeDef& node,
                   const std::string& device_type = tensorflow::DEVICE_CPU);
 
 // The operands of an op, by their positions, that XLA wants to know when it compiles.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "call_kernel.h"
 #include "hostcall_attributes.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace hostcall {
@@ -157,6 +158,15 @@ bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition
     name = forward->second.s();
   }
   return false;
+}
+
+bool MayLackXlaKernel(const std::string& function, const FunctionLibraryDefinition& library,
+                      const std::string& device_type) {
+  const tensorflow::XlaOpRegistry::DeviceRegistration* registration = nullptr;
+  if (!tensorflow::XlaOpRegistry::GetCompilationDevice(device_type, &registration)) return false;
+  return AnyNode({function}, library, [&](const NodeDef& node) {
+    return !library.Contains(node.op()) && !HasXlaKernel(node, device_type);
+  });
 }
 
 namespace {

@@ -44,6 +44,12 @@ bool ReachesScriptOp(const tensorflow::NodeDef& node,
 bool MayBeRewritten(const std::string& function,
                     const tensorflow::FunctionLibraryDefinition& library);
 
+// Whether an op can be reached from a function that XLA has no kernel for, for devices of a type.
+// Such an op need not be one that XLA gets to see.
+bool MayLackXlaKernel(const std::string& function,
+                      const tensorflow::FunctionLibraryDefinition& library,
+                      const std::string& device_type);
+
 // Says of an argument or a result of the function, or of what a loop in it carries, that XLA has no
 // such values, if there is one. Launched, such a function ends the process, or fails when its
 // program has run already.

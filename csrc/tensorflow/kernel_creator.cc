@@ -11,6 +11,7 @@
 #include "functions/fallback_kernel.h"
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
+#include "missing_kernels.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
 #include "region_launch.h"
@@ -227,9 +228,14 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                             const std::shared_ptr<const NodeProperties>& props,
                             const LaunchedFunction& function, const std::string& earlier,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const bool whole = function.regions.empty();
+    const bool is_cluster = IsCluster(*runtime, *props);
+    if (whole && !is_cluster) {
+      absl::Status foreseen = CreateForeseenFallback(runtime, props, function.name, kernel);
+      if (!foreseen.ok() || *kernel != nullptr) return foreseen;
+    }
     absl::Status created = CreateProgram(runtime, props, function, kernel);
     if (!created.ok()) return created;
-    const bool whole = function.regions.empty();
     const auto fallback = [this, runtime, props, earlier, whole](const std::string& refusal,
                                                                  auto* other) {
       const std::string said = earlier.empty() ? refusal : absl::StrCat(earlier, kNext, refusal);
@@ -238,10 +244,20 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     std::function<void()> announce;
     if (!whole) announce = [entry = function.entry] { Announce(entry); };
     LaunchedFunction launched = function;
-    launched.is_cluster = IsCluster(*runtime, *props);
+    launched.is_cluster = is_cluster;
     created = FallBackOnRefusal(runtime, props, launched, fallback, announce, kernel);
     if (!created.ok() || !(launched.is_cluster || launched.is_bounded)) return created;
     return Bound(runtime, props, function.calls_host, kernel);
+  }
+
+  // What runs in the place of a function that XLA has no kernels for; no kernel where it has all.
+  absl::Status CreateForeseenFallback(FunctionLibraryRuntime* runtime,
+                                      const std::shared_ptr<const NodeProperties>& props,
+                                      const std::string& function,
+                                      std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+    const std::string refusal = RefusalForMissingKernels(*runtime, function);
+    if (refusal.empty()) return absl::OkStatus();
+    return CreateFallback(runtime, props, {refusal, /*whole=*/true}, kernel);
   }
 
   static bool IsCluster(const FunctionLibraryRuntime& runtime, const NodeProperties& props) {

@@ -29,6 +29,7 @@ struct Hooks {
   nb::object evaluate;
   nb::object rewrite;
   nb::object announce;
+  nb::object missing_kernels;
   nb::object plain;
   nb::object tell_outgrown;
   nb::object shapes_in_region;
@@ -169,6 +170,22 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
   return CallPython(GlobalHooks().rewrite, arguments, ToRewritten);
 }
 
+absl::StatusOr<std::vector<MissingKernel>> MissingKernels(const std::string& library,
+                                                          const std::string& function,
+                                                          const std::string& device) {
+  const auto arguments = [&]() -> nb::object {
+    return nb::make_tuple(nb::bytes(library.data(), library.size()), function, device);
+  };
+  return CallPython(GlobalHooks().missing_kernels, arguments, [](nb::handle answer) {
+    std::vector<MissingKernel> found;
+    for (nb::handle missing : answer) {
+      found.push_back({Field<std::string>(missing, "function"), Field<std::string>(missing, "node"),
+                       Field<std::string>(missing, "op")});
+    }
+    return found;
+  });
+}
+
 absl::StatusOr<RewrittenFunction> PlainFunction(const std::string& library,
                                                 const std::string& function, const Where& where) {
   const auto arguments = [&]() -> nb::object {
@@ -227,6 +244,10 @@ void DefinePythonHooks(nb::module_& m) {
       nb::arg("lower"), nb::arg("evaluate"), nb::arg("rewrite"), nb::arg("announce"),
       "Sets the functions that lower a script op, that call its function when XLA compiles, that "
       "rewrite a must-compile function, and that log what has become of one.");
+  m.def(
+      "set_missing_kernels_hook",
+      [](nb::object find) { GlobalHooks().missing_kernels = std::move(find); }, nb::arg("find"),
+      "Sets the function that finds the nodes of a function which XLA has no kernels for.");
   m.def(
       "set_uncompiled_hooks",
       [](nb::object plain, nb::object tell_outgrown) {

@@ -76,6 +76,19 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
                                                   const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole);
 
+// A node that XLA has no kernel for.
+struct MissingKernel {
+  std::string function;
+  std::string node;
+  std::string op;
+};
+
+// Asks Python for the nodes that XLA refuses `function` for; none where that shall be an error. The
+// arguments are as above.
+absl::StatusOr<std::vector<MissingKernel>> MissingKernels(const std::string& library,
+                                                          const std::string& function,
+                                                          const std::string& device);
+
 // Has Python log what has become of a function that XLA refuses: it has come to that.
 void Announce(const std::string& function);
 

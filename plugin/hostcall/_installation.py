@@ -40,6 +40,7 @@ def _prepare() -> None:
         _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
         announcements.tell,
     )
+    bindings.set_missing_kernels_hook(_errors.with_interrupts(kernel_hook.find_missing_kernels))
     bindings.set_region_hook(_errors.with_interrupts(callback_shapes.of_results))
     bindings.set_uncompiled_hooks(
         _errors.with_interrupts(kernel_hook.plain_for_kernel),

@@ -14,12 +14,14 @@ from hostcall._compiler import (
     device_calls,
     function_names,
     function_routes,
+    missing_kernels,
     nesting_depth,
     ordering,
     refusals,
     route_selection,
 )
 from hostcall._compiler.bounded import own_names, returned_sizes
+from hostcall._compiler.missing_kernels import MissingKernel
 from hostcall._compiler.overlap import early_calls, pure_calls
 from hostcall._compiler.partition import (
     carried_floats,
@@ -204,6 +206,24 @@ def plain_for_kernel(
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
     added = concrete_functions.own_functions(cluster, list(new.function))
     return RewrittenFunction(new.SerializeToString(), name, partitioned=True, added=added)
+
+
+@nesting_depth.limited
+def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[MissingKernel]:
+    """Called before XLA compiles a function that reaches ops which it has no kernels for.
+
+    Args:
+      serialized: a FunctionDefLibrary with the function and all that it reaches.
+      entry: the name of the function.
+      device: the function's, by its full name.
+
+    Returns:
+      The nodes that XLA will refuse it for; none where the user wants that to be an error.
+    """
+    library = _library_of(serialized)
+    if not refusals.may_partition(library):
+        return []
+    return missing_kernels.find(library, entry, device_calls.kernels_for(device))
 
 
 class _Where(NamedTuple):

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, settings
+from hostcall._compiler import missing_kernels
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
-from hostcall_runtime import _library
+from hostcall._tf.types import FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
 
 # How TensorFlow names a node, and the function of a node that was in another one.
@@ -177,25 +176,9 @@ def foreseen(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") 
         return f"{what} '{value.name}' is of dtype {name}, which XLA has no values for"
     if said := of_silence(library):
         return said
-    bindings = _library.load("hostcall._tensorflow")
-    for node in _live_nodes(functions, entry):
-        if node.op not in functions and not op_kinds.has_xla_kernel(bindings, node, device_type):
-            return f"{_UNSUPPORTED}: {node.op} has no XLA kernel {{{{node {node.name}}}}}"
+    for missing in missing_kernels.find(library, entry, device_type):
+        return f"{_UNSUPPORTED}: {missing.op} has no XLA kernel {{{{node {missing.node}}}}}"
     return ""
-
-
-def _live_nodes(functions: dict[str, FunctionDef], entry: str) -> Iterator[NodeDef]:
-    """The nodes of a function and of all that it reaches which XLA gets to see."""
-    pending, seen = [entry], {entry}
-    while pending:
-        function = protos.copy_of(functions[pending.pop()])
-        defs.drop_dead_nodes(function, functions)
-        yield from function.node_def
-        called = (name for node in function.node_def
-                  for name in defs.called_functions(node, functions))  # fmt: skip
-        new = [name for name in dict.fromkeys(called) if name in functions and name not in seen]
-        seen.update(new)
-        pending.extend(new)
 
 
 def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
