@@ -1,4 +1,4 @@
-"""Do calls without side effects overlap, with one another and with what XLA computes?"""
+"""Do concurrent calls overlap, with one another and with what XLA computes?"""
 
 import time
 
@@ -38,12 +38,12 @@ def heavy(w: tf.Tensor) -> tf.Tensor:
 def main(effort: Effort = FULL) -> list[Row]:
     count = max(2, effort.of(CALLS))
     one_by_one = hostcall.callback(sleep, result=like)
-    at_once = hostcall.callback(sleep, result=like, stateful=False)
+    at_once = hostcall.callback(sleep, result=like, stateful=False, concurrent=True)
     x = tf.zeros([4])
     one, ordered, overlapping = (
         "1 call of 20 ms",
         "8 calls of 20 ms, with side effects",
-        "8 calls of 20 ms, without",
+        "8 calls of 20 ms, concurrent",
     )
     samples = measure(
         {
@@ -79,7 +79,7 @@ def _beside_work(effort: Effort) -> list[Row]:
         time.sleep(seconds)
         return x
 
-    call = hostcall.callback(wait, result=like, stateful=False)
+    call = hostcall.callback(wait, result=like, stateful=False, concurrent=True)
     x = tf.zeros([4])
     product, waiting, both = "matrix products", "a call that sleeps longer", "the two, independent"
     samples = measure(

@@ -119,7 +119,7 @@ NB_MODULE(_frames, m) {
       "call", &RunCall, nb::arg("handler"), nb::arg("operands"), nb::arg("results"),
       nb::arg("attributes"), nb::arg("foreign"),
       nb::arg("stage") = static_cast<int>(XLA_FFI_ExecutionStage_EXECUTE),
-      nb::arg("on_device") = false, nb::arg("run") = 0,
+      nb::arg("on_device") = false, nb::arg("run") = -1,
       "Calls the handler, on a thread that Python does not know if `foreign`, with all buffers in "
       "the memory of the device if `on_device`, in the run of a program with that id, and returns "
       "the status code, the message, and the bytes of each result.");

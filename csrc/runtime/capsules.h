@@ -15,6 +15,7 @@ inline constexpr char kEarlyCallsApi[] = "hostcall.EarlyCallsApi";
 inline constexpr char kMemoryApi[] = "hostcall.MemoryApi";
 inline constexpr char kProfilerApi[] = "hostcall.ProfilerApi";
 inline constexpr char kRunOnPool[] = "hostcall.RunOnPool";
+inline constexpr char kRunFinder[] = "hostcall.RunFinder";
 inline constexpr char kTensorApi[] = "hostcall.TensorApi";
 // The name that XLA's own registration takes.
 inline constexpr char kHandler[] = "xla._CUSTOM_CALL_TARGET";

@@ -22,6 +22,7 @@
 #include "gil.h"
 #include "handler_result.h"
 #include "pool.h"
+#include "turns.h"
 
 namespace ffi = xla::ffi;
 
@@ -166,12 +167,18 @@ class Meeting {
     }
   }
 
-  // Makes the calls, from this thread and others of the pool. The last one to end tells the
-  // devices.
+  // Whether the calls are made beside one another.
+  bool IsConcurrent() const {
+    const HostCall& call = Leader(0);
+    return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
+  }
+
+  // Makes the calls, from this thread and, where they are concurrent, others of the pool. The last
+  // one to end tells the devices.
   static void Hold(std::shared_ptr<Meeting> meeting) {
     if (auto error = meeting->Check(); error.has_value()) {
       meeting->End(*error);
-    } else if (meeting->Leader(0).ordered) {
+    } else if (!meeting->IsConcurrent()) {
       for (size_t shard = 0; shard < meeting->first_.size() && !error.has_value(); ++shard) {
         error = RunHostCall(meeting->Leader(shard));
       }
@@ -270,7 +277,14 @@ Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets,
     if (!all.empty()) {
       auto meeting = std::make_shared<Meeting>(run.run_id, std::move(all),
                                                static_cast<size_t>(attributes.shards));
-      RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
+      if (meeting->IsConcurrent()) {
+        RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
+      } else {
+        turns::RunInTurn(run.run_id, [meeting = std::move(meeting), number = run.run_id] {
+          Meeting::Hold(meeting);
+          turns::End(number);
+        });
+      }
     }
     return {std::move(future), std::nullopt};
   });

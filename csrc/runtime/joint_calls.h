@@ -13,7 +13,7 @@
 //   devices  i64: how many devices make the custom call. Those of one shard have the same values,
 //            and all get the results of its call.
 // Nothing is called before all devices have arrived, and none goes on before all calls have ended.
-// Ordered calls are made in the order of the shards, others beside one another.
+// The calls are made in the order of the shards, those of concurrent callbacks beside one another.
 //
 // Where one fails, all devices get its error, and so do those that arrive or wait at other custom
 // calls of this kind in the same run. With one device nobody waits, and the error is all the same

@@ -30,6 +30,7 @@
 #include "stats.h"
 #include "tensors.h"
 #include "thread_stack.h"
+#include "turns.h"
 
 namespace nb = nanobind;
 namespace capsules = hostcall::capsules;
@@ -90,15 +91,16 @@ NB_MODULE(_runtime, m) {
       "register",
       [](nb::object target, const std::string& name, bool takes_tensors, const std::string& label,
          bool borrows, bool takes_out, bool shares_memory, bool allocates, bool on_device,
-         int64_t wanted) {
-        const hostcall::Convention convention{takes_tensors, borrows,   takes_out,
-                                              shares_memory, allocates, on_device};
+         bool concurrent, int64_t wanted) {
+        const hostcall::Convention convention{takes_tensors, borrows,   takes_out, shares_memory,
+                                              allocates,     on_device, concurrent};
         return Registry::Global().Insert(std::move(target), name, label.empty() ? name : label,
                                          convention, wanted);
       },
       nb::arg("target"), nb::arg("name"), nb::arg("takes_tensors") = false, nb::arg("label") = "",
       nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("shares_memory") = false,
-      nb::arg("allocates") = false, nb::arg("on_device") = false, nb::arg("wanted") = 0,
+      nb::arg("allocates") = false, nb::arg("on_device") = false, nb::arg("concurrent") = false,
+      nb::arg("wanted") = 0,
       "Registers `target`, held weakly, and returns its id, which is never used again. Profiles "
       "and statistics call it `label`; for the rest see Convention in registry.h. Raises "
       "ValueError when a living target has the name. `wanted` is the id that it should have, if no "
@@ -143,6 +145,15 @@ NB_MODULE(_runtime, m) {
             static_cast<const hostcall::ProfilerApi*>(capsules::Get(api, capsules::kProfilerApi)));
       },
       nb::arg("api"), "Sets the profiler that is told of calls: a pointer to a ProfilerApi.");
+  m.def(
+      "set_run_finder",
+      [](const nb::capsule& finder) {
+        hostcall::turns::SetRunFinder(static_cast<const hostcall::turns::RunFinder*>(
+            capsules::Get(finder, capsules::kRunFinder)));
+      },
+      nb::arg("finder"),
+      "Sets how the run of a call is found where XLA does not tell: a pointer to a RunFinder "
+      "(turns.h).");
   m.def("collect_stats", &hostcall::CollectStats, nb::arg("on"),
         "Counts what calls cost from now on, or not.");
   m.def("collects_stats", &hostcall::CollectsStats, "Whether that is counted.");

@@ -34,6 +34,8 @@ struct Convention {
   bool allocates = false;
   // It takes arrays where they lie, on a device too, by DLPack: see loans.h.
   bool on_device = false;
+  // Its calls may run beside others of the same run, on any thread: see turns.h.
+  bool concurrent = false;
 };
 
 // What is registered. Whoever has found it may use it; once it is unregistered it holds nothing of

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "forwarding_device.h"
 #include "runtime/buffer_provider.h"
 #include "runtime/capsules.h"
 #include "runtime/fork.h"
@@ -165,39 +166,13 @@ class ProviderAllocator : public Allocator {
   Allocator* const owner_;
 };
 
-class ProviderDevice : public tensorflow::Device {
+class ProviderDevice : public ForwardingDevice {
  public:
-  explicit ProviderDevice(tensorflow::Device* device)
-      : Device(device->env(), device->attributes()), device_(device) {}
+  using ForwardingDevice::ForwardingDevice;
 
   Allocator* GetAllocator(AllocatorAttributes attributes) override {
-    return ProviderAllocator::Over(device_->GetAllocator(attributes));
+    return ProviderAllocator::Over(device()->GetAllocator(attributes));
   }
-
-  // The rest is as the device has it.
-  const CpuWorkerThreads* tensorflow_cpu_worker_threads() const override {
-    return device_->tensorflow_cpu_worker_threads();
-  }
-  tsl::thread::ThreadPool* tensorflow_device_thread_pool() override {
-    return device_->tensorflow_device_thread_pool();
-  }
-  bool has_eigen_cpu_device() const override { return device_->has_eigen_cpu_device(); }
-  const Eigen::ThreadPoolDevice* eigen_cpu_device() override { return device_->eigen_cpu_device(); }
-  tensorflow::DeviceBase* UnderlyingDevice() override { return device_->UnderlyingDevice(); }
-  const tensorflow::DeviceBase* UnderlyingDevice() const override {
-    return device_->UnderlyingDevice();
-  }
-  absl::Status MakeTensorFromProto(const tensorflow::TensorProto& proto,
-                                   const AllocatorAttributes attributes, Tensor* tensor) override {
-    return device_->MakeTensorFromProto(proto, attributes, tensor);
-  }
-  absl::Status TryGetDeviceContext(tensorflow::DeviceContext** context) override {
-    return device_->TryGetDeviceContext(context);
-  }
-  absl::Status Sync() override { return device_->Sync(); }
-
- private:
-  tensorflow::Device* const device_;
 };
 
 void* HoldMemory(const void* data, size_t size) { return Memory::Global().TryHold(data, size); }

@@ -49,7 +49,8 @@ NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
 }
 
 RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
-  return {HasFlag(function, attributes::TRACKS_RUN), HasFlag(function, attributes::SHARES_MEMORY)};
+  return {HasFlag(function, attributes::TRACKS_RUN), HasFlag(function, attributes::SHARES_MEMORY),
+          HasFlag(function, attributes::TAKES_TURNS)};
 }
 
 // Where the functions of a runtime run: callbacks run on CPUs.

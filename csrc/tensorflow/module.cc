@@ -18,6 +18,7 @@
 #include "python_hooks.h"
 #include "region_handler.h"
 #include "region_shapes.h"
+#include "run_devices.h"
 #include "run_tracking.h"
 #include "runtime/capsules.h"
 #include "xla/ffi/api/c_api.h"
@@ -114,6 +115,10 @@ NB_MODULE(_tensorflow, m) {
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
         "and "
         "TypeError, with the name, when the capsule has one that is not of handlers.");
+  m.def(
+      "run_finder",
+      [] { return nb::capsule(hostcall::GetRunFinder(), hostcall::capsules::kRunFinder); },
+      "How the runtime finds the run of a call: a pointer to a RunFinder (runtime/turns.h).");
   m.def("set_ops_at_risk", &hostcall::SetOpsAtRisk, nb::arg("ops"),
         "Sets the ops that XLA may get wrong.");
   m.def("set_checks_sizes", &hostcall::SetChecksSizes, nb::arg("value"),

@@ -13,6 +13,7 @@
 #include "buffer_provider.h"
 #include "current_launch.h"
 #include "functions/wrapped_kernel.h"
+#include "run_devices.h"
 #include "runtime/capsules.h"
 #include "runtime/early_calls.h"
 #include "runtime/fork.h"
@@ -179,10 +180,12 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
  public:
   TrackedKernel(tensorflow::OpKernelConstruction* construction, const RunTracking& scope,
                 std::unique_ptr<tensorflow::Device> provider_device,
+                std::unique_ptr<RunDevices> run_devices,
                 std::unique_ptr<tensorflow::OpKernel> launch)
       : AsyncOpKernel(construction),
         tracks_run_(scope.tracks_run),
         provider_device_(std::move(provider_device)),
+        run_devices_(std::move(run_devices)),
         launch_(std::move(launch)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
@@ -203,12 +206,27 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
   void LaunchWithProvider(tensorflow::OpKernelContext* ctx, DoneCallback done) {
     if (provider_device_ == nullptr) {
-      LaunchTracked(ctx, std::move(done));
+      LaunchInTurns(ctx, std::move(done));
       return;
     }
     auto borrowing = std::make_shared<BorrowingRun>(ctx, provider_device_.get());
-    LaunchTracked(ctx, [borrowing, done = std::move(done)] {
+    LaunchInTurns(ctx, [borrowing, done = std::move(done)] {
       borrowing->End();
+      done();
+    });
+  }
+
+  void LaunchInTurns(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+    if (run_devices_ == nullptr) {
+      LaunchTracked(ctx, std::move(done));
+      return;
+    }
+    tensorflow::DeviceBase* const before = ctx->params()->device;
+    tensorflow::Device* const device = run_devices_->Take().release();
+    ctx->params()->device = device;
+    LaunchTracked(ctx, [this, ctx, before, device, done = std::move(done)] {
+      ctx->params()->device = before;
+      run_devices_->GiveBack(std::unique_ptr<tensorflow::Device>(device));
       done();
     });
   }
@@ -229,6 +247,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
   const bool tracks_run_;
   const std::unique_ptr<tensorflow::Device> provider_device_;  // null where no memory is shared
+  const std::unique_ptr<RunDevices> run_devices_;              // null where none takes turns
   const std::unique_ptr<tensorflow::OpKernel> launch_;
 };
 
@@ -258,9 +277,13 @@ absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRunt
                        std::unique_ptr<tensorflow::OpKernel>* launch) {
   // What lies on other devices has allocators of its own, whose devices XLA's kernel looks for.
   tensorflow::Device* device = runtime->device();
-  const bool provides = scope.shares_memory && device->device_type() == tensorflow::DEVICE_CPU;
-  return WrapKernel<TrackedKernel>(runtime, props, launch, scope,
-                                   provides ? MakeProviderDevice(device) : nullptr);
+  const bool is_cpu = device->device_type() == tensorflow::DEVICE_CPU;
+  auto provider = is_cpu && scope.shares_memory ? MakeProviderDevice(device) : nullptr;
+  // A run has to have both: what it takes turns by stands for what it allocates by.
+  tensorflow::Device* const inner = provider == nullptr ? device : provider.get();
+  auto runs = is_cpu && scope.takes_turns ? std::make_unique<RunDevices>(inner) : nullptr;
+  return WrapKernel<TrackedKernel>(runtime, props, launch, scope, std::move(provider),
+                                   std::move(runs));
 }
 
 void DefineRunTracking(nb::module_& m) {

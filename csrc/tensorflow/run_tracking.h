@@ -27,6 +27,7 @@ namespace hostcall {
 struct RunTracking {
   bool tracks_run;     // whether calls keep something until the program has run
   bool shares_memory;  // whether arrays of callbacks may lie in the program's memory
+  bool takes_turns;    // whether calls that have no order must not overlap
 };
 
 // Puts a kernel that sees to all this in the place of `launch`.

@@ -57,6 +57,7 @@ def _prepare() -> None:
     runtime.set_tensor_api(bindings.eager_tensors())
     runtime.set_profiler_api(bindings.profiler())
     runtime.set_buffer_provider_api(bindings.buffer_provider())
+    runtime.set_run_finder(bindings.run_finder())
     bindings.set_table(gradient_tapes.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")

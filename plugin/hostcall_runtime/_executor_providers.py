@@ -71,6 +71,11 @@ class Provider:
         """Whether it is known that the calls run in no thread of this process."""
         return not self.is_made and not has_threads(self.given)
 
+    @property
+    def has_several_workers(self) -> bool:
+        """Whether calls may run at the same time: unless it is known that there is one worker."""
+        return self.is_made or worker_count(self.given) != 1
+
 
 _providers: weakref.WeakValueDictionary[int, Provider] = weakref.WeakValueDictionary()
 
@@ -108,6 +113,15 @@ def provider_of(given: Any) -> Provider | None:
 def _is_maker(given: Any) -> bool:
     # A class of executors has a `submit`, too, and makes one.
     return isinstance(given, type) or not callable(getattr(given, "submit", None))
+
+
+def worker_count(executor: Executor) -> int | None:
+    """How many calls an executor makes at once, where it has an attribute for that."""
+    for attribute in ("_max_workers", "num_workers"):  # concurrent.futures and loky; mpi4py
+        count = getattr(executor, attribute, None)
+        if isinstance(count, int) and count > 0:
+            return count
+    return None
 
 
 def has_threads(executor: Executor) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hostcall_runtime import _batches, _parcels
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
+from hostcall_runtime._executor_providers import worker_count
 from hostcall_runtime._executor_types import Executor
 from hostcall_runtime._executors import Callee, Provider, StartedCall, runs_here
 from hostcall_runtime._keyword_call import KeywordCall
@@ -110,6 +111,13 @@ def repeating(function: Callable[..., Any], retries: int) -> Callable[..., Any]:
     return function
 
 
+def provider_of(function: object) -> Provider | None:
+    """What gives the executor that makes the calls of a mapped function in parts."""
+    while isinstance(function, KeywordCall):
+        function = function.function
+    return function.provider if isinstance(function, MappedFunction) else None
+
+
 def argument_memory(
     function: Callable[..., Any], executor: Provider | None, retries: int
 ) -> Callable[..., Any] | None:
@@ -123,10 +131,7 @@ def argument_memory(
     Returns:
       A function of a shape and a dtype, as `_parcels.empty_for` says; None where there is none.
     """
-    while isinstance(function, KeywordCall):
-        function = function.function
-    if isinstance(function, MappedFunction):
-        executor = function.provider
+    executor = provider_of(function) or executor
     if executor is None or retries:  # the arguments have to be as they were
         return None
     return _parcels.empty_for(executor)
@@ -175,10 +180,9 @@ def _note(error: Exception, callee: Callee) -> None:
 
 def _workers_of(executor: Executor) -> int:
     """How many calls the executor makes at once, where it says so; else one for each CPU."""
-    for attribute in ("_max_workers", "num_workers"):  # concurrent.futures and loky; mpi4py
-        count = getattr(executor, attribute, None)
-        if isinstance(count, int) and count > 0:
-            return count
+    count = worker_count(executor)
+    if count is not None:
+        return count
     client: Any = getattr(executor, "_client", None)  # Dask's
     if hasattr(client, "nthreads"):
         return max(1, int(sum(client.nthreads().values())))

@@ -56,8 +56,8 @@ def register(
       label: what profiles and `hostcall.stats` call it; the name if it is left out.
       identity: what it has in common with the same callback in other processes, beside its site
         (`_stable_ids`).
-      **convention: `borrows`, `takes_out`, `shares_memory` and `on_device`, as registry.h has
-        them; False if left out.
+      **convention: `borrows`, `takes_out`, `shares_memory`, `on_device` and `concurrent`, as
+        registry.h has them; False if left out.
 
     Raises:
       ValueError: when a living object has the name.

@@ -1,4 +1,4 @@
-"""Calls without side effects begin early and are waited for late, in compiled programs.
+"""Concurrent calls begin early and are waited for late, in compiled programs.
 
 The functions wait for one another, so that a program whose calls do not overlap fails.
 """
@@ -29,10 +29,12 @@ def like(x: Any) -> Any:
 
 
 def stateless(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    how.setdefault("concurrent", "executor" not in how)
     return hostcall.callback(function, result=how.pop("result", like), stateful=False, **how)
 
 
 def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    hostcall.declare(function, concurrent=True)
     return lambda x: tf.ensure_shape(
         tf.numpy_function(function, [x], x.dtype, stateful=False), x.shape
     )
@@ -40,7 +42,7 @@ def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def declared_pure(op: Any) -> Callable[..., Any]:
     def of(function: Callable[..., Any]) -> Callable[..., Any]:
-        hostcall.declare(function, pure=True, result=like)
+        hostcall.declare(function, pure=True, concurrent=True, result=like)
         return lambda x: tf.ensure_shape(op(function, [x], x.dtype), x.shape)
 
     return of

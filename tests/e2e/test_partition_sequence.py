@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import hostcall
 from hostcall._compiler import kernel_hook
 from hostcall._tf import attributes
 from tests.support.helpers import jitted, plain, stateless_py_func
@@ -148,6 +149,7 @@ def test_an_eager_call_runs_on_the_thread_of_the_caller() -> None:
 def test_slow_callbacks_overlap_where_they_may(outer: Any) -> None:
     meeting = threading.Barrier(2)
 
+    @hostcall.declare(concurrent=True)
     def meet(v: Any) -> Any:
         meeting.wait(PATIENCE)
         return v

@@ -102,7 +102,7 @@ def test_overlapping_calls_are_told_apart_by_their_arguments(file: str, machine:
         machine.use()
         return x * 2
 
-    callback = hostcall.callback(slow, result=lambda x: x, stateful=False)
+    callback = hostcall.callback(slow, result=lambda x: x, stateful=False, concurrent=True)
 
     @tf.function(jit_compile=True)
     def program(x: Any) -> Any:

@@ -111,13 +111,13 @@ def test_functions_of_libraries(tmp_path: Path) -> None:
 def test_what_is_declared_holds(tmp_path: Path) -> None:
     lent = hostcall.callback(user_code.negated, result=lambda x: x, out=True, borrow=True)
     timed = hostcall.callback(
-        user_code.half, result=lambda x: x, timeout=60, memo=4, stateful=False
+        user_code.half, result=lambda x: x, timeout=60, memo=4, stateful=False, concurrent=True
     )
     loaded = export_and_load(tmp_path, lambda x: lent(x) + timed(x), F3)
     entries = {callback.name.rpartition(":")[2]: callback for callback in loaded.manifest.callbacks}
     assert entries["negated"].out
     assert entries["negated"].borrow
-    assert entries["half"].timeout == 60
+    assert (entries["half"].timeout, entries["half"].concurrent) == (60, True)
     for mode in MODES:
         np.testing.assert_array_equal(mode(loaded)(X), -X + X * np.float32(0.5))
 

@@ -24,7 +24,7 @@ from tests.support import mlir_programs
 from tests.support.exported import functions
 from tests.support.exported.cases import CASES, of_text
 from tests.support.exported.programs import F3, call, load, make, without_tokens
-from tests.support.threads import PATIENCE
+from tests.support.threads import PATIENCE, Alone
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -79,7 +79,7 @@ def test_every_dtype_goes_in_and_out(tmp_path: Path) -> None:
             np.testing.assert_array_equal(np.asarray(result), value)
 
 
-def test_pure_calls_overlap(tmp_path: Path) -> None:
+def test_concurrent_calls_overlap(tmp_path: Path) -> None:
     together = threading.Barrier(3)
 
     def meet(x: Any) -> Any:
@@ -90,7 +90,8 @@ def test_pure_calls_overlap(tmp_path: Path) -> None:
     calls = [f"%{i} = {call('same', f'({type_}) -> {type_}', '%x')}" for i in range(3)]
     added = f"%3 = stablehlo.add %0, %1 : {type_}\n%4 = stablehlo.add %2, %3 : {type_}"
     lines = "\n".join([*calls, added, f"return %4 : {type_}"])
-    made = make(f"func.func public @main(%x: {type_}) -> {type_} {{\n{lines}\n}}")
+    text = f"func.func public @main(%x: {type_}) -> {type_} {{\n{lines}\n}}"
+    made = make(text, of_callbacks={"concurrent": True})
     callbacks = {"tests.support.exported.functions:same": meet}
     program = load(made, tmp_path, callbacks=callbacks)
     np.testing.assert_array_equal(program.call(F3), 3 * F3)
@@ -99,6 +100,10 @@ def test_pure_calls_overlap(tmp_path: Path) -> None:
         program.call(F3)
     assert hostcall_runtime.prepared().count_early_calls() == 0
     assert "hostcall_start" not in program.text
+    alone = Alone()
+    callbacks = {"tests.support.exported.functions:same": alone}
+    load(make(text), tmp_path / "others", callbacks=callbacks).call(F3)
+    assert (alone.overlaps, alone.calls) == (0, 3)
 
 
 def private_dtype(name: str) -> np.dtype:

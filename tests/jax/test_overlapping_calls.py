@@ -1,4 +1,4 @@
-"""Pure calls begin early and are waited for late, in compiled JAX programs.
+"""Concurrent pure calls begin early and are waited for late, in compiled JAX programs.
 
 The functions wait for one another, so that a program whose calls do not overlap fails.
 """
@@ -27,11 +27,12 @@ W = jnp.arange(16, dtype=jnp.float32).reshape(4, 4)
 
 
 def pure(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    how.setdefault("concurrent", "executor" not in how)
     return lambda x: hostcall.jax.call(function, x, x, pure=True, **how)
 
 
 def callback(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
-    return hostcall.callback(function, result=lambda x: x, stateful=False, **how)
+    return hostcall.callback(function, result=lambda x: x, stateful=False, concurrent=True, **how)
 
 
 def with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -201,7 +202,8 @@ def test_large_arrays_and_several_results() -> None:
 
     @jax.jit
     def program(x: Any) -> Any:
-        one, two = (hostcall.jax.call(split, result, y, pure=True) for y in (x, -x))
+        how: Any = {"pure": True, "concurrent": True}
+        one, two = (hostcall.jax.call(split, result, y, **how) for y in (x, -x))
         return jnp.concatenate([*one["halves"], *two["halves"]]), one["size"] + two["size"]
 
     x = jnp.arange(1 << 20, dtype=jnp.float32)

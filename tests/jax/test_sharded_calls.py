@@ -165,3 +165,7 @@ def test_several_threads() -> None:
 
 def test_with_the_older_partitioner_of_xla() -> None:
     assert outcomes()["without_shardy"] == WHOLE + QUARTERS
+
+
+def test_calls_for_shards_take_turns_unless_they_are_concurrent() -> None:
+    assert outcomes()["calls_at_the_same_time"] == [0, 8, True]

@@ -87,9 +87,12 @@ def test_foreign_threads_hand_their_callbacks_over() -> None:
     assert max(calls) > 1
 
 
-def test_slow_stateless_callbacks_overlap_and_others_stay_on_their_thread() -> None:
+def test_slow_concurrent_callbacks_overlap_and_others_stay_on_their_thread() -> None:
     threads: list[int] = []
-    target = Target(lambda: (threads.append(threading.get_ident()), spin())[0])
+    target = Target(
+        lambda: (threads.append(threading.get_ident()), spin())[0],
+        convention={"concurrent": True},
+    )
     for token in (False, False, True, True):
         assert call(target, token=token).code == 0
     here = threading.get_ident()

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import jitted, stateless_py_func
-from tests.support.threads import PATIENCE
+from tests.support.threads import PATIENCE, Alone
 
 # XLA runs programs of fewer operations, or on small buffers, one operation after another.
 CALLS = 12
@@ -23,10 +23,11 @@ def like(x: Any) -> tf.TensorSpec:
 
 
 def by_callback(function: Callable[..., Any], x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(function, result=like, stateful=False)(x)
+    return hostcall.callback(function, result=like, stateful=False, concurrent=True)(x)
 
 
 def by_py_func(function: Callable[..., Any], x: tf.Tensor) -> tf.Tensor:
+    hostcall.declare(function, concurrent=True)
     return stateless_py_func(function, [x], like(x))
 
 
@@ -115,24 +116,6 @@ def test_calls_of_several_runs_overlap() -> None:
     for thread in threads:
         thread.join()
     assert sorted(results) == [0.0, 1.0, 2.0, 3.0]
-
-
-class Alone:
-    """A function that notes when a call of it begins before another one has ended."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.overlaps = 0
-        self._inside = threading.Lock()
-
-    def __call__(self, x: Any) -> Any:
-        self.calls += 1
-        if not self._inside.acquire(blocking=False):
-            self.overlaps += 1
-            return x
-        time.sleep(0.002)  # so that others have the time to come in
-        self._inside.release()
-        return x
 
 
 def mixed(alone: Alone) -> Callable[..., Any]:

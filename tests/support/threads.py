@@ -47,3 +47,21 @@ def meeting(count: int) -> Callable[[Any], Any]:
         return x + x
 
     return meet
+
+
+class Alone:
+    """A function that notes when a call of it begins before another one has ended."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.overlaps = 0
+        self._inside = threading.Lock()
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        if not self._inside.acquire(blocking=False):
+            self.overlaps += 1
+            return x
+        time.sleep(0.002)  # so that others have the time to come in
+        self._inside.release()
+        return x

@@ -94,6 +94,7 @@ class Callback(_Record, frozen=True):
       borrow: whether it only reads its arguments, and only during the call.
       out: whether it writes its results into arrays that it is given as `out`.
       timeout: how many seconds a call may take.
+      concurrent: whether calls without side effects may run beside others, on any thread.
       keywords: for each of the last arguments the keyword that it is passed by.
       fixed: what else is passed by keyword, as Python literals.
       calls: in the order of the program's text.
@@ -108,6 +109,7 @@ class Callback(_Record, frozen=True):
     borrow: bool = False
     out: bool = False
     timeout: float | None = None
+    concurrent: bool = False
     keywords: tuple[str, ...] = ()
     fixed: dict[str, str] = {}
     calls: tuple[Call, ...] = ()

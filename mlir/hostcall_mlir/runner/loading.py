@@ -131,7 +131,7 @@ class LoadedProgram:
         with module.context, ir.Location.unknown():
             # The runtime holds them weakly.
             self._callbacks = registration.register(module, self.manifest, functions, self._classes)
-            keep = self._callbacks.in_program_memory
+            keep = self._callbacks.one_by_one
             self._run = _compile(module, self._device, partitioned, keep)
         self._arguments = self.manifest.inputs_of("argument")
         self._variables = self.manifest.inputs_of("variable")

@@ -24,11 +24,11 @@ class Registered(NamedTuple):
 
     Attributes:
       targets: what has to live as long as the program may run.
-      in_program_memory: the ids of those that read or write arrays where the program has them.
+      one_by_one: the ids of those whose calls do not begin early.
     """
 
     targets: list[hostcall_runtime.Target]
-    in_program_memory: list[int]
+    one_by_one: list[int]
 
 
 @functools.cache
@@ -78,10 +78,12 @@ def register(
                 label=target.description,
                 borrows=callback.borrow,
                 takes_out=callback.out,
+                concurrent=callback.concurrent,
             )
             registered.targets.append(target)
-            if callback.borrow or callback.out:
-                registered.in_program_memory.append(ids[key])
+            # The others read or write arrays where the program has them.
+            if not callback.concurrent or callback.borrow or callback.out:
+                registered.one_by_one.append(ids[key])
         custom_calls.set_callback(op, ids[key])
     return registered
 

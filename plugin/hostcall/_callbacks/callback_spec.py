@@ -180,6 +180,7 @@ class CallbackSpec:
             takes_out=declared.out,
             shares_memory=self.shares_memory,
             on_device=declared.on_device,
+            concurrent=self.is_concurrent,
         )
 
     def site(self, recording: Recording = Recording.NO) -> _interception.Site:
@@ -220,6 +221,11 @@ class CallbackSpec:
         """Whether its arrays may lie in the memory of a compiled program."""
         # Nobody waits for a call that overruns its timeout: it may outlast the program.
         return self.declaration.shares_memory and self.timeout is None
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether calls without side effects may run beside others, on any thread."""
+        return self.declaration.lets_overlap(self.function)
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """What must be right before a compiled program may call it.

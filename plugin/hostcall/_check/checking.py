@@ -9,7 +9,7 @@ from typing import Any
 
 from hostcall._check import declared
 from hostcall._check.checks import CHECKS, Entry
-from hostcall._check.facts import Finding, NotChecked
+from hostcall._check.facts import Finding, NotChecked, Suggestion
 from hostcall._check.report import CheckError, CheckReport
 from hostcall._check.subject import Subject
 from hostcall._check.trial import Outcome, Trial
@@ -121,7 +121,8 @@ def _has_found(outcomes: list[Outcome]) -> bool:
 
 
 def _is_partly(outcome: Outcome) -> bool:
-    return isinstance(outcome, NotChecked) and outcome.partly
+    """Whether the check was made, but for this."""
+    return isinstance(outcome, Suggestion) or (isinstance(outcome, NotChecked) and outcome.partly)
 
 
 def _report(subject: Subject, outcomes: dict[str, list[Outcome]]) -> CheckReport:
@@ -132,4 +133,5 @@ def _report(subject: Subject, outcomes: dict[str, list[Outcome]]) -> CheckReport
         tuple(name for name, made in outcomes.items() if all(map(_is_partly, made))),
         tuple(one for one in every if isinstance(one, NotChecked)),
         subject.calls,
+        tuple(one for one in every if isinstance(one, Suggestion)),
     )

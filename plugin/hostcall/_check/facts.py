@@ -47,6 +47,21 @@ class NotChecked:
 
 
 @dataclasses.dataclass(frozen=True)
+class Suggestion:
+    """Something that might be declared, too.
+
+    Attributes:
+      check: the name of the check that has found it.
+      what: what it is good for.
+      line: the line to write.
+    """
+
+    check: str
+    what: str
+    line: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What all checks have found; see `CheckReport`."""
 
@@ -55,6 +70,7 @@ class Facts:
     passed: tuple[str, ...]
     not_checked: tuple[NotChecked, ...]
     calls: int
+    suggestions: tuple[Suggestion, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -18,6 +18,8 @@ class CheckReport(Facts):
       not_checked: what was not looked at: a tuple of objects with the name of the check (`check`),
         the reason (`why`), and whether the check was made but for this (`partly`).
       calls: how often the checks have called the function.
+      suggestions: what might be declared, too: a tuple of objects with the name of the check
+        (`check`), what it is good for (`what`), and the line to write (`line`).
       ok: whether nothing was found.
 
     Examples:

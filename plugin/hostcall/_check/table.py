@@ -26,6 +26,8 @@ def text(report: Facts) -> str:
         for line in dict.fromkeys(finding.line for finding in report.findings):
             console.print(Text(textwrap.indent(line, "    ")), soft_wrap=True)
         console.print()
+    for one in report.suggestions:
+        console.print(Text(f"Suggested: {one.line}: {one.what}."))
     if report.passed:
         console.print(Text(f"Passed: {', '.join(report.passed)}."))
     for why, names in _reasons(report).items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from hostcall._check import lines
 from hostcall._check.arguments import Sample
-from hostcall._check.facts import Finding, NotChecked
+from hostcall._check.facts import Finding, NotChecked, Suggestion
 from hostcall._check.trial import Outcome, Trial, same
 
 _THREADS, _CALLS = 8, 4
@@ -30,11 +30,17 @@ _SWITCH_INTERVAL = 1e-6
 # wait for each other.
 _SECONDS = 60.0
 
+_OPTION = "concurrent=True"
+_GAIN = (
+    "calls of several threads return what one gets, so a program may make several at once, and go "
+    "on meanwhile"
+)
+_CAUSE = "calls share a buffer, a cache or a library's handle, and take turns at any point"
 _LINE = "with lock:    # lock = threading.Lock(), around what the calls share"
 
 
 def threads(trial: Trial) -> Iterator[Outcome]:
-    """Eight threads that call it at once get what one gets."""
+    """Eight threads that call it at once get what one gets, where calls may overlap."""
     subject = trial.subject
     if not subject.outputs.dtypes or subject.declaration.line is not None:
         yield NotChecked("threads", "it has no results to compare")
@@ -52,9 +58,14 @@ def threads(trial: Trial) -> Iterator[Outcome]:
     samples = [one.sample for one in tried]
     wanted = [subject.arrays(one.called) for one in tried]
     found = _at_once(trial, samples, wanted)
-    if found is not None:
-        cause = "calls share a buffer, a cache or a library's handle, and take turns at any point"
-        yield Finding("threads", found, cause, _LINE)
+    if subject.declaration.lets_overlap(subject.user_function):
+        if found is not None:
+            yield Finding("threads", found, _CAUSE, _LINE)
+    elif found is not None:
+        why = f"calls run one at a time, as {_OPTION} is not declared, and should not be: {found}"
+        yield NotChecked("threads", why)
+    elif subject.is_pure:
+        yield Suggestion("threads", _GAIN, _OPTION)
 
 
 def _at_once(

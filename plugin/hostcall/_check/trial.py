@@ -12,12 +12,12 @@ import numpy as np
 
 from hostcall._check import arguments
 from hostcall._check.arguments import Sample
-from hostcall._check.facts import Finding, NotChecked
+from hostcall._check.facts import Finding, NotChecked, Suggestion
 from hostcall._check.lending import Called
 from hostcall._check.precision import precision
 from hostcall._check.subject import Subject
 
-Outcome: TypeAlias = Finding | NotChecked
+Outcome: TypeAlias = Finding | NotChecked | Suggestion
 
 # By how much numbers may differ between equal calls, in units of the last place of the largest.
 _ULPS = 16

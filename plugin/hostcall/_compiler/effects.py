@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from hostcall._tf import function_defs as defs
@@ -17,13 +17,18 @@ class Effects:
       functions: FunctionDefs by name.
       of_op: whether an op has some itself, by its NodeDef. If left out: some that happen in the
         order of the program.
+      ops: the types of the ops that may have some.
     """
 
     def __init__(
-        self, functions: Mapping[str, Any], of_op: Callable[[Any], bool] = op_kinds.is_ordered
+        self,
+        functions: Mapping[str, Any],
+        of_op: Callable[[Any], bool] = op_kinds.is_ordered,
+        ops: Collection[str] = op_kinds.ORDERED_OPS,
     ) -> None:
         self._functions = functions
         self._of_op = of_op
+        self._ops = ops
         self._found: dict[str, bool] = {}
 
     def of_function(self, name: str) -> bool:
@@ -32,7 +37,7 @@ class Effects:
             self._found[name] = False  # what a function that calls itself finds
             function = self._functions.get(name)
             self._found[name] = function is not None and (
-                any(map(self._of_op, defs.nodes_of(function, op_kinds.ORDERED_OPS)))
+                any(map(self._of_op, defs.nodes_of(function, self._ops)))
                 or any(map(self.of_callees, defs.calls_in(function, self._functions)))
             )
         return self._found[name]

@@ -22,7 +22,7 @@ from hostcall._compiler import (
 )
 from hostcall._compiler.bounded import own_names, returned_sizes
 from hostcall._compiler.missing_kernels import MissingKernel
-from hostcall._compiler.overlap import early_calls, pure_calls
+from hostcall._compiler.overlap import early_calls, pure_calls, turns
 from hostcall._compiler.partition import (
     carried_floats,
     host_calls,
@@ -115,7 +115,7 @@ def rewrite_for_kernel(
     new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
     if device_calls.may_overlap(where.accelerator):
         early_calls.begin_early(new, name, library)
-    _mark_shared_memory(script_ops, next(f for f in new.function if f.signature.name == name))
+    _mark_entry(script_ops, next(f for f in new.function if f.signature.name == name))
     new.function.extend(changed)
     # Otherwise the kernel creator adds them, and they would outlive the function.
     added = concrete_functions.own_functions(entry, list(new.function))
@@ -172,7 +172,7 @@ def _with_regions(
     new, name = ordering.order_side_effects(program.library, program.name)
     early_calls.begin_early(new, name, program.library)
     program_entry = next(f for f in new.function if f.signature.name == name)
-    _mark_shared_memory(_script_ops(program.library), program_entry)
+    _mark_entry(_script_ops(program.library), program_entry)
     new.function.extend(program.library.function)  # those without side effects have no copies
     host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
@@ -267,11 +267,14 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     return name
 
 
-def _mark_shared_memory(script_ops: Iterable[Any], entry: Any) -> None:
-    entries = map(lookup.entry_of, script_ops)
+def _mark_entry(script_ops: Iterable[Any], entry: Any) -> None:
+    """Says on the entry of a program what its runs have to provide for its calls."""
+    nodes = [*script_ops]
     entry.attr[attributes.SHARES_MEMORY].b = any(
-        isinstance(e, CallbackSpec) and e.shares_memory for e in entries
+        isinstance(e, CallbackSpec) and e.shares_memory for e in map(lookup.entry_of, nodes)
     )
+    # What has effects has an order by its tokens.
+    entry.attr[attributes.TAKES_TURNS].b = any(map(turns.takes_turns, nodes))
 
 
 def _script_ops(library: FunctionDefLibrary) -> Iterator[Any]:

@@ -61,6 +61,7 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
         spec.timeout,
         tuple(spec.outputs.dtypes) if spec.takes_tensors else (),
         isinstance(spec, EagerSpec) and spec.differentiable,
+        spec.declaration.concurrent,
     )
 
 

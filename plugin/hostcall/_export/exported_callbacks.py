@@ -139,6 +139,7 @@ def _entry(source: Source, function: str | None) -> Callback:
         borrow=source.borrow,
         out=source.out,
         timeout=source.timeout,
+        concurrent=source.concurrent,
         keywords=names,
         fixed={name: _written(name, value, source) for name, value in fixed.items()},
     )

@@ -135,7 +135,12 @@ def _register(
     name = f"{callback.name}/loaded {next(_numbers)}"
     label = target.description
     return target, register(
-        target, name, label=label, borrows=callback.borrow, takes_out=callback.out
+        target,
+        name,
+        label=label,
+        borrows=callback.borrow,
+        takes_out=callback.out,
+        concurrent=callback.concurrent,
     )
 
 

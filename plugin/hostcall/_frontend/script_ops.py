@@ -23,6 +23,7 @@ from hostcall._functions.declaration_checks import (
     check_no_results,
     check_repeatable,
     check_takes_tensors,
+    check_unordered,
 )
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native.native_code import NativeCode
@@ -111,12 +112,14 @@ def call(
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
-    if declaration.retries:
+    if declaration.retries or declaration.concurrent:
         who = f"the stateful op of {source_location.of_function(func)}"
         remedy = (
             "hostcall.declare(function, pure=True, ...) or tf.numpy_function(..., stateful=False)"
         )
         check_repeatable(declaration, stateful, who, remedy)
+        is_pure = declaration.pure or declaration.table is not None
+        check_unordered(declaration, stateful and not is_pure, who, remedy)
     spec = _spec_for(func, inputs, outputs, eager, declaration)
     if from_callback:
         spec.op_name = "hostcall.callback"

@@ -18,6 +18,7 @@ from hostcall._functions.declaration_checks import (
     check_repeatable,
     check_stateless,
     check_takes_tensors,
+    check_unordered,
 )
 from hostcall._functions.declarations import of_method, of_native
 from hostcall._functions.native.native_code import NativeCode
@@ -179,6 +180,7 @@ def callback(
     vmap_method: str | None = None,
     retries: int = 0,
     memory: str = "host",
+    concurrent: bool = False,
 ) -> Any:
     """Makes a function callable from TensorFlow programs, compiled ones included.
 
@@ -193,7 +195,7 @@ def callback(
         returns arrays of the declared dtypes. "eager": it takes EagerTensors, runs in eager mode
         and is differentiable, like that of `tf.py_function`.
       stateful: True: each call runs, once, in program order. False: the function returns the same
-        for the same inputs and does nothing else, so that XLA may drop, share or overlap calls. An
+        for the same inputs and does nothing else, so that XLA may drop, share or move calls. An
         "eager" callback is always stateful.
       name: registers the callback under a qualified name, one of a kind in the process.
       grad: the gradient, `grad(inputs, results, upstream)`: TensorFlow code, or a `Callback` of its
@@ -215,6 +217,7 @@ def callback(
       vmap_method: as in `hostcall.declare`. `grad` remains that of one element.
       retries: as in `hostcall.declare`, with `stateful=False`.
       memory: as in `hostcall.declare`, for a "numpy" callback.
+      concurrent: as in `hostcall.declare`, with `stateful=False`.
 
     Returns:
       A `Callback`, or a decorator that makes one.
@@ -222,13 +225,13 @@ def callback(
     Raises:
       TypeError: when `function` or `grad` is not callable, `function` is an `async` one, or `name`
         is no string, or `executor` is neither an executor nor a function that makes one, or `wait`
-        is no bool.
+        or `concurrent` is no bool.
       ValueError: for a `result` that is a string, an unknown `kind`, a stateless eager callback or
         one that borrows arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
         taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
         `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback;
         for an unknown `vmap_method`, and for what `hostcall.declare` refuses of `wait`, `queue`,
-        `when_full` and `memory`; for a stateful callback with `retries`.
+        `when_full` and `memory`; for a stateful callback with `retries` or `concurrent`.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
@@ -255,8 +258,11 @@ def callback(
         vmap_method=vmap_method,
         retries=retries,
         memory=memory,
+        concurrent=concurrent,
     )
     check_repeatable(declaration, stateful, "hostcall.callback", "stateful=False")
+    is_ordered = stateful and not pure
+    check_unordered(declaration, is_ordered, "hostcall.callback", "stateful=False")
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
     if stateful:

@@ -12,6 +12,7 @@ from hostcall._functions import memoization, routes
 from hostcall._functions.declaration_checks import (
     DEVICE,
     HOST,
+    check_concurrent,
     check_executor,
     check_memory,
     check_result,
@@ -19,7 +20,7 @@ from hostcall._functions.declaration_checks import (
     check_unawaited,
 )
 from hostcall._functions.vmap_methods import check_vmap_method
-from hostcall_runtime import _executors, _unawaited, _unawaited_calls
+from hostcall_runtime import _executors, _mapped_calls, _unawaited, _unawaited_calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Declaration:
       vmap_method: one of `vmap_methods.METHODS`; None where nothing is said of it.
       retries: how often a call is made again whose worker has died.
       memory: "host" or "device": where the arrays lie that the function takes and returns.
+      concurrent: whether calls may run beside others, on any thread.
       table: the results that are kept, or None.
       line: the calls that no program waits for, or None where programs wait.
     """
@@ -61,6 +63,7 @@ class Declaration:
     vmap_method: str | None = None
     retries: int = 0
     memory: str = HOST
+    concurrent: bool = False
     table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
     line: _unawaited_calls.Line | None = dataclasses.field(init=False, compare=False, repr=False)
 
@@ -78,6 +81,7 @@ class Declaration:
         check_executor(self)
         line = _unawaited.line_for(self.wait, self.queue, self.when_full)
         object.__setattr__(self, "line", line)
+        check_concurrent(self)
         check_unawaited(self)
         check_vmap_method(self.vmap_method, self.executor)
         check_retries(self.retries)
@@ -104,6 +108,14 @@ class Declaration:
     def on_device(self) -> bool:
         """Whether it takes and returns arrays where they lie."""
         return self.memory == DEVICE
+
+    def lets_overlap(self, function: object) -> bool:
+        """Whether calls of `function` may run beside others, on any thread.
+
+        The user says so, or has an executor with several workers run them.
+        """
+        provider = _mapped_calls.provider_of(function) or self.executor
+        return self.concurrent or (provider is not None and provider.has_several_workers)
 
     def renewed(self) -> Declaration:
         """The same for another function, whose results are kept in a table of their own."""

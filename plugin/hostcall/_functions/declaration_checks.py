@@ -25,6 +25,7 @@ _NOT_WITHOUT_WAITING = {
     "out": "has the function write the program's results",
     "memo": "keeps the results of the function",
     "pure": "says that the function does nothing but return results",
+    "concurrent": "lets calls overlap, and hostcall makes them one by one",
 }
 
 
@@ -68,6 +69,39 @@ def check_function(function: object, who: str) -> None:
             f"{who} wants a function whose calls return results, and {function!r} is an `async` "
             "one: its calls return a coroutine, which nobody would await. Give a function that "
             "runs it, such as lambda x: asyncio.run(function(x))."
+        )
+
+
+def check_concurrent(declaration: Any) -> None:
+    """Checks that `concurrent` is a bool.
+
+    Raises:
+      TypeError: when it is not.
+    """
+    if not isinstance(declaration.concurrent, bool):
+        raise TypeError(
+            f"hostcall: concurrent={declaration.concurrent!r} is neither True, where calls may run "
+            "at the same time, nor False."
+        )
+
+
+def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> None:
+    """Checks that calls which may overlap need not keep an order.
+
+    Args:
+      declaration: of the function.
+      ordered: whether the calls run in the order of the program.
+      who: calls it.
+      remedy: what to write.
+
+    Raises:
+      ValueError: when they do.
+    """
+    if declaration.concurrent and ordered:
+        raise ValueError(
+            f"{who}: concurrent=True lets calls run at the same time, and these may have side "
+            f"effects, which happen in the order of the program. If they have none, write {remedy};"
+            " else take concurrent away."
         )
 
 
@@ -118,8 +152,13 @@ def check_memory(declaration: Any) -> None:
             )
 
 
-def check_waits(memory: str, wait: bool) -> None:
-    """Raises a ValueError where a function is lent memory that no program keeps for it."""
+def check_waits(memory: str, wait: bool, concurrent: bool = False) -> None:
+    """Raises a ValueError for what does not go with a call that no program waits for."""
+    if concurrent and not wait:
+        raise ValueError(
+            f"hostcall: concurrent=True {_NOT_WITHOUT_WAITING['concurrent']} where no "
+            "program waits for them (wait=False). Take one of the two away."
+        )
     if memory == DEVICE and not wait:
         raise ValueError(
             "hostcall: memory='device' lends the function the program's own memory for the call "

@@ -61,6 +61,7 @@ def declare(
     vmap_method: str | None = None,
     retries: int = 0,
     memory: str = "host",
+    concurrent: bool = False,
 ) -> F: ...
 @overload
 def declare(
@@ -79,6 +80,7 @@ def declare(
     vmap_method: str | None = None,
     retries: int = 0,
     memory: str = "host",
+    concurrent: bool = False,
 ) -> Callable[[F], F]: ...
 def declare(
     function: object = None,
@@ -97,6 +99,7 @@ def declare(
     vmap_method: str | None = None,
     retries: int = 0,
     memory: str = "host",
+    concurrent: bool = False,
 ) -> Any:
     """Declares what holds of a function that is passed to a script op.
 
@@ -119,8 +122,8 @@ def declare(
           shapes, with all that it prints or appends, and tracing has to be able to follow it.
 
       pure: True declares that the function has no side effects. In compiled functions its calls
-        have no order, and overlap. The gradient of a `tf.py_function` then runs it once more,
-        instead of keeping what its call has computed.
+        have no order. The gradient of a `tf.py_function` then runs it once more, instead of keeping
+        what its call has computed.
       timeout: the seconds that a call may take, on a thread of its own. One that takes longer fails
         with its stack: `tf.errors.DeadlineExceededError` in a compiled program, elsewhere
         `tf.errors.UnknownError`.
@@ -175,13 +178,18 @@ def declare(
         device, ready on the stream that these name, or arrays of NumPy's; work that it has started
         on other streams than these and the default one must be done by then. For functions of
         arrays, without `borrow`, `out`, `memo`, `executor`, `timeout` and `wait=False`.
+      concurrent: True lets calls of a pure function run at the same time as others, and begin
+        early, on any thread. Without it the calls of a program run one at a time, on the thread
+        that runs the program wherever XLA allows. An `executor` with several workers says the same,
+        and so does `hostcall.map`. `hostcall.check` tries whether calls of several threads return
+        what calls one by one do.
 
     Returns:
       `function`.
 
     Raises:
       TypeError: when `function` is not callable, or an `async` function, or `executor` is neither
-        an executor nor a function, or `wait` is no bool.
+        an executor nor a function, or `wait` or `concurrent` is no bool.
       ValueError: when `result` is another string, `timeout` is not positive, there is no such
         `route`, `memo` is no positive number or comes with `out`, or `executor` comes with
         `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too. So do
@@ -189,8 +197,8 @@ def declare(
         function; a `queue` that is no positive number, another `when_full`, and either of these
         two without `wait=False`; a `vmap_method` that there is not, or "map" without an executor;
         `retries` that is no number from 0 on; and another `memory`, and what does not go with
-        "device". A stateful op of a function with `retries` that
-        is not `pure` raises it.
+        "device". A stateful op of a function with `retries` or `concurrent` that is not `pure`
+        raises it.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
@@ -217,6 +225,7 @@ def declare(
         vmap_method=vmap_method,
         retries=retries,
         memory=memory,
+        concurrent=concurrent,
     )
     if function is None:
         return lambda decorated: _declare(decorated, declaration.renewed())

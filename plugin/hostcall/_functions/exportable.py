@@ -30,7 +30,7 @@ class Source:
       description: for messages, with the file and line of the function and the call.
       arguments, results: the structures of what it is called with, and of what it returns.
       takes_tensors: whether its arguments are EagerTensors.
-      borrow, out, timeout: as declared.
+      borrow, out, timeout, concurrent: as declared.
       dtypes: TensorFlow's, of the results, where what the function returns is made tensors of them.
       has_state: whether calls have the handle of a tape residual for their last result.
     """
@@ -46,3 +46,4 @@ class Source:
     timeout: float | None = None
     dtypes: tuple[Any, ...] = ()
     has_state: bool = False
+    concurrent: bool = False

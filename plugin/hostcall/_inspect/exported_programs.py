@@ -40,7 +40,7 @@ def of_program(path: Path) -> Inspection:
 def _function(callback: Any, program: str) -> PythonFunction:
     declared: dict[str, Any] = {
         name: getattr(callback, name)
-        for name in ("borrow", "out", "timeout")
+        for name in ("borrow", "out", "timeout", "concurrent")
         if getattr(callback, name)
     }
     kind = "tf.py_function" if callback.kind == "eager" else "tf.numpy_function"

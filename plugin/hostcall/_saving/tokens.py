@@ -129,6 +129,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     memo: bool | int = False
     vmap_method: Literal["sequential", "expand_dims", "broadcast_all", "map"] | None = None
     memory: Literal["host", "device"] = "host"
+    concurrent: bool = False
 
 
 # The fields of `Declaration` that are written as they are.

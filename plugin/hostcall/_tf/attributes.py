@@ -32,6 +32,7 @@ CLUSTER = "_hostcall_cluster"  # it has come out of a partitioning, and is compi
 SEQUENTIAL = "_hostcall_sequential"  # its nodes run one after the other, on one thread
 TRACKS_RUN = "_hostcall_tracks_run"  # its calls keep something until the program has run
 SHARES_MEMORY = "_hostcall_shares_memory"  # arrays of callbacks may lie in its memory
+TAKES_TURNS = "_hostcall_takes_turns"  # calls that have no order must not overlap
 
 # On a call in a partitioned function, of another one out of the same partitioning.
 INNER_CALL = "_hostcall_inner_call"

@@ -13,6 +13,7 @@ from hostcall._functions.declaration import Declaration
 from hostcall._functions.declaration_checks import (
     check_no_results,
     check_repeatable,
+    check_unordered,
     check_waits,
 )
 from hostcall._functions.vmap_methods import MAP
@@ -45,6 +46,7 @@ def call(
     retries: int = 0,
     sharding: Any = None,
     memory: str = "host",
+    concurrent: bool = False,
 ) -> Any:
     """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
 
@@ -79,8 +81,10 @@ def call(
         `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`, they make one call for
         each shard, which takes and returns arrays of the shard's shapes; `result` has those of the
         whole arrays. A pair is for the arguments and for the results, and each of the two can be a
-        structure like that of `args` or of `result`. Ordered calls are made in the order of the
-        shards, others beside one another. If one fails, the program fails on all devices.
+        structure like that of `args` or of `result`. Calls are made in the order of the shards,
+        `concurrent` ones beside one another. If one fails, the program fails on all devices.
+      concurrent: whether calls may run at the same time as others, on any thread, and `pure` ones
+        begin early, as in `hostcall.declare`.
       memory: "device" passes arrays where they lie, as in `hostcall.declare`. On the CPU they are
         copies of JAX's, whose memory nobody else can keep.
 
@@ -90,9 +94,9 @@ def call(
     Raises:
       TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
         dtype that JAX has not, or `executor` is neither an executor nor a function, or `wait` is
-        no bool, or `sharding` is of another form.
-      ValueError: for `ordered` and `pure` at once, an unknown `vmap_method`, `retries` without
-        `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when a call with results is
+        no bool, or `concurrent`, or `sharding` is of another form.
+      ValueError: for `ordered` with `pure` or `concurrent`, an unknown `vmap_method`, `retries`
+        without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when a call with results is
         differentiated; for `wait=False` with results or `pure`, and what `hostcall.declare` refuses
         of `queue`, `when_full` and `memory`; where arrays cannot be divided as `sharding` says, or
         it is said inside of `jax.shard_map`.
@@ -118,8 +122,14 @@ def call(
     effect = effect_of(ordered, pure, title)
     divided = MAP if vmap_method == MAP else None
     declared = Declaration(
-        pure=pure, executor=executor, retries=retries, vmap_method=divided, memory=memory
+        pure=pure,
+        executor=executor,
+        retries=retries,
+        vmap_method=divided,
+        memory=memory,
+        concurrent=concurrent,
     )
+    check_unordered(declared, ordered, f"hostcall.jax.call of {title}", "pure=True")
     check_repeatable(declared, not pure, f"hostcall.jax.call of {title}", "pure=True")
     if divided is None:
         check_vmap_method(vmap_method, title)
@@ -131,7 +141,7 @@ def call(
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
     line = _unawaited.line_of(fn, wait, queue, when_full)
-    check_waits(memory, wait)
+    check_waits(memory, wait, concurrent)
     check_no_results(line, [spec.dtype for spec in results], not pure, place)
     function = Function(
         fn,
@@ -145,6 +155,7 @@ def call(
         retries=declared.retries,
         on_device=declared.on_device,
         result_dtypes=_keys.dtypes_of(results),
+        concurrent=declared.lets_overlap(fn),
     )
 
     def bind(arrays: Any, results: Any, joint: tuple[str, ...] | None = None) -> list[Any]:

@@ -56,6 +56,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         declared.retries,
         declared.on_device,
         _keys.dtypes_of(results),
+        declared.lets_overlap(parts.function),
     )
     check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
 

@@ -54,6 +54,7 @@ class Function:
       retries: how often a call is made again whose worker has died.
       on_device: whether it takes and returns arrays where they lie.
       result_dtypes: the dtypes of its results, where some are random keys.
+      concurrent: whether calls may run beside others, on any thread.
     """
 
     function: Callable[..., Any]
@@ -71,6 +72,7 @@ class Function:
     retries: int = 0
     on_device: bool = False
     result_dtypes: tuple[Any, ...] = ()
+    concurrent: bool = False
 
     @property
     def is_native(self) -> bool:
@@ -82,7 +84,7 @@ class Function:
     def may_begin_early(self) -> bool:
         """Whether a call without side effects may go on while its program does."""
         lends = self.borrow or self.out or self.on_device
-        return self.table is None and not lends and not self.is_native
+        return self.concurrent and self.table is None and not lends and not self.is_native
 
     def register(self, ordered: bool) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id.
@@ -102,6 +104,7 @@ class Function:
             borrows=self.borrow,
             takes_out=self.out,
             on_device=self.on_device,
+            concurrent=self.concurrent,
         )
         return target, callback_id
 
@@ -124,6 +127,7 @@ class Function:
             borrow=self.borrow,
             out=self.out,
             timeout=self.timeout,
+            concurrent=self.concurrent,
         )
 
     def _host_function(self) -> Callable[..., Any]:
@@ -234,7 +238,8 @@ def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
         called, provider = called.function, called.provider
     axes = jax.tree.unflatten(function.in_tree, [0 if one else None for one in stacked])
     mapped = MappedFunction(called, provider, axes, None, function.description)
-    return dataclasses.replace(function, function=mapped, executor=None)
+    concurrent = function.concurrent or provider.has_several_workers
+    return dataclasses.replace(function, function=mapped, executor=None, concurrent=concurrent)
 
 
 def hashable(function: Callable[..., Any]) -> Callable[..., Any]:

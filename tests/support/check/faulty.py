@@ -173,7 +173,7 @@ def _not_for_threads() -> Any:
         time.sleep(0.001)  # other threads run, as they do while a device works
         return state["x"] * 2
 
-    return hostcall.callback(double, result=lambda x: x, stateful=False)
+    return hostcall.callback(double, result=lambda x: x, stateful=False, concurrent=True)
 
 
 def _nothing_of_nothing() -> Any:

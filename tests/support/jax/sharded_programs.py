@@ -19,6 +19,7 @@ import numpy as np
 
 import hostcall
 import hostcall.jax
+from tests.support.threads import PATIENCE, Alone
 
 CHECKS: dict[str, Callable[[], Any]] = {}
 
@@ -363,6 +364,21 @@ def several_threads() -> Any:
     for thread in threads:
         thread.join()
     return wrong
+
+
+@check
+def calls_at_the_same_time() -> Any:
+    """Overlaps and calls of those that take turns; then whether concurrent ones meet."""
+    alone, together = Alone(), threading.Barrier(4)
+
+    def meet(v: Any) -> Any:
+        together.wait(PATIENCE)
+        return v
+
+    how: Any = {"sharding": over("i"), "pure": True}
+    jax.block_until_ready(jax.jit(lambda x: [call(alone, x, x + k, **how) for k in (0, 1)])(HALVES))
+    met = jax.jit(lambda x: call(meet, x, x, concurrent=True, **how))(HALVES)
+    return [alone.overlaps, alone.calls, bool((np.asarray(met) == X).all())]
 
 
 @check

@@ -144,7 +144,7 @@ def call(
     attributes: Sequence[Attribute] | None = None,
     entry: Any = None,
     on_device: bool = False,
-    run: int = 0,
+    run: int = -1,
     **pairs: Sequence[int],
 ) -> Outcome:
     """Calls the handler.
@@ -158,7 +158,7 @@ def call(
       attributes: all of them, where others are wanted than the right ones.
       entry: the handler, in its capsule, where it is not one of callbacks.
       on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
-      run: the id of the program's run.
+      run: the id of the program's run; of no known one if it is left out.
       pairs: dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results.
     """
     if entry is None:

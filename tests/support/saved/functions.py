@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
+from tests.support.threads import meeting
 
 Array = np.ndarray
 CONSTANT = 3
@@ -49,6 +50,14 @@ def largest(x: Any) -> Any:
     """Of a batch."""
     assert x.ndim > 1, x.shape
     return x.max(-1)
+
+
+_meet = meeting(2)
+
+
+def met(x: Any) -> Any:
+    """Doubles x when two calls have begun."""
+    return _meet(x)
 
 
 @hostcall.callback(result=lambda x: x, memory="device")

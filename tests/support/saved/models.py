@@ -41,6 +41,12 @@ def _ragged(x: Any) -> Any:
     return tf.ensure_shape(tf.py_function(functions.ragged_sums, [ragged], tf.float32), [2])
 
 
+def _concurrent(x: Any) -> Any:
+    hostcall.declare(functions.met, concurrent=True)  # by the process that saves, and by no other
+    met = [tf.numpy_function(functions.met, [x + i], SPEC, stateful=False) for i in range(2)]
+    return tf.ensure_shape(met[0] + met[1], [4])
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "numpy_function": _halved,
     "stateless": lambda x: tf.numpy_function(functions.halve, [x], SPEC, stateful=False),
@@ -63,6 +69,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "given_name": lambda x: named(x),
     "given_gradient": lambda x: with_gradient(x),
     "out": lambda x: tf.numpy_function(functions.doubled_into, [x], tf.float32),
+    "concurrent": _concurrent,
     "memory": lambda x: functions.doubled_where_it_lies(x),
     "memo": lambda x: tf.numpy_function(functions.remembered, [x], tf.float32),
     "loop": _loop,

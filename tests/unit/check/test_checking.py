@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import numpy as np
@@ -195,12 +196,36 @@ def test_threads_that_wait_for_each_other_are_found(monkeypatch: pytest.MonkeyPa
                 goes_on.wait()
         return x * 2
 
-    callback = hostcall.callback(stuck, result=lambda x: x, stateful=False)
+    callback = hostcall.callback(stuck, result=lambda x: x, stateful=False, concurrent=True)
     skip = ["compiled", "partitioned"]
     report = hostcall.check(callback, VECTOR, raise_errors=False, skip=skip)
     goes_on.set()
     assert [finding.check for finding in report.findings] == ["threads"]
     assert "have not ended after" in report.findings[0].what
+
+
+def test_what_threads_may_call_is_suggested_and_no_more() -> None:
+    [suggestion] = hostcall.check(doubling(stateful=False), VECTOR).suggestions
+    assert (suggestion.check, suggestion.line) == ("threads", "concurrent=True")
+    text = str(hostcall.check(doubling(stateful=False), VECTOR))
+    assert "Suggested: concurrent=True: calls of several threads return" in text
+    for how in ({"stateful": False, "concurrent": True}, {"stateful": True}):
+        assert hostcall.check(doubling(**how), VECTOR, repeat_effects=True).suggestions == ()
+
+
+def test_what_runs_one_at_a_time_need_not_be_for_threads() -> None:
+    state: dict[str, Any] = {}
+
+    def scratch(x: Any) -> Any:
+        state["x"] = x
+        time.sleep(0.001)  # other threads run, as they do while a device works
+        return state["x"] * 2
+
+    callback = hostcall.callback(scratch, result=lambda x: x, stateful=False)
+    report = hostcall.check(callback, VECTOR, skip=["purity"])
+    assert report.suggestions == ()
+    [why] = reasons(report, "threads")
+    assert "concurrent=True is not declared, and should not be: with 8 threads" in why
 
 
 def test_prints_of_pure_functions_are_found_and_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from hostcall._tf import protos
 X = tf.constant([[1.0, 2.0], [3.0, 4.0]])
 
 
-@hostcall.callback(result=lambda x: x, stateful=False)
+@hostcall.callback(result=lambda x: x, stateful=False, concurrent=True)
 def call(x: Any) -> Any:
     return x
 
@@ -182,12 +182,12 @@ def test_calls_that_need_the_memory_of_the_program_are_left_alone(how: dict[str,
     def function(x: Any, out: Any = None) -> Any:
         return x
 
-    other = hostcall.callback(function, result=lambda x: x, stateful=False, **how)
+    other = hostcall.callback(function, result=lambda x: x, stateful=False, concurrent=True, **how)
     assert Program(lambda x: other(x) + other(x + 1.0)).gates() == []
 
 
 def test_pure_calls_are_calls_without_side_effects() -> None:
-    function = hostcall.declare(lambda x: x, pure=True, result=lambda x: x)
+    function = hostcall.declare(lambda x: x, pure=True, concurrent=True, result=lambda x: x)
 
     def pure(x: Any) -> Any:
         return tf.ensure_shape(tf.numpy_function(function, [x], x.dtype), x.shape)

@@ -172,6 +172,7 @@ def _may_begin_early(node: NodeDef) -> bool:
     return (
         spec is not None
         and spec.custom_call == "hostcall"
+        and spec.is_concurrent
         and not spec.declaration.shares_memory
         and spec.declaration.table is None  # XLA may know the results when it compiles
     )

@@ -11,6 +11,7 @@ import tensorflow as tf
 from hostcall._callbacks import settings
 from hostcall._compiler import node_places
 from hostcall._compiler.effects import Effects
+from hostcall._compiler.overlap import turns
 from hostcall._compiler.partition.data_constants import DataConstants
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds
@@ -62,6 +63,10 @@ class Findings:
     index_nodes: set[str] = dataclasses.field(default_factory=set)
 
 
+def _is_in_order(node: NodeDef) -> bool:
+    return op_kinds.has_effect(node) or turns.takes_turns(node)
+
+
 class HostOps:
     """What of some functions is for the host.
 
@@ -76,6 +81,7 @@ class HostOps:
     Attributes:
       choose: as given.
       effects: what has side effects in Python.
+      in_order: what calls Python in calls that run one at a time.
     """
 
     def __init__(
@@ -96,6 +102,7 @@ class HostOps:
         texts = [function.SerializePartialToString() for function in functions.values()]
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
         self.effects = Effects(functions, op_kinds.has_effect)
+        self.in_order = Effects(functions, _is_in_order, op_kinds.SCRIPT_OPS)
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
         self._data_reasons: dict[str, str] = {}

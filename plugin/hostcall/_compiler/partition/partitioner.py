@@ -191,7 +191,7 @@ class Partitioner:
             self.functions[cluster.signature.name] = cluster
 
     def _in_order(self, old: FunctionDef) -> Any:
-        """A copy of a function, with control edges from each side effect in Python to the next.
+        """A copy of a function, with control edges between the calls that run one at a time.
 
         There are none between the loops and branches of TensorFlow 1, nor out of them.
         """
@@ -202,7 +202,7 @@ class Partitioner:
         made_up_lists.replace(function)
         for node in function.node_def:
             node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
-        last = self.host_ops.effects.chain(function)
+        last = self.host_ops.in_order.chain(function)
         if last is not None and last.name not in function.control_ret.values():
             function.control_ret[last.name] = last.name
             function.signature.control_output.append(last.name)

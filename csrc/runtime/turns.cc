@@ -1,0 +1,132 @@
+#include "turns.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "fork.h"
+#include "pool.h"
+
+namespace hostcall::turns {
+namespace {
+
+using Task = std::function<void()>;
+
+struct Run {
+  int64_t number;
+  std::vector<Task> waiting;  // the first has waited longest
+};
+
+// The runs in which a call is under way: a handful, as each has a thread or waits in another one.
+class Runs {
+ public:
+  // Leaked: threads may still run programs while the process exits.
+  static Runs& Global() {
+    static Runs* runs = [] {
+      HoldAcrossFork<&Runs::Mutex>();
+      return new Runs();
+    }();
+    return *runs;
+  }
+
+  bool TryBegin(int64_t number) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (Find(number) != runs_.end()) return false;
+    runs_.push_back({number, {}});
+    return true;
+  }
+
+  // Begins, or has the task wait and leaves it empty.
+  bool BeginOrWait(int64_t number, Task& task) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto run = Find(number);
+    if (run == runs_.end()) {
+      runs_.push_back({number, {}});
+      return true;
+    }
+    run->waiting.push_back(std::move(task));
+    return false;
+  }
+
+  // Returns the task that has the turn now, or an empty one.
+  Task Next(int64_t number) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto run = Find(number);
+    if (run == runs_.end()) return nullptr;
+    if (!run->waiting.empty()) {
+      Task next = std::move(run->waiting.front());
+      run->waiting.erase(run->waiting.begin());
+      return next;
+    }
+    if (run != runs_.end() - 1) *run = std::move(runs_.back());
+    runs_.pop_back();
+    return nullptr;
+  }
+
+ private:
+  static std::mutex& Mutex() { return Global().mutex_; }
+
+  std::vector<Run>::iterator Find(int64_t number) {
+    return std::find_if(runs_.begin(), runs_.end(),
+                        [number](const Run& run) { return run.number == number; });
+  }
+
+  std::mutex mutex_;
+  std::vector<Run> runs_;
+};
+
+std::atomic<const RunFinder*> run_finder{nullptr};
+
+}  // namespace
+
+void SetRunFinder(const RunFinder* finder) { run_finder = finder; }
+
+int64_t RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context) {
+  const RunFinder* finder = run_finder.load(std::memory_order_relaxed);
+  if (finder != nullptr && finder->xla == api) return finder->find(context);
+  // XLA before TensorFlow 2.20 has a shorter table.
+  constexpr size_t kNeeded =
+      offsetof(XLA_FFI_Api, XLA_FFI_RunId_Get) + sizeof(XLA_FFI_Api::XLA_FFI_RunId_Get);
+  if (api == nullptr || api->struct_size < kNeeded || api->XLA_FFI_RunId_Get == nullptr) {
+    return kUnknown;
+  }
+  XLA_FFI_RunId_Get_Args args{};
+  args.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE;
+  args.ctx = context;
+  if (XLA_FFI_Error* error = api->XLA_FFI_RunId_Get(&args)) {
+    XLA_FFI_Error_Destroy_Args destroy{};
+    destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
+    destroy.error = error;
+    api->XLA_FFI_Error_Destroy(&destroy);
+    return kUnknown;
+  }
+  return args.run_id;
+}
+
+bool TryBegin(int64_t run) { return run == kUnknown || Runs::Global().TryBegin(run); }
+
+void RunInTurn(int64_t run, Task task) {
+  if (run != kUnknown && !Runs::Global().BeginOrWait(run, task)) return;
+  try {
+    RunOnPool(std::move(task));
+  } catch (...) {
+    End(run);
+    throw;
+  }
+}
+
+void End(int64_t run) noexcept {
+  if (run == kUnknown) return;
+  Task next = Runs::Global().Next(run);
+  if (next == nullptr) return;
+  try {
+    RunOnPool(next);
+  } catch (...) {
+    next();  // no thread can be started: this one has to do
+  }
+}
+
+}  // namespace hostcall::turns

@@ -1,0 +1,79 @@
+#include "run_devices.h"
+
+#define EIGEN_USE_THREADS
+
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include "compat/contexts.h"
+#include "forwarding_device.h"
+#include "unsupported/Eigen/CXX11/Tensor"
+
+namespace xla::ffi {
+const XLA_FFI_Api* GetXlaFfiApi();  // of xla/ffi/ffi.h, which brings another FFI of the same names
+}
+
+namespace hostcall {
+namespace {
+
+// What Eigen's device does without an allocator. That it has this one tells that it is ours.
+class Marker : public Eigen::Allocator {
+ public:
+  static Marker* Global() {
+    static auto* marker = new Marker();
+    return marker;
+  }
+
+  void* allocate(size_t bytes) const override { return Eigen::internal::aligned_malloc(bytes); }
+  void deallocate(void* buffer) const override { Eigen::internal::aligned_free(buffer); }
+};
+
+class RunDevice : public ForwardingDevice {
+ public:
+  explicit RunDevice(tensorflow::Device* device)
+      : ForwardingDevice(device),
+        threads_(device->eigen_cpu_device()->getPool(), device->eigen_cpu_device()->numThreads(),
+                 Marker::Global()) {}
+
+  const Eigen::ThreadPoolDevice* eigen_cpu_device() override { return &threads_; }
+
+ private:
+  const Eigen::ThreadPoolDevice threads_;
+};
+
+int64_t FindRun(XLA_FFI_ExecutionContext* context) {
+  using Cpu = XLA_FFI_ExecutionContext::CpuContext;
+  const Cpu* cpu = std::get_if<Cpu>(&context->backend_context);
+  if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr ||
+      cpu->intra_op_thread_pool->allocator() != Marker::Global()) {
+    return turns::kUnknown;
+  }
+  return reinterpret_cast<int64_t>(cpu->intra_op_thread_pool);
+}
+
+}  // namespace
+
+std::unique_ptr<tensorflow::Device> RunDevices::Take() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<tensorflow::Device> device = std::move(idle_.back());
+      idle_.pop_back();
+      return device;
+    }
+  }
+  return std::make_unique<RunDevice>(device_);
+}
+
+void RunDevices::GiveBack(std::unique_ptr<tensorflow::Device> device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_.push_back(std::move(device));
+}
+
+const turns::RunFinder* GetRunFinder() {
+  static const turns::RunFinder finder = {xla::ffi::GetXlaFfiApi(), &FindRun};
+  return &finder;
+}
+
+}  // namespace hostcall

@@ -1,0 +1,35 @@
+// Tells a custom call which run of its program it belongs to. TensorFlow gives XLA the same number
+// for all runs. But it also passes on the threads of the device, in an object of Eigen's: a run
+// gets a device of its own, with another such object for the same threads, whose address is the
+// run's number.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/turns.h"
+#include "tensorflow/core/common_runtime/device.h"
+
+namespace hostcall {
+
+// Those of one kernel. A kernel whose runs do not overlap makes one.
+class RunDevices {
+ public:
+  // `device` is what all of them stand for.
+  explicit RunDevices(tensorflow::Device* device) : device_(device) {}
+
+  // A device that no other run has, until the run gives it back.
+  std::unique_ptr<tensorflow::Device> Take();
+  void GiveBack(std::unique_ptr<tensorflow::Device> device);
+
+ private:
+  tensorflow::Device* const device_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<tensorflow::Device>> idle_;
+};
+
+// How the runtime's handlers find the run of a call that TensorFlow's XLA makes.
+const turns::RunFinder* GetRunFinder();
+
+}  // namespace hostcall

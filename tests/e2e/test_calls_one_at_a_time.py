@@ -1,0 +1,211 @@
+"""Calls without side effects run one at a time where nobody lets them overlap.
+
+The large programs have as many and as large values as XLA wants for its own threads.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import jitted, stateless_py_func
+from tests.support.threads import PATIENCE, Alone, in_threads
+
+SMALL, LARGE = tf.constant([1.0, 2.0]), tf.range(100_000, dtype=tf.float32)
+CALLS = 12
+
+
+def like(x: Any) -> Any:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def callback(function: Callable[..., Any]) -> Callable[..., Any]:
+    return hostcall.callback(function, result=like, stateful=False)
+
+
+def py_func(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: stateless_py_func(function, [x], like(x))
+
+
+def declared_pure(op: Any) -> Callable[..., Any]:
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        pure = hostcall.declare(lambda x: function(x), pure=True)
+        return lambda x: op(pure, [x], like(x))
+
+    return of
+
+
+WAYS = {
+    "callback": callback,
+    "py_func": py_func,
+    "pure numpy_function": declared_pure(tf.numpy_function),
+    "pure py_function": declared_pure(tf.py_function),
+}
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+each_size = pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
+
+
+def several(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: [call(x + float(i)) for i in range(CALLS)]
+
+
+def with_loops_and_branches(call: Callable[..., Any]) -> Callable[..., Any]:
+    def program(x: tf.Tensor) -> list[tf.Tensor]:
+        results = [call(x + float(i)) for i in range(4)]
+        y = x
+        for i in tf.range(3):
+            y = y + call(x * tf.cast(i, tf.float32))
+        z = call(x) if x[1] > 0.0 else x
+        return [*results, y, z, *[call(x - float(i)) for i in range(4)]]
+
+    return program
+
+
+@pytest.fixture(params=["auto", "partition"])
+def _route(request: pytest.FixtureRequest) -> Iterator[None]:
+    hostcall.configure(route=request.param)
+    yield
+    hostcall.configure(route="auto")
+
+
+@pytest.mark.usefixtures("_route")
+@each_size
+@each_way
+@pytest.mark.parametrize("program", [several, with_loops_and_branches])
+def test_calls_do_not_overlap(program: Any, way: Any, x: tf.Tensor) -> None:
+    alone = Alone()
+    function = jitted(program(way(alone)))
+    for _ in range(3):
+        function(x)
+    assert alone.overlaps == 0
+    assert alone.calls >= 3 * CALLS
+
+
+@each_way
+def test_scratch_memory_is_safe(way: Any) -> None:
+    class Simulator:
+        def run(self, x: Any) -> Any:
+            self.state = np.array(x)
+            for _ in range(3):
+                threading.Event().wait(0.0005)  # lets other threads in, as a step in C does
+                self.state = self.state * 2
+            return self.state
+
+    simulator = Simulator()
+    program = jitted(several(way(simulator.run)))
+    for _ in range(3):
+        for i, result in enumerate(program(LARGE)):
+            np.testing.assert_array_equal(result, 8.0 * (LARGE + float(i)))
+
+
+@pytest.mark.custom_call("TensorFlow's kernels change threads")
+@each_way
+def test_calls_of_a_small_program_run_on_its_thread(way: Any) -> None:
+    threads = set()
+
+    def note(x: Any) -> Any:
+        threads.add(threading.get_ident())
+        threading.Event().wait(0.001)  # long enough to be worth a thread
+        return x
+
+    function = jitted(several(way(note)))
+    for _ in range(3):
+        function(SMALL)
+    assert threads == {threading.get_ident()}
+
+
+@each_size
+def test_calls_with_side_effects_do_not_overlap_the_others(x: tf.Tensor) -> None:
+    alone = Alone()
+    pure, effect = callback(alone), hostcall.callback(alone, result=like)
+    function = jitted(lambda x: [(pure, effect)[i % 2](x + float(i)) for i in range(CALLS)])
+    for _ in range(3):
+        function(x)
+    assert (alone.overlaps, alone.calls) == (0, 3 * CALLS)
+
+
+def test_a_concurrent_call_waits_for_no_other() -> None:
+    """The other one ends when it has run."""
+    told = threading.Event()
+
+    def wait(x: Any) -> Any:
+        assert told.wait(PATIENCE)
+        return x
+
+    def tell(x: Any) -> Any:
+        told.set()
+        return x
+
+    waits = hostcall.callback(wait, result=like, stateful=False, concurrent=True)
+    tells = callback(tell)
+    np.testing.assert_array_equal(jitted(lambda x: waits(x) + tells(x))(SMALL), 2.0 * SMALL)
+
+
+@each_size
+def test_a_call_may_run_the_very_program_that_it_is_of(x: tf.Tensor) -> None:
+    def descend(x: Any, depth: Any) -> Any:
+        return x if depth == 0 else program(x, depth - 1)[0].numpy()
+
+    call = hostcall.callback(descend, result=lambda x, _: like(x), stateful=False)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor, depth: tf.Tensor) -> list[tf.Tensor]:
+        return [call(x + float(i), depth) for i in range(3)]
+
+    results = program(x, tf.constant(3))
+    np.testing.assert_array_equal(results[2], x + 2.0)
+
+
+def test_runs_on_several_threads_do_not_wait_for_one_another() -> None:
+    together = threading.Barrier(4)
+
+    def meet(x: Any) -> Any:
+        together.wait(PATIENCE)
+        return x
+
+    program = jitted(lambda x: callback(meet)(x))
+    in_threads(4, lambda i: np.testing.assert_array_equal(program(LARGE + float(i)), LARGE + i))
+
+
+def test_an_executor_with_one_worker_lets_nothing_overlap() -> None:
+    """Calls that its own thread waits for run on the threads of the program."""
+    alone = Alone()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        inner = hostcall.callback(alone, result=like, stateful=False, executor=pool)
+        program = jitted(several(inner))
+        nested = lambda x: (program(x), x)[1]  # noqa: E731
+        outer = hostcall.callback(nested, result=like, stateful=False, executor=pool)
+        jitted(outer)(LARGE)
+    assert (alone.overlaps, alone.calls) == (0, CALLS)
+
+
+def test_mapped_functions_overlap() -> None:
+    together = threading.Barrier(4)
+
+    def meet(x: Any) -> Any:
+        together.wait(PATIENCE)
+        return x
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        half = hostcall.map(callback(meet), executor=pool, chunks=2)
+        program = jitted(lambda x: half(x) + half(x + 1.0))
+        np.testing.assert_array_equal(program(SMALL), 2.0 * SMALL + 1.0)
+
+
+def test_what_is_no_bool_or_has_an_order_is_refused() -> None:
+    with pytest.raises(TypeError, match="concurrent='yes' is neither True"):
+        hostcall.callback(like, result=like, stateful=False, concurrent="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"hostcall.callback: concurrent=True .* stateful=False"):
+        hostcall.callback(like, result=like, concurrent=True)
+    with pytest.raises(ValueError, match="concurrent=True lets calls overlap"):
+        hostcall.declare(like, wait=False, concurrent=True)
+    same = hostcall.declare(lambda x: x, concurrent=True)
+    with pytest.raises(ValueError, match=r"concurrent=True .* hostcall.declare\(function, pure"):
+        jitted(lambda x: tf.numpy_function(same, [x], like(x)))(SMALL)
