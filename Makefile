@@ -198,8 +198,10 @@ kernels: $(BUILT)  ## Compare all kernels of XLA with TensorFlow's, and list tho
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.kernels compare
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.kernels sources
 
-upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TENSORFLOW_SOURCE=DIR
-	@$(BIN)/python -m tests.upstream $(if $(ONLY),--only "$(ONLY)") \
+upstream: $(BUILT)  ## Run TensorFlow's own tests with hostcall and without: TENSORFLOW_SOURCE=DIR; with COMPILED=1, all of it compiled
+	@$(BIN)/python -m tests.upstream $(if $(ONLY),--only "$(ONLY)") $(if $(COMPILED),--compiled) \
+	  $(if $(JOBS),--jobs $(JOBS)) $(if $(SECONDS_A_FILE),--seconds $(SECONDS_A_FILE)) \
+	  $(if $(KERAS_SOURCE),--keras "$(KERAS_SOURCE)") \
 	  $(if $(TENSORFLOW_SOURCE),--tensorflow "$(TENSORFLOW_SOURCE)") \
 	  $(if $(JAX_SOURCE),--jax "$(JAX_SOURCE)")
 

@@ -1,10 +1,12 @@
 """Runs TensorFlow's and JAX's own tests without hostcall and with it, and tells what differs.
 
     python -m tests.upstream --tensorflow DIR [--jax DIR] [--only TEXT]
+    python -m tests.upstream --compiled --tensorflow DIR [--keras DIR] [--only TEXT]
 
-DIR is a source tree of the version that is installed. hostcall is only imported: nothing is
-compiled that the tests do not compile. A test that comes out in another way with hostcall is a
-difference, whether it passes or not, unless one of three runs without hostcall ends that way, too.
+DIR is a source tree of the version that is installed. With --compiled, everything is; see
+`compiled.py`. Without, hostcall is only imported: nothing is compiled that the tests do not
+compile. A test that comes out in another way with hostcall is a difference, whether it passes or
+not, unless one of three runs without hostcall ends that way, too.
 Those of `known_differences.py` have to differ.
 """
 # ruff: noqa: T201 - it prints its report
@@ -21,6 +23,7 @@ import textwrap
 from importlib import metadata
 from pathlib import Path
 
+from tests.upstream.compiled import SECONDS_A_FILE, compare_all
 from tests.upstream.known_differences import KNOWN_DIFFERENCES
 from tests.upstream.running import WHOLE_FILE, Outcome, run
 from tests.upstream.suites import Suite, suites
@@ -36,31 +39,40 @@ _VERSIONS = {
         ("tensorflow-cpu", "tensorflow"),
     ),
     "jax": ("jax/version.py", r'^_version = "(.*)"', ("jax",)),
+    "keras": ("keras/src/version.py", r'^__version__ = "(.*)"', ("keras",)),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the tests; returns the exit status."""
-    sources, only = _parse(arguments)
-    chosen = suites(list(sources), only)
+    parsed, sources = _parse(arguments)
+    if parsed.compiled:
+        return compare_all(sources, parsed.only, parsed.jobs, parsed.seconds)
+    chosen = suites(list(sources), parsed.only)
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(parsed.jobs or os.cpu_count()) as pool:
         jobs = {suite: pool.submit(compare, suite, sources[suite.framework]) for suite in chosen}
         for suite, job in jobs.items():
             summary, differences = job.result()
             print(f"{suite.title}: {summary}", *differences, sep="\n", flush=True)
             failed += bool(differences)
     if not chosen:
-        print(f"no test file has {only!r} in its title")
+        print(f"no test file has {parsed.only!r} in its title")
     print(f"{failed} of {len(chosen)} differ" if failed else f"all {len(chosen)} come out the same")
     return int(bool(failed) or not chosen)
 
 
-def _parse(arguments: list[str] | None) -> tuple[dict[str, str], str]:
+def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, dict[str, str]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for framework in _VERSIONS:
         parser.add_argument(f"--{framework}", metavar="DIR", help=f"a source tree of {framework}")
     parser.add_argument("--only", default="", help="those with this text in their title")
+    parser.add_argument("--compiled", action="store_true", help="compile all that is run")
+    parser.add_argument("--jobs", type=int, help="how many files are run at a time")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS_A_FILE,
+        help="with --compiled: after how long no other test of a file begins",
+    )  # fmt: skip
     parsed = parser.parse_args(arguments)
     sources = {name: os.path.abspath(path) for name in _VERSIONS if (path := getattr(parsed, name))}
     if not sources:
@@ -68,7 +80,7 @@ def _parse(arguments: list[str] | None) -> tuple[dict[str, str], str]:
     for framework, source in sources.items():
         if problem := _other_version(framework, source):
             parser.error(problem)
-    return sources, parsed.only
+    return parsed, sources
 
 
 def _other_version(framework: str, source: str) -> str:

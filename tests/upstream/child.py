@@ -15,9 +15,11 @@ import json
 import os
 import re
 import sys
+import time
 import traceback
 import types
 import unittest
+from collections.abc import Callable
 from typing import Any
 
 # The mode of JAX's tests in which this module is imported, and not hostcall alone.
@@ -51,24 +53,33 @@ def name_of(test: Any) -> str:
 class Results(unittest.TestResult):
     """Writes a line when a test begins, and one when it ends."""
 
-    def __init__(self, file: Any, limit: float) -> None:
+    def __init__(self, file: Any, limit: float, budget: float) -> None:
         super().__init__()
         self.file, self.limit = file, limit
-        self.outcome, self.detail = "", ""
+        self.calls: Callable[[], int] = lambda: 0
+        self.outcome, self.detail, self.before = "", "", 0
+        self.end = time.monotonic() + budget
 
     def write(self, **line: Any) -> None:
         print(json.dumps(line), file=self.file, flush=True)
 
     def startTest(self, test: Any) -> None:  # noqa: N802 - unittest's name, as below
         super().startTest(test)
-        self.outcome, self.detail = "passed", ""
+        self.outcome, self.detail, self.before = "passed", "", self.calls()
         self.write(begins=name_of(test))
         faulthandler.dump_traceback_later(self.limit, exit=True)
 
     def stopTest(self, test: Any) -> None:  # noqa: N802
         faulthandler.cancel_dump_traceback_later()
         super().stopTest(test)
-        self.write(ends=name_of(test), outcome=self.outcome, detail=self.detail)
+        self.write(
+            ends=name_of(test),
+            outcome=self.outcome,
+            detail=self.detail,
+            calls=self.calls() - self.before,
+        )
+        if time.monotonic() > self.end:
+            self.stop()
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
         super().addSubTest(test, subtest, err)
@@ -126,7 +137,7 @@ def prepare(order: dict[str, Any]) -> None:
     """Does what comes before a test file is imported."""
     from absl import flags
 
-    if order["framework"] == "tensorflow":
+    if order["framework"] in ("tensorflow", "keras"):
         import tensorflow as tf
 
         sys.meta_path.append(SourceFinder(order["source"]))
@@ -141,6 +152,10 @@ def prepare(order: dict[str, Any]) -> None:
         assert _control.is_enabled(), "HOSTCALL_DISABLE is set"
         if order["mode"] == JAX_WITH_CALLS:
             importlib.import_module(JAX_WITH_CALLS)
+    if order["compiled"]:
+        from tests.upstream import compiling
+
+        compiling.compile_everything()
     from absl.testing import absltest  # noqa: F401 - it defines flags
 
     flags.FLAGS([sys.argv[0], f"--test_tmpdir={os.environ['TEST_TMPDIR']}"], known_only=True)
@@ -213,6 +228,19 @@ def is_chosen(test: Any, order: dict[str, Any], names: set[str] | None) -> bool:
     return order["chosen"] is None or name_of(test) in order["chosen"]
 
 
+def forked(order: dict[str, Any], folder: str, said: str) -> None:
+    """Runs the tests in a process that was forked, as if it had been started for them."""
+    descriptor = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.environ["TEST_TMPDIR"] = folder
+    os.chdir(folder)
+    sys.argv = ["test"]
+    main(order)
+    sys.stdout.flush()
+    os._exit(0)
+
+
 def main(order: dict[str, Any]) -> None:
     faulthandler.enable()
     prepare(order)
@@ -221,7 +249,11 @@ def main(order: dict[str, Any]) -> None:
     names = functions_with(pattern, path) if pattern else None
     tests = [test for test in each(load(order)) if is_chosen(test, order, names)]
     with open(order["results"], "a") as file:
-        results = Results(file, order["limit"])
+        results = Results(file, order["limit"], order["budget"])
+        if order["compiled"]:
+            from tests.upstream import compiling
+
+            results.calls = compiling.calls
         unittest.TestSuite(tests).run(results)
         results.write(finished=True)
 

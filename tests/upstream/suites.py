@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
+from pathlib import Path
 
 MODES = ("v1", "v2")
 
@@ -130,3 +132,66 @@ def suites(frameworks: list[str], only: str) -> list[Suite]:
     jax = (Suite("jax", file, mode) for file in _JAX for mode in _JAX_MODES)
     found = itertools.chain(tensorflow, jax)
     return [suite for suite in found if suite.framework in frameworks and only in suite.title]
+
+
+# Of these all tests are run twice, with nothing compiled and with everything; see `compiled.py`.
+_AREAS: dict[str, tuple[str, ...]] = {
+    "arrays": ("kernel_tests/array_ops/*", "ops/array_*", "ops/weak_tensor_array_ops*"),
+    "strings": ("kernel_tests/strings_ops/*",),
+    "sparse": ("kernel_tests/sparse_ops/*", "ops/sparse_*"),
+    "ragged": ("ops/ragged/*",),
+    "lists, tables and queues": ("kernel_tests/data_structures/*",),
+    "linear algebra": ("kernel_tests/linalg/*",),
+    "control flow": ("kernel_tests/control_flow/*", "ops/parallel_for/*"),
+    "neural networks": ("kernel_tests/nn_ops/*", "ops/nn_*", "ops/rnn*"),
+    "signals": ("kernel_tests/signal/*",),
+    "mathematics": ("kernel_tests/math_ops/*", "ops/math_*", "ops/clip_ops*", "ops/special_math*",
+                    "ops/bitwise*", "ops/sort*", "ops/bincount*", "ops/sobol*", "ops/numpy_ops/*"),
+    "random numbers": ("kernel_tests/random/*", "ops/init_ops*"),
+    "files and examples": ("kernel_tests/io_ops/*",),
+    "images": ("kernel_tests/image_ops/*", "ops/image_*"),
+    "variables": ("kernel_tests/variables/*",),
+    "tf.data": ("data/kernel_tests/*", "data/experimental/kernel_tests/*"),
+    "saved models": ("saved_model/*", "module/*"),
+    "functions and gradients": ("eager/backprop*", "eager/forwardprop*", "eager/ops*",
+                                "eager/polymorphic_function/*", "autograph/operators/*",
+                                "autograph/tests/*", "ops/gradients*", "ops/functional*"),
+}  # fmt: skip
+_KERAS_AREAS: dict[str, tuple[str, ...]] = {
+    "Keras: training": ("trainers/**/*", "callbacks/*", "optimizers/*", "losses/*", "metrics/*"),
+    "Keras: layers": ("layers/**/*", "models/*"),
+    "Keras: saving": ("saving/*", "export/*"),
+}
+
+# Files that need what a machine may lack, or that say nothing about functions.
+_LEFT_OUT = re.compile(
+    r"gpu|nccl|collective|cudnn|_d9m|huge_slice|large_concat|benchmark|snapshot|service|multi_device"
+    r"|memory_cleanup|multinomial_op_big"
+)
+
+
+def areas(sources: dict[str, str], only: str) -> dict[Suite, str]:
+    """The suites whose functions are all compiled, and the area that each belongs to.
+
+    The areas take turns, so that a run that is ended early has seen something of each.
+    """
+    found = [
+        [(suite, area) for suite in _matching(framework, sources[framework], folder, patterns)]
+        for framework, folder, table in (
+            ("tensorflow", "tensorflow/python", _AREAS),
+            ("keras", "keras/src", _KERAS_AREAS),
+        )
+        if framework in sources
+        for area, patterns in table.items()
+    ]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*found))
+    return {suite: area for suite, area in filter(None, turns) if only in suite.title}
+
+
+def _matching(framework: str, source: str, folder: str, patterns: tuple[str, ...]) -> list[Suite]:
+    paths = [
+        str(path.relative_to(source))
+        for pattern in patterns
+        for path in sorted(Path(source, folder).glob(f"{pattern}_test.py"))
+    ]
+    return [Suite(framework, path, "v2") for path in paths if not _LEFT_OUT.search(path)]

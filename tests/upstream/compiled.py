@@ -1,0 +1,169 @@
+"""Runs tests with nothing compiled and with everything, and tells what differs.
+
+Each file is run by stock TensorFlow, and then by hostcall with each `tf.function`, and each op that
+is run eagerly, a compiled function. What stock TensorFlow fails is left out, and so is what calls
+no compiled function. What differs is run once more without hostcall and with all compiled, which
+tells what stock TensorFlow makes of it.
+
+The journals of a run lie in a folder. A run that was ended goes on where it was.
+"""
+# ruff: noqa: T201 - it prints its report
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import fnmatch
+import functools
+import os
+import shutil
+import tomllib
+from pathlib import Path
+
+from tests.upstream.running import TOO_LONG, WHOLE_FILE, Outcome, run, run_forked
+from tests.upstream.suites import Suite, areas
+
+JOURNALS = Path("build/upstream").resolve()
+SECONDS_A_TEST = 60.0
+SECONDS_A_FILE = 600.0
+
+_DIFFERENCES = Path(__file__).with_name("compiled_differences.toml")
+_COMPLETE = "complete"
+_COLUMNS = ("files", "tests", "compiled calls", "the same", "known to differ", "differ")
+
+
+def known_differences() -> dict[str, dict[str, list[str]]]:
+    """The tests that come out in another way, by the reason and the file; patterns of ids."""
+    return tomllib.loads(_DIFFERENCES.read_text(encoding="utf-8"))
+
+
+@dataclasses.dataclass
+class Compared:
+    """What a file has come to.
+
+    Attributes:
+      tests: how many have passed with stock TensorFlow and have called compiled functions.
+      calls: how many compiled functions they have called.
+      known: how many differ for a known reason.
+      differences: a text for each other one that differs.
+      note: why the file is not run.
+    """
+
+    tests: int = 0
+    calls: int = 0
+    known: int = 0
+    differences: list[str] = dataclasses.field(default_factory=list)
+    note: str = ""
+
+    def row(self) -> list[int]:
+        """The figures of the table, in the order of its columns."""
+        differ = len(self.differences)
+        same = self.tests - self.known - differ
+        return [bool(self.tests), self.tests, self.calls, same, self.known, differ]
+
+
+def compare_all(
+    sources: dict[str, str], only: str, jobs: int | None = None, seconds: float = SECONDS_A_FILE
+) -> int:
+    """Runs the files of all areas; returns the exit status.
+
+    Args:
+      sources: the source tree of each framework.
+      only: a text that the title of a file has to hold.
+      jobs: how many files are run at a time; None for one a core.
+      seconds: after how long no other test of a file begins.
+    """
+    if (JOURNALS / _COMPLETE).exists():
+        shutil.rmtree(JOURNALS)
+    JOURNALS.mkdir(parents=True, exist_ok=True)
+    chosen = areas(sources, only)
+    table: dict[str, list[int]] = {}
+    with concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        runs = {
+            suite: pool.submit(compare, suite, sources[suite.framework], seconds)
+            for suite in chosen
+        }
+        for suite, job in runs.items():
+            result = job.result()
+            row = result.row()
+            print(
+                f"{suite.title}: {result.note or _figures(row[1:])}",
+                *result.differences,
+                sep="\n",
+                flush=True,
+            )
+            before = table.get(chosen[suite], [0] * len(_COLUMNS))
+            table[chosen[suite]] = [a + b for a, b in zip(before, row, strict=True)]
+    if not only:
+        (JOURNALS / _COMPLETE).touch()
+    return report(table)
+
+
+def report(table: dict[str, list[int]]) -> int:
+    """Prints the figures of each area; returns the exit status."""
+    total = [sum(column) for column in zip(*table.values(), strict=True)] or [0] * len(_COLUMNS)
+    print("| Area |", " | ".join(_COLUMNS), "|")
+    print("| --- |", " | ".join(["---:"] * len(_COLUMNS)), "|")
+    for area, row in {**table, "all": total}.items():
+        print(f"| {area} |", " | ".join(f"{number:,}" for number in row), "|")
+    return int(bool(total[-1]) or not total[1])
+
+
+def _figures(row: list[int]) -> str:
+    said = ", ".join(f"{n} {name}" for n, name in zip(row, _COLUMNS[1:], strict=True) if n)
+    return said or "nothing is called that can be compiled"
+
+
+def compare(suite: Suite, source: str, seconds: float = SECONDS_A_FILE) -> Compared:
+    """Runs a file in both ways."""
+    run_in = functools.partial(_run, suite, source, seconds)
+    plain = run_in("plain", hostcall=False, compiled=False)
+    if WHOLE_FILE in plain:
+        detail = plain[WHOLE_FILE].detail.strip().splitlines()[-1:]
+        return Compared(note=f"cannot be run: {''.join(detail)}")
+    passing = [test for test, outcome in plain.items() if outcome.kind == "passed"]
+    if not passing:
+        return Compared()
+    ours = run_in("compiled", hostcall=True, compiled=True, chosen=passing)
+    failing = [test for test, outcome in ours.items() if outcome.kind != "passed"]
+    known = {test for test in failing if _is_known(suite.file, test)}
+    new = [test for test in failing if test not in known]
+    ended = [test for test in new if ours[test].kind != TOO_LONG]
+    stock = run_in("stock", hostcall=False, compiled=True, chosen=ended) if ended else {}
+    return Compared(
+        tests=sum(bool(o.calls) or test in failing for test, o in ours.items()),
+        calls=sum(outcome.calls for outcome in ours.values()),
+        known=len(known),
+        differences=[_describe(test, ours[test], stock.get(test)) for test in new],
+    )
+
+
+def _run(
+    suite: Suite, source: str, seconds: float, way: str, hostcall: bool, compiled: bool,
+    chosen: list[str] | None = None,
+) -> dict[str, Outcome]:  # fmt: skip
+    journal = JOURNALS / f"{suite.file.replace('/', '.')}.{way}.jsonl"
+    return run(suite, source, hostcall, chosen, SECONDS_A_TEST, compiled, seconds, journal,
+               run_forked)  # fmt: skip
+
+
+def _is_known(file: str, test: str) -> bool:
+    name = test.partition(".")[2]
+    return any(
+        fnmatch.fnmatchcase(name, pattern)
+        for files in known_differences().values()
+        for pattern in files.get(file, ())
+    )
+
+
+def _describe(test: str, ours: Outcome, stock: Outcome | None) -> str:
+    last = collections.deque(filter(str.strip, ours.detail.splitlines()), 3)
+    return "\n".join(
+        [
+            f"  DIFFERS: {test}",
+            f"    compiled with hostcall: {ours.kind}",
+            f"    compiled without it: {stock.kind if stock else 'not run'}",
+            *(f"      {line[:300]}" for line in last),
+        ]
+    )

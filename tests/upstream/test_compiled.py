@@ -1,0 +1,153 @@
+"""tests.upstream: that all is compiled by `make upstream COMPILED=1`, and told if it differs."""
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.upstream import compiled
+from tests.upstream.compiled import compare, known_differences, report
+from tests.upstream.suites import Suite, areas
+
+SUITE = Suite("tensorflow", "tensorflow/python/kernel_tests/strings_ops/written_test.py", "v2")
+TEXT = """
+import os
+import tensorflow as tf
+
+def is_compiled():
+    return tf.function(lambda: 1)._jit_compile
+
+class T(tf.test.TestCase):
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source tree of TensorFlow's; the journals lie beside it."""
+    monkeypatch.setattr(compiled, "JOURNALS", tmp_path)
+    (tmp_path / SUITE.file).parent.mkdir(parents=True)
+    return tmp_path
+
+
+def write(source: Path, body: str) -> None:
+    (source / SUITE.file).write_text(TEXT + textwrap.indent(textwrap.dedent(body), "    "))
+
+
+def test_what_fails_or_ends_its_process_when_it_is_compiled_differs(source: Path) -> None:
+    write(
+        source,
+        """
+        def test_a_passes(self): self.assertEqual(3, tf.add(1, 2).numpy())
+        def test_b_ends_the_process(self):
+            if is_compiled(): os._exit(3)
+        def test_c_fails(self): self.assertFalse(is_compiled(), tf.add(1, 2))
+        def test_d_fails_with_stock_tensorflow(self): self.fail(tf.add(1, 2))
+        def test_e_calls_nothing(self): pass
+        """,
+    )
+    result = compare(SUITE, str(source))
+    assert result.row() == [1, 3, 2, 1, 0, 2]
+    ends, fails = result.differences
+    assert "DIFFERS: upstream_written_test.T.test_b_ends_the_process" in ends
+    assert "compiled with hostcall: ended the process with 3" in ends
+    assert "compiled without it: ended the process with 3" in ends
+    assert "DIFFERS: upstream_written_test.T.test_c_fails" in fails
+    assert "compiled with hostcall: failed with AssertionError" in fails
+
+
+def test_each_function_and_each_eager_op_is_compiled(source: Path) -> None:
+    write(
+        source,
+        """
+        def test_function(self): self.assertAllEqual(2, tf.function(lambda x: x + 1)(1))
+        def test_one_that_says_no(self):
+            self.assertFalse(tf.function(lambda: 1, jit_compile=False)._jit_compile)
+        def test_gradient(self):
+            with tf.GradientTape() as tape:
+                tape.watch(x := tf.constant([3.0]))
+                y = tf.square(x)
+            self.assertAllEqual([6.0], tape.gradient(y, x))
+        def test_string(self): self.assertEqual(b"ab", tf.strings.join(["a", "b"]).numpy())
+        def test_lists_of_inputs(self):
+            self.assertAllEqual([[1, 2], [3, 4]], tf.concat([[[1], [3]], [[2], [4]]], axis=1))
+        """,
+    )
+    result = compare(SUITE, str(source))
+    assert not result.differences
+    assert result.tests == 4
+    assert result.calls >= 7
+
+
+def test_a_run_that_was_ended_goes_on_where_it_was(source: Path) -> None:
+    write(
+        source,
+        """
+        def test_a(self): tf.add(1, 2)
+        def test_b(self): tf.add(1, 2)
+        """,
+    )
+    lines = [
+        {"begins": "upstream_written_test.T.test_a"},
+        {"ends": "upstream_written_test.T.test_a", "outcome": "as before", "detail": ""},
+        {"begins": "upstream_written_test.T.test_b"},
+    ]
+    journal = source / f"{SUITE.file.replace('/', '.')}.compiled.jsonl"
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (difference,) = compare(SUITE, str(source)).differences
+    assert "test_a\n    compiled with hostcall: as before" in difference
+
+
+def test_no_other_test_begins_after_the_time_of_a_file(source: Path) -> None:
+    write(
+        source,
+        """
+        def test_a(self): tf.add(1, 2)
+        def test_b(self): tf.add(1, 2)
+        """,
+    )
+    assert compare(SUITE, str(source), seconds=0.0).tests == 1
+
+
+def test_a_file_that_cannot_be_imported_is_told(source: Path) -> None:
+    write(source, "import nothing_of_that_name")
+    result = compare(SUITE, str(source))
+    assert result.row() == [0] * 6
+    assert "nothing_of_that_name" in result.note
+
+
+def test_a_known_difference_is_counted_apart(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"a reason": {SUITE.file: ["T.test_fails*"]}}
+    monkeypatch.setattr(compiled, "known_differences", lambda: known)
+    write(
+        source,
+        """
+        def test_fails_of_old(self): self.assertFalse(is_compiled(), tf.add(1, 2))
+        """,
+    )
+    result = compare(SUITE, str(source))
+    assert result.row() == [1, 1, 1, 0, 1, 0]
+
+
+def test_a_difference_is_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report({"strings": [1, 3, 1200, 2, 1, 0]}) == 0
+    assert "| strings | 1 | 3 | 1,200 | 2 | 1 | 0 |" in capsys.readouterr().out
+    assert report({"strings": [1, 3, 4, 2, 0, 1], "sparse": [1, 3, 4, 3, 0, 0]}) == 1
+    assert "| all | 2 | 6 | 8 | 5 | 0 | 1 |" in capsys.readouterr().out
+    assert report({}) == 1
+
+
+def test_the_areas_take_turns(source: Path) -> None:
+    for file in ("strings_ops/a_test.py", "strings_ops/gpu_test.py", "signal/b_test.py"):
+        path = source / "tensorflow/python/kernel_tests" / file
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    (source / SUITE.file).touch()
+    found = areas({"tensorflow": str(source)}, "_test")
+    assert list(found.values()) == ["strings", "signals", "strings"]
+
+
+def test_the_page_lists_the_known_differences() -> None:
+    page = (Path(__file__).parents[2] / "docs/upstream-tests.md").read_text(encoding="utf-8")
+    for reason, files in known_differences().items():
+        assert f"| {reason} | {sum(map(len, files.values()))} |" in page
