@@ -96,10 +96,10 @@ def call(
         dtype that JAX has not, or `executor` is neither an executor nor a function, or `wait` is
         no bool, or `concurrent`, or `sharding` is of another form.
       ValueError: for `ordered` with `pure` or `concurrent`, an unknown `vmap_method`, `retries`
-        without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when a call with results is
-        differentiated; for `wait=False` with results or `pure`, and what `hostcall.declare` refuses
-        of `queue`, `when_full` and `memory`; where arrays cannot be divided as `sharding` says, or
-        it is said inside of `jax.shard_map`.
+        without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when a call with
+        results is differentiated; for `wait=False` with results or `pure`, and what
+        `hostcall.declare` refuses of `queue`, `when_full` and `memory`; where arrays cannot be
+        divided as `sharding` says, or it is said inside of `jax.shard_map`.
       NotImplementedError: when a call with a side effect is compiled for several devices among
         which XLA divides arrays, and `sharding` is left out; or with `sharding` for GPUs, or for
         devices of several processes.

@@ -84,9 +84,10 @@ class Owned:
         raise NotExportableError(
             "a compiled program that calls Python cannot be serialized: it knows the function by a "
             "number of this process, which no other process has. This is "
-            f"{self.target.origin.description}. Compile the program in the process that runs it, or "
-            "export it:\n\n    hostcall.export(hostcall.jax.to_tf(program), spec).save(folder)\n    "
-            "program = hostcall_mlir.load(folder)"
+            f"{self.target.origin.description}. Compile the program in the process that runs it, "
+            "or export it:\n\n"
+            "    hostcall.export(hostcall.jax.to_tf(program), spec).save(folder)\n"
+            "    program = hostcall_mlir.load(folder)"
         )
 
 
