@@ -30,6 +30,11 @@ nb::object& ErrorDescriber() {
   return *describer;
 }
 
+nb::object& Binder() {
+  static auto* binder = new nb::object();
+  return *binder;
+}
+
 // Null when it is gone.
 nb::object TargetOf(const HostCall& call) {
   return call.callback == nullptr ? nb::object() : call.callback->Target();
@@ -187,11 +192,31 @@ ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefSc
   }
 }
 
+// Holds the program's memory while this lives. Throws where the call was given up.
+class ProgramMemory {
+ public:
+  explicit ProgramMemory(const HostCall& call) {
+    if (call.abandonment == nullptr) return;
+    lock_ = std::unique_lock<std::mutex>(call.abandonment->mutex);
+    if (call.abandonment->is_abandoned) throw Failure(ffi::ErrorCode::kCancelled, "given up");
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
             DeferredDecrefScope& decrefs, Stopwatch& watch) {
   static auto* const host_function = new SlotAttribute("host_function");
   nb::handle function = decrefs.Defer(UntilExit([&] { return host_function->Of(target.ptr()); }));
+  if (call.elsewhere && Binder().is_valid()) {
+    function = decrefs.Defer(UntilExit([&] {
+      return PyObject_CallFunction(Binder().ptr(), "OLLk", function.ptr(),
+                                   static_cast<long long>(call.id),
+                                   static_cast<long long>(call.run), call.thread);
+    }));
+  }
   nb::handle returned;
   if (call.ordered) {
     returned = arguments.Call(function, decrefs);
@@ -201,6 +226,7 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
     call.callback->SetDuration(std::chrono::steady_clock::now() - start);
   }
   watch.Lap(&Stats::function);
+  const ProgramMemory memory(call);
   if (call.callback->convention().takes_out) {
     arguments.StoreOut(returned, call, [&] { return TextOf(target, "title", decrefs); });
   } else {
@@ -230,7 +256,9 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch&
     if (nested.LacksStack()) {
       throw Failure(ffi::ErrorCode::kResourceExhausted, nested.Complaint());
     }
+    std::optional<ProgramMemory> memory(call);
     const Arguments arguments(call, target, decrefs);
+    memory.reset();
     watch.Lap(&Stats::copying);
     if (!call.lends()) {
       CallOn(arguments, call, target, decrefs, watch);
@@ -280,7 +308,13 @@ const std::string& LabelOf(const HostCall& call) {
 
 }  // namespace
 
+void HostCall::RunsElsewhere() {
+  elsewhere = true;
+  if (PyGILState_GetThisThreadState() != nullptr) thread = PyThread_get_thread_ident();
+}
+
 OwningCall::OwningCall(HostCall call) : call_(std::move(call)) {
+  call_.RunsElsewhere();
   for (auto* buffers : {&call_.operands, &call_.results}) {
     for (Buffer& buffer : *buffers) {
       buffer.dims = dims_.emplace_back(buffer.dims.begin(), buffer.dims.end());
@@ -290,6 +324,8 @@ OwningCall::OwningCall(HostCall call) : call_(std::move(call)) {
 
 void SetTensorApi(const TensorApi* api) { tensor_api = api; }
 const TensorApi* GetTensorApi() { return tensor_api; }
+
+void SetBinder(nb::object binder) { Binder() = std::move(binder); }
 
 void SetErrorDescriber(nb::object describer) { ErrorDescriber() = std::move(describer); }
 

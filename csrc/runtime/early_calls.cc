@@ -21,8 +21,10 @@
 #include "gil.h"
 #include "handler_result.h"
 #include "ids.h"
+#include "interrupts.h"
 #include "pool.h"
 #include "registry.h"
+#include "turns.h"
 
 namespace ffi = xla::ffi;
 
@@ -99,11 +101,12 @@ class EarlyCall {
   EarlyCall(const EarlyCall&) = delete;
   EarlyCall& operator=(const EarlyCall&) = delete;
 
-  // The call has ended, with this error or none.
+  // The call has ended, with this error or none; or is given up.
   void End(std::optional<ffi::Error> error) {
     std::optional<Taker> taker;
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      if (has_ended_) return;  // it was given up
       error_ = std::move(error);
       has_ended_ = true;
       taker = std::move(taker_);
@@ -222,11 +225,18 @@ bool RunsAtOnce(const HostCall& call) {
 
 // What a call needs when its frame is gone, and its operands' memory may be another's.
 struct BegunCall {
-  BegunCall(HostCall host_call, std::vector<Memory> copies)
-      : call(std::move(host_call)), operands(std::move(copies)) {}
+  BegunCall(HostCall host_call, std::vector<Memory> copies, const std::shared_ptr<EarlyCall>& early)
+      : call(std::move(host_call)),
+        operands(std::move(copies)),
+        results(early),
+        waiting(call.call(), [kept = std::weak_ptr<EarlyCall>(early)](const ffi::Error& error) {
+          if (const auto given_up = kept.lock()) given_up->End(error);
+        }) {}
 
   const OwningCall call;
   const std::vector<Memory> operands;
+  const std::shared_ptr<EarlyCall> results;  // whose memory the call writes to
+  const interrupts::Waiting waiting;
 };
 
 void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
@@ -240,8 +250,8 @@ void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
     if (memory.size() > 0) std::memcpy(memory.data(), operand.data, memory.size());
     operand.data = memory.data();
   }
-  const auto begun = std::make_shared<const BegunCall>(std::move(call), std::move(operands));
-  RunOnPool([early, begun] { early->End(RunHostCall(begun->call.call())); });
+  const auto begun = std::make_shared<const BegunCall>(std::move(call), std::move(operands), early);
+  RunOnPool([begun] { begun->results->End(RunHostCall(begun->call.call())); });
 }
 
 // The only result of a call, or the first operand: a scalar.
@@ -253,10 +263,12 @@ int64_t* HandleIn(const Buffers& buffers) {
   return static_cast<int64_t*>(buffers[0].data);
 }
 
-Result Start(ffi::RemainingArgs args, ffi::RemainingRets rets, const StartAttributes& attributes) {
+Result Start(turns::Run run, ffi::RemainingArgs args, ffi::RemainingRets rets,
+             const StartAttributes& attributes) {
   return Answered([&]() -> Result {
     HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
     call.ordered = false;
+    call.run = run.number;
     call.in_program_memory = false;
     int64_t* handle = HandleIn(call.results);
     call.results = ReadResults(attributes.results);
@@ -302,8 +314,9 @@ int64_t CountEarlyCalls() { return static_cast<int64_t>(EarlyCalls::Global().siz
 
 }  // namespace hostcall
 
-HOSTCALL_DEFINE_HANDLER(HostcallStartHandler, hostcall::Start,
-                        hostcall::BindFrame<hostcall::StartAttributes>(ffi::Ffi::Bind()));
+HOSTCALL_DEFINE_HANDLER(
+    HostcallStartHandler, hostcall::Start,
+    hostcall::BindFrame<hostcall::StartAttributes>(ffi::Ffi::Bind().Ctx<hostcall::turns::Run>()));
 HOSTCALL_DEFINE_HANDLER(HostcallGateHandler, hostcall::Gate,
                         ffi::Ffi::Bind().RemainingArgs().RemainingRets());
 HOSTCALL_DEFINE_HANDLER(HostcallDoneHandler, hostcall::Done,

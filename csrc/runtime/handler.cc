@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -13,6 +14,7 @@
 #include "compat/ffi.h"
 #include "gil.h"
 #include "handler_result.h"
+#include "interrupts.h"
 #include "pool.h"
 #include "registry.h"
 #include "turns.h"
@@ -39,56 +41,100 @@ void Complete(ffi::Promise& promise, std::optional<ffi::Error> error) {
   }
 }
 
-// Runs the call on the pool, once `start` has given it a thread.
-template <typename Start>
-Result RunLater(HostCall call, Start start) {
-  ffi::Promise promise;
-  ffi::Future future(promise);
-  start(std::make_shared<const OwningCall>(std::move(call)), promise);
+// A call that the program has a future of.
+class LaterCall : public std::enable_shared_from_this<LaterCall> {
+ public:
+  explicit LaterCall(HostCall call) : call_(Abandonable(std::move(call))) {}
+
+  // The call can be given up from here on, unless the function has the program's memory.
+  ffi::Future Begin() {
+    if (call_.call().abandonment != nullptr) {
+      waiting_.emplace(call_.call(), [kept = weak_from_this()](const ffi::Error& error) {
+        if (const auto call = kept.lock()) call->GiveUp(error);
+      });
+    }
+    return ffi::Future(promise_);
+  }
+
+  std::optional<ffi::Error> Run() const { return RunHostCall(call_.call()); }
+
+  // `error` is what `Run` has returned.
+  void End(std::optional<ffi::Error> error) {
+    {
+      std::lock_guard<std::mutex> lock(abandonment_.mutex);
+      if (abandonment_.is_abandoned) return;
+      has_ended_ = true;
+    }
+    Complete(promise_, std::move(error));
+  }
+
+ private:
+  HostCall Abandonable(HostCall call) {
+    const bool lends = call.callback != nullptr && call.lends();
+    if (!lends) call.abandonment = &abandonment_;
+    return call;
+  }
+
+  void GiveUp(const ffi::Error& error) {
+    {
+      std::lock_guard<std::mutex> lock(abandonment_.mutex);
+      if (has_ended_) return;
+      abandonment_.is_abandoned = true;
+    }
+    promise_.SetError(error);
+  }
+
+  ffi::Promise promise_;
+  Abandonment abandonment_;
+  bool has_ended_ = false;
+  const OwningCall call_;
+  std::optional<interrupts::Waiting> waiting_;
+};
+
+Result RunBesideOthers(HostCall call) {
+  const bool is_worth_a_thread =
+      !call.ordered && call.callback != nullptr && call.callback->WasLong();
+  if (MayRunHere() && !is_worth_a_thread) return {std::nullopt, RunHostCall(call)};
+  const auto later = std::make_shared<LaterCall>(std::move(call));
+  ffi::Future future = later->Begin();
+  RunOnPool([later] { later->End(later->Run()); });
   return {std::move(future), std::nullopt};
 }
 
-using Kept = std::shared_ptr<const OwningCall>;
-
-Result RunBesideOthers(HostCall call) {
-  if (MayRunHere() && !call.callback->WasLong()) return {std::nullopt, RunHostCall(call)};
-  return RunLater(std::move(call), [](Kept kept, ffi::Promise promise) {
-    RunOnPool([kept, promise]() mutable { Complete(promise, RunHostCall(kept->call())); });
-  });
-}
-
-Result RunInTurn(HostCall call, int64_t run) {
+Result RunInTurn(HostCall call) {
+  const int64_t run = call.run;
   if (MayRunHere() && turns::TryBegin(run)) {
     std::optional<ffi::Error> error = RunHostCall(call);
     turns::End(run);
     return {std::nullopt, std::move(error)};
   }
-  return RunLater(std::move(call), [run](Kept kept, ffi::Promise promise) {
-    turns::RunInTurn(run, [run, kept, promise]() mutable {
-      std::optional<ffi::Error> error = RunHostCall(kept->call());
-      turns::End(run);  // first: XLA may go on here, for long
-      Complete(promise, std::move(error));
-    });
+  const auto later = std::make_shared<LaterCall>(std::move(call));
+  ffi::Future future = later->Begin();
+  turns::RunInTurn(run, [run, later] {
+    std::optional<ffi::Error> error = later->Run();
+    turns::End(run);  // first: XLA may go on here, for long
+    later->End(std::move(error));
   });
+  return {std::move(future), std::nullopt};
 }
 
 template <typename Args, typename Rets>
-Result Handle(int64_t run, const Args& args, const Rets& rets, const Attributes& attributes) {
+Result Handle(turns::Run run, const Args& args, const Rets& rets, const Attributes& attributes) {
   return Answered([&]() -> Result {
     HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
     ReadAttributes(call, attributes);
+    call.run = run.number;
+    // XLA goes on where a call has ended, and makes the next one there.
+    if (OnPoolThread()) call.RunsElsewhere();
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
-    return IsConcurrent(call) ? RunBesideOthers(std::move(call)) : RunInTurn(std::move(call), run);
+    if (IsConcurrent(call)) return RunBesideOthers(std::move(call));
+    return run.takes_turns ? RunInTurn(std::move(call)) : RunBesideOthers(std::move(call));
   });
 }
 
-// What the FFI's binding is for: the execution itself comes to `HandleDirectly`.
-Result HandleBound(ffi::RemainingArgs args, ffi::RemainingRets rets, const Attributes& attributes) {
-  return Handle(turns::kUnknown, args, rets, attributes);
-}
-
-HOSTCALL_DEFINE_HANDLER(HandleCallBound, HandleBound, BindFrame(ffi::Ffi::Bind()));
+HOSTCALL_DEFINE_HANDLER(HandleCallBound, (Handle<ffi::RemainingArgs, ffi::RemainingRets>),
+                        BindFrame(ffi::Ffi::Bind().Ctx<turns::Run>()));
 
 // Returns false where the frame asks for something else than a call, or is malformed.
 bool ReadDirectly(const XLA_FFI_CallFrame& frame, Attributes& attributes) {

@@ -267,6 +267,7 @@ Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets,
       throw Failure::Malformed();
     }
     ReadAttributes(call, attributes);
+    call.run = run.run_id;
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
     ffi::Promise promise;

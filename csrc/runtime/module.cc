@@ -19,6 +19,7 @@
 #include "foreign_arrays.h"
 #include "gil.h"
 #include "handler.h"
+#include "interrupts.h"
 #include "joint_calls.h"
 #include "loans.h"
 #include "memory_api.h"
@@ -161,6 +162,10 @@ NB_MODULE(_runtime, m) {
       "stats", &TakeStats, nb::arg("reset"),
       "For each callback that was called: its label, calls, errors, nanoseconds of waiting for the "
       "GIL, in the function and of copying, and bytes copied. `reset` sets all counts to 0.");
+  m.def("set_binder", &hostcall::SetBinder, nb::arg("binder"),
+        "Sets the function that lets another one see the settings of who has started a program.");
+  m.def("set_interrupt_chooser", &hostcall::interrupts::SetChooser, nb::arg("chooser"),
+        "Sets the function that chooses which calls are given up at Ctrl-C: see interrupts.h.");
   m.def("set_error_describer", &hostcall::SetErrorDescriber, nb::arg("describer"),
         "Sets the function from an exception to (status code, message).");
   m.def(

@@ -15,7 +15,7 @@ namespace {
 
 using Task = std::function<void()>;
 
-struct Run {
+struct Turn {
   int64_t number;
   std::vector<Task> waiting;  // the first has waited longest
 };
@@ -69,13 +69,13 @@ class Runs {
  private:
   static std::mutex& Mutex() { return Global().mutex_; }
 
-  std::vector<Run>::iterator Find(int64_t number) {
+  std::vector<Turn>::iterator Find(int64_t number) {
     return std::find_if(runs_.begin(), runs_.end(),
-                        [number](const Run& run) { return run.number == number; });
+                        [number](const Turn& run) { return run.number == number; });
   }
 
   std::mutex mutex_;
-  std::vector<Run> runs_;
+  std::vector<Turn> runs_;
 };
 
 std::atomic<const RunFinder*> run_finder{nullptr};
@@ -84,14 +84,14 @@ std::atomic<const RunFinder*> run_finder{nullptr};
 
 void SetRunFinder(const RunFinder* finder) { run_finder = finder; }
 
-int64_t RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context) {
+Run RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context) {
   const RunFinder* finder = run_finder.load(std::memory_order_relaxed);
   if (finder != nullptr && finder->xla == api) return finder->find(context);
   // XLA before TensorFlow 2.20 has a shorter table.
   constexpr size_t kNeeded =
       offsetof(XLA_FFI_Api, XLA_FFI_RunId_Get) + sizeof(XLA_FFI_Api::XLA_FFI_RunId_Get);
   if (api == nullptr || api->struct_size < kNeeded || api->XLA_FFI_RunId_Get == nullptr) {
-    return kUnknown;
+    return {};
   }
   XLA_FFI_RunId_Get_Args args{};
   args.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE;
@@ -101,9 +101,9 @@ int64_t RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context) {
     destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
     destroy.error = error;
     api->XLA_FFI_Error_Destroy(&destroy);
-    return kUnknown;
+    return {};
   }
-  return args.run_id;
+  return {args.run_id};
 }
 
 bool TryBegin(int64_t run) { return run == kUnknown || Runs::Global().TryBegin(run); }

@@ -4,20 +4,28 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
-#include "xla/ffi/api/c_api.h"
+#include "xla/ffi/api/ffi.h"
 
 namespace hostcall::turns {
 
-// The run that a call is made in. Runs have numbers of their own, so that a call which runs another
-// program does not wait for itself. `kUnknown` where XLA does not tell, and its calls do not wait.
+// No call waits in a run of this number: XLA does not tell the run.
 constexpr int64_t kUnknown = -1;
-int64_t RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context);
+
+// The run that a call is made in. Runs have numbers of their own, so that a call which runs another
+// program does not wait for itself.
+struct Run {
+  int64_t number = kUnknown;
+  bool takes_turns = true;  // false where tokens order all calls that must not overlap
+};
+
+Run RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context);
 
 // How to find it in calls of an XLA that gives all runs one number.
 struct RunFinder {
   const XLA_FFI_Api* xla;  // whose calls it is for
-  int64_t (*find)(XLA_FFI_ExecutionContext* context);
+  Run (*find)(XLA_FFI_ExecutionContext* context);
 };
 
 void SetRunFinder(const RunFinder* finder);
@@ -33,3 +41,13 @@ void RunInTurn(int64_t run, std::function<void()> task);
 void End(int64_t run) noexcept;
 
 }  // namespace hostcall::turns
+
+// What a handler's binding gives for `Ctx<hostcall::turns::Run>()`.
+template <>
+struct xla::ffi::CtxDecoding<hostcall::turns::Run> {
+  using Type = hostcall::turns::Run;
+  static std::optional<Type> Decode(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context,
+                                    DiagnosticEngine&) {
+    return hostcall::turns::RunOf(api, context);
+  }
+};

@@ -20,9 +20,9 @@ namespace {
 // What Eigen's device does without an allocator. That it has this one tells that it is ours.
 class Marker : public Eigen::Allocator {
  public:
-  static Marker* Global() {
-    static auto* marker = new Marker();
-    return marker;
+  static Marker* Of(bool takes_turns) {
+    static auto* markers = new Marker[2];
+    return &markers[takes_turns];
   }
 
   void* allocate(size_t bytes) const override { return Eigen::internal::aligned_malloc(bytes); }
@@ -31,10 +31,10 @@ class Marker : public Eigen::Allocator {
 
 class RunDevice : public ForwardingDevice {
  public:
-  explicit RunDevice(tensorflow::Device* device)
+  RunDevice(tensorflow::Device* device, bool takes_turns)
       : ForwardingDevice(device),
         threads_(device->eigen_cpu_device()->getPool(), device->eigen_cpu_device()->numThreads(),
-                 Marker::Global()) {}
+                 Marker::Of(takes_turns)) {}
 
   const Eigen::ThreadPoolDevice* eigen_cpu_device() override { return &threads_; }
 
@@ -42,14 +42,21 @@ class RunDevice : public ForwardingDevice {
   const Eigen::ThreadPoolDevice threads_;
 };
 
-int64_t FindRun(XLA_FFI_ExecutionContext* context) {
+int64_t NumberOf(const Eigen::ThreadPoolDevice* threads) {
+  return reinterpret_cast<int64_t>(threads);
+}
+
+turns::Run FindRun(XLA_FFI_ExecutionContext* context) {
   using Cpu = XLA_FFI_ExecutionContext::CpuContext;
   const Cpu* cpu = std::get_if<Cpu>(&context->backend_context);
-  if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr ||
-      cpu->intra_op_thread_pool->allocator() != Marker::Global()) {
-    return turns::kUnknown;
+  if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr) return {};
+  const Eigen::Allocator* marker = cpu->intra_op_thread_pool->allocator();
+  for (const bool takes_turns : {false, true}) {
+    if (marker == Marker::Of(takes_turns)) {
+      return {NumberOf(cpu->intra_op_thread_pool), takes_turns};
+    }
   }
-  return reinterpret_cast<int64_t>(cpu->intra_op_thread_pool);
+  return {};
 }
 
 }  // namespace
@@ -63,13 +70,15 @@ std::unique_ptr<tensorflow::Device> RunDevices::Take() {
       return device;
     }
   }
-  return std::make_unique<RunDevice>(device_);
+  return std::make_unique<RunDevice>(device_, takes_turns_);
 }
 
 void RunDevices::GiveBack(std::unique_ptr<tensorflow::Device> device) {
   std::lock_guard<std::mutex> lock(mutex_);
   idle_.push_back(std::move(device));
 }
+
+int64_t RunOn(tensorflow::Device* device) { return NumberOf(device->eigen_cpu_device()); }
 
 const turns::RunFinder* GetRunFinder() {
   static const turns::RunFinder finder = {xla::ffi::GetXlaFfiApi(), &FindRun};

@@ -4,6 +4,7 @@
 // run's number.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -16,8 +17,9 @@ namespace hostcall {
 // Those of one kernel. A kernel whose runs do not overlap makes one.
 class RunDevices {
  public:
-  // `device` is what all of them stand for.
-  explicit RunDevices(tensorflow::Device* device) : device_(device) {}
+  // `device` is what all of them stand for; for `takes_turns` see turns::Run.
+  RunDevices(tensorflow::Device* device, bool takes_turns)
+      : device_(device), takes_turns_(takes_turns) {}
 
   // A device that no other run has, until the run gives it back.
   std::unique_ptr<tensorflow::Device> Take();
@@ -25,9 +27,13 @@ class RunDevices {
 
  private:
   tensorflow::Device* const device_;
+  const bool takes_turns_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<tensorflow::Device>> idle_;
 };
+
+// The number that calls in a run on this device, one of these, are found to have.
+int64_t RunOn(tensorflow::Device* device);
 
 // How the runtime's handlers find the run of a call that TensorFlow's XLA makes.
 const turns::RunFinder* GetRunFinder();

@@ -173,6 +173,31 @@ class CallbackThread {
   bool fits_ = true;
 };
 
+// Python's functions that are told when a run begins, and when it ends: hostcall_runtime._starters.
+// Leaked like all that holds Python objects.
+struct Starters {
+  nb::object begin;
+  nb::object end;
+
+  static Starters& Global() {
+    static auto* starters = new Starters();
+    return *starters;
+  }
+
+  void Begin(int64_t run) const { Tell(begin, run); }
+  void End(int64_t run) const { Tell(end, run); }
+
+ private:
+  static void Tell(const nb::object& function, int64_t run) {
+    if (!PythonIsRunning()) return;
+    GilHold gil;
+    PyObject* returned = UntilExit(
+        [&] { return PyObject_CallFunction(function.ptr(), "L", static_cast<long long>(run)); });
+    if (returned == nullptr) PyErr_WriteUnraisable(function.ptr());
+    Py_XDECREF(returned);  // None, which does not end
+  }
+};
+
 using Pool = void(std::function<void()>);
 Pool* pool = nullptr;
 
@@ -206,17 +231,17 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
   void LaunchWithProvider(tensorflow::OpKernelContext* ctx, DoneCallback done) {
     if (provider_device_ == nullptr) {
-      LaunchInTurns(ctx, std::move(done));
+      LaunchAsRun(ctx, std::move(done));
       return;
     }
     auto borrowing = std::make_shared<BorrowingRun>(ctx, provider_device_.get());
-    LaunchInTurns(ctx, [borrowing, done = std::move(done)] {
+    LaunchAsRun(ctx, [borrowing, done = std::move(done)] {
       borrowing->End();
       done();
     });
   }
 
-  void LaunchInTurns(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+  void LaunchAsRun(tensorflow::OpKernelContext* ctx, DoneCallback done) {
     if (run_devices_ == nullptr) {
       LaunchTracked(ctx, std::move(done));
       return;
@@ -224,7 +249,9 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
     tensorflow::DeviceBase* const before = ctx->params()->device;
     tensorflow::Device* const device = run_devices_->Take().release();
     ctx->params()->device = device;
+    Starters::Global().Begin(RunOn(device));
     LaunchTracked(ctx, [this, ctx, before, device, done = std::move(done)] {
+      Starters::Global().End(RunOn(device));
       ctx->params()->device = before;
       run_devices_->GiveBack(std::unique_ptr<tensorflow::Device>(device));
       done();
@@ -247,7 +274,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
   const bool tracks_run_;
   const std::unique_ptr<tensorflow::Device> provider_device_;  // null where no memory is shared
-  const std::unique_ptr<RunDevices> run_devices_;              // null where none takes turns
+  const std::unique_ptr<RunDevices> run_devices_;              // null on other devices
   const std::unique_ptr<tensorflow::OpKernel> launch_;
 };
 
@@ -281,7 +308,7 @@ absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRunt
   auto provider = is_cpu && scope.shares_memory ? MakeProviderDevice(device) : nullptr;
   // A run has to have both: what it takes turns by stands for what it allocates by.
   tensorflow::Device* const inner = provider == nullptr ? device : provider.get();
-  auto runs = is_cpu && scope.takes_turns ? std::make_unique<RunDevices>(inner) : nullptr;
+  auto runs = is_cpu ? std::make_unique<RunDevices>(inner, scope.takes_turns) : nullptr;
   return WrapKernel<TrackedKernel>(runtime, props, launch, scope, std::move(provider),
                                    std::move(runs));
 }
@@ -301,6 +328,16 @@ void DefineRunTracking(nb::module_& m) {
       },
       nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
       "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
+  m.def(
+      "set_starters",
+      [](nb::object begin, nb::object end) {
+        Starters::Global().begin = std::move(begin);
+        Starters::Global().end = std::move(end);
+      },
+      nb::arg("begin"), nb::arg("end"),
+      "Sets the functions that are told the number of a run which begins on this thread, and of "
+      "one "
+      "that has ended.");
   m.def(
       "set_early_calls",
       [](const nb::capsule& api) {

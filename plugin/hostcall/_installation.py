@@ -11,7 +11,7 @@ from hostcall._compiler.regions import callback_shapes
 from hostcall._functions.native import entries
 from hostcall._recording import settling
 from hostcall._tf import eager_execution, features, gradient_tapes, token_registry
-from hostcall_runtime import _errors, _library, prepared
+from hostcall_runtime import _errors, _library, _starters, prepared
 from hostcall_runtime._patching import Switch
 
 _installed = False
@@ -65,6 +65,7 @@ def _prepare() -> None:
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)
     bindings.set_early_calls(runtime.early_calls())
+    bindings.set_starters(_starters.begin, _starters.end)
     bindings.register_region_handler()
     bindings.install_kernel_creator()
     settling.add(eager_execution.wait_for_ops)

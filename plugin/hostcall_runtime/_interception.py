@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hostcall_runtime import _errors, _locks
+from hostcall_runtime import _errors, _locks, _starters
 
 # What autograph puts around the names of functions that are defined in functions it has converted.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
@@ -115,7 +115,11 @@ def is_within_call() -> bool:
 
 
 def carried(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which another thread calls for this one: as part of the same call."""
+    """`function`, which another thread calls for this one: as part of the same call.
+
+    It sees the settings of this thread.
+    """
+    function = _starters.Starter().bound(function)
     if not _nesting.is_within:
         return function
 

@@ -6,18 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hostcall_runtime import _library
+from hostcall_runtime._starters import Program
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
 
 @contextmanager
-def under_way() -> Iterator[None]:
+def under_way(program: Program) -> Iterator[None]:
     """Inside of it a program runs, to its end.
 
     Of one that fails nobody takes the results of calls that have begun early.
     """
     run = _runtime.begin_run()
     try:
-        yield
+        with program.started():
+            yield
     finally:
         _runtime.end_run(run)

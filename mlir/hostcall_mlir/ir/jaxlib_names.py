@@ -18,6 +18,7 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from hostcall_runtime import _runs
 from hostcall_runtime._places import PLACES
+from hostcall_runtime._starters import Program
 
 _VERSION = jaxlib.version.__version_info__
 
@@ -228,7 +229,7 @@ def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
 _streams = itertools.count(1 << 41)
 
 
-def execute_to_end(executable: Any, arrays: Sequence[Any]) -> list[Any]:
+def execute_to_end(executable: Any, arrays: Sequence[Any], program: Program) -> list[Any]:
     """As `execute`, for a program with host calls; it has ended when this returns.
 
     It runs on this thread: behind other programs it would be on one of XLA's few, and a host call
@@ -241,7 +242,7 @@ def execute_to_end(executable: Any, arrays: Sequence[Any]) -> list[Any]:
     stream = _jax.get_execution_stream_id()
     _jax.set_execution_stream_id(next(_streams))
     try:
-        with PLACES.taken(), _runs.under_way():
+        with PLACES.taken(), _runs.under_way(program):
             results = executable.execute_sharded(arrays, with_tokens=True)
             token = results.consume_token()
             found = [shards[0] for shards in results.disassemble_into_single_device_arrays()]

@@ -23,6 +23,7 @@ from hostcall_mlir.program.errors import ProgramError
 from hostcall_mlir.program.manifest_schema import Input, Manifest
 from hostcall_mlir.runner import array_conversion, execution_plan, registration
 from hostcall_runtime._errors import interrupt_behind
+from hostcall_runtime._starters import Program
 
 # The platforms of JAX's on which XLA's programs call back.
 _WITH_HOST_CALLS = ("cpu",)
@@ -254,11 +255,12 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
     with _refusing(module, "compiled"):
         nesting.check_ops(module, private.MOST_COMPILED)
     registration.register_handlers()
-    calls = bool(custom_calls.host_calls(module))
+    called = [custom_calls.callback_of(op) for op in custom_calls.host_calls(module)]
+    program = Program(one for one in called if isinstance(one, int))
     if device.platform in _WITH_HOST_CALLS:
         module = overlap.overlapping(module, keep) or module
-    executable = private.compile_for(private.bytecode_of(module), device, calls)
-    return lambda arrays: private.execute_to_end(executable, arrays)
+    executable = private.compile_for(private.bytecode_of(module), device, bool(called))
+    return lambda arrays: private.execute_to_end(executable, arrays, program)
 
 
 def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:

@@ -16,6 +16,10 @@ import numpy as np
 
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.runner import array_conversion
+from hostcall_runtime._starters import Program
+
+# Host calls are programs of their own here, which run on the thread that starts them.
+_HERE = Program(())
 
 # The arrays of a run, by their slots.
 Slots = list[Any]
@@ -68,7 +72,7 @@ class HostCall:
     def run(self, slots: Slots) -> None:
         """Makes the call, and returns when it has ended."""
         arrays = [slots[slot] for slot in self.operands]
-        _store(slots, self.results, private.execute_to_end(self.executable, arrays))
+        _store(slots, self.results, private.execute_to_end(self.executable, arrays, _HERE))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +23,13 @@ from hostcall.jax import _joint
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _runs
 from hostcall_runtime._places import PLACES
+from hostcall_runtime._starters import Program
 
 # Of the runs of programs, from ids on that no thread has as its own.
 _streams = itertools.count(1 << 40)
+
+# By the objects that run them.
+_programs: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
 
 
 class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
@@ -38,7 +43,7 @@ class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
         stream = _jaxlib.get_execution_stream_id()
         _jaxlib.set_execution_stream_id(next(_streams))
         try:
-            with PLACES.taken(), _runs.under_way():
+            with PLACES.taken(), _runs.under_way(_programs[self]):
                 return super().__call__(*args)
         finally:
             _jaxlib.set_execution_stream_id(stream)
@@ -61,13 +66,15 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @functools.wraps(stock)
     def build_unsafe_call(self: Any) -> Any:
         run = stock(self)
-        if self.host_callbacks and self.backend.platform == "cpu" and _holds_call(self):
+        if self.host_callbacks and self.backend.platform == "cpu" and _called_by(self):
             run.__class__ = WaitingExecution
+            _programs[run] = Program(_called_by(self))
             run.has_unordered_effects = True  # or JAX would run pure ones without asking Python
         return run
 
     return build_unsafe_call
 
 
-def _holds_call(executable: Any) -> bool:
-    return any(isinstance(callback, Owned) for callback in executable.host_callbacks)
+def _called_by(executable: Any) -> list[int]:
+    """The ids of the callbacks that an executable calls."""
+    return [one.callback_id for one in executable.host_callbacks if isinstance(one, Owned)]

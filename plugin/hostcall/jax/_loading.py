@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from hostcall._functions import frameworks
-from hostcall.jax import _callback, _effects, _handlers, _patches, _rules, _values
+from hostcall.jax import _callback, _effects, _handlers, _patches, _rules, _settings, _values
 from hostcall_runtime import _at_exit, _patching
 
 
@@ -16,6 +16,7 @@ def load() -> None:
     # A program that still runs may hand over calls.
     _at_exit.programs_end.append(jax.effects_barrier)
     _patches.hide_frames()
+    _settings.carry()
     _patching.add(_patches.TABLE)
     frameworks.enter_jax(_Jax())
 

@@ -23,6 +23,7 @@ REDUCERS = "errors for calls in reducers"
 EXECUTION = "calls that run JAX programs"
 OVERLAP = "calls that overlap"
 NO_TRACING = "programs with calls under jax.no_tracing"
+SETTINGS = "settings of threads"
 DERIVATIVES = "errors for derivatives of calls"
 TRACING = "callbacks without arguments"
 TO_TF = "hostcall.jax.to_tf"
@@ -41,6 +42,7 @@ _WITHOUT = {
     EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
     OVERLAP: "a program waits for each call of a pure function before it goes on.",
     NO_TRACING: "jax.no_tracing refuses programs with calls, also where they have been traced.",
+    SETTINGS: "a call on another thread sees jax.enable_x64 and the like as the process has them.",
     DERIVATIVES: "JAX's own message says that a call has no derivative.",
     TRACING: "a callback without arguments is always called as TensorFlow's.",
     TO_TF: "hostcall.jax.to_tf raises a NotImplementedError.",
@@ -76,6 +78,10 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax._src.lax.control_flow.loops": "_scan_known_hoisting",
         "jax.interpreters.batching": "fancy_primitive_batchers",
         "jax.interpreters.partial_eval": "custom_partial_eval_rules",
+    },
+    SETTINGS: {
+        "jax._src.config": "config._value_holders config_ext.Config.get_local "
+        "config_ext.Config.set_local config_ext.Config.swap_local config_ext.unset trace_context",
     },
     REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},
     EXECUTION: {

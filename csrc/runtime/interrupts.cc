@@ -1,0 +1,184 @@
+#include "interrupts.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fork.h"
+#include "gil.h"
+#include "pool.h"
+#include "text.h"
+
+namespace nb = nanobind;
+namespace ffi = xla::ffi;
+
+namespace hostcall::interrupts {
+namespace {
+
+struct Entry {
+  int64_t callback;
+  int64_t run;
+  unsigned long thread;
+  Waiting::GiveUp give_up;
+};
+
+class Table {
+ public:
+  // Leaked: threads may still end calls while the process exits.
+  static Table& Global() {
+    static Table* table = [] {
+      HoldAcrossFork<&Table::Mutex>();
+      return new Table();
+    }();
+    return *table;
+  }
+
+  int64_t Add(Entry entry) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    entries_.emplace_hint(entries_.end(), next_, std::move(entry));
+    return next_++;
+  }
+
+  void Remove(int64_t number) {
+    Waiting::GiveUp dropped;  // without the lock
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (auto node = entries_.extract(number); !node.empty()) {
+      dropped = std::move(node.mapped().give_up);
+    }
+  }
+
+  Waiting::GiveUp Take(int64_t number) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = entries_.find(number);
+    return found == entries_.end() ? nullptr : std::exchange(found->second.give_up, nullptr);
+  }
+
+  std::map<int64_t, Entry> All() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return entries_;
+  }
+
+ private:
+  static std::mutex& Mutex() { return Global().mutex_; }
+
+  std::mutex mutex_;
+  int64_t next_ = 0;
+  std::map<int64_t, Entry> entries_;
+};
+
+nb::object& Chooser() {
+  static auto* chooser = new nb::object();
+  return *chooser;
+}
+
+// The end of a pipe that the handler writes to; -1 where nobody reads.
+std::atomic<int> wake{-1};
+std::atomic<void (*)(int)> python_handler{nullptr};
+
+void OnInterrupt(int signal) {
+  const int error = errno;
+  if (const int fd = wake.load(); fd >= 0) (void)!write(fd, "", 1);
+  if (const auto handler = python_handler.load()) handler(signal);
+  errno = error;
+}
+
+// What the user's Python says: the numbers, and the error. With the GIL; none where it fails.
+std::vector<int64_t> Choose(const std::map<int64_t, Entry>& all, std::optional<ffi::Error>& error) {
+  std::vector<int64_t> numbers;
+  try {
+    nb::list waiting;
+    for (const auto& [number, entry] : all) {
+      waiting.append(nb::make_tuple(number, entry.callback, entry.run, entry.thread));
+    }
+    const nb::object chosen = Chooser()(waiting);
+    for (const nb::handle number : chosen[0]) numbers.push_back(nb::cast<int64_t>(number));
+    error.emplace(static_cast<ffi::ErrorCode>(nb::cast<int>(chosen[1])), Text(chosen[2]));
+  } catch (nb::python_error& failed) {
+    failed.discard_as_unraisable("hostcall: Ctrl-C");
+    numbers.clear();
+  }
+  return numbers;
+}
+
+void GiveUpChosen() {
+  const std::map<int64_t, Entry> all = Table::Global().All();
+  if (all.empty() || !PythonIsRunning()) return;
+  std::vector<int64_t> numbers;
+  std::optional<ffi::Error> error;
+  {
+    GilHold gil;
+    numbers = Choose(all, error);
+  }
+  for (const int64_t number : numbers) {
+    if (const auto give_up = Table::Global().Take(number)) give_up(*error);
+  }
+}
+
+void Watch(int fd) {
+  for (char byte;;) {
+    const ssize_t count = read(fd, &byte, 1);
+    if (count == 1) GiveUpChosen();
+    if (count == 0 || (count < 0 && errno != EINTR)) return;
+  }
+}
+
+// Has a thread watch for Ctrl-C, unless one does. A forked child has none of its parent's threads.
+void Prepare() {
+  static std::mutex* const mutex = new std::mutex();
+  static const bool forgets = [] {
+    pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); },
+                   [] {
+                     wake = -1;
+                     mutex->unlock();
+                   });
+    return true;
+  }();
+  (void)forgets;
+  std::lock_guard<std::mutex> lock(*mutex);
+  if (wake.load() < 0) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    RunOnPool([fd = ends[0]] { Watch(fd); });
+    wake = ends[1];
+  }
+  // Whoever sets a handler in Python puts Python's own in this place again.
+  struct sigaction current;
+  if (sigaction(SIGINT, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0) return;
+  if (current.sa_handler == &OnInterrupt || current.sa_handler == SIG_IGN ||
+      current.sa_handler == SIG_DFL) {
+    return;
+  }
+  python_handler = current.sa_handler;
+  current.sa_handler = &OnInterrupt;
+  sigaction(SIGINT, &current, nullptr);
+}
+
+int64_t AddPrepared(Entry entry) {
+  try {
+    Prepare();
+  } catch (const std::exception&) {
+    // No thread can be started: Ctrl-C waits for the calls.
+  }
+  return Table::Global().Add(std::move(entry));
+}
+
+}  // namespace
+
+Waiting::Waiting(const HostCall& call, GiveUp give_up)
+    : number_(AddPrepared({call.id, call.run, call.thread, std::move(give_up)})) {}
+
+Waiting::~Waiting() { Table::Global().Remove(number_); }
+
+void SetChooser(nb::object chooser) { Chooser() = std::move(chooser); }
+
+}  // namespace hostcall::interrupts

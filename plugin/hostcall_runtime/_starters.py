@@ -1,0 +1,129 @@
+"""The settings of the threads that start programs, for calls that run on other threads.
+
+A function sees the context variables of who started the program that calls it, NumPy's `errstate`
+among them, and what other libraries keep for each thread (`captures`). XLA runs large programs on
+threads of its own, and calls may be handed to threads of hostcall's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+# Functions that return what a library keeps for this thread: a function that makes contexts in
+# which another thread has the same.
+captures: list[Callable[[], Callable[[], contextlib.AbstractContextManager[object]]]] = []
+
+
+class Starter:
+    """A thread as it is now.
+
+    Attributes:
+      thread: its identifier.
+    """
+
+    __slots__ = ("_context", "_settings", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self._context = contextvars.copy_context()
+        self._settings = [capture() for capture in captures]
+
+    def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, which sees these settings on whatever thread it is called."""
+
+        def call(*args: Any, **given: Any) -> Any:
+            # Nobody can be in one context twice at the same time.
+            return self._context.copy().run(self._call, function, args, given)
+
+        return call
+
+    def _call(self, function: Callable[..., Any], args: Any, given: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            for applied in self._settings:
+                stack.enter_context(applied())
+            return function(*args, **given)
+
+
+class Program:
+    """A compiled program, which may run several times at once.
+
+    Args:
+      callback_ids: of the callbacks that it calls, and no other program does.
+    """
+
+    def __init__(self, callback_ids: Iterable[int]) -> None:
+        self._starters: list[Starter] = []
+        for callback_id in callback_ids:
+            _programs[callback_id] = self
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[None]:
+        """Inside of it this thread runs the program."""
+        starter = Starter()
+        self._starters.append(starter)
+        try:
+            yield
+        finally:
+            self._starters.remove(starter)
+
+    def starter(self, thread: int) -> Starter | None:
+        """Who has started the run that a call is of.
+
+        A call that comes on a thread of XLA's does not tell its run. Where several run at once, it
+        is the last one.
+
+        Args:
+          thread: the one on which the call came, where Python knows it; or 0.
+        """
+        starters = [*self._starters]
+        own = [starter for starter in starters if starter.thread == thread]
+        return next(reversed(own or starters), None)
+
+
+_programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
+
+# Of the runs that TensorFlow numbers.
+_runs: dict[int, Starter] = {}
+
+
+def begin(run: int) -> None:
+    """A run of that number begins on this thread."""
+    _runs[run] = Starter()
+
+
+def end(run: int) -> None:
+    """The run of that number has ended."""
+    _runs.pop(run, None)
+
+
+def _starter(callback_id: int, run: int, thread: int) -> Starter | None:
+    starter = _runs.get(run)
+    if starter is None and (program := _programs.get(callback_id)) is not None:
+        return program.starter(thread)
+    return starter
+
+
+def thread_of(callback_id: int, run: int, thread: int) -> int:
+    """The thread that has started the program of a call; see `bind`. 0 where nobody knows."""
+    starter = _starter(callback_id, run, thread)
+    return thread if starter is None else starter.thread
+
+
+def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) -> Any:
+    """`function` for a call on another thread, with the settings of who started the program.
+
+    Args:
+      function: what is to be called.
+      callback_id: of the callback.
+      run: the number of the run.
+      thread: as for `Program.starter`.
+    """
+    starter = _starter(callback_id, run, thread)
+    if starter is None or starter.thread == threading.get_ident():
+        return function
+    return starter.bound(function)

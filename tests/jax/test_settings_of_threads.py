@@ -1,0 +1,156 @@
+"""A call sees the settings of who started its program, on whatever thread it runs."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hostcall
+import hostcall.jax
+from tests.support.jax.helpers import X
+from tests.support.threads import in_threads
+
+LARGE = jnp.ones((600, 600))
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="nothing")
+
+
+def seen() -> Any:
+    """What this thread sees: settings of JAX, of NumPy and of the user."""
+    return [
+        jnp.ones(1, jnp.float64 if jax.config.jax_enable_x64 else jnp.float32).dtype.name,
+        jax.config.jax_default_matmul_precision,
+        str(jax.config.jax_default_device),
+        jax.config.jax_debug_nans,
+        jax.config.jax_log_compiles,
+        np.geterr()["divide"],
+        VARIABLE.get(),
+    ]
+
+
+class Settings:
+    """Makes other settings for its block."""
+
+    def __enter__(self) -> None:
+        self._token = VARIABLE.set("something")
+        self._managers = [
+            jax.enable_x64(True),
+            jax.default_matmul_precision("float32"),
+            jax.default_device(jax.devices()[0]),
+            jax.debug_nans(True),
+            jax.log_compiles(True),
+            np.errstate(divide="ignore"),
+        ]
+        for manager in self._managers:
+            manager.__enter__()
+
+    def __exit__(self, *_: Any) -> None:
+        for manager in reversed(self._managers):
+            manager.__exit__(None, None, None)
+        VARIABLE.reset(self._token)
+
+
+class Looking:
+    """A function that notes what it sees and where it runs."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.threads: set[int] = set()
+
+    def __call__(self, x: Any) -> Any:
+        self.seen.append(seen())
+        self.threads.add(threading.get_ident())
+        return x
+
+
+def concurrent_calls(look: Any) -> Callable[..., Any]:
+    how: Any = {"pure": True, "concurrent": True}
+    return lambda x, w: [hostcall.jax.call(look, x, x + i, **how) for i in range(4)]
+
+
+def in_a_large_program(look: Any) -> Callable[..., Any]:
+    def program(x: Any, w: Any) -> Any:
+        return [hostcall.jax.call(look, w, w + i) for i in range(4)]
+
+    return program
+
+
+def on_an_executor(look: Any) -> Callable[..., Any]:
+    pool = concurrent.futures.ThreadPoolExecutor(2)
+    return lambda x, w: [hostcall.jax.call(look, x, x + i, executor=pool) for i in range(4)]
+
+
+def within_a_time(look: Any) -> Callable[..., Any]:
+    call = hostcall.callback(look, result=lambda x: x, timeout=60.0)
+    return lambda x, w: [call(x + i) for i in range(4)]
+
+
+def not_waited_for(look: Any) -> Callable[..., Any]:
+    def program(x: Any, w: Any) -> Any:
+        for i in range(4):
+            hostcall.jax.call(lambda v: look(v) and None, None, x[0] + i, wait=False)
+        return x
+
+    return program
+
+
+@pytest.mark.parametrize(
+    "make",
+    [concurrent_calls, in_a_large_program, on_an_executor, within_a_time, not_waited_for],
+)
+def test_calls_see_what_the_starter_sees(make: Any) -> None:
+    look = Looking()
+    usual = seen()
+    program = jax.jit(make(look))
+    for settings in (Settings, None, Settings):
+        look.seen.clear()
+        with settings() if settings else np.errstate():
+            expected = seen()
+            for _ in range(3):
+                jax.block_until_ready(program(X, LARGE))
+            hostcall.barrier()
+        assert look.seen == [expected] * 12
+    if make is not in_a_large_program:  # XLA may run it on one thread
+        assert look.threads - {threading.get_ident()}
+    assert seen() == usual
+
+
+def test_what_a_thread_of_another_program_sees_is_its_own() -> None:
+    look = Looking()
+    program = jax.jit(concurrent_calls(look)).lower(X, LARGE).compile()
+
+    def work(number: int) -> None:
+        VARIABLE.set(f"thread {number}")
+        for _ in range(5):
+            jax.block_until_ready(program(X, LARGE))
+
+    in_threads(4, work)
+    told = sorted(one[-1] for one in look.seen)
+    assert told == sorted(f"thread {i}" for i in range(4) for _ in range(20))
+
+
+def test_a_program_that_a_call_starts_sees_them() -> None:
+    look = Looking()
+    inner = jax.jit(concurrent_calls(look))
+    outer = jax.jit(concurrent_calls(lambda x: np.asarray(inner(x, LARGE)[0])))
+    with Settings():
+        expected = seen()
+        jax.block_until_ready(outer(X, LARGE))
+    assert look.seen == [expected] * 16
+
+
+def test_the_starters_variables_stay_as_they_are() -> None:
+    def change(x: Any) -> Any:
+        VARIABLE.set("changed")
+        jax.config.jax_enable_x64  # noqa: B018 - as a look does no harm
+        return x
+
+    jax.block_until_ready(jax.jit(concurrent_calls(change))(X, LARGE))
+    assert VARIABLE.get() == "nothing"
