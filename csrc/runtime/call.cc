@@ -9,6 +9,7 @@
 #include "device_results.h"
 #include "failure.h"
 #include "gil.h"
+#include "gone.h"
 #include "nesting.h"
 #include "recycled.h"
 #include "registry.h"
@@ -42,15 +43,7 @@ nb::object TargetOf(const HostCall& call) {
 
 nb::object FindTarget(const HostCall& call) {
   nb::object target = TargetOf(call);
-  if (!target.is_valid()) {
-    throw Failure(ffi::ErrorCode::kFailedPrecondition,
-                  "The Python function of the host callback with the id " +
-                      std::to_string(call.id) +
-                      " is gone: the graph that this program was compiled from has been deleted, "
-                      "or the program is another process's. Keep the tf.function (or the model) "
-                      "for as long as its program runs; from one process to another, programs go "
-                      "by hostcall.export.");
-  }
+  if (!target.is_valid()) throw Gone("Python", call.id);
   return target;
 }
 

@@ -5,6 +5,7 @@
 
 #include "compat/ffi.h"
 #include "failure.h"
+#include "gone.h"
 #include "native_frame.h"
 #include "native_table.h"
 #include "xla/ffi/api/ffi.h"
@@ -13,13 +14,6 @@ namespace ffi = xla::ffi;
 
 namespace hostcall {
 namespace {
-
-Failure Gone(int64_t id) {
-  return Failure(ffi::ErrorCode::kFailedPrecondition,
-                 "The native function of the host callback with the id " + std::to_string(id) +
-                     " is gone: the graph that this program was compiled from has been deleted. "
-                     "Keep the tf.function (or the model) for as long as its program runs.");
-}
 
 int64_t BytesOf(const RawBuffers& buffers) {
   int64_t bytes = 0;
@@ -51,7 +45,7 @@ NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
 
 NativeOutcome CallOf(int64_t id, const NativeFrame& frame) {
   const NativeTable::Use function = NativeTable::Global().Find(id);
-  if (function == nullptr) throw Gone(id);
+  if (function == nullptr) throw Gone("native", id);
   const NativeOutcome outcome = CallCounted(*function, frame);
   if (outcome.future != nullptr) NativeTable::Global().KeepForEver(function.shared());
   return outcome;
