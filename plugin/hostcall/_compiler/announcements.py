@@ -8,9 +8,9 @@ from typing import Any
 
 from hostcall._callbacks import advice, lookup, settings
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import function_names, refusals, route_selection
+from hostcall._compiler import refusals, route_selection
 from hostcall._compiler.partition.partitioner import PartitionedFunction
-from hostcall._tf import op_kinds
+from hostcall._tf import function_names, op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._words import counted
 

@@ -12,7 +12,6 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
     device_calls,
-    function_names,
     function_routes,
     missing_kernels,
     nesting_depth,
@@ -34,7 +33,14 @@ from hostcall._compiler.partition import (
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
 from hostcall._compiler.regions.references import NotWholeError
-from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
+from hostcall._tf import (
+    attributes,
+    concrete_functions,
+    function_defs,
+    function_names,
+    op_kinds,
+    protos,
+)
 from hostcall._tf.types import FunctionDefLibrary
 
 

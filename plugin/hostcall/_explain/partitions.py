@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from hostcall._compiler import function_names
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
 from hostcall._explain import transfers
 from hostcall._explain.bodies import Bodies, Edges, called, sources
@@ -15,7 +14,7 @@ from hostcall._explain.boundary_advice import of_host_op
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step, Transfer
 from hostcall._functions import call_stats
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds
+from hostcall._tf import function_names, op_kinds
 from hostcall._tf.types import NodeDef
 
 # In the name of a cluster: what tells devices and refusals apart. Like digests, it is not known

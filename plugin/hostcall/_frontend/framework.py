@@ -11,7 +11,7 @@ from hostcall._functions import call_stats, frameworks, source_location
 from hostcall._functions.callback import Callback
 from hostcall._functions.mapping import mapped
 from hostcall._functions.native_functions import Native
-from hostcall._tf import autograph, compilation_cache, tensor_structures
+from hostcall._tf import autograph, compilation_cache, function_names, tensor_structures
 from hostcall_runtime import _library, _stable_ids
 
 
@@ -53,4 +53,4 @@ def enter() -> None:
 def _compilations(reset: bool) -> list[tuple[str, int, int]]:
     counts: list[tuple[str, int, int]]
     counts = _library.load("hostcall._tensorflow").compilations(reset)
-    return counts
+    return [(function_names.without_digests(name), done, plain) for name, done, plain in counts]

@@ -230,7 +230,7 @@ dump = tempfile.mkdtemp()
 os.environ["XLA_FLAGS"] = "--xla_dump_to=" + dump
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 import tensorflow as tf, hostcall, test_explaining
-from hostcall._compiler import function_names
+from hostcall._tf import function_names
 program = tf.function(test_explaining.partitioned_program, jit_compile=True)
 clusters = hostcall.explain(program, test_explaining.X).clusters
 program(tf.constant([1.0, 2.0, 3.0]))

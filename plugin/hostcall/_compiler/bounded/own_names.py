@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from hostcall._compiler import function_names
 from hostcall._tf import function_defs as defs
+from hostcall._tf import function_names
 from hostcall._tf.types import FunctionDefLibrary, Functions
 
 

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from hostcall._compiler import function_names
-from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf import attributes, function_names, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostcall._compiler import function_names
-from hostcall._tf import protos
+import pytest
+
+from hostcall._tf import function_names, protos, token_registry
 
 
 def function(name: str, *ops: str) -> Any:
@@ -31,3 +32,13 @@ def test_names_tell_the_same_with_a_digest() -> None:
     assert function_names.plain(name) == "f"
     assert function_names.without_number(name) == "f__partitioned__cluster_0"
     assert function_names.without_digests(name) == "__inference_f_12__partitioned__cluster_0"
+
+
+def test_digests_are_the_same_in_the_next_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def digest(nonce: str) -> str:
+        monkeypatch.setattr(token_registry, "_nonce", nonce)
+        called = function("f", "PyFunc")
+        called.node_def[0].attr["token"].s = f"pyfunc_3_{nonce}".encode()
+        return function_names.of_contents([called])
+
+    assert digest("00112233") == digest("44556677")
