@@ -9,12 +9,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "partition_errors.h"
+#include "tensorflow/compiler/jit/device_compilation_profiler.h"
+#include "tensorflow/core/framework/resource_mgr.h"
 #include "wrapped_kernel.h"
 
 namespace hostcall {
 namespace {
 
 using tensorflow::AsyncOpKernel;
+using tensorflow::DeviceCompilationProfiler;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 
@@ -24,8 +27,27 @@ constexpr char kNotConverted[] = "tf2xla conversion failed while converting ";
 // The refusal without that name, of a variable that the function takes twice.
 constexpr char kTakenTwice[] = "Duplicate variable passed to XLA cluster";
 
+// Where XLA's launch counts what it compiles, among a device's resources.
+constexpr char kProfiler[] = "device_compilation_profiler";
+
 // The same of a variable on another device than the function's.
 constexpr char kElsewhere[] = "Trying to access resource ";
+
+// Whether XLA has come to compile a function, and has no program of it for any shapes. So nothing
+// of it can have run, and an error is one of XLA's passes, which have many codes for theirs.
+bool WasNeverCompiled(const OpKernelContext& ctx, const std::string& function) {
+  DeviceCompilationProfiler* profiler = nullptr;
+  tensorflow::ResourceMgr* resources = ctx.resource_manager();
+  if (resources == nullptr ||
+      !resources->Lookup(resources->default_container(), kProfiler, &profiler).ok()) {
+    return false;
+  }
+  const tensorflow::core::ScopedUnref counted(profiler);
+  tensorflow::NameAttrList name;
+  name.set_name(function);
+  const auto stats = profiler->GetCompileStats(name);
+  return stats.ok() && stats->execution_count > 0 && stats->compile_count == 0;
+}
 
 class FallbackKernel : public AsyncOpKernel {
  public:
@@ -47,7 +69,7 @@ class FallbackKernel : public AsyncOpKernel {
     auto attempt = std::make_shared<Attempt>(*ctx, launch_.get());
     const auto finish = [this, ctx, attempt, done = std::move(done)] {
       const absl::Status status = attempt->inner.get()->status();
-      if (status.ok() || !IsRefusal(status)) {
+      if (status.ok() || !IsRefusal(*ctx, status)) {
         if (status.ok()) AnnounceOnce();
         HandOver(attempt->inner, ctx);
         done();
@@ -94,7 +116,7 @@ class FallbackKernel : public AsyncOpKernel {
 
   // The text of a native callback's error may quote another function's refusal, but not this one's:
   // no call is made before the function is compiled.
-  bool IsRefusal(const absl::Status& status) const {
+  bool IsRefusal(const OpKernelContext& ctx, const absl::Status& status) const {
     const std::string_view message = status.message();
     if (absl::StrContains(message, "[hostcall error ")) return false;  // of a callback
     if (absl::StartsWith(message, "hostcall")) return absl::IsUnimplemented(status);
@@ -102,6 +124,7 @@ class FallbackKernel : public AsyncOpKernel {
     if (absl::StartsWith(message, kTakenTwice) || absl::StartsWith(message, kElsewhere)) {
       return true;
     }
+    if (WasNeverCompiled(ctx, function_.name)) return true;
     return !function_.calls_host &&
            (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status));
   }

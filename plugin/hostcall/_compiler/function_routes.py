@@ -10,6 +10,7 @@ from typing import Any
 
 from hostcall._callbacks import requested_routes, settings
 from hostcall._compiler import (
+    bisection,
     device_calls,
     free_shape_search,
     lost_order,
@@ -61,6 +62,7 @@ def partitioner_for(
         library = lost_order.marked(library, entry)
     if refusal:
         library = refusals.marked(library, refusal)
+        bisection.mark_found(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"
     forward = _forward_library(library, entry)
     if forward is None:
@@ -68,7 +70,7 @@ def partitioner_for(
     else:
         partitioner = _gradient_partitioner(library, forward, suffix, device, bool(refusal))
     if refusal and not partitioner.has_host_op(entry):
-        refusals.mark_all(library, entry, refusal)
+        bisection.narrow(library, entry, refusal)
     return partitioner
 
 

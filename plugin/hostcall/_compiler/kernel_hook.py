@@ -11,6 +11,7 @@ from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
+    bisection,
     device_calls,
     function_routes,
     missing_kernels,
@@ -143,7 +144,8 @@ def _in_clusters(
     new.function.extend(changed)
     if said:
         function_routes.note_partitioned(entry)
-    if refusals.is_of_xla(said):
+    is_searched = any(map(bisection.goes_on, partitioner.library.function))
+    if refusals.is_of_xla(said) and not is_searched:
         announcements.expect_clusters(entry, said, partitioner.plans)
     added = concrete_functions.own_functions(entry, list(new.function))
     return RewrittenFunction(new.SerializeToString(), name, partitioned=True, added=added)

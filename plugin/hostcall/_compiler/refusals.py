@@ -111,11 +111,15 @@ def marked(library: FunctionDefLibrary, refusal: str) -> Any:
     """
     copy = protos.copy_of(library)
     if not refusal.startswith(_UNSUPPORTED):  # which `HostOps` finds by itself, all of them
-        said = f"XLA refuses it: {summary(refusal)}"
         found = _users_of_resources(copy) if is_of_device(refusal) else _named(copy, refusal)
         for node in found:
-            node.attr[attributes.REFUSED].s = said.encode()
+            mark(node, refusal)
     return copy
+
+
+def mark(node: NodeDef, refusal: str) -> None:
+    """Has a node say that XLA refuses it."""
+    node.attr[attributes.REFUSED].s = f"XLA refuses it: {summary(refusal)}".encode()
 
 
 def digest(library: FunctionDefLibrary, refusal: str) -> str:
@@ -127,14 +131,6 @@ def digest(library: FunctionDefLibrary, refusal: str) -> str:
         if attributes.REFUSED in node.attr
     )
     return hashlib.blake2b(repr((summary(refusal), refused)).encode(), digest_size=4).hexdigest()
-
-
-def mark_all(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
-    """Lets all of a function be on the host, where nothing says which part XLA refuses."""
-    function = next(f for f in library.function if f.signature.name == entry)
-    said = f"XLA refuses the function: {summary(refusal)}"
-    for node in function.node_def:
-        node.attr[attributes.REFUSED].s = said.encode()
 
 
 def summary(refusal: str) -> str:

@@ -12,6 +12,7 @@ REPLACED = "_hostcall_replaced"  # others have taken its place, so that it is no
 BRANCHES_DIFFER = "_hostcall_branches_differ"  # the branches of a conditional return other shapes
 HINDERED = "_hostcall_hindered"  # what hinders it from being part of a program, for the user
 FORESEEN = "_hostcall_foreseen"  # the (result, dimension)s that were taken for bounded
+LATER = "_hostcall_later"  # it is compiled apart from the nodes of its function without this mark
 WRONG = "_hostcall_wrong"  # what XLA's kernel computes wrong, for the user
 LOSES_ORDER = "_hostcall_loses_order"  # XLA would not keep the order of the calls in it and beside
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from hostcall._compiler.partition import clustering
 from hostcall._compiler.partition.clustering import Place
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
 # Values that a compiled program has inside, but can neither take nor return.
@@ -69,16 +69,27 @@ def _assign(
     chosen = [places[node.name] for node in nodes]
     before = defs.predecessors(nodes)
     groups = _groups(function, nodes, chosen, types)
-    steps = clustering.assign(chosen, before, groups)
+    floors = _floors(nodes, clustering.assign(chosen, before, groups))
+    steps = clustering.assign(chosen, before, groups, floors)
     worth = {s for s, node in zip(steps, nodes, strict=True) if node.op not in TRIVIAL_OPS}
     idle = [i for i, step in enumerate(steps) if step % 2 == 0 and step not in worth]
     if idle:
         for i in idle:
             chosen[i] = Place.HOST
-        steps = clustering.assign(chosen, before, groups)
-    steps = clustering.sink(chosen, before, steps, [i for group in groups for i in group])
+        steps = clustering.assign(chosen, before, groups, floors)
+    if not any(floors):
+        steps = clustering.sink(chosen, before, steps, [i for group in groups for i in group])
     number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
     return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
+
+
+def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
+    """The step before which each node must not run: a function may be cut in two."""
+    later = [attributes.LATER in node.attr for node in nodes]
+    if not any(later):
+        return [0] * len(nodes)
+    end = max((step for step, late in zip(steps, later, strict=True) if not late), default=0)
+    return [end + 1 if late else 0 for late in later]
 
 
 def _groups(

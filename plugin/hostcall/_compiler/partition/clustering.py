@@ -97,6 +97,7 @@ def assign(
     places: Sequence[Place],
     predecessors: Sequence[Sequence[int]],
     groups: Sequence[Sequence[int]],
+    floors: Sequence[int] = (),
 ) -> list[int]:
     """The step of each node, the nodes of each group together.
 
@@ -105,9 +106,11 @@ def assign(
       predecessors: of each node, the nodes that it waits for, all of them before it.
       groups: nodes that pass each other values which cannot leave a compiled program. They are in
         one cluster, or all of them on the host.
+      floors: of each node, the step before which it must not run; none if there are none.
     """
     places = list(places)
-    floors = [0] * len(places)
+    given = floors or [0] * len(places)
+    floors = list(given)
     for group in groups:
         _keep_together(places, group, on_host=any(places[i] is Place.HOST for i in group))
     for _ in range(_ROUNDS):
@@ -124,7 +127,7 @@ def assign(
     # A path leads out of a group and back into it by way of the host.
     for group in torn:
         _keep_together(places, group, on_host=True)
-    return assign(places, predecessors, groups)
+    return assign(places, predecessors, groups, given)
 
 
 def _inside(places: Sequence[Place], i: int) -> bool:
