@@ -39,14 +39,15 @@ def test_devices_of_one_shard_share_a_call(devices: Devices) -> None:
         seen.clear()
 
 
-def test_calls_for_shards_run_beside_one_another(devices: Devices) -> None:
+def test_concurrent_calls_for_shards_run_beside_one_another(devices: Devices) -> None:
     together = threading.Barrier(4)
 
     def meet(x: Any) -> Any:
         together.wait(TIMEOUT)
         return x
 
-    done = devices.meet(Target(meet), [(k, array(k)) for k in range(4)], run=30)
+    target = Target(meet, convention={"concurrent": True})
+    done = devices.meet(target, [(k, array(k)) for k in range(4)], run=30)
     assert [one.code for one in done] == [0] * 4
 
 

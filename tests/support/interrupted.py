@@ -6,6 +6,7 @@ The process prints how many seconds it has taken to come back, and whether it wo
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import os
 import signal
 import sys
@@ -71,7 +72,11 @@ def _callback(simulate: Any, **how: Any) -> Any:
 
 def _both(name: str, make: Callable[[Any], Any], **how: Any) -> None:
     for framework, run in _FRAMEWORKS.items():
-        PROGRAMS[f"{name} {framework}"] = lambda s, run=run: run(make(s), **how)
+        PROGRAMS[f"{name} {framework}"] = functools.partial(_made, run, make, how)
+
+
+def _made(run: Any, make: Callable[[Any], Any], how: dict[str, int], simulate: Any) -> Any:
+    return run(make(simulate), **how)
 
 
 def _pool() -> Any:
