@@ -7,6 +7,7 @@ out of it. Else it runs the trace that creates and initializes them, and refuses
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,6 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
     """
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(method)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 return method(self, *args, **kwargs)
@@ -38,7 +38,11 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
                     raise
             return _initialize_and_run(self, functools.partial(method, self), args, kwargs)
 
-        return call
+        # The ops that a call traces keep its frames, for messages. TensorFlow leaves out those of
+        # its own files.
+        file = inspect.getfile(names.PolymorphicFunction)
+        call.__code__ = call.__code__.replace(co_filename=file)
+        return functools.update_wrapper(call, method)
 
     why = "TensorFlow compiles no function whose variables get initial values of its arguments."
     return attribute(names.PolymorphicFunction, "_call", wrap, features.FIRST_CALLS, why)
