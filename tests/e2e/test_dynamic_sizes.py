@@ -516,3 +516,15 @@ def test_a_wrong_kernel_is_called_by_the_program() -> None:
     explained = hostcall.explain(jitted(program), x)
     assert [op.op for op in explained.host_ops if op.in_program] == ["ResizeBilinear"]
     _assert_right(program, x)
+
+
+@pytest.mark.usefixtures("checked")
+def test_results_of_a_program_that_xla_knows_whole() -> None:
+    """All its arguments are empty, so that nothing in it is unknown but the sizes."""
+
+    def program(x: tf.Tensor) -> Any:
+        values = tf.unique(tf.concat([x, [7.0]], 0))[0]
+        return values, values * 1.0, tf.boolean_mask(values, values > 1.5)
+
+    for x in (X[:0], X):
+        _assert_right(program, x)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from hostcall._tf import op_kinds, protos
 
+_INT32 = tf.int32.as_datatype_enum
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
 
 
@@ -43,4 +44,11 @@ class NodeWriter:
         result = self.add("Const", dtype=dtype)
         tensor = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
         self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
+        return result
+
+    def join(self, first: str, second: str, dtype: int) -> str:
+        """Add the concatenation of two vectors of a dtype; returns it."""
+        axis = self.constant(0, _INT32)
+        result = self.add("ConcatV2", first, second, axis, T=dtype, Tidx=_INT32)
+        self.nodes[-1].attr["N"].i = 2
         return result

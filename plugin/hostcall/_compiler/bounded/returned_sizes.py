@@ -4,9 +4,9 @@ XLA keeps the true sizes of a result in memory behind its elements. Of a value t
 twice it makes a copy for the second result, without the sizes, and what TensorFlow reads in their
 place is arbitrary. Equal values become one in XLA, so that nobody can tell before which results
 those are. So each of them is chosen by a condition of its own, which always holds, and which XLA
-does not see through: that the square of a number among the arguments is no number which never is
-the end of a square, in binary. Where there is no such argument, it is that there are more elements
-than some negative number, which XLA sees through if it knows the size.
+does not see through: that the square of some number is no number which never is the end of a
+square, in binary. XLA must not know that number either. It is one among the arguments; where these
+have no elements, XLA knows the whole program, and draws the number at random.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 
 _NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.string, tf.variant))
-_INT32 = tf.int32.as_datatype_enum
+_INT32, _FLOAT = tf.int32.as_datatype_enum, tf.float32.as_datatype_enum
 _FLOATS = frozenset(t.as_datatype_enum for t in (tf.half, tf.bfloat16, tf.float32, tf.float64))
 _NUMBERS = _FLOATS | {
     t.as_datatype_enum
@@ -70,37 +70,37 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
     number = _opaque_number(function, nodes)
     for i, result in enumerate(results):
         value = function.ret[result.name]
-        if number:
-            ends = nodes.add("Mul", number, number, T=_INT32)
-            ends = nodes.add("BitwiseAnd", ends, nodes.constant(_ENDS - 1, _INT32), T=_INT32)
-            other = nodes.constant(_NEVER_ENDS[i % len(_NEVER_ENDS)], _INT32)
-            holds = nodes.add("NotEqual", ends, other, T=_INT32)
-        else:
-            size = nodes.add("Size", value, T=result.type, out_type=_INT32)
-            holds = nodes.add("Greater", size, nodes.constant(-1 - i, _INT32), T=_INT32)
+        ends = nodes.add("Mul", number, number, T=_INT32)
+        ends = nodes.add("BitwiseAnd", ends, nodes.constant(_ENDS - 1, _INT32), T=_INT32)
+        other = nodes.constant(_NEVER_ENDS[i % len(_NEVER_ENDS)], _INT32)
+        holds = nodes.add("NotEqual", ends, other, T=_INT32)
         zeros = nodes.add("ZerosLike", value, T=result.type)
         function.ret[result.name] = nodes.add("SelectV2", holds, value, zeros, T=result.type)
     function.node_def.extend(nodes.nodes)
 
 
 def _opaque_number(function: Any, nodes: NodeWriter) -> str:
-    """An int32 scalar that XLA cannot know when it compiles; "" where there is none.
+    """An int32 scalar that XLA cannot know when it compiles.
 
     It knows arguments that tell sizes, so floats are taken first.
     """
+    # XLA leaves it out of programs whose argument has elements.
+    zero, one = nodes.constant([0], _INT32), nodes.constant([1], _INT32)
+    drawn = nodes.add("RandomUniform", one, T=_INT32, dtype=_FLOAT)
+    for seed in ("seed", "seed2"):  # without one it is an error where ops shall be deterministic
+        nodes.nodes[-1].attr[seed].i = 1
+    drawn = nodes.add("Mul", drawn, nodes.constant(1e9, _FLOAT), T=_FLOAT)
+    candidates = nodes.add("Cast", drawn, SrcT=_FLOAT, DstT=_INT32)
     arguments = sorted(function.signature.input_arg, key=lambda arg: arg.type not in _FLOATS)
     argument = next((arg for arg in arguments if arg.type in _NUMBERS), None)
-    if argument is None:
-        return ""
-    dtype = argument.type
-    flat = nodes.add("Reshape", argument.name, nodes.constant([-1], _INT32), T=dtype, Tshape=_INT32)
-    # An argument may have no elements.
-    padding = nodes.constant([[0, 1]], _INT32)
-    padded = nodes.add("Pad", flat, padding, T=dtype, Tpaddings=_INT32)
-    zero, one = nodes.constant([0], _INT32), nodes.constant([1], _INT32)
-    first = nodes.add("Slice", padded, zero, one, T=dtype, Index=_INT32)
-    whole = nodes.add("Cast", first, SrcT=dtype, DstT=_INT32)
-    return nodes.add("Reshape", whole, nodes.constant([], _INT32, [0]), T=_INT32, Tshape=_INT32)
+    if argument is not None:
+        flat_shape = nodes.constant([-1], _INT32)
+        flat = nodes.add("Reshape", argument.name, flat_shape, T=argument.type, Tshape=_INT32)
+        some = nodes.add("StridedSlice", flat, zero, one, one, T=argument.type, Index=_INT32)
+        some = nodes.add("Cast", some, SrcT=argument.type, DstT=_INT32)
+        candidates = nodes.join(some, candidates, _INT32)
+    first = nodes.add("Slice", candidates, zero, one, T=_INT32, Index=_INT32)
+    return nodes.add("Reshape", first, nodes.constant([], _INT32, [0]), T=_INT32, Tshape=_INT32)
 
 
 def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
