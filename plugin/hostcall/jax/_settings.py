@@ -37,9 +37,10 @@ def _states() -> dict[str, Any]:
 
 def _trace_names() -> list[str]:
     """The names of what `trace_context` returns, in its order; none where JAX does not tell."""
+    tell = getattr(_config, "trace_context_names", None)
     try:
-        names = [*_config.trace_context_names()]
-    except (AttributeError, NotImplementedError):
+        names = [*tell()] if tell is not None else []
+    except NotImplementedError:
         return []
     values = _config.trace_context()
     return names if isinstance(values, tuple) and len(values) == len(names) else []

@@ -131,6 +131,22 @@ class Checks:
         return total(np.ones(2, np.float32))
 
     @staticmethod
+    def setting_on_another_thread() -> Any:
+        import concurrent.futures
+
+        import jax
+
+        import hostcall.jax
+
+        def look(x: Any) -> Any:
+            return np.bool_(jax.config.jax_enable_x64)
+
+        result = jax.ShapeDtypeStruct((), np.bool_)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, jax.enable_x64(True):
+            call = jax.jit(lambda v: hostcall.jax.call(look, result, v, executor=pool))
+            return bool(call(np.float32(0)))
+
+    @staticmethod
     def gradient() -> Any:
         import jax
 
