@@ -76,6 +76,19 @@ std::shared_ptr<const NodeProperties> InPlaceOfProgram(const NodeProperties& pro
   return marked;
 }
 
+// TensorFlow's own kernel of a node. The runtime of a function within a graph makes none itself.
+absl::Status CreateKernelFor(const char* device_type, tensorflow::FunctionLibraryRuntime* runtime,
+                             const std::shared_ptr<const NodeProperties>& props,
+                             std::unique_ptr<tensorflow::OpKernel>* kernel) {
+  tensorflow::Device* device = runtime->device();
+  tensorflow::OpKernel* created = nullptr;
+  absl::Status status = tensorflow::CreateOpKernel(
+      DeviceType(device_type), device, device->GetAllocator({}), runtime,
+      device->resource_manager(), props, runtime->graph_def_version(), &created);
+  kernel->reset(created);
+  return status;
+}
+
 // How to run the call. One from a graph says it; one from eager code leaves it to the defaults.
 absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential, NodeDef* to) {
   std::string options;
@@ -140,23 +153,25 @@ absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
   return CreateCallKernel(runtime, *call, kernel);
 }
 
+absl::Status CreateCpuKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                             const std::shared_ptr<const NodeProperties>& props,
+                             std::unique_ptr<tensorflow::OpKernel>* kernel) {
+  return CreateKernelFor(tensorflow::DEVICE_CPU, runtime, props, kernel);
+}
+
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const NodeProperties>& props,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel) {
   tensorflow::Device* device = runtime->device();
-  tensorflow::OpKernel* created = nullptr;
   const std::string& device_type = device->device_type();
   const bool is_cpu = device_type == tensorflow::DEVICE_CPU;
   // Devices that XLA compiles each op for have kernels of calls, too: these compile all that is
   // called.
-  const DeviceType type(is_cpu ? tensorflow::DEVICE_CPU : tensorflow::DEVICE_DEFAULT);
+  const char* type = is_cpu ? tensorflow::DEVICE_CPU : tensorflow::DEVICE_DEFAULT;
   const auto node = HasIntegersOnDevice(device_type) ? InPlaceOfProgram(*props) : props;
-  // The runtime of a function within a graph makes no kernels itself.
-  absl::Status status = tensorflow::CreateOpKernel(type, device, device->GetAllocator({}), runtime,
-                                                   device->resource_manager(), node,
-                                                   runtime->graph_def_version(), &created);
-  if (!status.ok()) return status;
-  kernel->reset(created);
+  if (absl::Status created = CreateKernelFor(type, runtime, node, kernel); !created.ok()) {
+    return created;
+  }
   return WrapKernel<MeetingCall>(runtime, node, kernel);
 }
 

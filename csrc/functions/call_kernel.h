@@ -30,6 +30,11 @@ absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::string& function,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);
 
+// TensorFlow's own kernel of a node for a CPU.
+absl::Status CreateCpuKernel(tensorflow::FunctionLibraryRuntime* runtime,
+                             const std::shared_ptr<const tensorflow::NodeProperties>& props,
+                             std::unique_ptr<tensorflow::OpKernel>* kernel);
+
 // The kernel of a node that calls a function, from within one that TensorFlow's kernels run.
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const tensorflow::NodeProperties>& props,

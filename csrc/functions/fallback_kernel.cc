@@ -95,7 +95,12 @@ class FallbackKernel : public AsyncOpKernel {
   };
 
   void HandOver(InnerContext& inner, OpKernelContext* ctx) const {
-    if (function_.is_cluster) ctx->SetStatus(WithOwnText(inner.get()->status()));
+    const absl::Status& status = inner.get()->status();
+    if (function_.is_cluster) {
+      ctx->SetStatus(WithOwnText(status));
+    } else if (!status.ok() && !function_.regions.empty()) {
+      ctx->SetStatus(InFunction(status, function_.entry));
+    }
     if (ctx->status().ok()) inner.HandOver(ctx);
   }
 

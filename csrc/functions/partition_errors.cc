@@ -40,4 +40,13 @@ absl::Status AsRaised(const absl::Status& status, const std::string& function) {
   return raised;
 }
 
+absl::Status InFunction(const absl::Status& status, const std::string& function) {
+  const std::string_view message = status.message();
+  const bool is_of_callback = absl::StrContains(message, "[hostcall error ") ||
+                              absl::StrContains(message, "Traceback (most recent call last)");
+  if (is_of_callback || !absl::StrContains(message, "{{node ")) return status;
+  return tensorflow::errors::CreateWithUpdatedMessage(
+      status, absl::StrCat(tensorflow::errors::FormatFunctionForError(function), " ", message));
+}
+
 }  // namespace hostcall

@@ -15,4 +15,8 @@ absl::Status WithOwnText(absl::Status status);
 // error for each, and no more than 8 KiB.
 absl::Status AsRaised(const absl::Status& status, const std::string& function);
 
+// The error of a node, in a function that users know by that name: TensorFlow then tells the lines
+// that have made the node. Errors of callbacks tell theirs themselves.
+absl::Status InFunction(const absl::Status& status, const std::string& function);
+
 }  // namespace hostcall

@@ -12,6 +12,7 @@
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "missing_kernels.h"
+#include "named_errors.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
 #include "region_launch.h"
@@ -76,13 +77,15 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
                        const std::shared_ptr<const NodeProperties>& props) const override {
-    return IsInnerCall(props->node_def) || xla_.CanCreateKernel(runtime, props);
+    const NodeDef& node = props->node_def;
+    return IsInnerCall(node) || NotesErrors(node) || xla_.CanCreateKernel(runtime, props);
   }
 
   absl::Status CreateKernel(FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
                             std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
     if (IsInnerCall(props->node_def)) return CreateInnerCallKernel(runtime, props, kernel);
+    if (NotesErrors(props->node_def)) return CreateNotingKernel(runtime, props, kernel);
     if (!IsEnabled()) return xla_.CreateKernel(runtime, props, kernel);
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props->node_def);
@@ -219,7 +222,8 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       return CreatePartitioned(runtime, props, rewritten->name, rewrite, other);
     };
     const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    return CreatePartitionedFunctionKernel(runtime, props, *library.Find(name), on_several_devices,
+    return CreatePartitionedFunctionKernel(runtime, props, *library.Find(name),
+                                           CalledFunction(props->node_def), on_several_devices,
                                            kernel);
   }
 

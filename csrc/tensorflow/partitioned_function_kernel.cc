@@ -10,6 +10,7 @@
 #include "functions/partition_errors.h"
 #include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
+#include "named_errors.h"
 #include "run_tracking.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -26,9 +27,11 @@ namespace {
 class SequentialCall : public tensorflow::AsyncOpKernel {
  public:
   SequentialCall(tensorflow::OpKernelConstruction* construction, std::string function,
-                 MakeKernel on_several_devices, std::unique_ptr<tensorflow::OpKernel> call)
+                 std::string entry, MakeKernel on_several_devices,
+                 std::unique_ptr<tensorflow::OpKernel> call)
       : AsyncOpKernel(construction),
         function_(std::move(function)),
+        entry_(std::move(entry)),
         on_several_devices_(std::move(on_several_devices)),
         call_(std::move(call)) {}
 
@@ -45,8 +48,11 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
       tensorflow::OpKernelContext::Params params = *ctx->params();
       params.runner = inline_runner;
       params.run_all_kernels_inline = true;  // by which loops know that they must not recurse
+      ForgetFailedNode();
       const absl::Status status = ComputeWith(params, call_.get(), ctx);
-      if (!status.ok()) ctx->SetStatus(AsRaised(status, function_));
+      if (!status.ok()) {
+        ctx->SetStatus(InFunction(WithFailedNode(AsRaised(status, function_)), entry_));
+      }
       done();
     });
     OP_REQUIRES_OK_ASYNC(ctx, started, done);
@@ -74,6 +80,7 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
   }
 
   const std::string function_;
+  const std::string entry_;  // the function as users know it
   const MakeKernel on_several_devices_;
   const std::unique_ptr<tensorflow::OpKernel> call_;
   std::mutex mutex_;
@@ -84,8 +91,11 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
 class PartitionedCall : public tensorflow::AsyncOpKernel {
  public:
   PartitionedCall(tensorflow::OpKernelConstruction* construction, std::string function,
-                  std::unique_ptr<tensorflow::OpKernel> call)
-      : AsyncOpKernel(construction), function_(std::move(function)), call_(std::move(call)) {}
+                  std::string entry, std::unique_ptr<tensorflow::OpKernel> call)
+      : AsyncOpKernel(construction),
+        function_(std::move(function)),
+        entry_(std::move(entry)),
+        call_(std::move(call)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
     // In a context of its own, whose status is not the one that the user shall see.
@@ -95,7 +105,7 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
       if (status.ok()) {
         inner->HandOver(ctx);
       } else {
-        ctx->SetStatus(AsRaised(status, function_));
+        ctx->SetStatus(InFunction(AsRaised(status, function_), entry_));
       }
       done();
     });
@@ -103,6 +113,7 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
 
  private:
   const std::string function_;
+  const std::string entry_;
   const std::unique_ptr<tensorflow::OpKernel> call_;
 };
 
@@ -111,6 +122,7 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
 absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                              const std::shared_ptr<const NodeProperties>& props,
                                              const tensorflow::FunctionDef& function,
+                                             const std::string& entry,
                                              MakeKernel on_several_devices,
                                              std::unique_ptr<tensorflow::OpKernel>* kernel) {
   const std::string& name = function.signature().name();
@@ -119,8 +131,9 @@ absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime*
   if (!call.ok()) return call.status();
   absl::Status status = CreateCallKernel(runtime, *call, kernel);
   if (!status.ok()) return status;
-  if (!sequential) return WrapKernel<PartitionedCall>(runtime, *call, kernel, name);
-  return WrapKernel<SequentialCall>(runtime, *call, kernel, name, std::move(on_several_devices));
+  if (!sequential) return WrapKernel<PartitionedCall>(runtime, *call, kernel, name, entry);
+  return WrapKernel<SequentialCall>(runtime, *call, kernel, name, entry,
+                                    std::move(on_several_devices));
 }
 
 bool IsInnerCall(const NodeDef& node) {

@@ -255,3 +255,32 @@ def test_callbacks_and_structures_are_advised_their_own_lines(
     line = re.findall(r"hostcall\.declare\(both, result=.*?\)(?=\. To say)", message)[0]
     exec(_filled(line, ["2, 3", "3"]), {"hostcall": hostcall, "both": both, "tf": tf})
     assert _logged(caplog, program, [COSTS]) == ""
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "x"),
+    [
+        (np.unique, tf.float32, [1.0, 3.0, 1.0]),
+        (np.flatnonzero, tf.int64, [0.0, 3.0, 1.0]),
+        (np.nonzero, [tf.int64, tf.int64], [[0.0, 3.0], [1.0, 2.0]]),
+    ],
+)
+def test_sizes_that_depend_on_values(
+    function: Any, dtype: Any, x: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line needs no filling in, and the function is one program with it."""
+
+    def program(x: tf.Tensor) -> Any:
+        return tf.nest.map_structure(lambda y: y * 2, tf.numpy_function(function, [x], dtype))
+
+    with caplog.at_level(logging.WARNING, "hostcall"):
+        expected = to_numpy(jitted(program)(tf.constant(x)))
+    line = re.search(r"before the call: (hostcall.declare\(.*\))\. To say", caplog.messages[0])
+    assert line is not None
+    eval(line[1], {"hostcall": hostcall, "tf": tf, "np": np})
+    try:
+        caplog.clear()
+        assert_same(to_numpy(jitted(program)(tf.constant(x))), expected)
+        assert not any("partitions" in message for message in caplog.messages)
+    finally:
+        hostcall.declare(function)

@@ -296,3 +296,18 @@ def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
     assert "UniqueWithCounts" in lines[0]
     assert "test_refused.py:" in lines[0]
     assert "uncompilable='error'" in lines[0]
+
+
+def test_the_log_names_a_loop_that_is_alone_on_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    def growing(x: tf.Tensor) -> Any:
+        return tf.while_loop(
+            lambda i, _: i < 2,
+            lambda i, y: (i + 1, tf.concat([y, y], 0)),
+            [0, x],
+            shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
+        )[1]
+
+    with caplog.at_level(logging.WARNING, "hostcall"):
+        assert_same(to_numpy(jitted(growing)(X)), to_numpy(plain(growing)(X)))
+    (line,) = (record.message for record in caplog.records if "growing" in record.message)
+    assert "On the host: While; the rest" in line or "On the host: StatelessWhile; the" in line

@@ -7,6 +7,7 @@ import inspect
 import types
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import CallbackSpec
@@ -16,8 +17,18 @@ from hostcall._callbacks.specs import BoundedSpec, Spec
 # What the user has to fill in: all sizes, or one.
 _BLANK = "..."
 
+_BOUND = "Its sizes depend on the values: declare bounds"
+
 # What stands for a function that has no name.
 _UNNAMED = "function"
+
+# Functions that return vectors, no longer than their argument has elements: how long depends on the
+# values. Each with what a user writes for it.
+_VARYING = (
+    (np.unique, "np.unique"),
+    (np.nonzero, "np.nonzero"),
+    (np.flatnonzero, "np.flatnonzero"),
+)
 
 # What the lines need themselves.
 _TAKEN = frozenset({"tf", "hostcall"})
@@ -30,6 +41,8 @@ def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
       spec: the callback.
       known: what is known of its results; None where that is nothing.
     """
+    if _name_of_varying(spec.function):
+        return f"{_BOUND}, before the call:\n\n    import hostcall\n    {declaration(spec, known)}"
     text = "Write the sizes in the place of each `...`; [] is a scalar."
     constants = _constants(spec, known)
     if constants is not None:
@@ -50,6 +63,8 @@ def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
 
 def in_one_line(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     """The same in one line, for the log."""
+    if _name_of_varying(spec.function):
+        return f"{_BOUND[0].lower()}{_BOUND[1:]}, before the call: {declaration(spec, known)}"
     text = "write the sizes in the place of each `...` ([] is a scalar). "
     constants = _constants(spec, known)
     if constants is not None:
@@ -75,7 +90,8 @@ def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     """
     names = parameters(spec)
     rule = f"lambda {', '.join(names)}: " if names else ""
-    result = f"result={rule}{_result(spec, known)}"
+    results = _bounded(spec, names[0]) if _name_of_varying(spec.function) else _result(spec, known)
+    result = f"result={rule}{results}"
     if spec.op_name == "hostcall.callback":
         return f"@hostcall.callback({result})    # in the place of the result that it has"
     return f"hostcall.declare({_name_to_write(spec.function)}, {result})"
@@ -104,10 +120,26 @@ def parameters(spec: CallbackSpec) -> list[str]:
 
 def _name_to_write(function: object) -> str:
     """How the user may name a function."""
+    if known := _name_of_varying(function):
+        return known
     name = str(getattr(function, "__name__", ""))
     if not name.isidentifier():
         return _UNNAMED
     return f"the_object.{name}" if isinstance(function, types.MethodType) else name
+
+
+def _name_of_varying(function: object) -> str:
+    """What a user writes for a function whose results have sizes that only the run knows, or ""."""
+    return next((name for one, name in _VARYING if one is function), "")
+
+
+def _bounded(spec: CallbackSpec, argument: str) -> str:
+    """The results of such a function, as a user writes them: one, or a list."""
+    results = [
+        f"hostcall.BoundedSpec([{argument}.shape.num_elements()], {_dtype(dtype)}, [0])"
+        for dtype in spec.outputs.dtypes
+    ]
+    return results[0] if spec.outputs.alone and len(results) == 1 else f"[{', '.join(results)}]"
 
 
 def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[str], str] | None:
@@ -146,11 +178,14 @@ def _result(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
 
 
 def _spec(spec: Spec) -> str:
-    name = spec.dtype.name
-    dtype = f"tf.{name}" if hasattr(tf, name) else f'"{name}"'
+    dtype = _dtype(spec.dtype)
     if isinstance(spec, BoundedSpec):
         return f"hostcall.BoundedSpec({_shape(spec)}, {dtype}, {list(spec.dynamic_dims)})"
     return f"tf.TensorSpec({_shape(spec)}, {dtype})"
+
+
+def _dtype(dtype: tf.DType) -> str:
+    return f"tf.{dtype.name}" if hasattr(tf, dtype.name) else f'"{dtype.name}"'
 
 
 def _shape(spec: Spec) -> str:

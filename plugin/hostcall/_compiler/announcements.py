@@ -40,6 +40,9 @@ _IS_OUTGROWN = (
     "sets the bound; hostcall.stats().compilations counts."
 )
 
+# In the place of the ops on the host, where none is there for what it is itself.
+_NOTHING = "what passes values from one part to the next"
+
 # Of the ops that one line names.
 _MANY_OPS = 8
 
@@ -92,6 +95,7 @@ def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunctio
     """
     plans = list(plans)
     ops = {op for plan in plans for op in plan.must_be_on_host}
+    ops = ops or {op for plan in plans for op in plan.calls_on_host}
     count = sum(len(plan.clusters) for plan in plans)
     compiled = f"the rest runs in {counted(count, 'compiled cluster')}"
     rest = compiled if count else "nothing of it is compiled"
@@ -129,5 +133,5 @@ def _line(entry: str, refusal: str, ops: Iterable[str], rest: str) -> tuple[str,
     named = sorted(ops)
     listed = ", ".join(named[:_MANY_OPS]) + (", ..." if len(named) > _MANY_OPS else "")
     return what, _IS_REFUSED.format(
-        what=what, reason=refusals.in_words(refusal), ops=listed or "none", rest=rest
+        what=what, reason=refusals.in_words(refusal), ops=listed or _NOTHING, rest=rest
     )

@@ -35,6 +35,9 @@ TRACKS_RUN = "_hostcall_tracks_run"  # its calls keep something until the progra
 SHARES_MEMORY = "_hostcall_shares_memory"  # arrays of callbacks may lie in its memory
 TAKES_TURNS = "_hostcall_takes_turns"  # calls that have no order must not overlap
 
+# On a host op of a function whose nodes run one after the other: it tells when it fails.
+NOTES_ERRORS = "_hostcall_notes_errors"
+
 # On a call in a partitioned function, of another one out of the same partitioning.
 INNER_CALL = "_hostcall_inner_call"
 

@@ -96,6 +96,15 @@ def cast_uses(function: FunctionDef, name: str, value: str, source: int, target:
     add_cast(function, name, value, source, target)
 
 
+def note_function(nodes: Iterable[NodeDef], function: str) -> None:
+    """Has the errors of nodes name the function that they come from; theirs gets another name."""
+    for node in nodes:
+        known = node.experimental_debug_info
+        if not known.original_node_names:
+            known.original_node_names.append(node.name)
+            known.original_func_names.append(function)
+
+
 def callees(node: NodeDef) -> list[Any]:
     """The NameAttrLists in a node's attributes."""
     found: list[Any] = []

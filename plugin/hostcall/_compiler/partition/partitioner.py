@@ -53,6 +53,7 @@ class PartitionedFunction:
       host_ops: the nodes that stay on the host, with the reason for each.
       clusters: the others.
       must_be_on_host: the ops, by their types, that are on the host for what they are.
+      calls_on_host: the loops, branches and calls, by their types, that are on the host.
     """
 
     name: str
@@ -60,6 +61,7 @@ class PartitionedFunction:
     host_ops: dict[str, str]
     clusters: list[Cluster]
     must_be_on_host: frozenset[str]
+    calls_on_host: frozenset[str]
 
 
 class Partitioner:
@@ -158,6 +160,8 @@ class Partitioner:
         reasons = found.reasons
         places = {node.name: _place(node, found) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
+        if name != self._entry:  # whose name the caller knows
+            defs.note_function(host.node_def, name)
         self._add(host, clusters)
         called = {cluster.signature.name for cluster in clusters}
         on_host = {}
@@ -166,12 +170,10 @@ class Partitioner:
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
                 self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
-        chosen = frozenset(
-            node.op
-            for node in host.node_def
-            if node.name in reasons and not defs.called_functions(node, self._old)
-        )
-        self.plans.append(PartitionedFunction(name, new_name, on_host, named, chosen))
+        kept = [node for node in function.node_def if node.name in reasons]
+        calls = frozenset(n.op for n in kept if defs.called_functions(n, self._old))
+        chosen = frozenset(node.op for node in kept) - calls
+        self.plans.append(PartitionedFunction(name, new_name, on_host, named, chosen, calls))
         widen(host, clusters)
         if self.device:
             placement.place(host, called, reasons, self._old | self.functions, self.device)

@@ -51,6 +51,8 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
             is_lowered = any(_is_lowered(name, old | functions) for name in called)
             if "executor_type" in node.attr and not is_lowered:
                 node.attr["executor_type"].s = EXECUTOR
+            if _may_fail_unnamed(node):
+                node.attr[attributes.NOTES_ERRORS].b = True
 
 
 def _is_lowered(name: str, functions: Mapping[str, Any]) -> bool:
@@ -71,6 +73,13 @@ def _is_sequence(function: FunctionDef) -> bool:
         count += takes_time
         before.append(max((before[i] for i in predecessors), default=0) + takes_time)
     return max(before, default=0) == count
+
+
+def _may_fail_unnamed(node: NodeDef) -> bool:
+    """Whether an error of a node would name neither it nor what fails in it."""
+    if node.op in ("Const", "NoOp") or node.op in op_kinds.SCRIPT_OPS or defs.callees(node):
+        return False
+    return op_kinds.op_def_or_none(node.op) is not None
 
 
 def _takes_time(node: NodeDef) -> bool:

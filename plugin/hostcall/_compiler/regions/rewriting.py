@@ -108,6 +108,8 @@ class Rewriter:
         index = len(self.regions)
         region.signature.name = f"{self._entry}{self._suffix}_region_{index}"
         defs.set_context(region, self.old_functions[function])
+        if function != self._entry:  # whose name the caller knows
+            defs.note_function(region.node_def, function)
         self.regions.append(region.signature.name)
         self.functions[region.signature.name] = region
         self.members.append((function, list(members), list(inputs)))
