@@ -82,6 +82,7 @@ class NodeDef(Message, Protocol):
     device: str
     input: MutableSequence[str]
     attr: MutableMapping[str, AttrValue]
+    experimental_debug_info: Any
 
 
 class ArgDef(Message, Protocol):
