@@ -7,6 +7,7 @@ and one when it ends, so that the caller knows what ran when the process crashed
 """
 
 import ast
+import ctypes
 import faulthandler
 import importlib
 import importlib.machinery
@@ -14,6 +15,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import sys
 import time
 import traceback
@@ -231,6 +233,7 @@ def is_chosen(test: Any, order: dict[str, Any], names: set[str] | None) -> bool:
 def forked(order: dict[str, Any], folder: str, said: str) -> None:
     """Runs the tests in a process that was forked, as if it had been started for them."""
     descriptor = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no journal has two writers
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.environ["TEST_TMPDIR"] = folder

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context, execute, record
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
-from tensorflow.python.framework import op_def_library, op_def_registry, ops
+from tensorflow.python.framework import op_def_library, op_def_registry, ops, test_util
 
 from tensorflow.python import pywrap_tfe  # isort: skip
 
-# Ops that mean the op-by-op runtime itself. A function of their own would say something else.
-_NO_FUNCTIONS = {
-    "_EagerConst": "makes an eager tensor of a NumPy array",
-    "AnonymousIteratorV3": "the handle it makes lives as long as the eager tensor",
-    "DummySeedGenerator": "as above",
-    "EagerPyFunc": "takes the function's own tape from the eager context",
-}
+# Ops that mean nothing in a function of their own.
+_NO_FUNCTIONS = ("Enter", "Exit", "NextIteration")  # one loop is made of several of them
 
 _stock_execute = execute.execute
 _functions: dict[Any, Any] = {}
 _calls = 0
+
+
+class _CannotBeTracedError(Exception):
+    """An op that is refused in a graph."""
 
 
 def calls() -> int:
@@ -30,10 +30,42 @@ def calls() -> int:
 
 def compile_everything() -> None:
     """Has each `tf.function` compiled that does not say `jit_compile=False`, and each eager op."""
-    polymorphic_function.JIT_COMPILE_FUNCTIONS = True
-    polymorphic_function.Function.__call__ = _counted(polymorphic_function.Function.__call__)
+    function = polymorphic_function.Function
+    function.__init__ = _compiled_by_default(function.__init__)
+    function.__call__ = _counted(function.__call__)
     pywrap_tfe.TFE_Py_FastPathExecute = _no_fast_path
     execute.execute = _execute
+    wrapper = structured_function.StructuredFunctionWrapper
+    wrapper.__init__ = _of_compiled(wrapper.__init__)
+    for check in ("assert_no_new_tensors", "assert_no_garbage_created"):
+        setattr(test_util, check, _as_it_is)  # the functions of ops stay
+
+
+def _compiled_by_default(stock_init: Any) -> Any:
+    def init(self: Any, *arguments: Any, jit_compile: Any = None, **keywords: Any) -> None:
+        attributes = keywords.get("experimental_attributes") or {}
+        if jit_compile is None and "_tf_data_function" not in attributes:
+            jit_compile = True
+        stock_init(self, *arguments, jit_compile=jit_compile, **keywords)
+
+    return init
+
+
+def _of_compiled(stock_init: Any) -> Any:
+    """Has a function of tf.data's call one that is compiled."""
+
+    def init(self: Any, func: Any, *arguments: Any, **keywords: Any) -> None:
+        try:
+            compiled = polymorphic_function.function(func, jit_compile=True)
+            stock_init(self, compiled, *arguments, **keywords)
+        except (TypeError, ValueError):  # it takes what no function can, as tensor arrays
+            stock_init(self, func, *arguments, **keywords)
+
+    return init
+
+
+def _as_it_is(test: Any) -> Any:
+    return test
 
 
 def _counted(stock_call: Any) -> Any:
@@ -66,8 +98,11 @@ def _execute(
         _functions[key] = polymorphic_function.function(
             _function_of(op_def, given), jit_compile=True, autograph=False
         )
-    with record.stop_recording():  # whoever asks for the op tells the tape of it
-        return list(_functions[key](*map(ops.convert_to_tensor, inputs)) or ())
+    try:
+        with record.stop_recording():  # whoever asks for the op tells the tape of it
+            return list(_functions[key](*map(ops.convert_to_tensor, inputs)) or ())
+    except _CannotBeTracedError:  # the kernel says so in words of its own
+        return _stock_execute(op_name, num_outputs, inputs, attrs, ctx, name)
 
 
 def _takes_functions(op_def: Any) -> bool:
@@ -95,7 +130,12 @@ def _function_of(op_def: Any, given: dict[str, Any]) -> Any:
                 named[arg.name] = rest.pop(0)
                 continue
             named[arg.name], rest = rest[:count], rest[count:]
-        _, _, op, _ = op_def_library._apply_op_helper(op_def.name, op_def.name, **named, **stated)
+        try:
+            _, _, op, _ = op_def_library._apply_op_helper(
+                op_def.name, op_def.name, **named, **stated
+            )
+        except ValueError as error:
+            raise _CannotBeTracedError from error
         return list(op.outputs)
 
     return function

@@ -117,16 +117,20 @@ def test_a_file_that_cannot_be_imported_is_told(source: Path) -> None:
 
 
 def test_a_known_difference_is_counted_apart(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"a reason": {SUITE.file: ["T.test_fails*"]}}
+    names = ("test_fails_of_old", "test_passes_again")
+    known = {"a reason": {SUITE.file: [f"upstream_written_test.T.{name}" for name in names]}}
     monkeypatch.setattr(compiled, "known_differences", lambda: known)
     write(
         source,
         """
         def test_fails_of_old(self): self.assertFalse(is_compiled(), tf.add(1, 2))
+        def test_passes_again(self): tf.add(1, 2)
         """,
     )
     result = compare(SUITE, str(source))
-    assert result.row() == [1, 1, 1, 0, 1, 0]
+    assert result.known == 1
+    (difference,) = result.differences
+    assert "DIFFERS NO MORE: upstream_written_test.T.test_passes_again" in difference
 
 
 def test_a_difference_is_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
