@@ -17,9 +17,9 @@ def under_way(program: Program) -> Iterator[None]:
 
     Of one that fails nobody takes the results of calls that have begun early.
     """
-    run = _runtime.begin_run()
+    run, starter = _runtime.begin_run(), program.begin()
     try:
-        with program.started():
-            yield
+        yield
     finally:
+        program.end(starter)
         _runtime.end_run(run)

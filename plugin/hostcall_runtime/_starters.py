@@ -11,12 +11,19 @@ import contextlib
 import contextvars
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-# Functions that return what a library keeps for this thread: a function that makes contexts in
-# which another thread has the same.
-captures: list[Callable[[], Callable[[], contextlib.AbstractContextManager[object]]]] = []
+
+class Settings(Protocol):
+    """What a library keeps for a thread."""
+
+    def applied(self) -> contextlib.AbstractContextManager[object]:
+        """Inside of it another thread has the same."""
+
+
+# Functions that return those of this thread.
+captures: list[Callable[[], Settings]] = []
 
 
 class Starter:
@@ -44,8 +51,8 @@ class Starter:
 
     def _call(self, function: Callable[..., Any], args: Any, given: Any) -> Any:
         with contextlib.ExitStack() as stack:
-            for applied in self._settings:
-                stack.enter_context(applied())
+            for settings in self._settings:
+                stack.enter_context(settings.applied())
             return function(*args, **given)
 
 
@@ -61,15 +68,15 @@ class Program:
         for callback_id in callback_ids:
             _programs[callback_id] = self
 
-    @contextlib.contextmanager
-    def started(self) -> Iterator[None]:
-        """Inside of it this thread runs the program."""
+    def begin(self) -> Starter:
+        """This thread begins to run the program. Returns what the run ends with."""
         starter = Starter()
         self._starters.append(starter)
-        try:
-            yield
-        finally:
-            self._starters.remove(starter)
+        return starter
+
+    def end(self, starter: Starter) -> None:
+        """The run has ended that has begun with this."""
+        self._starters.remove(starter)
 
     def starter(self, thread: int) -> Starter | None:
         """Who has started the run that a call is of.

@@ -80,8 +80,8 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax.interpreters.partial_eval": "custom_partial_eval_rules",
     },
     SETTINGS: {
-        "jax._src.config": "config._value_holders config_ext.Config.get_local "
-        "config_ext.Config.set_local config_ext.Config.swap_local config_ext.unset trace_context",
+        "jax._src.config": "config_ext.Config.get_local config_ext.Config.set_local "
+        "config_ext.Config.swap_local config_ext.unset trace_context",
     },
     REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},
     EXECUTION: {

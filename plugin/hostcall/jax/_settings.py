@@ -7,68 +7,82 @@ tuple, so that it costs next to nothing to look whether two threads agree.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
 from jax._src import config as _config
 
 from hostcall.jax import _names
 from hostcall_runtime import _starters
 
-# How a trace stands, and not what the user has said.
-_OF_TRACES = frozenset({"trace_state", "axis_env_state"})
+# How a trace stands, and not what the user has said; and what keeps JAX to one thread.
+_STAYS = frozenset({"trace_state", "axis_env_state", "jax_thread_guard"})
 
 
 def carry() -> None:
     """Has calls see the settings of who started the program, on whatever thread they run."""
     if _names.has(_names.SETTINGS):
-        states = _states()
         names = _trace_names()
-        traced = [states.pop(name, None) for name in names]
-        _starters.captures.append(_capture_of(traced, [*states.values()]))
+        of_trace = _states(vars(_config))
+        others = _states(vars(jax)) | _contexts(of_trace)
+        others = {name: state for name, state in others.items() if name not in names}
+        traced = [of_trace.get(name) for name in names]
+        _starters.captures.append(functools.partial(_Captured, traced, [*others.values()]))
 
 
-def _states() -> dict[str, Any]:
-    """All states that users can set, by their names."""
-    known = [*vars(_config).values(), *_config.config._value_holders.values()]
-    states = {state.name: state for state in known if isinstance(state, _config.config_ext.Config)}
-    return {name: state for name, state in states.items() if name not in _OF_TRACES}
+def _states(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The states in it, by their own names. Those that JAX exports users can set for a block."""
+    states = [one for one in namespace.values() if isinstance(one, _config.config_ext.Config)]
+    return {state.name: state for state in states if state.name not in _STAYS}
+
+
+def _contexts(states: Mapping[str, Any]) -> dict[str, Any]:
+    """Those behind `jax.set_mesh` and the like, which have no value for the process."""
+    bare = _config.config_ext.Config
+    return {name: state for name, state in states.items() if type(state) is bare}
 
 
 def _trace_names() -> list[str]:
     """The names of what `trace_context` returns, in its order; none where JAX does not tell."""
-    tell = getattr(_config, "trace_context_names", None)
+    tell: Any = getattr(_config, "trace_context_names", list)
     try:
-        names = [*tell()] if tell is not None else []
+        names = [*tell()]
     except NotImplementedError:
         return []
     values = _config.trace_context()
     return names if isinstance(values, tuple) and len(values) == len(names) else []
 
 
-def _capture_of(traced: list[Any], others: list[Any]) -> Callable[[], Any]:
-    """What captures the states of `trace_context`, None for those to leave, and the others."""
-    get_local = _config.config_ext.Config.get_local
+class _Captured:
+    """The values of a thread.
 
-    def capture() -> Callable[[], contextlib.AbstractContextManager[None]]:
-        context = _config.trace_context() if traced else ()
-        values = [*map(get_local, others)]
+    Args:
+      traced: the states of `trace_context`, in its order; None for those to leave.
+      others: other states.
+    """
 
-        @contextlib.contextmanager
-        def applied() -> Iterator[None]:
-            with contextlib.ExitStack() as stack:
-                if traced and _config.trace_context() != context:
-                    for state, value in zip(traced, context, strict=True):
-                        if state is not None and state.value != value:
-                            stack.enter_context(_set(state, value))
-                for state, value in zip(others, values, strict=True):
-                    if get_local(state) is not value:
+    __slots__ = ("_context", "_others", "_traced", "_values")
+
+    def __init__(self, traced: list[Any], others: list[Any]) -> None:
+        self._traced = traced
+        self._others = others
+        self._context = _config.trace_context() if traced else ()
+        self._values = [*map(_config.config_ext.Config.get_local, others)]
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Inside of it this thread has them."""
+        with contextlib.ExitStack() as stack:
+            if self._traced and _config.trace_context() != self._context:
+                for state, value in zip(self._traced, self._context, strict=True):
+                    if state is not None and state.value != value:
                         stack.enter_context(_set(state, value))
-                yield
-
-        return applied
-
-    return capture
+            for state, value in zip(self._others, self._values, strict=True):
+                if state.get_local() is not value:
+                    stack.enter_context(_set(state, value))
+            yield
 
 
 @contextlib.contextmanager
