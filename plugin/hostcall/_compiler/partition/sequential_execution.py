@@ -48,7 +48,7 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
             node.attr.pop(_LOWER_ATTR, None)
             called = clusters.intersection(defs.called_functions(node, functions))
             # TensorFlow's kernels may run a cluster, with the executor of its call.
-            is_lowered = any(_is_lowered(name, old | functions) for name in called)
+            is_lowered = any(_is_lowered(name, {**old, **functions}) for name in called)
             if "executor_type" in node.attr and not is_lowered:
                 node.attr["executor_type"].s = EXECUTOR
             if _may_fail_unnamed(node):
