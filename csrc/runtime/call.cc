@@ -211,7 +211,7 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
     }));
   }
   nb::handle returned;
-  if (call.ordered) {
+  if (call.ordered && !call.elsewhere) {
     returned = arguments.Call(function, decrefs);
   } else {
     const auto start = std::chrono::steady_clock::now();

@@ -112,11 +112,7 @@ class EarlyCall {
       taker = std::move(taker_);
     }
     if (!taker.has_value()) return;
-    if (auto failed = Deliver(taker->results); failed.has_value()) {
-      taker->promise.SetError(*std::move(failed));
-    } else {
-      taker->promise.SetAvailable();
-    }
+    Complete(taker->promise, Deliver(taker->results));
   }
 
   // Puts the results into the program's, as soon as they are there.

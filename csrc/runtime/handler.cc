@@ -27,18 +27,15 @@ namespace {
 
 // A thread that Python knows came in from Python and has nothing else to do. Any other is one of
 // XLA's few: if callbacks held them all, a callback that itself runs a program would wait for ever.
-bool MayRunHere() { return PyGILState_GetThisThreadState() != nullptr; }
+// Where XLA goes on because a call has ended, only calls that are known to be short run at once:
+// Ctrl-C could not end them, and others may have to wait for this thread.
+bool MayRunHere(const HostCall& call) {
+  if (PyGILState_GetThisThreadState() == nullptr) return false;
+  return !XlaGoesOnHere() || call.callback == nullptr || call.callback->WasShort();
+}
 
 bool IsConcurrent(const HostCall& call) {
   return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
-}
-
-void Complete(ffi::Promise& promise, std::optional<ffi::Error> error) {
-  if (error.has_value()) {
-    promise.SetError(*std::move(error));
-  } else {
-    promise.SetAvailable();
-  }
 }
 
 // A call that the program has a future of.
@@ -81,7 +78,7 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
       if (has_ended_) return;
       abandonment_.is_abandoned = true;
     }
-    promise_.SetError(error);
+    Complete(promise_, error);
   }
 
   ffi::Promise promise_;
@@ -94,7 +91,7 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
 Result RunBesideOthers(HostCall call) {
   const bool is_worth_a_thread =
       !call.ordered && call.callback != nullptr && call.callback->WasLong();
-  if (MayRunHere() && !is_worth_a_thread) return {std::nullopt, RunHostCall(call)};
+  if (MayRunHere(call) && !is_worth_a_thread) return {std::nullopt, RunHostCall(call)};
   const auto later = std::make_shared<LaterCall>(std::move(call));
   ffi::Future future = later->Begin();
   RunOnPool([later] { later->End(later->Run()); });
@@ -103,7 +100,7 @@ Result RunBesideOthers(HostCall call) {
 
 Result RunInTurn(HostCall call) {
   const int64_t run = call.run;
-  if (MayRunHere() && turns::TryBegin(run)) {
+  if (MayRunHere(call) && turns::TryBegin(run)) {
     std::optional<ffi::Error> error = RunHostCall(call);
     turns::End(run);
     return {std::nullopt, std::move(error)};

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "failure.h"
+#include "pool.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
@@ -16,6 +17,16 @@ struct Result {
   std::optional<xla::ffi::Future> later;
   std::optional<xla::ffi::Error> error;
 };
+
+// Ends what XLA has a future of.
+inline void Complete(xla::ffi::Promise& promise, std::optional<xla::ffi::Error> error) {
+  const GoingOn going_on;
+  if (error.has_value()) {
+    promise.SetError(*std::move(error));
+  } else {
+    promise.SetAvailable();
+  }
+}
 
 // No exception reaches XLA.
 template <typename Answer>

@@ -1,6 +1,7 @@
 #include "interrupts.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,43 +93,60 @@ void OnInterrupt(int signal) {
   errno = error;
 }
 
-// What the user's Python says: the numbers, and the error. With the GIL; none where it fails.
-std::vector<int64_t> Choose(const std::map<int64_t, Entry>& all, std::optional<ffi::Error>& error) {
+// What the user's Python says. With the GIL.
+struct Choice {
   std::vector<int64_t> numbers;
+  std::optional<ffi::Error> error;
+  bool again = false;
+};
+
+Choice Choose(const std::map<int64_t, Entry>& all, bool came) {
+  Choice choice;
   try {
     nb::list waiting;
     for (const auto& [number, entry] : all) {
       waiting.append(nb::make_tuple(number, entry.callback, entry.run, entry.thread));
     }
-    const nb::object chosen = Chooser()(waiting);
-    for (const nb::handle number : chosen[0]) numbers.push_back(nb::cast<int64_t>(number));
-    error.emplace(static_cast<ffi::ErrorCode>(nb::cast<int>(chosen[1])), Text(chosen[2]));
+    const nb::object chosen = Chooser()(waiting, came);
+    choice.error.emplace(static_cast<ffi::ErrorCode>(nb::cast<int>(chosen[1])), Text(chosen[2]));
+    choice.again = nb::cast<bool>(chosen[3]);
+    for (const nb::handle number : nb::object(chosen[0])) {
+      choice.numbers.push_back(nb::cast<int64_t>(number));
+    }
   } catch (nb::python_error& failed) {
     failed.discard_as_unraisable("hostcall: Ctrl-C");
-    numbers.clear();
+    return {};
   }
-  return numbers;
+  return choice;
 }
 
-void GiveUpChosen() {
+// Returns whether to come again soon.
+bool GiveUpChosen(bool came) {
+  if (!PythonIsRunning()) return false;
   const std::map<int64_t, Entry> all = Table::Global().All();
-  if (all.empty() || !PythonIsRunning()) return;
-  std::vector<int64_t> numbers;
-  std::optional<ffi::Error> error;
+  Choice choice;
   {
     GilHold gil;
-    numbers = Choose(all, error);
+    choice = Choose(all, came);
   }
-  for (const int64_t number : numbers) {
-    if (const auto give_up = Table::Global().Take(number)) give_up(*error);
+  for (const int64_t number : choice.numbers) {
+    if (const auto give_up = Table::Global().Take(number)) give_up(*choice.error);
   }
+  return choice.again;
 }
 
 void Watch(int fd) {
-  for (char byte;;) {
-    const ssize_t count = read(fd, &byte, 1);
-    if (count == 1) GiveUpChosen();
-    if (count == 0 || (count < 0 && errno != EINTR)) return;
+  constexpr int kSoon = 20;  // milliseconds
+  constexpr int kMost = 500;
+  pollfd wakes = {fd, POLLIN, 0};
+  bool again = false;
+  for (int times = 0;; ++times) {
+    const int ready = poll(&wakes, 1, again && times < kMost ? kSoon : -1);
+    if (ready < 0 && errno != EINTR) return;
+    char byte;
+    const bool came = ready > 0 && read(fd, &byte, 1) == 1;
+    if (came) times = 0;
+    if (came || again) again = GiveUpChosen(came);
   }
 }
 

@@ -29,7 +29,8 @@ class Waiting {
 };
 
 // Sets the Python function that chooses. It takes a list of (number, callback id, run, thread), as
-// HostCall has these, and returns the numbers of the calls to give up, a status code and a text.
+// HostCall has these, and whether Ctrl-C has come just now. It returns the numbers of the calls to
+// give up, a status code, a text, and whether it is to be asked again soon.
 void SetChooser(nanobind::object chooser);
 
 }  // namespace hostcall::interrupts

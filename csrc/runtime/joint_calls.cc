@@ -63,13 +63,7 @@ using Members = std::vector<Member>;
 // Each on a thread of its own: XLA goes on with the device there, perhaps until others do the same.
 void Tell(const Members& members, const std::optional<ffi::Error>& error) {
   for (const Member& member : members) {
-    RunOnPool([promise = member.promise, error]() mutable {
-      if (error.has_value()) {
-        promise.SetError(*error);
-      } else {
-        promise.SetAvailable();
-      }
-    });
+    RunOnPool([promise = member.promise, error]() mutable { Complete(promise, error); });
   }
 }
 

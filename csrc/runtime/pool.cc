@@ -42,6 +42,7 @@ Pool& GlobalPool() {
 }
 
 thread_local bool on_pool_thread = false;
+thread_local bool goes_on = false;
 
 void Work(Pool& pool) {
   on_pool_thread = true;
@@ -90,5 +91,10 @@ void RunOnPool(std::function<void()> task) {
 }
 
 bool OnPoolThread() { return on_pool_thread; }
+
+GoingOn::GoingOn() : before_(goes_on) { goes_on = true; }
+GoingOn::~GoingOn() { goes_on = before_; }
+
+bool XlaGoesOnHere() { return goes_on; }
 
 }  // namespace hostcall

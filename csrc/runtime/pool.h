@@ -12,4 +12,19 @@ void RunOnPool(std::function<void()> task);
 // Whether this thread is one of the pool's, all of which run callbacks.
 bool OnPoolThread();
 
+// While this lives, XLA may go on on this thread with a program that another thread has started.
+class GoingOn {
+ public:
+  GoingOn();
+  ~GoingOn();
+  GoingOn(const GoingOn&) = delete;
+  GoingOn& operator=(const GoingOn&) = delete;
+
+ private:
+  const bool before_;
+};
+
+// Whether one lives on this thread.
+bool XlaGoesOnHere();
+
 }  // namespace hostcall

@@ -67,7 +67,7 @@ class Callback {
   // Takes out what is Python's; the caller drops it with the GIL.
   nanobind::object Release() { return std::move(weak_target_); }
 
-  // How long the last call took, for callbacks that may overlap.
+  // How long the last call took, for calls that may run on other threads.
   void SetDuration(std::chrono::nanoseconds duration) { duration_ = duration; }
   bool WasLong() const { return duration_.load() >= kLong; }
   bool WasShort() const { return duration_.load() > kNever && !WasLong(); }

@@ -173,28 +173,55 @@ class CallbackThread {
   bool fits_ = true;
 };
 
-// Python's functions that are told when a run begins, and when it ends: hostcall_runtime._starters.
-// Leaked like all that holds Python objects.
+// Who has started the runs that are under way: hostcall_runtime._starters. Leaked like all that
+// holds Python objects.
 struct Starters {
-  nb::object begin;
-  nb::object end;
+  nb::object begin;      // a function of the number of a run
+  nb::object runs;       // a dict from these numbers to starters
+  nb::object under_way;  // a set of starters
 
   static Starters& Global() {
     static auto* starters = new Starters();
     return *starters;
   }
 
-  void Begin(int64_t run) const { Tell(begin, run); }
-  void End(int64_t run) const { Tell(end, run); }
-
- private:
-  static void Tell(const nb::object& function, int64_t run) {
+  // Ctrl-C may come in the middle of this, where nobody would hear of it: it comes once more.
+  void Begin(int64_t run) const {
     if (!PythonIsRunning()) return;
     GilHold gil;
+    if (Tell(run) || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return Report();
+    PyErr_Clear();
+    Tell(run);
+    Report();
+    PyErr_SetInterrupt();
+  }
+
+  // Runs no Python code of ours, for the same reason.
+  void End(int64_t run) const {
+    if (!PythonIsRunning()) return;
+    GilHold gil;
+    UntilExit([&] {
+      PyObject* number = PyLong_FromLongLong(run);
+      PyObject* starter = number == nullptr ? nullptr : PyDict_GetItem(runs.ptr(), number);
+      if (starter != nullptr) {
+        PySet_Discard(under_way.ptr(), starter);
+        PyDict_DelItem(runs.ptr(), number);
+      }
+      Py_XDECREF(number);
+    });
+    PyErr_Clear();
+  }
+
+ private:
+  bool Tell(int64_t run) const {
     PyObject* returned = UntilExit(
-        [&] { return PyObject_CallFunction(function.ptr(), "L", static_cast<long long>(run)); });
-    if (returned == nullptr) PyErr_WriteUnraisable(function.ptr());
+        [&] { return PyObject_CallFunction(begin.ptr(), "L", static_cast<long long>(run)); });
     Py_XDECREF(returned);  // None, which does not end
+    return returned != nullptr;
+  }
+
+  void Report() const {
+    if (PyErr_Occurred() != nullptr) PyErr_WriteUnraisable(begin.ptr());
   }
 };
 
@@ -330,14 +357,14 @@ void DefineRunTracking(nb::module_& m) {
       "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
   m.def(
       "set_starters",
-      [](nb::object begin, nb::object end) {
+      [](nb::object begin, nb::dict runs, nb::set under_way) {
         Starters::Global().begin = std::move(begin);
-        Starters::Global().end = std::move(end);
+        Starters::Global().runs = std::move(runs);
+        Starters::Global().under_way = std::move(under_way);
       },
-      nb::arg("begin"), nb::arg("end"),
-      "Sets the functions that are told the number of a run which begins on this thread, and of "
-      "one "
-      "that has ended.");
+      nb::arg("begin"), nb::arg("runs"), nb::arg("under_way"),
+      "Sets the function that is told the number of a run which begins on this thread, and what "
+      "loses its starter when the run has ended.");
   m.def(
       "set_early_calls",
       [](const nb::capsule& api) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from hostcall_runtime import _errors, _starters
 
@@ -12,7 +12,7 @@ from hostcall_runtime import _errors, _starters
 Waiting = tuple[int, int, int, int]
 
 
-def choose(waiting: Iterable[Waiting]) -> tuple[list[int], int, str]:
+def choose(waiting: Sequence[Waiting], came: bool) -> tuple[list[int], int, str, bool]:
     """Which calls to give up when Ctrl-C has come: those of the programs that it ends.
 
     These are the programs of the main thread, where nobody has another handler for it: what such a
@@ -20,17 +20,20 @@ def choose(waiting: Iterable[Waiting]) -> tuple[list[int], int, str]:
 
     Args:
       waiting: the calls.
+      came: whether it has come just now, and not before.
 
     Returns:
-      The numbers of the calls, and the status code and the text that their programs fail with.
+      The numbers of the calls, the status code and the text that their programs fail with, and
+      whether to ask again soon: XLA may begin more calls of a program before it lets it fail.
     """
+    main = threading.main_thread().ident
+    came = came and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if came:
+        _starters.interrupt(main)
     numbers = []
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        main = threading.main_thread().ident
-        numbers = [
-            number
-            for number, callback_id, run, thread in waiting
-            if _starters.thread_of(callback_id, run, thread) == main
-        ]
+    for number, callback_id, run, thread in waiting:
+        starter = _starters.starter_of(callback_id, run, thread)
+        if starter.is_interrupted if starter is not None else came and thread == main:
+            numbers.append(number)
     code, text = _errors.describe(KeyboardInterrupt()) if numbers else (0, "")
-    return numbers, code, text
+    return numbers, code, text, _starters.any_interrupted()

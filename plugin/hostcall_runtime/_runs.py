@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hostcall_runtime import _library
-from hostcall_runtime._starters import Program
+from hostcall_runtime import _library, _starters
+from hostcall_runtime._starters import Program, Starter
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -17,9 +17,11 @@ def under_way(program: Program) -> Iterator[None]:
 
     Of one that fails nobody takes the results of calls that have begun early.
     """
-    run, starter = _runtime.begin_run(), program.begin()
+    run = _runtime.begin_run()
+    starter = Starter(program)
     try:
+        _starters.under_way.add(starter)
         yield
     finally:
-        program.end(starter)
+        _starters.under_way.discard(starter)
         _runtime.end_run(run)

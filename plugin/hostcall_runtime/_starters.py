@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -26,17 +27,26 @@ class Settings(Protocol):
 captures: list[Callable[[], Settings]] = []
 
 
+_numbers = itertools.count()
+
+
 class Starter:
     """A thread as it is now.
 
     Attributes:
+      program: what it runs, where that is known.
       thread: its identifier.
+      number: of the starters, in their order.
+      is_interrupted: whether Ctrl-C ends the program.
     """
 
-    __slots__ = ("_context", "_settings", "thread")
+    __slots__ = ("_context", "_settings", "is_interrupted", "number", "program", "thread")
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program | None = None) -> None:
+        self.program = program
         self.thread = threading.get_ident()
+        self.number = next(_numbers)
+        self.is_interrupted = False
         self._context = contextvars.copy_context()
         self._settings = [capture() for capture in captures]
 
@@ -64,19 +74,8 @@ class Program:
     """
 
     def __init__(self, callback_ids: Iterable[int]) -> None:
-        self._starters: list[Starter] = []
         for callback_id in callback_ids:
             _programs[callback_id] = self
-
-    def begin(self) -> Starter:
-        """This thread begins to run the program. Returns what the run ends with."""
-        starter = Starter()
-        self._starters.append(starter)
-        return starter
-
-    def end(self, starter: Starter) -> None:
-        """The run has ended that has begun with this."""
-        self._starters.remove(starter)
 
     def starter(self, thread: int) -> Starter | None:
         """Who has started the run that a call is of.
@@ -87,38 +86,44 @@ class Program:
         Args:
           thread: the one on which the call came, where Python knows it; or 0.
         """
-        starters = [*self._starters]
+        starters = [starter for starter in [*under_way] if starter.program is self]
         own = [starter for starter in starters if starter.thread == thread]
-        return next(reversed(own or starters), None)
+        return max(own or starters, key=lambda starter: starter.number, default=None)
 
 
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
 
+# Of all programs that run.
+under_way: set[Starter] = set()
+
 # Of the runs that TensorFlow numbers.
-_runs: dict[int, Starter] = {}
+runs: dict[int, Starter] = {}
 
 
 def begin(run: int) -> None:
-    """A run of that number begins on this thread."""
-    _runs[run] = Starter()
+    """A run of that number begins on this thread. C++ takes its starter out when it has ended."""
+    starter = Starter()
+    runs[run] = starter
+    under_way.add(starter)
 
 
-def end(run: int) -> None:
-    """The run of that number has ended."""
-    _runs.pop(run, None)
-
-
-def _starter(callback_id: int, run: int, thread: int) -> Starter | None:
-    starter = _runs.get(run)
+def starter_of(callback_id: int, run: int, thread: int) -> Starter | None:
+    """Who has started the program of a call, None where nobody knows; see `bind`."""
+    starter = runs.get(run)
     if starter is None and (program := _programs.get(callback_id)) is not None:
         return program.starter(thread)
     return starter
 
 
-def thread_of(callback_id: int, run: int, thread: int) -> int:
-    """The thread that has started the program of a call; see `bind`. 0 where nobody knows."""
-    starter = _starter(callback_id, run, thread)
-    return thread if starter is None else starter.thread
+def interrupt(thread: int | None) -> None:
+    """Ctrl-C ends the programs that a thread runs now."""
+    for starter in [*under_way]:
+        starter.is_interrupted |= starter.thread == thread
+
+
+def any_interrupted() -> bool:
+    """Whether such a program has not ended yet."""
+    return any(starter.is_interrupted for starter in [*under_way])
 
 
 def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) -> Any:
@@ -130,7 +135,7 @@ def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) 
       run: the number of the run.
       thread: as for `Program.starter`.
     """
-    starter = _starter(callback_id, run, thread)
+    starter = starter_of(callback_id, run, thread)
     if starter is None or starter.thread == threading.get_ident():
         return function
     return starter.bound(function)
