@@ -124,7 +124,7 @@ class LoweringError(ValueError):
       ...         program(tf.ones([4]))
       ...     except tf.errors.InvalidArgumentError as error:  # as TensorFlow raises it
       ...         message = error.message
-      >>> "hostcall.declare(unique, result=" in message
+      >>> "hostcall.declare(np.unique, result=" in message
       True
     """
 

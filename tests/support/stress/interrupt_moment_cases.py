@@ -102,5 +102,5 @@ def run_handler() -> None:
     function = compiled(program(interrupted, "py_function", "small"))
     signal.signal(signal.SIGINT, handle)
     check(function(x), x)
-    assert interrupted.went_on
+    assert interrupted.went_on.wait(PATIENCE)
     check(results[0], x)
