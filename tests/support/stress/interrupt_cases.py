@@ -141,10 +141,11 @@ def run_loop(kind: str, size: str) -> None:
     x = programs.values(size)
     with pytest.raises(KeyboardInterrupt):
         function(x)
-    assert interrupted.calls == (3 if interrupted.on_main else 5)
+    calls = interrupted.calls
+    assert calls == 3 if interrupted.on_main else 3 <= calls <= 5
     assert interrupted.on_main or size == "large"
     np.testing.assert_array_equal(function(x), x + 5.0)
-    assert interrupted.calls == (8 if interrupted.on_main else 10)
+    assert interrupted.calls == calls + 5
 
 
 def run_eagerly(kind: str) -> None:
