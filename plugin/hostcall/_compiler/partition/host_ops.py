@@ -80,7 +80,6 @@ class HostOps:
 
     Attributes:
       choose: as given.
-      effects: what has side effects in Python.
       in_order: what calls Python in calls that run one at a time.
     """
 
@@ -101,7 +100,7 @@ class HostOps:
         # Few functions have any: in their bytes, that is seen in a tenth of the time.
         texts = [function.SerializePartialToString() for function in functions.values()]
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
-        self.effects = Effects(functions, op_kinds.has_effect)
+        self._effects = Effects(functions, op_kinds.has_effect)
         self.in_order = Effects(functions, _is_in_order, op_kinds.SCRIPT_OPS)
         self._reached: dict[tuple[str, frozenset[str]], bool] = {}
         self._obstacles: dict[tuple[str, bool], str] = {}
@@ -129,7 +128,7 @@ class HostOps:
         It looks for the largest shape among those that branches return, where these differ, and
         among what they return is a token, which has none.
         """
-        return attributes.BRANCHES_DIFFER in node.attr and self.has_effect(node)
+        return attributes.BRANCHES_DIFFER in node.attr and self._effects.of_node(node)
 
     def check_whole(self) -> None:
         """Makes sure that a function can be compiled whole.
@@ -156,10 +155,6 @@ class HostOps:
                 raise LoweringError(
                     _NOT_RIGHT.format(node=node.name, op=node.op, where=where, reason=reason)
                 )
-
-    def has_effect(self, node: NodeDef) -> bool:
-        """Whether a stateful script op can be reached from a node."""
-        return self.effects.of_node(node)
 
     def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
         """The nodes of a function that are not compiled.
