@@ -299,5 +299,17 @@ def test_a_branch_that_uses_a_variable_runs_after_the_call_before_it(dtype: tf.D
     for _ in range(2):
         np.testing.assert_array_equal(program(tf.ones([2]), tf.constant(True)), [1.0, 1.0])
     assert journal == ["described", "noted"] * 2
+
+
+@pytest.mark.custom_call
+@pytest.mark.cpu
+def test_a_branch_that_uses_a_variable_stays_in_the_program_behind_a_call() -> None:
+    variable = tf.Variable(0.0)
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
+        tf.numpy_function(lambda x: b"%d" % x.sum(), [x], tf.TensorSpec([], tf.string))
+        return tf.cond(flag, lambda: x, lambda: x + variable.assign_add(1.0))
+
     explanation = hostcall.explain(program, tf.ones([2]), tf.constant(True))
     assert explanation.functions[0].mode == "compiled"
