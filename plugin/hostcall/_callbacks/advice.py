@@ -97,6 +97,15 @@ def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     return f"hostcall.declare({_name_to_write(spec.function)}, {result})"
 
 
+def declaration_as_seen(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
+    """The same line, with what calls were seen to return in the place of blanks."""
+    if spec.seen_shapes is None or _name_of_varying(spec.function):
+        return declaration(spec, known)
+    added, remark = spec.seen_shapes.added_to(known)
+    line = declaration(spec, added)
+    return f"{line}{'; ' if '#' in line else '    # '}{remark}" if remark else line
+
+
 def partitioning_is_fine(spec: CallbackSpec) -> str:
     """The line that says so."""
     if spec.op_name == "hostcall.callback":

@@ -15,6 +15,7 @@ import tensorflow as tf
 from hostcall._callbacks import free_shapes, requested_routes, result_contract
 from hostcall._callbacks.free_shapes import FreeShapes
 from hostcall._callbacks.recording import Recording as Recording
+from hostcall._callbacks.seen_shapes import SeenShapes
 from hostcall._callbacks.specs import Spec, admits
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._functions import memoization, source_location
@@ -86,6 +87,8 @@ class CallbackSpec:
       saved: what the saved graph says of it that it comes from; None for what was traced here.
       op: a weak reference to the op, where it is in a graph.
       ordered: whether its calls in a graph run in the order of the program.
+      seen_shapes: those that calls have returned, where a function is partitioned since nothing
+        says them; else None.
     """
 
     op_name = "tf.numpy_function"
@@ -131,6 +134,7 @@ class CallbackSpec:
         self.ordered = True
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
         self._host_op_entries: dict[Any, Any] = {}
+        self.seen_shapes: SeenShapes | None = None
 
     def locate(self) -> None:
         """Fills in the description; to be called while the user's code creates the op."""

@@ -44,7 +44,7 @@ def of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
         return _GONE
     if choice.fits_region:
         return _BY_OTHERS
-    return advice.declaration(spec, route_selection.known_results(spec, node))
+    return advice.declaration_as_seen(spec, route_selection.known_results(spec, node))
 
 
 def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:

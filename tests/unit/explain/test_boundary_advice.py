@@ -102,3 +102,97 @@ def test_printing_by_a_callback_works(capfd: pytest.CaptureFixture[str]) -> None
 
 def test_functions_that_are_not_compiled_have_no_boundaries() -> None:
     assert hostcall.explain(tf.function(called), X).boundaries == ()
+
+
+def _advised(program: Any, x: Any) -> str:
+    (line,) = [one.advice for one in hostcall.explain(program, x).boundaries]
+    return line
+
+
+def _split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return table[table[:, 0] > 0.0], np.array([table.min(), table.max()])
+
+
+def _in_both_ops(function: Callable[..., Any], tout: Any, shape: list[int]) -> list[Any]:
+    def by_tensors(x: tf.Tensor) -> Any:
+        return function(x.numpy())
+
+    by_tensors.__name__ = function.__name__
+    of_arrays = jitted(lambda x: tf.numpy_function(function, [x], tout))
+    of_tensors = jitted(lambda x: tf.py_function(by_tensors, [x], tout))
+    return [(program, tf.TensorSpec(shape, tf.float32)) for program in (of_arrays, of_tensors)]
+
+
+def test_before_any_call_sizes_are_blanks() -> None:
+    for program, x in _in_both_ops(unique, tf.float32, [3]):
+        assert _advised(program, x) == (
+            "hostcall.declare(unique, result=lambda x: tf.TensorSpec([...], tf.float32))"
+        )
+
+
+def test_sizes_that_calls_have_changed_are_bounded() -> None:
+    for program, x in _in_both_ops(unique, tf.float32, [3]):
+        for values in ([1.0, 1.0, 1.0], [1.0, 2.0, 2.0], [4.0, 4.0, 4.0]):
+            program(tf.constant(values))
+        assert _advised(program, x) == (
+            "hostcall.declare(unique, result=lambda x: hostcall.BoundedSpec([2], tf.float32, [0]))"
+            "    # the largest size seen so far, in 3 calls"
+        )
+
+
+def test_a_shape_that_all_calls_had_is_named() -> None:
+    for program, x in _in_both_ops(unique, tf.float32, [3]):
+        for last in (3.0, 4.0):
+            program(tf.constant([1.0, 2.0, last]))
+        assert _advised(program, x) == (
+            "hostcall.declare(unique, result=lambda x: tf.TensorSpec([3], tf.float32))"
+            "    # the shape seen so far, in 2 calls"
+        )
+
+
+def test_each_result_has_what_was_seen_of_it() -> None:
+    tout = [tf.TensorSpec([None, 2], tf.float32), tf.float32]
+    for program, x in _in_both_ops(_split, tout, [3, 2]):
+        program(tf.ones([3, 2]))
+        program(tf.zeros([3, 2]))
+        assert (
+            "hostcall.BoundedSpec([3, 2], tf.float32, [0]), tf.TensorSpec([2], tf.float32)]"
+            in _advised(program, x)
+        )
+
+
+def test_a_size_that_follows_from_the_inputs_stays_a_blank() -> None:
+    x = tf.TensorSpec([None], tf.float32)
+    program = tf.function(called, input_signature=[x], jit_compile=True, autograph=False)
+    for values in ([1.0], [1.0, 2.0]):
+        program(tf.constant(values))
+    assert "tf.TensorSpec([...], tf.float32))" in _advised(program, x)
+    program(tf.constant([1.0, 1.0]))
+    assert "hostcall.BoundedSpec([2], tf.float32, [0]))" in _advised(program, x)
+
+
+def test_a_rank_that_changes_stays_a_blank() -> None:
+    def one_or_all(x: np.ndarray) -> np.ndarray:
+        return x if x[0] else x[0]
+
+    for program, x in _in_both_ops(one_or_all, tf.float32, [3]):
+        program(tf.zeros([3]))
+        program(tf.ones([3]))
+        program(tf.zeros([3]))
+        assert "tf.TensorSpec([...], tf.float32))" in _advised(program, x)
+
+
+def test_the_line_of_what_was_seen_makes_it_one_program() -> None:
+    def without_zeros(x: np.ndarray) -> np.ndarray:
+        return x[x != 0.0]
+
+    def program(x: tf.Tensor) -> Any:
+        return 2.0 * tf.numpy_function(without_zeros, [x], tf.float32)
+
+    first = jitted(program)
+    inputs = [tf.constant(values) for values in ([1.0, 0.0, 3.0], [0.0, 0.0, 1.0])]
+    expected = [first(x).numpy().tolist() for x in inputs]
+    exec(_advised(first, X), {"hostcall": hostcall, "tf": tf, "without_zeros": without_zeros})
+    second = jitted(program)
+    assert hostcall.explain(second, X).boundaries == ()
+    assert [second(x).numpy().tolist() for x in inputs] == expected

@@ -21,7 +21,9 @@ from hostcall._callbacks import lookup, result_contract, result_shapes, tape_res
 from hostcall._callbacks.borrowed_views import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.seen_shapes import SeenShapes
 from hostcall._callbacks.specs import Spec
+from hostcall._compiler import route_selection
 from hostcall._compiler.partition import host_errors
 from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
@@ -102,6 +104,8 @@ class _HostOp:
         self._node = node
         self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
         self._latest: _Expected | None = None
+        if route_selection.choose(node).wants_shape:
+            spec.seen_shapes = SeenShapes()
 
     def _expected(self, shapes: list[Any]) -> _Expected:
         """What is declared of the results for inputs of these shapes."""
@@ -112,6 +116,11 @@ class _HostOp:
             contract = result_contract.of(self.spec, declared)
             latest = self._latest = _Expected(shapes, declared, contract)
         return latest
+
+    def _note(self, inputs: list[Any], results: list[list[int]]) -> None:
+        """Keeps the shapes of a call where they may help the user to declare them."""
+        if self.spec.seen_shapes is not None:
+            self.spec.seen_shapes.note(inputs, results)
 
     def _counted(
         self, call: Callable[..., Any], function: Callable[..., Any], arguments: Any
@@ -160,6 +169,7 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         else:
             returned = function(*own)
         results = expected.contract.arrays(returned)
+        self._note(expected.inputs, [list(result.shape) for result in results])
         del returned  # which may refer to the results
         given = set() if borrows else set(map(id, own))
         own.clear()
@@ -186,7 +196,9 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
             for arg, dtype in zip(args, self._dtypes, strict=True)
         ]
         values, handle = spec.run_in_kernel(run, args, tape_residuals.keep_for_call)
-        expected.contract.check_shapes([value.shape.as_list() for value in values])
+        shapes = [value.shape.as_list() for value in values]
+        expected.contract.check_shapes(shapes)
+        self._note(expected.inputs, shapes)
         return spec.for_kernel(values, handle(), device)
 
 
