@@ -12,6 +12,7 @@ namespace hostcall::capsules {
 inline constexpr char kBufferHold[] = "hostcall.BufferHold";
 inline constexpr char kBufferProviderApi[] = "hostcall.BufferProviderApi";
 inline constexpr char kEarlyCallsApi[] = "hostcall.EarlyCallsApi";
+inline constexpr char kInterruptsApi[] = "hostcall.InterruptsApi";
 inline constexpr char kMemoryApi[] = "hostcall.MemoryApi";
 inline constexpr char kProfilerApi[] = "hostcall.ProfilerApi";
 inline constexpr char kRunOnPool[] = "hostcall.RunOnPool";

@@ -19,6 +19,7 @@
 #include "gil.h"
 #include "pool.h"
 #include "text.h"
+#include "turns.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
@@ -191,6 +192,19 @@ int64_t AddPrepared(Entry entry) {
   return Table::Global().Add(std::move(entry));
 }
 
+// What another module waits for: no callback that one could know its starter by, and no run.
+int64_t BeginOther(unsigned long thread, InterruptsApi::GiveUp give_up) {
+  const auto of_error = [give_up = std::move(give_up)](const ffi::Error& error) {
+    const ffi::ErrorCode code = error.errc().value_or(ffi::ErrorCode::kUnknown);
+    give_up(static_cast<int>(code), error.message());
+  };
+  return AddPrepared({-1, turns::kUnknown, thread, of_error});
+}
+
+void EndOther(int64_t number) { Table::Global().Remove(number); }
+
+constexpr InterruptsApi kApi = {&BeginOther, &EndOther};
+
 }  // namespace
 
 Waiting::Waiting(const HostCall& call, GiveUp give_up)
@@ -199,5 +213,7 @@ Waiting::Waiting(const HostCall& call, GiveUp give_up)
 Waiting::~Waiting() { Table::Global().Remove(number_); }
 
 void SetChooser(nb::object chooser) { Chooser() = std::move(chooser); }
+
+const InterruptsApi* GetInterruptsApi() { return &kApi; }
 
 }  // namespace hostcall::interrupts

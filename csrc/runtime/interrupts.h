@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "call.h"
+#include "interrupts_api.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall::interrupts {
@@ -32,5 +33,7 @@ class Waiting {
 // HostCall has these, and whether Ctrl-C has come just now. It returns the numbers of the calls to
 // give up, a status code, a text, and whether it is to be asked again soon.
 void SetChooser(nanobind::object chooser);
+
+const InterruptsApi* GetInterruptsApi();
 
 }  // namespace hostcall::interrupts

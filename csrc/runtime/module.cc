@@ -195,6 +195,12 @@ NB_MODULE(_runtime, m) {
       "early_calls",
       [] { return nb::capsule(hostcall::GetEarlyCallsApi(), capsules::kEarlyCallsApi); },
       "What is told of runs of programs with such calls: a pointer to an EarlyCallsApi.");
+  m.def(
+      "interrupts",
+      [] {
+        return nb::capsule(hostcall::interrupts::GetInterruptsApi(), capsules::kInterruptsApi);
+      },
+      "What gives up calls when Ctrl-C comes: a pointer to an InterruptsApi.");
   m.def("begin_run", &hostcall::BeginRun,
         "A run of a program with such calls begins. Returns its number.");
   m.def("end_run", &hostcall::EndRun, nb::arg("run"),

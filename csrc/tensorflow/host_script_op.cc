@@ -4,16 +4,20 @@
 // itself runs a function would wait for ever.
 #include "host_script_op.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "functions/partition_errors.h"
 #include "functions/wrapped_kernel.h"
+#include "interruptible_run.h"
 #include "run_tracking.h"
 #include "runtime/gil.h"
 #include "runtime/nesting.h"
@@ -89,6 +93,76 @@ absl::Status CheckNesting(const NestedCall& call, const std::string& token) {
   return ToStatus(nanobind::steal(refused));
 }
 
+// Runs the stock kernel of an op on this thread.
+absl::Status RunStock(tensorflow::OpKernel* stock, const std::string& token, uint64_t unshared,
+                      tensorflow::OpKernelContext* inner) {
+  const NestedCall call;
+  absl::Status status = CheckNesting(call, token);
+  if (status.ok()) {
+    unshared_inputs = unshared;
+    stock->Compute(inner);
+    status = Carried(inner->status());
+  }
+  return status.ok() ? status : WithOwnText(status);
+}
+
+// A call that may be given up. It goes on then, with what is its own: the run of its op is over,
+// and the op may be gone.
+class InterruptibleCall {
+ public:
+  InterruptibleCall(tensorflow::OpKernelContext* ctx, std::shared_ptr<tensorflow::OpKernel> stock,
+                    tensorflow::AsyncOpKernel::DoneCallback done)
+      : ctx_(ctx),
+        done_(std::move(done)),
+        stock_(std::move(stock)),
+        token_(stock_->def().attr().at("token").s()),
+        unshared_(UnsharedInputs(*ctx)),
+        output_attributes_(ctx->params()->output_attr_array,
+                           ctx->params()->output_attr_array + ctx->num_outputs()) {
+    for (int i = 0; i < ctx->num_inputs(); ++i) inputs_.push_back(ctx->input(i));
+    for (tensorflow::Tensor& input : inputs_) values_.emplace_back(&input);
+    tensorflow::OpKernelContext::Params params;  // those that the stock kernels look at
+    params.step_id = ctx->step_id();
+    params.device = ctx->params()->device;
+    params.output_attr_array = output_attributes_.data();
+    params.inputs = values_;
+    inner_.emplace(params, ctx->num_outputs(), stock_.get());
+  }
+
+  void Run() {
+    if (has_ended_) return;
+    const absl::Status status = RunStock(stock_.get(), token_, unshared_, inner_->get());
+    if (!TakeOp()) return;
+    if (status.ok()) {
+      inner_->HandOver(ctx_);
+    } else {
+      ctx_->SetStatus(status);
+    }
+    done_();
+  }
+
+  void GiveUp(const absl::Status& error) {
+    if (!TakeOp()) return;
+    ctx_->SetStatus(error);
+    done_();
+  }
+
+ private:
+  // Whether the op is still there to be ended, by who asks first.
+  bool TakeOp() { return !has_ended_.exchange(true); }
+
+  tensorflow::OpKernelContext* const ctx_;
+  const tensorflow::AsyncOpKernel::DoneCallback done_;
+  const std::shared_ptr<tensorflow::OpKernel> stock_;
+  const std::string token_;
+  const uint64_t unshared_;
+  const std::vector<tensorflow::AllocatorAttributes> output_attributes_;
+  std::vector<tensorflow::Tensor> inputs_;
+  std::vector<tensorflow::TensorValue> values_;
+  std::optional<InnerContext> inner_;
+  std::atomic<bool> has_ended_{false};
+};
+
 class HostScriptOp : public tensorflow::AsyncOpKernel {
  public:
   explicit HostScriptOp(tensorflow::OpKernelConstruction* construction)
@@ -111,6 +185,11 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
   }
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
+    const std::shared_ptr<CallsOfRun> calls = CallsOfRun::Of(*ctx);
+    if (calls != nullptr && !IsThreadOfPython()) {
+      RunInterruptibly(calls, std::make_shared<InterruptibleCall>(ctx, stock_, std::move(done)));
+      return;
+    }
     const absl::Status started = RunBesideTensorFlow([this, ctx, done] {
       Run(ctx);
       done();
@@ -119,19 +198,31 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
   }
 
  private:
+  static void RunInterruptibly(const std::shared_ptr<CallsOfRun>& calls,
+                               const std::shared_ptr<InterruptibleCall>& call) {
+    const int64_t number = calls->Add([call](const absl::Status& error) { call->GiveUp(error); });
+    const absl::Status started = RunBesideTensorFlow([calls, call, number] {
+      call->Run();
+      calls->Remove(number);
+    });
+    if (started.ok()) return;
+    calls->Remove(number);
+    call->GiveUp(started);
+  }
+
   // In a context of its own, whose status is not the one that the user shall see.
   void Run(tensorflow::OpKernelContext* ctx) {
-    const NestedCall call;
-    absl::Status status = CheckNesting(call, token_);
+    InnerContext inner(*ctx, stock_.get());
+    const absl::Status status = RunStock(stock_.get(), token_, UnsharedInputs(*ctx), inner.get());
     if (status.ok()) {
-      unshared_inputs = UnsharedInputs(*ctx);
-      status = Carried(ComputeWith(*ctx->params(), stock_.get(), ctx));
+      inner.HandOver(ctx);
+    } else {
+      ctx->SetStatus(status);
     }
-    if (!status.ok()) ctx->SetStatus(WithOwnText(status));
   }
 
   std::string token_;
-  std::unique_ptr<tensorflow::OpKernel> stock_;
+  std::shared_ptr<tensorflow::OpKernel> stock_;
 };
 
 #define HOSTCALL_REGISTER(op) \

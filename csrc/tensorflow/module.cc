@@ -13,6 +13,7 @@
 #include "eager_tensors.h"
 #include "functions/reachable.h"
 #include "host_script_op.h"
+#include "interruptible_run.h"
 #include "kernel_creator.h"
 #include "profiler.h"
 #include "python_hooks.h"
@@ -92,6 +93,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefinePythonHooks(m);
   hostcall::DefineCompilations(m);
   hostcall::DefineRunTracking(m);
+  hostcall::DefineInterruptibleRuns(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
   hostcall::DefineProfiler(m);

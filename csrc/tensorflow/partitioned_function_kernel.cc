@@ -10,6 +10,7 @@
 #include "functions/partition_errors.h"
 #include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
+#include "interruptible_run.h"
 #include "named_errors.h"
 #include "run_tracking.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -98,9 +99,16 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
         call_(std::move(call)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
+    tensorflow::OpKernelContext::Params params = *ctx->params();
+    params.eigen_gpu_device = nullptr;  // which the other parameters own
+    std::shared_ptr<InterruptibleRun> run;
+    if (IsThreadOfPython() && params.runner != nullptr) {
+      run = std::make_shared<InterruptibleRun>(*params.runner);
+      params.runner = run->runner();
+    }
     // In a context of its own, whose status is not the one that the user shall see.
-    auto inner = std::make_shared<InnerContext>(*ctx, call_.get());
-    call_->AsAsync()->ComputeAsync(inner->get(), [this, ctx, inner, done = std::move(done)] {
+    auto inner = std::make_shared<InnerContext>(params, ctx->num_outputs(), call_.get());
+    call_->AsAsync()->ComputeAsync(inner->get(), [this, ctx, inner, run, done = std::move(done)] {
       const absl::Status status = inner->get()->status();
       if (status.ok()) {
         inner->HandOver(ctx);

@@ -65,6 +65,7 @@ def _prepare() -> None:
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)
     bindings.set_early_calls(runtime.early_calls())
+    bindings.set_interrupts(runtime.interrupts())
     bindings.set_starters(_starters.begin, _starters.runs, _starters.under_way)
     bindings.register_region_handler()
     bindings.install_kernel_creator()

@@ -10,7 +10,6 @@ import pytest
 from tests.support import interrupted
 
 
-@pytest.mark.custom_call("a partitioned function waits for calls that run beside it")
 @pytest.mark.parametrize("name", interrupted.PROGRAMS)
 def test_ctrl_c_ends_a_program_at_once(name: str) -> None:
     ended = subprocess.run(

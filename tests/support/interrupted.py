@@ -94,6 +94,37 @@ _both("timeout", lambda s: _callback(s, timeout=600.0, concurrent=True))
 
 
 @program
+def partitioned_loop(simulate: Simulation) -> Callable[[], Any]:
+    import tensorflow as tf
+
+    call = _callback(simulate, concurrent=True)
+
+    def body(i: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return i + 1, call(x) + call(x + 1.0)
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        with hostcall.scope(route="partition"):
+            return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+    return _tensorflow(run, count=1)
+
+
+@program
+def partitioned_call_of_tensors(simulate: Simulation) -> Callable[[], Any]:
+    """Beside one that takes no time: alone it would run on the main thread."""
+    import tensorflow as tf
+
+    quick = hostcall.callback(lambda x: x, result=lambda x: x, stateful=False, concurrent=True)
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        with hostcall.scope(route="partition"):
+            y = tf.py_function(lambda v: simulate(v.numpy()), [x], tf.TensorSpec([2]))
+            return y + quick(x)
+
+    return _tensorflow(run, count=1)
+
+
+@program
 def barrier(simulate: Simulation) -> Callable[[], Any]:
     log = hostcall.callback(lambda x: simulate(x) and None, result=[], wait=False)
     run = _tensorflow(lambda x: (log(x[0]), x)[1], count=1)

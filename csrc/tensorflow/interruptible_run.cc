@@ -1,0 +1,87 @@
+#include "interruptible_run.h"
+
+#include <string>
+#include <utility>
+
+#include "runtime/capsules.h"
+#include "runtime/interrupts_api.h"
+
+namespace nb = nanobind;
+
+namespace hostcall {
+namespace {
+
+const InterruptsApi* interrupts = nullptr;
+
+// A runner by which an op finds the calls of its run.
+struct RunnerOfRun {
+  std::shared_ptr<CallsOfRun> calls;
+  InterruptibleRun::Runner runner;
+
+  void operator()(std::function<void()> task) const { runner(std::move(task)); }
+};
+
+}  // namespace
+
+std::shared_ptr<CallsOfRun> CallsOfRun::Of(const tensorflow::OpKernelContext& ctx) {
+  const InterruptibleRun::Runner* runner = ctx.runner();
+  if (runner == nullptr) return nullptr;
+  const RunnerOfRun* found = runner->target<RunnerOfRun>();
+  return found == nullptr ? nullptr : found->calls;
+}
+
+int64_t CallsOfRun::Add(GiveUp give_up) {
+  absl::Status error;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const int64_t number = next_++;
+    if (error_.ok()) {
+      calls_.emplace(number, std::move(give_up));
+      return number;
+    }
+    error = error_;
+  }
+  give_up(error);
+  return -1;
+}
+
+void CallsOfRun::Remove(int64_t call) {
+  GiveUp dropped;  // without the lock
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (auto node = calls_.extract(call); !node.empty()) dropped = std::move(node.mapped());
+}
+
+void CallsOfRun::GiveUpAll(const absl::Status& error) {
+  std::map<int64_t, GiveUp> calls;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    error_ = error;
+    calls.swap(calls_);
+  }
+  for (const auto& [number, give_up] : calls) give_up(error);
+}
+
+InterruptibleRun::InterruptibleRun(const Runner& runner) {
+  const auto calls = std::make_shared<CallsOfRun>();
+  runner_ = RunnerOfRun{calls, runner};
+  number_ =
+      interrupts->begin(PyThread_get_thread_ident(), [calls](int code, const std::string& text) {
+        calls->GiveUpAll(absl::Status(static_cast<absl::StatusCode>(code), text));
+      });
+}
+
+InterruptibleRun::~InterruptibleRun() { interrupts->end(number_); }
+
+bool IsThreadOfPython() { return PyGILState_GetThisThreadState() != nullptr; }
+
+void DefineInterruptibleRuns(nb::module_& m) {
+  m.def(
+      "set_interrupts",
+      [](const nb::capsule& api) {
+        interrupts =
+            static_cast<const InterruptsApi*>(capsules::Get(api, capsules::kInterruptsApi));
+      },
+      nb::arg("api"), "Sets what gives up calls when Ctrl-C comes: a pointer to an InterruptsApi.");
+}
+
+}  // namespace hostcall
