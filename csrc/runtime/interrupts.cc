@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -27,11 +28,19 @@ namespace ffi = xla::ffi;
 namespace hostcall::interrupts {
 namespace {
 
+// By the clock of Python's time.monotonic_ns(). May be asked for in a handler of signals.
+int64_t Now() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
 struct Entry {
   int64_t callback;
   int64_t run;
   unsigned long thread;
   Waiting::GiveUp give_up;
+  int64_t begun = Now();
 };
 
 class Table {
@@ -89,8 +98,11 @@ std::atomic<void (*)(int)> python_handler{nullptr};
 
 void OnInterrupt(int signal) {
   const int error = errno;
-  if (const int fd = wake.load(); fd >= 0) (void)!write(fd, "", 1);
+  const int64_t now = Now();
+  // First: a program that is given up fails with KeyboardInterrupt. If Python did not know by then
+  // that Ctrl-C has come, it would raise another one later.
   if (const auto handler = python_handler.load()) handler(signal);
+  if (const int fd = wake.load(); fd >= 0) (void)!write(fd, &now, sizeof(now));
   errno = error;
 }
 
@@ -101,12 +113,13 @@ struct Choice {
   bool again = false;
 };
 
-Choice Choose(const std::map<int64_t, Entry>& all, bool came) {
+Choice Choose(const std::map<int64_t, Entry>& all, int64_t came) {
   Choice choice;
   try {
     nb::list waiting;
     for (const auto& [number, entry] : all) {
-      waiting.append(nb::make_tuple(number, entry.callback, entry.run, entry.thread));
+      waiting.append(
+          nb::make_tuple(number, entry.callback, entry.run, entry.thread, entry.begun));
     }
     const nb::object chosen = Chooser()(waiting, came);
     choice.error.emplace(static_cast<ffi::ErrorCode>(nb::cast<int>(chosen[1])), Text(chosen[2]));
@@ -121,8 +134,8 @@ Choice Choose(const std::map<int64_t, Entry>& all, bool came) {
   return choice;
 }
 
-// Returns whether to come again soon.
-bool GiveUpChosen(bool came) {
+// Returns whether to come again soon. Ctrl-C has come at that time, or not since the last one: 0.
+bool GiveUpChosen(int64_t came) {
   if (!PythonIsRunning()) return false;
   const std::map<int64_t, Entry> all = Table::Global().All();
   Choice choice;
@@ -144,10 +157,10 @@ void Watch(int fd) {
   for (int times = 0;; ++times) {
     const int ready = poll(&wakes, 1, again && times < kMost ? kSoon : -1);
     if (ready < 0 && errno != EINTR) return;
-    char byte;
-    const bool came = ready > 0 && read(fd, &byte, 1) == 1;
-    if (came) times = 0;
-    if (came || again) again = GiveUpChosen(came);
+    int64_t came = 0;
+    if (ready > 0 && read(fd, &came, sizeof(came)) != sizeof(came)) came = 0;
+    if (came != 0) times = 0;
+    if (came != 0 || again) again = GiveUpChosen(came);
   }
 }
 

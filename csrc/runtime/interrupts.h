@@ -30,8 +30,9 @@ class Waiting {
 };
 
 // Sets the Python function that chooses. It takes a list of (number, callback id, run, thread), as
-// HostCall has these, and whether Ctrl-C has come just now. It returns the numbers of the calls to
-// give up, a status code, a text, and whether it is to be asked again soon.
+// HostCall has these, with the time when each began, and the time when Ctrl-C came, or 0 where it
+// was told before. It returns the numbers of the calls to give up, a status code, a text, and
+// whether it is to be asked again soon. Times are those of time.monotonic_ns().
 void SetChooser(nanobind::object chooser);
 
 const InterruptsApi* GetInterruptsApi();

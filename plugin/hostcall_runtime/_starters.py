@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -37,15 +38,17 @@ class Starter:
       program: what it runs, where that is known.
       thread: its identifier.
       number: of the starters, in their order.
+      begun: when that was, by `time.monotonic_ns()`.
       is_interrupted: whether Ctrl-C ends the program.
     """
 
-    __slots__ = ("_context", "_settings", "is_interrupted", "number", "program", "thread")
+    __slots__ = ("_context", "_settings", "begun", "is_interrupted", "number", "program", "thread")
 
     def __init__(self, program: Program | None = None) -> None:
         self.program = program
         self.thread = threading.get_ident()
         self.number = next(_numbers)
+        self.begun = time.monotonic_ns()
         self.is_interrupted = False
         self._context = contextvars.copy_context()
         self._settings = [capture() for capture in captures]
@@ -115,10 +118,10 @@ def starter_of(callback_id: int, run: int, thread: int) -> Starter | None:
     return starter
 
 
-def interrupt(thread: int | None) -> None:
-    """Ctrl-C ends the programs that a thread runs now."""
+def interrupt(thread: int | None, came: int) -> None:
+    """Ctrl-C ends the programs that a thread ran when it came."""
     for starter in [*under_way]:
-        starter.is_interrupted |= starter.thread == thread
+        starter.is_interrupted |= starter.thread == thread and starter.begun <= came
 
 
 def any_interrupted() -> bool:
