@@ -114,6 +114,18 @@ def test_arguments() -> None:
         call(np.sin, X, "text")
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, np.float32, float, np.dtype("float32")], ids=repr)
+def test_results_declared_as_a_dtype_alone(dtype: Any) -> None:
+    for result in (dtype, {"a": dtype}, lambda x: dtype):
+        with pytest.raises(
+            TypeError, match=r"must say its shape, and .*float.* is a dtype alone"
+        ) as e:
+            call(np.sin, result, X)
+        assert re.search(r"Write jax\.ShapeDtypeStruct\(\(\), jnp\.float(32|64)\)", str(e.value))
+        with pytest.raises(TypeError, match="must say its shape"):
+            hostcall.callback(np.sin, result=result)(X)
+
+
 def test_functions_without_a_hash_work_too() -> None:
     class Scaled:
         __hash__ = None  # type: ignore[assignment]

@@ -7,13 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf
+from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, is_shape_function
 from hostcall._callbacks.structures import Inputs
 
 
 def specs_for(result: Any, inputs: Inputs) -> Any:
     """A declared result for these inputs, as a structure of specs."""
-    if callable(result) and not is_leaf(result):
+    if is_shape_function(result):
         known = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs.flat]
         try:
             result = result(*inputs.pack_specs(known))

@@ -17,7 +17,15 @@ from hostcall._callbacks import (
     traced_shapes,
 )
 from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
-from hostcall._callbacks.specs import BoundedSpec, Spec, as_spec, is_leaf, merge, static_shape
+from hostcall._callbacks.specs import (
+    BoundedSpec,
+    Spec,
+    as_spec,
+    is_leaf,
+    is_shape_function,
+    merge,
+    static_shape,
+)
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._functions.declaration import Declaration
 from hostcall._functions.declaration_checks import TRACE
@@ -56,7 +64,7 @@ def make_shape_function(
             if shapes not in traced:
                 traced[shapes] = trace(function, inputs, outputs, specs)
             return traced[shapes]
-        if callable(result) and not is_leaf(result):
+        if is_shape_function(result):
             result = result(*inputs.pack_specs(specs))
         return flatten_result(result, outputs.dtypes)
 

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._functions.specs import BoundedSpec as BoundedSpec
-from hostcall._functions.specs import Declared, says_shape_and_dtype, sizes_of
+from hostcall._functions.specs import Declared, lacking, says_shape_and_dtype, sizes_of
+from hostcall._functions.specs import is_shape_function as is_shape_function
 from hostcall._tf import tensor_structures
 
 # Dtypes of tensors that lie in no array, or in one of Python objects.
@@ -52,7 +53,7 @@ def as_spec(value: object, dtype: tf.DType | None) -> Spec:
         return tf.TensorSpec(sizes_of(value.shape), value.dtype)
     if dtype is None:
         raise TypeError(
-            f"hostcall: a result must say its dtype, and {value!r} does not. Write "
+            f"hostcall: a result {lacking(value)}. Write "
             "tf.TensorSpec([3], tf.float32), for one, or result=[] where the function returns "
             "nothing."
         )

@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from hostcall._functions import frameworks
 
+# Types that stand for dtypes.
+_NUMBERS = (np.generic, int, float, complex)
+
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
@@ -150,8 +153,23 @@ def says_shape_and_dtype(value: object) -> TypeGuard[Declared]:
 
 def is_shape_function(result: object) -> bool:
     """Whether a declared result is a function from the specs of the arguments to the results."""
-    is_spec = says_shape_and_dtype(result)
+    is_spec = says_shape_and_dtype(result) or is_dtype(result)
     return callable(result) and not is_spec and not frameworks.is_pytree(result)
+
+
+def is_dtype(value: object) -> bool:
+    """Whether a value is a dtype alone: of NumPy or TensorFlow, or a type as np.float32 is."""
+    if isinstance(value, type):
+        says = isinstance(getattr(value, "dtype", None), np.dtype)  # as jnp.float32 does
+        return says or issubclass(value, _NUMBERS)
+    return isinstance(value, np.dtype) or hasattr(value, "as_numpy_dtype")
+
+
+def lacking(value: object) -> str:
+    """What a declared result does not say, for messages."""
+    if is_dtype(value):
+        return f"must say its shape, and {value!r} is a dtype alone"
+    return f"must say its dtype, and {value!r} does not"
 
 
 def checked(value: object) -> Any:
@@ -163,7 +181,7 @@ def checked(value: object) -> Any:
     if says_shape_and_dtype(value):
         return value
     raise TypeError(
-        f"hostcall: a result must say its dtype, and {value!r} does not. Write "
+        f"hostcall: a result {lacking(value)}. Write "
         "tf.TensorSpec([3], tf.float32) or jax.ShapeDtypeStruct((3,), np.float32), for one, or "
         "result=[] where the function returns nothing."
     )

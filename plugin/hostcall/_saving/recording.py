@@ -11,7 +11,7 @@ import msgspec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.result_shapes import flatten_result
-from hostcall._callbacks.specs import is_leaf
+from hostcall._callbacks.specs import is_shape_function
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._functions import keyword_arguments, named_functions, source_location
 from hostcall._saving import carried, native_functions, options, structures, tokens
@@ -144,7 +144,7 @@ def _function(spec: CallbackSpec) -> Function:
 
 def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
     result = spec.declaration.result
-    shape_function = result if callable(result) and not is_leaf(result) else None
+    shape_function = result if is_shape_function(result) else None
     if by_keyword:  # as the user has declared it: it is bound to keywords anew
         shape_function = keyword_arguments.parts(shape_function)[0]
     _, name, defined_at, _ = source_location.split_description(spec.description)
@@ -155,7 +155,7 @@ def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
 def _declared(spec: CallbackSpec) -> Declared:
     declaration = spec.declaration
     result, dtypes = declaration.result, spec.outputs.dtypes
-    is_function = callable(result) and not is_leaf(result)
+    is_function = is_shape_function(result)
     written: Any = None
     if isinstance(result, str):
         written = result

@@ -25,6 +25,12 @@ def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeSt
 
 
 def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
+    if specs.is_dtype(leaf):
+        name = f"jnp.{np.dtype(getattr(leaf, 'as_numpy_dtype', leaf))}"
+        raise TypeError(
+            f"{place}: a result {specs.lacking(leaf)}. Write jax.ShapeDtypeStruct((), {name}) for "
+            f"one number, jax.ShapeDtypeStruct((3,), {name}) for three."
+        )
     if isinstance(leaf, type) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         raise TypeError(
             f"a result is declared as {leaf!r}, and not as a jax.ShapeDtypeStruct(shape, "

@@ -299,6 +299,15 @@ def test_a_result_without_a_dtype(mode: Any, result: Any) -> None:
 
 
 @each_mode
+@pytest.mark.parametrize("dtype", [np.float32, float, np.dtype("float32"), tf.float32], ids=repr)
+def test_a_result_that_is_a_dtype_alone(mode: Any, dtype: Any) -> None:
+    for result in (dtype, [dtype], lambda x: dtype):
+        called = hostcall.callback(lambda x: x, result=result)
+        with pytest.raises(TypeError, match=r"must say its shape, and .* is a dtype alone"):
+            mode(called)(X)
+
+
+@each_mode
 def test_a_rule_that_raises(mode: Any) -> None:
     called = hostcall.callback(lambda x: x, result=lambda x: x.no_such_attribute)
     with pytest.raises(AttributeError, match="no_such_attribute"):
