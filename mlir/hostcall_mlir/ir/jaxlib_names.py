@@ -65,13 +65,19 @@ def address(op: ir.Operation) -> int:
     return pointer
 
 
+def names_of_attributes(op: ir.Operation) -> list[str]:
+    """The names of an op's attributes."""
+    # jaxlib before 0.9 goes through pairs of names and values.
+    return [one if isinstance(one, str) else one.name for one in op.attributes]
+
+
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
     """The attributes of an op, by name.
 
     Raises:
       TypeError: when jaxlib's Python has no class for one.
     """
-    return {name: op.attributes[name] for name in op.attributes}
+    return {name: op.attributes[name] for name in names_of_attributes(op)}
 
 
 def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
@@ -117,7 +123,7 @@ def locations_in(location: ir.Location) -> list[ir.Location]:
 def copy_of(module: ir.Module) -> ir.Module:
     """Another module with the same ops, in the same context."""
     copy = ir.Module.create(module.operation.location)
-    for name in module.operation.attributes:
+    for name in names_of_attributes(module.operation):
         copy.operation.attributes[name] = module.operation.attributes[name]
     for op in module.body:
         copy.body.append(op.operation.clone(ip=False))

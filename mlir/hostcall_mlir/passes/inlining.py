@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls, nesting, side_effects
 from hostcall_mlir.ir.diagnostics import Failure, report
-from hostcall_mlir.ir.jaxlib_names import attribute_of
+from hostcall_mlir.ir.jaxlib_names import attribute_of, names_of_attributes
 
 # Into one function. XLA takes minutes for more.
 _MOST_OPS = 500_000
@@ -102,7 +102,7 @@ def _check_size(
 def _references(op: ir.Operation) -> set[str]:
     """The symbols that an op's attributes name."""
     found = set()
-    waiting = [attribute_of(op, name) for name in op.attributes]
+    waiting = [attribute_of(op, name) for name in names_of_attributes(op)]
     while waiting:
         attribute = waiting.pop()
         if isinstance(attribute, ir.FlatSymbolRefAttr):

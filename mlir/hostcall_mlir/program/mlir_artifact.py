@@ -101,7 +101,7 @@ def _drop_notes(module: ir.Module) -> None:
     """Drops what is no part of StableHLO's, and tells XLA to reuse the caller's memory, say."""
     operations = [module.operation, *side_effects.functions(module).values()]
     for operation in operations:
-        for name in [*operation.attributes]:
+        for name in private.names_of_attributes(operation):
             if "." in name or name in ("arg_attrs", "res_attrs"):
                 del operation.attributes[name]
 

@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import builders, custom_calls, side_effects
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report
-from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of
+from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, names_of_attributes
 from hostcall_mlir.passes import pipeline
 
 # Where XLA says which output is the new value of which input.
@@ -147,7 +147,8 @@ def outputs_of(module: ir.Module) -> list[ir.Type]:
 
 def _translate(module: ir.Module) -> None:
     """Takes out what only XLA knows."""
-    for name in [name for name in module.operation.attributes if name.startswith("mhlo.")]:
+    names = names_of_attributes(module.operation)
+    for name in [name for name in names if name.startswith("mhlo.")]:
         del module.operation.attributes[name]
     unknown = []
     for op in custom_calls.walk(module):

@@ -112,7 +112,7 @@ def test_what_is_no_spec_is_a_type_error(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [[2], tf.TensorShape([2]), FLOAT, None])
 def test_a_result_without_a_dtype_is_a_type_error(value: Any) -> None:
-    with pytest.raises(TypeError, match="must say its (dtype|shape)"):
+    with pytest.raises(TypeError, match=r"must say its (dtype|shape)"):
         specs.as_spec(value, None)
 
 
