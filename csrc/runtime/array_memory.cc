@@ -39,17 +39,8 @@ size_t BlockSize(size_t size) {
   return (size + step - 1) / step * step;
 }
 
-class Blocks {
+class Blocks : public HeldAcrossFork<Blocks> {
  public:
-  // Leaked: arrays may live for as long as the process.
-  static Blocks& Global() {
-    static Blocks* blocks = [] {
-      HoldAcrossFork<&Blocks::Mutex>();
-      return new Blocks();
-    }();
-    return *blocks;
-  }
-
   // Null where there is no memory.
   void* Take(size_t size) {
     const size_t wanted = BlockSize(size);
@@ -99,8 +90,6 @@ class Blocks {
     size_t size;
   };
 
-  static std::mutex& Mutex() { return Global().mutex_; }
-
   // The one that came back last, which the caches may still hold.
   void* TakeKept(size_t size) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -114,7 +103,6 @@ class Blocks {
     return data;
   }
 
-  std::mutex mutex_;
   std::unordered_map<void*, size_t> used_;
   std::deque<Block> kept_;  // the oldest first
   size_t bytes_ = 0;        // of these

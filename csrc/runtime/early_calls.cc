@@ -159,17 +159,8 @@ class EarlyCall {
 };
 
 // The calls whose results nobody has taken, by handle.
-class EarlyCalls {
+class EarlyCalls : public HeldAcrossFork<EarlyCalls> {
  public:
-  // Leaked: threads may still end programs while the process exits.
-  static EarlyCalls& Global() {
-    static EarlyCalls* calls = [] {
-      HoldAcrossFork<&EarlyCalls::Mutex>();
-      return new EarlyCalls();
-    }();
-    return *calls;
-  }
-
   int64_t BeginRun() {
     std::lock_guard<std::mutex> lock(mutex_);
     runs_.insert(next_);
@@ -204,9 +195,6 @@ class EarlyCalls {
   }
 
  private:
-  static std::mutex& Mutex() { return Global().mutex_; }
-
-  std::mutex mutex_;
   int64_t next_ = FirstId();
   std::map<int64_t, std::shared_ptr<EarlyCall>> calls_;
   std::set<int64_t> runs_;  // numbered together with the calls, so that it is known what came first

@@ -43,17 +43,8 @@ struct Entry {
   int64_t begun = Now();
 };
 
-class Table {
+class Table : public HeldAcrossFork<Table> {
  public:
-  // Leaked: threads may still end calls while the process exits.
-  static Table& Global() {
-    static Table* table = [] {
-      HoldAcrossFork<&Table::Mutex>();
-      return new Table();
-    }();
-    return *table;
-  }
-
   int64_t Add(Entry entry) {
     std::lock_guard<std::mutex> lock(mutex_);
     entries_.emplace_hint(entries_.end(), next_, std::move(entry));
@@ -80,9 +71,6 @@ class Table {
   }
 
  private:
-  static std::mutex& Mutex() { return Global().mutex_; }
-
-  std::mutex mutex_;
   int64_t next_ = 0;
   std::map<int64_t, Entry> entries_;
 };
@@ -118,8 +106,7 @@ Choice Choose(const std::map<int64_t, Entry>& all, int64_t came) {
   try {
     nb::list waiting;
     for (const auto& [number, entry] : all) {
-      waiting.append(
-          nb::make_tuple(number, entry.callback, entry.run, entry.thread, entry.begun));
+      waiting.append(nb::make_tuple(number, entry.callback, entry.run, entry.thread, entry.begun));
     }
     const nb::object chosen = Chooser()(waiting, came);
     choice.error.emplace(static_cast<ffi::ErrorCode>(nb::cast<int>(chosen[1])), Text(chosen[2]));

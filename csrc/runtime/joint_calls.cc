@@ -68,17 +68,8 @@ void Tell(const Members& members, const std::optional<ffi::Error>& error) {
 }
 
 // The devices that wait for others, and the runs that have failed.
-class Meetings {
+class Meetings : public HeldAcrossFork<Meetings> {
  public:
-  // Leaked: threads may still run programs while the process exits.
-  static Meetings& Global() {
-    static Meetings* meetings = [] {
-      HoldAcrossFork<&Meetings::Mutex>();
-      return new Meetings();
-    }();
-    return *meetings;
-  }
-
   // Adds a device, and returns all of them where it is the last to arrive. Of a run that has failed
   // the device gets the error at once.
   Members Join(int64_t run, int64_t callback, Member member, size_t devices) {
@@ -117,9 +108,6 @@ class Meetings {
   // Runs that have failed end soon, and others have other ids.
   static constexpr size_t kKept = 256;
 
-  static std::mutex& Mutex() { return Global().mutex_; }
-
-  std::mutex mutex_;
   std::map<std::pair<int64_t, int64_t>, Members> waiting_;  // by run and callback
   std::map<int64_t, ffi::Error> failed_;
   std::deque<int64_t> order_;  // of those

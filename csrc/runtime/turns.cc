@@ -21,17 +21,8 @@ struct Turn {
 };
 
 // The runs in which a call is under way: a handful, as each has a thread or waits in another one.
-class Runs {
+class Runs : public HeldAcrossFork<Runs> {
  public:
-  // Leaked: threads may still run programs while the process exits.
-  static Runs& Global() {
-    static Runs* runs = [] {
-      HoldAcrossFork<&Runs::Mutex>();
-      return new Runs();
-    }();
-    return *runs;
-  }
-
   bool TryBegin(int64_t number) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (Find(number) != runs_.end()) return false;
@@ -67,14 +58,11 @@ class Runs {
   }
 
  private:
-  static std::mutex& Mutex() { return Global().mutex_; }
-
   std::vector<Turn>::iterator Find(int64_t number) {
     return std::find_if(runs_.begin(), runs_.end(),
                         [number](const Turn& run) { return run.number == number; });
   }
 
-  std::mutex mutex_;
   std::vector<Turn> runs_;
 };
 

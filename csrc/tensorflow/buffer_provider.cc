@@ -30,17 +30,8 @@ Address AddressOf(const void* data) { return reinterpret_cast<Address>(data); }
 
 // The memory that can be shared. Nothing of TensorFlow's is freed with the lock held: what frees a
 // tensor may be our own allocator.
-class Memory {
+class Memory : public HeldAcrossFork<Memory> {
  public:
-  // Leaked: programs may still run while the process exits.
-  static Memory& Global() {
-    static Memory* memory = [] {
-      HoldAcrossFork<&Memory::Mutex>();
-      return new Memory();
-    }();
-    return *memory;
-  }
-
   void AddAllocated(void* data, size_t size, Allocator* owner) {
     std::lock_guard<std::mutex> lock(mutex_);
     allocated_[AddressOf(data)] = {size, owner};
@@ -125,9 +116,6 @@ class Memory {
     bool is_free = false;  // the program's side is done with it
   };
 
-  static std::mutex& Mutex() { return Global().mutex_; }
-
-  std::mutex mutex_;
   std::map<Address, Block> allocated_;
   std::multimap<Address, const Tensor*> tensors_;
 };

@@ -25,17 +25,8 @@ namespace hostcall {
 namespace {
 
 // The runs that have begun and not ended, by the moment of their beginning.
-class Runs {
+class Runs : public HeldAcrossFork<Runs> {
  public:
-  // Leaked: XLA's threads may still end runs while the process exits.
-  static Runs& Global() {
-    static Runs* runs = [] {
-      HoldAcrossFork<&Runs::Mutex>();
-      return new Runs();
-    }();
-    return *runs;
-  }
-
   int64_t Begin() {
     std::lock_guard<std::mutex> lock(mutex_);
     running_.insert(++now_);
@@ -61,9 +52,6 @@ class Runs {
   }
 
  private:
-  static std::mutex& Mutex() { return Global().mutex_; }
-
-  std::mutex mutex_;
   int64_t now_ = 0;
   std::set<int64_t> running_;
 };
