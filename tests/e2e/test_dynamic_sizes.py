@@ -518,6 +518,19 @@ def test_a_wrong_kernel_is_called_by_the_program() -> None:
     _assert_right(program, x)
 
 
+def test_the_search_for_a_refused_op_ends() -> None:
+    """XLA's message names no op, and each part of the program returns several bounded sizes."""
+
+    def program(x: tf.Tensor) -> Any:
+        _print(x)
+        parts = tf.dynamic_partition(x, tf.cast(x > 0.0, tf.int32), 2)
+        even = tf.switch_case(tf.size(parts[0]) % 2, [lambda: parts[0], lambda: -parts[0]])
+        return even, parts, tf.size(parts[0]) % 2
+
+    for x in (X, -X, tf.abs(X)):
+        _assert_right(program, x)
+
+
 @pytest.mark.usefixtures("checked")
 def test_results_of_a_program_that_xla_knows_whole() -> None:
     """All its arguments are empty, so that nothing in it is unknown but the sizes."""

@@ -96,6 +96,8 @@ def rewrite_for_kernel(
     if said and not refusals.may_partition(library):
         refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
+    if said:
+        returned_sizes.join_again(next(f for f in library.function if f.signature.name == entry))
     where = _where(library, device, others)
     digest = function_names.of_contents(library.function)
     partitioner = function_routes.partitioner_for(

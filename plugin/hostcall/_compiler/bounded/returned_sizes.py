@@ -30,6 +30,8 @@ _NUMBERS = _FLOATS | {
 }
 # What squares of integers leave when they are divided by a power of two, and what they never do.
 _ENDS = 4096
+# Of the names of the nodes that choose.
+_PREFIX = "hostcall_result"
 _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
@@ -63,7 +65,7 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
     ]
     if len(results) < 2:
         return
-    prefix = "hostcall_result"
+    prefix = _PREFIX
     while any(node.name.startswith(prefix) for node in function.node_def):
         prefix += "_"
     nodes = NodeWriter(prefix)
@@ -77,6 +79,21 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
         zeros = nodes.add("ZerosLike", value, T=result.type)
         function.ret[result.name] = nodes.add("SelectV2", holds, value, zeros, T=result.type)
     function.node_def.extend(nodes.nodes)
+
+
+def join_again(function: Any) -> None:
+    """Undo `keep_apart_in`, so that a cluster can be cut anew.
+
+    Args:
+      function: its FunctionDef, changed in place.
+    """
+    added = {n.name: n for n in function.node_def if n.name.startswith(f"{_PREFIX}_")}
+    for result, value in function.ret.items():
+        if (choice := added.get(defs.source(value))) is not None and choice.op == "SelectV2":
+            function.ret[result] = choice.input[1]
+    kept = [node for node in function.node_def if node.name not in added]
+    del function.node_def[:]
+    function.node_def.extend(kept)
 
 
 def _opaque_number(function: Any, nodes: NodeWriter) -> str:
