@@ -1,11 +1,15 @@
 # `make` alone lists the commands. The first of them that needs it sets everything up in .venv.
 
-PYTHON ?= $(or $(shell command -v python3.11 || command -v python3),python3)
-# Another minor version of TensorFlow than pyproject.toml's has an environment and a build of its
-# own: make test TENSORFLOW=2.20
+# Another minor version of Python or TensorFlow than the usual one has an environment and a build of
+# its own: make test PYTHON=3.13 TENSORFLOW=2.20. PYTHON=/path/to/python3.11 sets up the usual one.
+PYTHON ?=
 export TENSORFLOW ?=
-OWN := $(addprefix tf,$(TENSORFLOW))
-VENV := .venv$(addprefix -,$(OWN))
+OWN_PYTHON := $(if $(findstring /,$(PYTHON)),,$(addprefix -py,$(PYTHON)))
+VENV := .venv$(OWN_PYTHON)$(addprefix -tf,$(TENSORFLOW))
+# The path of PYTHON, or of the first of some versions that is found, on the PATH or in pyenv.
+found = $(or $(shell python3 -m wheels.interpreters $(or $(PYTHON),$(1))),$(error hostcall needs Python 3.11, \
+  3.12 or 3.13 with its headers, and found no $(or $(PYTHON),$(1)). Install one, or name it: \
+  make PYTHON=/path/to/python3.11))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
@@ -15,11 +19,14 @@ PLOTS := $(VENV)/.hostcall-plots
 SITE := $(VENV)/.hostcall-site
 HEAVY := $(VENV)/.hostcall-executors
 AUDIT := $(VENV)/.hostcall-wheels
-# An environment with JAX and without TensorFlow; with one version of JAX: JAX=0.8.
+# An environment with JAX and without TensorFlow; with one version of JAX: JAX=0.8. JAX 0.11 and later
+# want Python 3.12.
 JAX ?=
 export JAX
-JAX_VENV := .venv-jax$(addprefix -,$(JAX))
+JAX_VENV := .venv-jax$(addprefix -,$(JAX))$(OWN_PYTHON)
 JAX_INSTALLED := $(JAX_VENV)/.hostcall-installed
+JAX_BUILT := $(JAX_VENV)/.hostcall-built
+JAX_PIP := $(JAX_VENV)/bin/python -m pip --quiet --disable-pip-version-check
 NATIVE := $(shell find CMakeLists.txt cmake csrc third_party) plugin/hostcall/_tf/attributes.py plugin/hostcall/_saving/tokens.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 
@@ -46,31 +53,17 @@ export REQUIREMENTS
 define JAX_REQUIREMENTS
 import os, re, tomllib
 with open("pyproject.toml", "rb") as file:
-    project = tomllib.load(file)["project"]
+    table = tomllib.load(file)
+project = table["project"]
+builds = [line for line in table["build-system"]["requires"] if not line.startswith("tensorflow")]
 extras = project["optional-dependencies"]
 tests = [line for line in extras["test"] if re.match("pytest|hypothesis", line)]
 version = os.environ.get("JAX")
 jax = [f"jax=={version}.*"] if version else extras["jax"]
 print(*project["dependencies"], *jax, *tests, sep="\n")
+print(*builds, "cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
 endef
 export JAX_REQUIREMENTS
-
-# Has that environment import the sources, and the runtime that is built in .venv.
-define JAX_LINKS
-import sys, sysconfig
-from pathlib import Path
-site, runtime = Path(sysconfig.get_path("purelib")), Path(sys.argv[1]).resolve()
-package = site / "hostcall_runtime"
-package.mkdir(exist_ok=True)
-sources = Path("plugin/hostcall_runtime").glob("*.py")
-links = {package / path.name: path for path in [*sources, runtime]}
-for path in ("plugin/hostcall", "plugin/hostcall_command", "mlir/hostcall_mlir"):
-    links[site / Path(path).name] = Path(path)
-for link, path in links.items():
-    link.unlink(missing_ok=True)
-    link.symlink_to(path.resolve())
-endef
-export JAX_LINKS
 
 # TensorFlow's notes about the machine, and a line on rounding that only the second one silences.
 QUIET := TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=0
@@ -140,9 +133,8 @@ else
 	@echo "Left out: the GPU:0 that is none, whose streams are behind before TensorFlow 2.21."
 endif
 
-test-jax: $(BUILT) $(JAX_INSTALLED)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.8
+test-jax: $(JAX_BUILT)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.8
 	@echo "Without TensorFlow, with JAX $(JAX):"
-	@$(JAX_VENV)/bin/python -c "$$JAX_LINKS" $(wildcard $(VENV)/lib/python3*/site-packages/hostcall_runtime/_runtime.*)
 	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) tests/jax tests/exported/test_runner.py
 
 test-gpu: $(BUILT)  ## Run the tests that want a GPU; says what it finds, and fails with status 77 where there is none
@@ -230,22 +222,12 @@ format: $(INSTALLED)  ## Put all sources into the project's style
 	$(BIN)/clang-format -i $(CXX_FILES)
 
 clean:  ## Remove what was built, but keep the downloads in .venv
-	rm -rf build dist $(BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist $(BUILT) $(JAX_BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find plugin mlir tests docs -name __pycache__ -prune -exec rm -rf {} +
 
-$(JAX_INSTALLED): pyproject.toml
-	@echo "Installing JAX $(JAX) into $(JAX_VENV), without TensorFlow."
-	@$(PYTHON) -m venv $(JAX_VENV)
-	@$(JAX_VENV)/bin/python -c "$$JAX_REQUIREMENTS" > $(JAX_VENV)/requirements.txt
-	@$(JAX_VENV)/bin/python -m pip --quiet --disable-pip-version-check install -r $(JAX_VENV)/requirements.txt
-	@touch $@
-
 $(INSTALLED): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
-	  echo "hostcall needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is none of them." \
-	    "Install one, and if it is not on the PATH: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Installing what hostcall needs into $(VENV); the first time takes some minutes."
-	@$(PYTHON) -m venv $(VENV)
+	@$(call found,3.11 3.13 3.12) -m venv $(VENV)
 	@$(BIN)/python -c "$$REQUIREMENTS" > $(VENV)/requirements.txt
 	@$(PIP) install -r $(VENV)/requirements.txt
 	@touch $@
@@ -254,7 +236,20 @@ $(INSTALLED): pyproject.toml
 $(BUILT): $(INSTALLED) $(NATIVE)
 	@echo "Building the extension modules."
 	@$(PIP) install --no-build-isolation --no-deps \
-	  --config-settings=build-dir='build$(addprefix /,$(OWN))/{wheel_tag}' --editable .
+	  --config-settings=build-dir='build$(addprefix /tf,$(TENSORFLOW))/{wheel_tag}' --editable .
+	@touch $@
+
+$(JAX_INSTALLED): pyproject.toml
+	@echo "Installing JAX $(JAX) into $(JAX_VENV), without TensorFlow."
+	@$(call found,3.13 3.12 3.11) -m venv --clear $(JAX_VENV)
+	@$(JAX_VENV)/bin/python -c "$$JAX_REQUIREMENTS" > $(JAX_VENV)/requirements.txt
+	@$(JAX_PIP) install -r $(JAX_VENV)/requirements.txt
+	@touch $@
+
+# The runtime alone is built once for each Python.
+$(JAX_BUILT): $(JAX_INSTALLED) $(NATIVE)
+	@$(JAX_PIP) install --no-build-isolation --no-deps --config-settings=build-dir='build/jax/{wheel_tag}' \
+	  --config-settings=cmake.define.HOSTCALL_RUNTIME_ALONE=ON --editable .
 	@touch $@
 
 # What only the benchmarks, the site or some executors need, so that tests wait for nothing that they do not use.

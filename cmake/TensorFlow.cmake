@@ -1,8 +1,6 @@
 # Finds the TensorFlow that the building Python imports, or the one that HOSTCALL_TENSORFLOW names.
-# Sets TENSORFLOW_VERSION, TENSORFLOW_CXX11_ABI_FLAG, XLA_FFI_API_MAJOR and XLA_FFI_API_MINOR, and
-# HOSTCALL_BUILT, where the modules are installed that fit this minor version alone. Makes three
-# targets to link with:
-#   xla_ffi            XLA's header-only FFI, ours (third_party/), and nothing of TensorFlow's
+# Sets TENSORFLOW_VERSION, TENSORFLOW_CXX11_ABI_FLAG, and HOSTCALL_BUILT, where the modules are
+# installed that fit this minor version alone. Makes two targets to link with:
 #   tensorflow         all of TensorFlow's headers, compile flags and libraries
 #   tensorflow_python  what makes EagerTensors
 
@@ -29,17 +27,6 @@ set(HOSTCALL_BUILT "hostcall/_built/tensorflow_${minor_version}")
 # From there to the TensorFlow that lies beside hostcall. Python has loaded it already; a server
 # without Python may not have.
 set(HOSTCALL_RUNPATH "$ORIGIN/../../../tensorflow")
-
-set(ffi_headers "${PROJECT_SOURCE_DIR}/third_party/xla/ffi/api")
-foreach(part IN ITEMS MAJOR MINOR)
-  file(STRINGS "${ffi_headers}/c_api.h" line REGEX "^#define XLA_FFI_API_${part} [0-9]+$")
-  string(REGEX MATCH "[0-9]+$" XLA_FFI_API_${part} "${line}")
-endforeach()
-
-# Ours come before TensorFlow's, of whatever version those are.
-file(COPY "${ffi_headers}" DESTINATION "${PROJECT_BINARY_DIR}/include/xla/ffi")
-add_library(xla_ffi INTERFACE)
-target_include_directories(xla_ffi SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/include")
 
 add_library(tensorflow INTERFACE)
 target_include_directories(

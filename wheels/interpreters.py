@@ -1,23 +1,37 @@
-"""Finds the Pythons of this machine."""
+"""Finds the Pythons of this machine.
+
+    python3 -m wheels.interpreters 3.13 3.12    # prints the path of the first one that is found
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-_ASKED = "import ensurepip, sysconfig, venv; print(sysconfig.get_path('include'))"
+_ASKED = "import ensurepip, sysconfig, tomllib, venv; print(sysconfig.get_path('include'))"
 
 
 def find(version: str) -> Path | None:
-    """A Python of a minor version, "3.12" say, that makes virtual environments and has headers."""
+    """A Python that makes virtual environments and has headers.
+
+    Args:
+        version: A minor version, such as "3.12", or the path of a Python.
+
+    Returns:
+        Its path, or None where there is none.
+    """
     return next(filter(_can_build, _candidates(version)), None)
 
 
 def _candidates(version: str) -> Iterator[Path]:
     """The first one on the PATH, and what pyenv has installed, which need not be on the PATH."""
+    if os.sep in version:
+        yield Path(version)
+        return
     name = f"python{version}"
     if found := shutil.which(name):
         yield Path(found)
@@ -31,3 +45,14 @@ def _can_build(python: Path) -> bool:
         [python, "-c", _ASKED], capture_output=True, text=True, check=False, cwd="/"
     )
     return asked.returncode == 0 and Path(asked.stdout.strip(), "Python.h").is_file()
+
+
+def _main(versions: list[str]) -> int:
+    first = next(filter(None, map(find, versions)), None)
+    if first is not None:
+        print(first)  # noqa: T201 - the Makefile reads it
+    return int(first is None)
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))
