@@ -51,6 +51,10 @@ class Name:
         return True
 
 
+def _fits() -> str:
+    return ""
+
+
 @dataclasses.dataclass(frozen=True)
 class Patch:
     """One thing of a framework's that hostcall replaces.
@@ -62,6 +66,8 @@ class Patch:
       current: what stands there now, for tests and for `hostcall doctor`.
       why: what it is replaced for.
       feature: what of hostcall needs it, as in `Name`.
+      misfit: says, before it is installed, why it cannot be put in the place of what is there, such
+        as "f(x, y), and not f(x)"; "" where it can.
     """
 
     target: str
@@ -70,6 +76,7 @@ class Patch:
     current: Callable[[], object]
     why: str
     feature: str
+    misfit: Callable[[], str] = _fits
 
 
 def replacement(
@@ -80,6 +87,7 @@ def replacement(
     *,
     why: str,
     feature: str,
+    misfit: Callable[[], str] = _fits,
 ) -> Patch:
     """The patch of one value: install writes `wrap(stock)`, uninstall the same stock object.
 
@@ -90,6 +98,7 @@ def replacement(
       wrap: from the stock value to hostcall's.
       why: as in `Patch`.
       feature: as in `Patch`.
+      misfit: as in `Patch`.
     """
     stock: list[Any] = []
 
@@ -100,7 +109,7 @@ def replacement(
     def uninstall() -> None:
         write(stock.pop())
 
-    return Patch(target, install, uninstall, read, why, feature)
+    return Patch(target, install, uninstall, read, why, feature, misfit)
 
 
 def _nothing() -> None:
@@ -125,7 +134,7 @@ class Switch:
 class PatchTable:
     """The private names and the patches of one framework.
 
-    A patch whose feature lacks a name is not installed.
+    A patch is not installed whose feature lacks a name, or has a patch that does not fit.
 
     Attributes:
       framework: its name, for messages.
@@ -165,6 +174,8 @@ class PatchTable:
         features = {patch.feature for patch in self.patches}
         names = [name for name in self.names if name.feature in features]
         lost = {name.feature for name in names if not name.exists()}
+        there = [patch for patch in self.patches if patch.feature not in lost]
+        lost |= {patch.feature for patch in there if patch.misfit()}
         for patch in self.patches:
             if patch.feature not in lost:
                 patch.install()

@@ -1,6 +1,6 @@
 """Every private name of jaxlib's that this package uses: a new jaxlib is a change to one file.
 
-Tried with jaxlib 0.8.3 to 0.10.2. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` is
+Tried with jaxlib 0.8.3 to 0.12.0. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` is
 MLIR's own Python API, which other files import from there.
 """
 
@@ -26,7 +26,7 @@ if _VERSION < (0, 8):
     raise ImportError(
         f"hostcall_mlir needs jaxlib 0.8 or later, and this is {jaxlib.__version__}: before, "
         "Python that reads a constant of complex numbers ends the process. Install a later "
-        "version: pip install 'jax>=0.8,<0.11'.",
+        "version: pip install 'jax>=0.8,<0.13'.",
         name="jaxlib",
     )
 
@@ -163,9 +163,17 @@ def serialize_artifact(module: ir.Module, version: str) -> bytes:
     Raises:
       ValueError: when it holds what that version does not have.
     """
+    module.operation.walk(_drop_tilings)
     text = module.operation.get_asm(binary=False, enable_debug_info=False)
     artifact: bytes = stablehlo.serialize_portable_artifact_str(text, version)
     return artifact
+
+
+def _drop_tilings(op: ir.Operation) -> ir.WalkResult:
+    """JAX 0.11 and later say of calls that they have none, for which older versions have no words."""
+    if "result_tilings" in op.attributes:
+        del op.attributes["result_tilings"]
+    return ir.WalkResult.ADVANCE
 
 
 def deserialize_artifact(context: ir.Context, artifact: bytes) -> ir.Module:

@@ -18,11 +18,11 @@ def export(jitted: Any, rules: dict[Any, Callable[..., Any]], target: str) -> Ca
     """
     from jax._src.export import _export
 
-    return _export._export_internal(  # type: ignore[no-any-return]
+    return _export.export(  # type: ignore[no-any-return]
         jitted,
         platforms=("cpu",),
         disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(target)],
-        override_lowering_rules=tuple(rules.items()),
+        _override_lowering_rules=tuple(rules.items()),
     )
 
 

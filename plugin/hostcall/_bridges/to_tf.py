@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,6 +42,14 @@ def convert(
     return call
 
 
+@dataclasses.dataclass(frozen=True)
+class _Struct:
+    """Of an argument. JAX's own have no unknown sizes from 0.11 on."""
+
+    shape: tuple[int | None, ...]
+    dtype: Any
+
+
 class _Converted:
     """What `to_tf` returns."""
 
@@ -68,7 +77,7 @@ class _Converted:
                 f"hostcall.jax.to_tf of {self._description}: not even the number of dimensions of "
                 "an argument is known. Call tf.ensure_shape(argument, [None, ...]) on it before."
             )
-        structs = [jax.ShapeDtypeStruct(tuple(tensor.shape), dtype) for tensor, dtype in converted]
+        structs = [_Struct(tuple(tensor.shape), dtype) for tensor, dtype in converted]
         key = tree, tuple((struct.shape, str(struct.dtype)) for struct in structs)
         program = self._programs.get(key)
         if program is None:

@@ -8,18 +8,20 @@
 TensorFlow, and does not import it; `to_tf` and `from_tf` do.
 """
 
+from hostcall.jax import _versions
+
 try:
     import jax as _jax  # noqa: F401
 except ImportError as error:
     raise ImportError(
         "hostcall.jax needs JAX, which cannot be imported here: "
         f"{error}. Install it with\n\n    pip install 'hostcall[jax]'\n\n"
-        "or, to choose it yourself, pip install 'jax>=0.8,<0.11'. TensorFlow's side of hostcall "
-        "works without it.",
+        f"or, to choose it yourself, {_versions.INSTALL}. TensorFlow's side of hostcall works "
+        "without it.",
         name=error.name,
     ) from error
 
-from hostcall.jax import _names
+from hostcall.jax import _names  # noqa: E402
 
 _names.check()
 

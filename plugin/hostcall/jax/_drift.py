@@ -23,3 +23,11 @@ def set_sharding(module_context: Any, op: Any, sharding: Any) -> None:
     """Says which sharding the results of an op of a module have. Before 0.9: of any module."""
     module = (module_context,) if _SETS_SHARDING_IN_A_MODULE else ()
     _private_mlir.set_sharding(*module, op, sharding)
+
+
+def parent_of(op: Any) -> Any | None:
+    """What an op is in, or None. From 0.11 on: also for functions that are in no module yet."""
+    try:
+        return op.parent
+    except ValueError:
+        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -86,11 +86,12 @@ class Function:
         lends = self.borrow or self.out or self.on_device
         return self.concurrent and self.table is None and not lends and not self.is_native
 
-    def register(self, ordered: bool) -> tuple[Target, int]:
+    def register(self, ordered: bool, identity: Sequence[object] = ()) -> tuple[Target, int]:
         """A new entry of the runtime's, which lives as long as its target, and its callback id.
 
         Args:
           ordered: whether calls run in the order of the program.
+          identity: as `hostcall_runtime.register` takes it.
         """
         target = Target(self._host_function(), self.title, self.description, origin=self)
         name = self.given_name or _interception.name_of(self.function)
@@ -101,6 +102,7 @@ class Function:
             target,
             name,
             label=self.description,
+            identity=identity,
             borrows=self.borrow,
             takes_out=self.out,
             on_device=self.on_device,

@@ -67,7 +67,7 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
     while block is not None:
         op = block.owner.operation
         yield op, list(op.regions).index(block.region)
-        block = op.block if op.parent is not None else None
+        block = op.block if _drift.parent_of(op) is not None else None
 
 
 class Owned:
@@ -96,8 +96,8 @@ def own_with_executable(
 ) -> None:
     """Gives a target to the executable that the program becomes, which owns it from then on.
 
-    Such an executable is run by `_execution`, and is never stored in JAX's compilation cache. JAX
-    does this for its own callbacks. What `add_keepalive` keeps dies earlier: JAX's fast path into a
+    Such an executable is run by `_execution`, and kept on disk as `_disk_cache` says. JAX does this
+    for its own callbacks. What `add_keepalive` keeps dies earlier: JAX's fast path into a
     program holds the executable alone.
     """
     context.module_context.add_host_callback(Owned(target, callback_id))

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import jax
 
+from hostcall.jax import _versions
 from hostcall_runtime._patching import Name
 
 CALLS = "hostcall.jax.call"
@@ -22,6 +23,7 @@ CONTROL_FLOW = "calls with side effects in branches and loops"
 REDUCERS = "errors for calls in reducers"
 EXECUTION = "calls that run JAX programs"
 OVERLAP = "calls that overlap"
+DISK = "programs in JAX's cache on disk"
 NO_TRACING = "programs with calls under jax.no_tracing"
 SETTINGS = "settings of threads"
 DERIVATIVES = "errors for derivatives of calls"
@@ -41,6 +43,7 @@ _WITHOUT = {
     REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
     EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
     OVERLAP: "a program waits for each call of a pure function before it goes on.",
+    DISK: "JAX's cache on disk grows by programs that no other process can use.",
     NO_TRACING: "jax.no_tracing refuses programs with calls, also where they have been traced.",
     SETTINGS: "a call on another thread sees jax.enable_x64 and the like as the process has them.",
     DERIVATIVES: "JAX's own message says that a call has no derivative.",
@@ -90,6 +93,9 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax._src.lib": "_jax.get_execution_stream_id _jax.set_execution_stream_id",
     },
     OVERLAP: {"jax._src.compiler": "backend_compile_and_load"},
+    DISK: {
+        "jax._src.compiler": "_compile_and_write_cache backend_compile_and_load",
+    },
     NO_TRACING: {
         "jax._src.config": "no_tracing",
         "jax._src.pjit": "_infer_params",
@@ -97,7 +103,7 @@ _NAMES: dict[str, dict[str, str]] = {
     DERIVATIVES: {"jax.interpreters.ad": "primitive_jvps primitive_transposes"},
     TRACING: {"jax._src.core": "trace_state_clean"},
     TO_TF: {
-        "jax._src.export._export": "_export_internal",
+        "jax._src.export._export": "export",
         "jax.experimental.jax2tf.jax2tf": "_run_exported_as_tf _tfval_to_tensor_jax_dtype",
     },
     JAX_CALLBACKS: {
@@ -126,6 +132,10 @@ NAMES = tuple(
 _BRIDGES = (TO_TF, JAX_CALLBACKS)
 
 
+# Features whose patches do not fit, each with the first that does not.
+_misfits: dict[str, str] = {}
+
+
 @functools.cache
 def _missing(feature: str) -> list[Name]:
     return [name for name in NAMES if name.feature == feature and not name.exists()]
@@ -141,17 +151,19 @@ def check() -> None:
         raise ImportError(
             f"hostcall.jax needs JAX 0.8 or later, and this is {jax.__version__}: before, Python "
             "that reads the constants of a program may end the process. Install a later version: "
-            "pip install 'jax>=0.8,<0.11'. TensorFlow's side of hostcall works without it.",
+            f"{_versions.INSTALL}. TensorFlow's side of hostcall works without it.",
             name="jax",
         )
     lost = _missing(CALLS)
     if lost:
         raise ImportError(
             f"hostcall.jax does not work with JAX {jax.__version__}, which has no {_listed(lost)}. "
-            "Install a version that it works with: pip install 'jax>=0.8,<0.11'. TensorFlow's "
-            "side of hostcall works without it.",
+            f"Install a version that it works with: {_versions.INSTALL}. TensorFlow's side of "
+            "hostcall works without it.",
             name=lost[0].module,
         )
+    if said := _versions.untested(jax.__version__):
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
     _warn(feature for feature in _NAMES if feature not in _BRIDGES)
     if "tensorflow" in sys.modules:
         check_bridges()
@@ -163,15 +175,27 @@ def check_bridges() -> None:
     _warn(_BRIDGES)
 
 
-def _warn(features: Iterable[str]) -> None:
+def _warn(features: Iterable[str], stacklevel: int = 4) -> None:
     for feature in features:
-        if _missing(feature):
-            warnings.warn(_message(feature), RuntimeWarning, stacklevel=4)
+        if not has(feature):
+            warnings.warn(_message(feature), RuntimeWarning, stacklevel=stacklevel)
+
+
+def leave_out(feature: str, misfit: str) -> None:
+    """Switches a feature off, as something of JAX's that it needs is not what it was; warns.
+
+    Args:
+      feature: of those above.
+      misfit: what it is now, as in `_patching.Patch`.
+    """
+    if has(feature):
+        _misfits[feature] = misfit
+        _warn([feature], stacklevel=6)  # who imports hostcall.jax
 
 
 def has(feature: str) -> bool:
-    """Whether the installed JAX has what a feature needs."""
-    return not _missing(feature)
+    """Whether the installed JAX has what a feature needs, as hostcall knows it."""
+    return not _missing(feature) and feature not in _misfits
 
 
 def require(feature: str) -> None:
@@ -181,10 +205,12 @@ def require(feature: str) -> None:
 
 
 def _message(feature: str) -> str:
+    lost = _missing(feature)
+    found = f"no {_listed(lost)}" if lost else _misfits[feature]
     return (
-        f"hostcall.jax: JAX {jax.__version__} has no {_listed(_missing(feature))}, which hostcall "
-        f"needs for this: {feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that "
-        "hostcall works with: pip install 'jax>=0.8,<0.11'."
+        f"hostcall.jax: JAX {jax.__version__} has {found}, which hostcall needs for this: "
+        f"{feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that hostcall works "
+        f"with: {_versions.INSTALL}."
     )
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import _control_flow, _effects, _names, _overlap, _reducers
+from hostcall.jax import _control_flow, _disk_cache, _effects, _names, _overlap, _reducers, _signatures
 from hostcall_runtime._patching import Patch, PatchTable, replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -29,34 +29,62 @@ def _of(module: str, path: str) -> Any:
     return functools.reduce(getattr, path.split("."), importlib.import_module(module))
 
 
-def _attribute(module: str, path: str, wrap: Callable[[Any], Any], why: str, feature: str) -> Patch:
-    """The patch of an attribute of a module, or of a class in it."""
+def _replacement(
+    target: str,
+    read: Callable[[], Any],
+    write: Callable[[Any], None],
+    wrap: Callable[[Any], Any],
+    tried: Sequence[str],
+    **about: str,
+) -> Patch:
+    def misfit() -> str:
+        return _signatures.misfit(target, read(), wrap, tried)
+
+    return replacement(target, read, write, wrap, misfit=misfit, **about)
+
+
+def _attribute(
+    module: str, path: str, wrap: Callable[[Any], Any], *tried: str, why: str, feature: str
+) -> Patch:
+    """The patch of an attribute of a module, or of a class in it.
+
+    Args:
+      module: of JAX's.
+      path: from the module to the attribute.
+      wrap: from JAX's to hostcall's.
+      *tried: what the function takes in the versions that were tried, as in `_signatures`.
+      why: as in `Patch`.
+      feature: as in `Patch`.
+    """
     owner, _, name = path.rpartition(".")
+
+    def read() -> Any:
+        return _of(module, path)
 
     def write(value: object) -> None:
         setattr(_of(module, owner) if owner else importlib.import_module(module), name, value)
 
-    return replacement(
-        f"{module}.{path}", lambda: _of(module, path), write, wrap, why=why, feature=feature
-    )
+    return _replacement(f"{module}.{path}", read, write, wrap, tried, why=why, feature=feature)
 
 
 def _rule(
-    registry: tuple[str, str], primitive: Any, wrap: Callable[[Any], Any], why: str, feature: str
+    registry: tuple[str, str],
+    primitive: Any,
+    wrap: Callable[[Any], Any],
+    *tried: str,
+    why: str,
+    feature: str,
 ) -> Patch:
-    """The patch of the rule of one of JAX's primitives."""
+    """The patch of the rule of one of JAX's primitives; see `_attribute`."""
+
+    def read() -> Any:
+        return _of(*registry)[primitive]
 
     def write(value: object) -> None:
         _of(*registry)[primitive] = value
 
-    return replacement(
-        f"{'.'.join(registry)}[{primitive}]",
-        lambda: _of(*registry)[primitive],
-        write,
-        wrap,
-        why=why,
-        feature=feature,
-    )
+    target = f"{'.'.join(registry)}[{primitive}]"
+    return _replacement(target, read, write, wrap, tried, why=why, feature=feature)
 
 
 def _allowed_in_control_flow(kind: type) -> Patch:
@@ -96,44 +124,59 @@ TABLE = PatchTable(
             _BATCHERS,
             lax.cond_p,
             _control_flow.batched_branches,
-            "jax.vmap would run a call for elements that do not take its branch.",
-            _FLOW,
+            "axis_data args dims branches ...",
+            why="jax.vmap would run a call for elements that do not take its branch.",
+            feature=_FLOW,
         ),
         _rule(
             _BATCHERS,
             lax.while_p,
             _control_flow.batched_loop,
-            "jax.vmap would run a call for elements that have left the loop.",
-            _FLOW,
+            "axis_data args dims cond_nconsts cond_jaxpr body_nconsts body_jaxpr",
+            why="jax.vmap would run a call for elements that have left the loop.",
+            feature=_FLOW,
         ),
         _rule(
             _PARTIAL_EVAL,
             lax.while_p,
             _control_flow.linearized_loop,
-            "The derivative of a loop would make its calls once more.",
-            _FLOW,
+            "trace tracers cond_nconsts cond_jaxpr body_nconsts body_jaxpr",
+            why="The derivative of a loop would make its calls once more.",
+            feature=_FLOW,
         ),
         _attribute(
             "jax._src.lax.control_flow.loops",
             "_scan_known_hoisting",
             _control_flow.scan_without_hoisting,
-            "The derivative of a scan would make a call once for all iterations.",
-            _FLOW,
+            "jaxpr_known known_consts num_res",
+            "jaxpr_known known_consts num_ures num_sres",
+            why="The derivative of a scan would make a call once for all iterations.",
+            feature=_FLOW,
         ),
         _rule(
             _LOWERINGS,
             lax.while_p,
             _control_flow.loop_with_its_condition,
-            "XLA would leave out calls in the condition of a loop of known length.",
-            _FLOW,
+            "ctx args cond_jaxpr body_jaxpr cond_nconsts body_nconsts",
+            why="XLA would leave out calls in the condition of a loop of known length.",
+            feature=_FLOW,
+        ),
+        _rule(
+            _LOWERINGS,
+            lax.cond_p,
+            _control_flow.branches_with_a_result,
+            "ctx index args branches ...",
+            why="XLA would fail where branches only make ordered calls.",
+            feature=_FLOW,
         ),
         *(
             _rule(
                 _LOWERINGS,
                 reducer,
                 functools.partial(_reducers.guarded, reducer),
-                "XLA would end the process where a reducer makes a call.",
-                _names.REDUCERS,
+                "ctx ...",
+                why="XLA would end the process where a reducer makes a call.",
+                feature=_names.REDUCERS,
             )
             for reducer in _reducers.REDUCERS
         ),
@@ -141,25 +184,43 @@ TABLE = PatchTable(
             "jax._src.interpreters.pxla",
             "UnloadedMeshExecutable.build_unsafe_call",
             _waiting,
-            "Programs with calls that run JAX programs could wait for each other forever.",
-            _names.EXECUTION,
+            "self",
+            why="Programs with calls that run JAX programs could wait for each other forever.",
+            feature=_names.EXECUTION,
         ),
         _attribute(
             "jax._src.compiler",
             "backend_compile_and_load",
             _overlap.overlapping,
-            "A program would wait for each call of a pure function before it goes on.",
-            _names.OVERLAP,
+            "backend module executable_devices options host_callbacks",
+            why="A program would wait for each call of a pure function before it goes on.",
+            feature=_names.OVERLAP,
         ),
         _attribute(
             "jax._src.config",
             "no_tracing",
             _no_tracing,
-            "JAX would take a compiled program with calls for one that is to be traced.",
-            _names.NO_TRACING,
+            why="JAX would take a compiled program with calls for one that is to be traced.",
+            feature=_names.NO_TRACING,
+        ),
+        _attribute(
+            "jax._src.compiler",
+            "_compile_and_write_cache",
+            _disk_cache.unwritten,
+            "backend computation executable_devices compile_options host_callbacks module_name "
+            "cache_key",
+            why="The cache on disk would get programs that no other process can use.",
+            feature=_names.DISK,
         ),
     ),
 )
+
+
+def check() -> None:
+    """Switches off the features whose patches do not fit the installed JAX."""
+    for patch in TABLE.patches:
+        if _names.has(patch.feature) and (misfit := patch.misfit()):
+            _names.leave_out(patch.feature, misfit)
 
 
 def hide_frames() -> None:
@@ -171,7 +232,7 @@ def hide_frames() -> None:
         return
     from jax._src import source_info_util, traceback_util
 
-    for module in ("_control_flow", "_execution", "_joint", "_no_tracing", "_overlap", "_reducers"):
+    for module in ("_control_flow", "_disk_cache", "_execution", "_joint", "_no_tracing", "_overlap", "_reducers"):
         file = os.path.join(os.path.dirname(__file__), f"{module}.py")
         source_info_util.register_exclusion(file)
         traceback_util.register_exclusion(file)

@@ -16,6 +16,7 @@ from jax.interpreters import ad, batching, mlir
 from hostcall._functions.native import entries
 from hostcall._functions.vmap_methods import MAP, OF_BATCHES
 from hostcall.jax import (
+    _disk_cache,
     _effects,
     _joint,
     _lowering,
@@ -119,7 +120,9 @@ def _lower(
         raise _joint.not_together(function.description, platforms)
     if function.is_native and platforms == ("cpu",) and not _lowering.has_several_devices(context):
         return _native.lower(context, operands, function, effect)
-    target, callback_id = function.register(effect is _effects.ORDERED)
+    target, callback_id = function.register(
+        effect is _effects.ORDERED, _disk_cache.identity(function, context)
+    )
     if _lowering.has_several_devices(context):
         target.host_function = _joint.marking(target.host_function)
     _lowering.own_with_executable(context, target, callback_id)

@@ -1,0 +1,95 @@
+"""Programs with calls in JAX's cache on disk, over several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from tests.support.jax.disk_programs import OTHERS, PROGRAMS
+from tests.support.jax.helpers import run_python
+
+# Before, JAX writes no programs with callbacks.
+_KEEPS_CALLBACKS = jax.__version_info__ >= (0, 11)
+
+
+def _run(directory: Path, names: list[str], **environment: str) -> dict[str, list[Any]]:
+    code = "from tests.support.jax import disk_programs; "
+    code += f"disk_programs.main({str(directory)!r}, {names!r})"
+    told: dict[str, list[Any]] = json.loads(run_python(code, **environment))
+    return told
+
+
+def _found(told: dict[str, list[Any]]) -> list[str]:
+    return [name for name, (*_, found) in told.items() if found]
+
+
+def _entries(directory: Path) -> set[str]:
+    return {name for name in os.listdir(directory) if name.endswith("-cache")}
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What three processes say of all programs, one after the other, and what is kept then."""
+    directory = tmp_path_factory.mktemp("cache")
+    names = [*PROGRAMS, *OTHERS]
+    first = _run(directory, names)
+    after_first = _entries(directory)
+    second = _run(directory, names)
+    third = _run(directory, names[::-1])
+    kept = [after_first, _entries(directory)]
+    return {"first": first, "second": second, "third": third, "kept": kept}
+
+
+@pytest.mark.parametrize("process", ["second", "third"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_later_process_finds_a_program(
+    name: str, process: str, processes: dict[str, Any]
+) -> None:
+    *results, found = processes[process][name]
+    *expected, found_first = processes["first"][name]
+    assert results == expected
+    assert not found_first
+    assert found == _KEEPS_CALLBACKS
+
+
+def test_the_programs_do_what_they_do_without_a_cache(processes: dict[str, Any]) -> None:
+    first = processes["first"]
+    assert first["pure"][0] == [-0.0, -1.0, -2.0, -3.0]
+    assert first["with a side effect"][2] == [6.0, 6.0]
+    assert first["structures"][0] == [0.0, 3.0, 6.0, 9.0]
+    assert first["in a branch"][0] == [-0.0, -1.0, -2.0, -3.0]
+    assert first["in a loop, in order"][2] == [6.0, -8.0, 6.0, -8.0]
+    assert first["called twice"][0] == [[-0.0, -1.0, -2.0, -3.0], [-1.0, -2.0, -3.0, -4.0]]
+    assert first["beside one another"][0] == [-3.0, -6.0, -9.0, -12.0]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_programs_of_functions_that_lie_nowhere_are_compiled_anew(
+    name: str, processes: dict[str, Any]
+) -> None:
+    told = [processes[process][name] for process in ("first", "second", "third")]
+    assert told[0] == told[1] == told[2]
+    assert not told[0][-1]
+
+
+def test_nothing_is_kept_that_nobody_finds(processes: dict[str, Any]) -> None:
+    first, last = processes["kept"]
+    assert last == first
+    assert any("jit__of_a_branch" in name for name in first) == _KEEPS_CALLBACKS
+    assert not any("jit__local" in name for name in first)
+
+
+@pytest.mark.skipif(not _KEEPS_CALLBACKS, reason="JAX writes no programs with callbacks")
+def test_a_program_whose_calls_overlap_is_another_one_where_hostcall_is_disabled(
+    tmp_path: Path,
+) -> None:
+    name = "beside one another"
+    first = _run(tmp_path, [name])
+    disabled = _run(tmp_path, [name], HOSTCALL_DISABLE="1")
+    assert disabled == first
+    assert _found(_run(tmp_path, [name])) == [name]
