@@ -8,6 +8,7 @@ from __future__ import annotations
 from hostcall_mlir.ir.custom_calls import host_calls, is_name
 from hostcall_mlir.ir.diagnostics import PassError
 from hostcall_mlir.passes.overlap import overlapping
+from hostcall_mlir.passes.token_calls import with_numbers
 from hostcall_mlir.program.dtypes import dtype_of
 from hostcall_mlir.program.files import Program, read
 from hostcall_mlir.program.for_tensorflow import convert
@@ -70,4 +71,5 @@ __all__ = [
     "text_of",
     "title_of",
     "trust",
+    "with_numbers",
 ]

@@ -192,3 +192,46 @@ def test_functions_that_arrays_are_reduced_by(flavour: Any, wrap: Any) -> None:
     ):
         with pytest.raises(NotImplementedError, match=rf"given to jax\.lax\.{name}, of which XLA"):
             jax.jit(program)(X)
+
+
+def _tell(log: Log, number: Any) -> None:
+    call(lambda n: log.entries.append((int(n),)), None, number, ordered=True)
+
+
+# Branches whose only result is the token of ordered calls.
+_ONLY_CALLS = {
+    "cond": lambda tell, x: lax.cond(x[0] > 9, lambda: tell(-1), lambda: tell(0)),
+    "one branch": lambda tell, x: lax.cond(x[0] < 9, lambda: tell(0), lambda: None),
+    "switch": lambda tell, x: lax.switch(
+        x[0].astype(int), [lambda n=n: tell(n) for n in (0, -1, -2)]
+    ),
+    "platforms": lambda tell, x: lax.platform_dependent(
+        cpu=lambda: tell(0), default=lambda: tell(-1)
+    ),
+    "nested": lambda tell, x: lax.cond(
+        x[0] > 9, lambda: None, lambda: lax.cond(x[1] > 0, lambda: tell(0), lambda: tell(-1))
+    ),
+    "with a value": lambda tell, x: lax.cond(x[0] > 9, lambda y: None, lambda y: tell(y), x[0]),
+}
+
+
+@pytest.mark.parametrize("within", ["alone", "in a loop", "in a jitted function"])
+@pytest.mark.parametrize("branches", _ONLY_CALLS)
+def test_branches_that_only_make_ordered_calls(branches: str, within: str) -> None:
+    log = Log()
+    tell = lambda number: _tell(log, number)  # noqa: E731
+
+    def step(x: Any) -> None:
+        _ONLY_CALLS[branches](tell, x)
+        jax.jit(lambda: tell(1))()
+
+    def program(x: Any) -> Any:
+        if within == "in a loop":
+            lax.fori_loop(0, 2, lambda _, y: step(x) or y, 0)
+        else:
+            (step if within == "alone" else jax.jit(step))(x)
+        tell(2)
+        return x
+
+    jax.jit(program)(X)
+    assert log.take() == [0, 1] * (2 if within == "in a loop" else 1) + [2]

@@ -34,6 +34,9 @@ if _VERSION < (0, 8):
 # the process at some 250, in jaxlib 0.9 at some 50, with as much stack as threads usually have.
 MOST_COMPILED = 30 if _VERSION[:2] == (0, 9) else 150
 
+# Whether XLA cannot compile calls of functions that take tokens alone.
+FAILS_FOR_TOKENS_ALONE = _VERSION >= (0, 11)
+
 # Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
 _stablehlo.register_stablehlo_passes()
 

@@ -16,7 +16,7 @@ import hostcall_runtime
 from hostcall_mlir.ir import custom_calls, nesting
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
-from hostcall_mlir.passes import overlap, pipeline
+from hostcall_mlir.passes import overlap, pipeline, token_calls
 from hostcall_mlir.program import files as _program
 from hostcall_mlir.program import function_lookup, signature, structures
 from hostcall_mlir.program.errors import ProgramError
@@ -259,6 +259,7 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
     program = Program(one for one in called if isinstance(one, int))
     if device.platform in _WITH_HOST_CALLS:
         module = overlap.overlapping(module, keep) or module
+    module = token_calls.with_numbers(module) or module
     executable = private.compile_for(private.bytecode_of(module), device, bool(called))
     return lambda arrays: private.execute_to_end(executable, arrays, program)
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax._src import core as _core
 from jax._src.interpreters import batching as _batching
 from jax.interpreters import mlir
 
-from hostcall.jax import _effects, _values
+from hostcall.jax import _effects
 from hostcall.jax._jaxprs import effectful_call, have_effectful_calls
 
 Rule = Callable[..., Any]
@@ -80,36 +79,6 @@ def scan_without_hoisting(stock: Rule) -> Rule:
         return stock(known, consts, residuals, *stacked)
 
     return hoist
-
-
-def branches_with_a_result(entry: Any) -> Any:
-    """The lowering of `cond` with branches that only make ordered calls, and so return a token.
-
-    XLA, in JAX 0.11 and 0.12, makes a tuple of such a result, and fails where it takes it for a
-    token still. So the branches return a number beside it.
-    """
-    stock = entry.rule
-
-    @functools.wraps(stock)
-    def lower(context: Any, *args: Any, **params: Any) -> Any:
-        branches = params["branches"]
-        effects = {effect for branch in branches for effect in branch.effects}
-        if context.avals_out or _effects.ORDERED not in effects:
-            return stock(context, *args, **params)
-        inner = dataclasses.replace(context, avals_out=[_values.aval_of((), np.int32)])
-        stock(inner, *args, **params | {"branches": tuple(map(_returning_a_number, branches))})
-        context.set_tokens_out(inner.tokens_out)
-        return []
-
-    return dataclasses.replace(entry, rule=lower)
-
-
-def _returning_a_number(branch: jax.extend.core.ClosedJaxpr) -> jax.extend.core.ClosedJaxpr:
-    def run(*args: Any) -> Any:
-        _core.jaxpr_as_fun(branch)(*args)
-        return np.int32(0)
-
-    return jax.make_jaxpr(run)(*branch.in_avals)
 
 
 def loop_with_its_condition(entry: Any) -> Any:

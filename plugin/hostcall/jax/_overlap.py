@@ -1,7 +1,8 @@
-"""Calls without side effects that go on while their program does.
+"""What XLA gets of a program with calls: another module than JAX has lowered, shows and exports.
 
-XLA gets another module than the one that JAX has lowered, and shows, exports and keeps: see
-`hostcall_mlir.passes.overlap`. What is left of a program that fails, `_execution` lets go of.
+Calls without side effects go on while their program does: see `hostcall_mlir.passes.overlap`. What is
+left of a program that fails, `_execution` lets go of. And no function takes tokens alone, which XLA
+cannot compile: see `hostcall_mlir.passes.token_calls`.
 """
 
 from __future__ import annotations
@@ -21,18 +22,26 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
     def backend_compile_and_load(
         backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
     ) -> Any:
-        if backend.platform == "cpu" and len(executable_devices) == 1:
-            module = _with_overlap(module, host_callbacks)
+        owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
+        if owned and backend.platform == "cpu" and len(executable_devices) == 1:
+            module = _with_overlap(module, owned)
+        if any(one.target.site.ordered for one in owned):
+            module = _without_calls_for_tokens(module)
         return stock(backend, module, executable_devices, options, host_callbacks)
 
     return backend_compile_and_load
 
 
-def _with_overlap(module: Any, host_callbacks: Sequence[Any]) -> Any:
-    owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
+def _with_overlap(module: Any, owned: Sequence[Owned]) -> Any:
     keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     if len(keep) == len(owned) or not _names.has(_names.EXECUTION):
         return module
     from hostcall_mlir import exporting  # takes long to import, and not all programs make calls
 
     return exporting.overlapping(module, keep) or module
+
+
+def _without_calls_for_tokens(module: Any) -> Any:
+    from hostcall_mlir import exporting
+
+    return exporting.with_numbers(module) or module

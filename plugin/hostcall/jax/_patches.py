@@ -161,14 +161,6 @@ TABLE = PatchTable(
             why="XLA would leave out calls in the condition of a loop of known length.",
             feature=_FLOW,
         ),
-        _rule(
-            _LOWERINGS,
-            lax.cond_p,
-            _control_flow.branches_with_a_result,
-            "ctx index args branches ...",
-            why="XLA would fail where branches only make ordered calls.",
-            feature=_FLOW,
-        ),
         *(
             _rule(
                 _LOWERINGS,

@@ -78,6 +78,18 @@ def branches(x: Any, i: Any) -> Any:
     return jax.lax.cond(y[0] > 0, numbered, lambda v: v * 2, y)
 
 
+def tokens_alone(x: Any, i: Any) -> Any:
+    def told(number: float) -> Any:
+        return lambda: io_callback(functions.log, None, np.float32(number), ordered=True)
+
+    def step(_: Any, y: Any) -> Any:
+        jax.lax.switch(i, [told(1), told(2)])
+        jax.jit(told(3))()
+        return y + 1
+
+    return jax.lax.fori_loop(0, 2, step, x)
+
+
 GRID = np.arange(12, dtype=np.float32).reshape(3, 4)
 corner = of_text(
     hand_written.CORNER,
@@ -105,6 +117,12 @@ CASES = {
         [F3, np.int32(0)],
         F3 + 2,
         [[1.0, -2.0, 3.0], [1.0, -2.0, 3.0]],
+    ),
+    "functions_of_tokens_alone": Case(
+        of_jax(tokens_alone, ["log", "log", "log"], F3, 0),
+        [F3, np.int32(1)],
+        F3 + 2,
+        [2.0, 3.0, 2.0, 3.0],
     ),
     "second_branch": Case(
         of_jax(branches, ["log", "next_number", "next_number"], F3, 0),

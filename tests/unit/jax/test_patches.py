@@ -118,7 +118,6 @@ def test_programs_without_calls_are_compiled_and_run_as_without_hostcall(
 _WRAPPED = {
     "batched_branches.<locals>.rule",
     "batched_loop.<locals>.rule",
-    "branches_with_a_result.<locals>.lower",
     "guarded.<locals>.lower",
     "linearized_loop.<locals>.rule",
     "loop_with_its_condition.<locals>.lower",
