@@ -57,7 +57,7 @@ with open("pyproject.toml", "rb") as file:
 project = table["project"]
 builds = [line for line in table["build-system"]["requires"] if not line.startswith("tensorflow")]
 extras = project["optional-dependencies"]
-tests = [line for line in extras["test"] if re.match("pytest|hypothesis", line)]
+tests = [line for line in extras["test"] if re.match("filecheck|hypothesis|lit|pytest", line)]
 version = os.environ.get("JAX")
 jax = [f"jax=={version}.*"] if version else extras["jax"]
 print(*project["dependencies"], *jax, *tests, sep="\n")
@@ -135,7 +135,7 @@ endif
 
 test-jax: $(JAX_BUILT)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.8
 	@echo "Without TensorFlow, with JAX $(JAX):"
-	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) tests/jax tests/exported/test_runner.py
+	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) tests/jax tests/exported/test_runner.py tests/unit/mlir
 
 test-gpu: $(BUILT)  ## Run the tests that want a GPU; says what it finds, and fails with status 77 where there is none
 	@$(BIN)/python -m tests.gpu $(ON_DEVICE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -199,7 +201,7 @@ def _tell(log: Log, number: Any) -> None:
 
 
 # Branches whose only result is the token of ordered calls.
-_ONLY_CALLS = {
+_ONLY_CALLS: dict[str, Callable[[Callable[[Any], None], Any], Any]] = {
     "cond": lambda tell, x: lax.cond(x[0] > 9, lambda: tell(-1), lambda: tell(0)),
     "one branch": lambda tell, x: lax.cond(x[0] < 9, lambda: tell(0), lambda: None),
     "switch": lambda tell, x: lax.switch(
@@ -219,7 +221,7 @@ _ONLY_CALLS = {
 @pytest.mark.parametrize("branches", _ONLY_CALLS)
 def test_branches_that_only_make_ordered_calls(branches: str, within: str) -> None:
     log = Log()
-    tell = lambda number: _tell(log, number)  # noqa: E731
+    tell = functools.partial(_tell, log)
 
     def step(x: Any) -> None:
         _ONLY_CALLS[branches](tell, x)

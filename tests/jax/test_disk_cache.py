@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import jax
 import pytest
 
+from hostcall.jax import _disk_cache
+from tests.support.jax import disk_programs
 from tests.support.jax.disk_programs import OTHERS, PROGRAMS
 from tests.support.jax.helpers import run_python
 
@@ -82,6 +85,36 @@ def test_nothing_is_kept_that_nobody_finds(processes: dict[str, Any]) -> None:
     assert last == first
     assert any("jit__of_a_branch" in name for name in first) == _KEEPS_CALLBACKS
     assert not any("jit__local" in name for name in first)
+
+
+_IDS = r"""
+import re
+import jax
+from tests.support.jax.disk_programs import PROGRAMS, X
+for directory in [DIRECTORY, DIRECTORY, None]:
+    jax.config.update("jax_compilation_cache_dir", directory)
+    text = jax.jit(PROGRAMS["called twice"]).lower(X).as_text()
+    print(*re.findall(r"callback = (\d+)", text))
+    jax.clear_caches()
+"""
+
+
+def test_ids_of_calls_are_the_same_in_each_process(tmp_path: Path) -> None:
+    code = _IDS.replace("DIRECTORY", repr(str(tmp_path)))
+    first, second = (run_python(code).splitlines() for _ in range(2))
+    assert first[:2] == second[:2]
+    assert first[0] != first[1]  # none comes twice in a process
+    assert first[2] != second[2]  # no cache is on
+
+
+def test_which_functions_lie_where_another_process_finds_them() -> None:
+    has_place = _disk_cache._has_place
+    assert has_place(disk_programs.negate)
+    assert has_place(json.dumps)
+    assert not has_place(lambda x: x)
+    assert not has_place(functools.partial(disk_programs.negate))
+    assert not has_place(json.JSONEncoder().encode)
+    assert not has_place(disk_programs.Doubling())
 
 
 @pytest.mark.skipif(not _KEEPS_CALLBACKS, reason="JAX writes no programs with callbacks")

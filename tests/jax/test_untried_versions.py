@@ -1,4 +1,4 @@
-"""hostcall.jax with a JAX that it was not tried with: it says so, and leaves alone what has changed."""
+"""hostcall.jax with a JAX that was not tried: it says so, and leaves alone what has changed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from jax import lax
 def loop(x):
     return lax.fori_loop(0, 3, lambda i, y: jnp.sin(y) * x + i, x).sum()
 
+def left(y):
+    return lax.while_loop(lambda v: v[0] < 3, lambda v: v + y + 1, y)
+
 def programs(x):
     return [
         jax.grad(loop)(x).tolist(),
         jax.vmap(lambda y: lax.while_loop(lambda v: v < 3, lambda v: v + y + 1, y))(x).tolist(),
         jax.vmap(lambda y: lax.cond(y > 1, jnp.sin, jnp.cos, y))(x).tolist(),
-        jax.jvp(lambda y: lax.while_loop(lambda v: v[0] < 3, lambda v: v + y + 1, y), (x,), (x,))[1].tolist(),
+        jax.jvp(left, (x,), (x,))[1].tolist(),
         jax.jit(jnp.sort)(x).tolist(),
     ]
 
@@ -119,7 +122,9 @@ def test_signatures() -> None:
     expected = "jax.f with other parameters, (ctx, args, first, second) for "
     assert misfit("ctx args first") == f"{expected}(ctx, args, first)"
     assert misfit("context ...", "ct ...") == f"{expected}(context, ...) or (ct, ...)"
-    assert _signatures.misfit("jax.x", 1, lambda stock: stock, ["ctx"]).endswith("(unknown) for (ctx)")
+    assert _signatures.misfit("jax.x", 1, lambda stock: stock, ["ctx"]).endswith(
+        "(unknown) for (ctx)"
+    )
     assert "cannot be replaced (AttributeError: " in _signatures.misfit(
         "jax.f", _rule, lambda stock: stock.missing, []
     )

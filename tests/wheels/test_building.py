@@ -104,6 +104,36 @@ def test_the_python_of_a_minor_version_is_found() -> None:
 
 def test_a_python_that_is_not_there_is_none() -> None:
     assert interpreters.find("3.99") is None
+    assert interpreters.find("/nowhere/python3") is None
+
+
+def test_a_path_is_a_python_too() -> None:
+    found = interpreters.find(sys.executable)
+    assert found == Path(sys.executable)
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_what_fails_on_the_path_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As pyenv's files do whose version is not chosen.
+    script(tmp_path / "shims" / "python3.98", "echo 'command not found' >&2; exit 127")
+    installed = tmp_path / "pyenv" / "versions" / "3.98.2" / "bin" / "python3.98"
+    script(installed, f'exec "{sys.executable}" "$@"')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    assert interpreters.find("3.98") == installed
+    command = [sys.executable, "-m", "wheels.interpreters", "3.99", "3.98", "3.11"]
+    assert subprocess.check_output(command, cwd=ROOT, text=True).strip() == str(installed)
+    command[3:] = ["3.99"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
 
 
 def test_a_build_asks_the_tensorflow_of_its_python() -> None:

@@ -173,8 +173,8 @@ def serialize_artifact(module: ir.Module, version: str) -> bytes:
 
 
 def _drop_tilings(op: ir.Operation) -> ir.WalkResult:
-    """JAX 0.11 and later say of calls that they have none, for which older versions have no words."""
-    if "result_tilings" in op.attributes:
+    """From jaxlib 0.11 on a custom call says that it has none, which older versions cannot read."""
+    if "result_tilings" in op.attributes and not [*ir.ArrayAttr(op.attributes["result_tilings"])]:
         del op.attributes["result_tilings"]
     return ir.WalkResult.ADVANCE
 

@@ -1,8 +1,8 @@
 """Calls of functions that take tokens alone, which XLA in jaxlib 0.11 and 0.12 cannot compile.
 
-It puts the body of a function in the place of a call. Where the call has no operands but a token, that
-ends the process, or fails in a later pass, with ordered host calls of JAX's own as well. So such a
-function gets a number beside the token, for which it has no use.
+It puts the body of a function in the place of a call. Where the call has no operands but a token,
+that ends the process, or fails in a later pass, with ordered host calls of JAX's own as well. So
+such a function gets a number beside the token, for which it has no use.
 """
 
 from __future__ import annotations

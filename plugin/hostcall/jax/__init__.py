@@ -21,7 +21,7 @@ except ImportError as error:
         name=error.name,
     ) from error
 
-from hostcall.jax import _names  # noqa: E402
+from hostcall.jax import _names
 
 _names.check()
 

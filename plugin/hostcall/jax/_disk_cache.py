@@ -1,4 +1,4 @@
-"""Programs with calls in JAX's cache on disk, where later processes find what earlier ones compiled.
+"""Programs with calls in JAX's cache on disk, where later processes find them.
 
 A program holds the ids of its calls, and ids are of a process. They are the same in each process
 (`hostcall_runtime._stable_ids`) for functions that have a place there. Programs that call others,
@@ -39,8 +39,9 @@ def identity(function: Function, context: Any) -> Sequence[object]:
     """
     if not is_on():
         return ()
-    form = function.may_begin_early, _patching.are_installed(), importlib.metadata.version("hostcall")
-    return *form, *context.avals_in, "->", *context.avals_out
+    form = function.may_begin_early, _patching.are_installed()
+    version = importlib.metadata.version("hostcall")
+    return *form, version, *context.avals_in, "->", *context.avals_out
 
 
 def unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:

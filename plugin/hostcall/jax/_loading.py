@@ -5,7 +5,16 @@ from __future__ import annotations
 import jax
 
 from hostcall._functions import frameworks
-from hostcall.jax import _callback, _disk_cache, _effects, _handlers, _patches, _rules, _settings, _values
+from hostcall.jax import (
+    _callback,
+    _disk_cache,
+    _effects,
+    _handlers,
+    _patches,
+    _rules,
+    _settings,
+    _values,
+)
 from hostcall_runtime import _at_exit, _patching, _stable_ids
 
 

@@ -1,8 +1,8 @@
 """What XLA gets of a program with calls: another module than JAX has lowered, shows and exports.
 
-Calls without side effects go on while their program does: see `hostcall_mlir.passes.overlap`. What is
-left of a program that fails, `_execution` lets go of. And no function takes tokens alone, which XLA
-cannot compile: see `hostcall_mlir.passes.token_calls`.
+Calls without side effects go on while their program does: see `hostcall_mlir.passes.overlap`. What
+is left of a program that fails, `_execution` lets go of. And no function takes tokens alone, which
+XLA cannot compile: see `hostcall_mlir.passes.token_calls`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
         owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
         if owned and backend.platform == "cpu" and len(executable_devices) == 1:
             module = _with_overlap(module, owned)
-        if any(one.target.site.ordered for one in owned):
+        if any(one.target.site and one.target.site.ordered for one in owned):
             module = _without_calls_for_tokens(module)
         return stock(backend, module, executable_devices, options, host_callbacks)
 

@@ -17,7 +17,15 @@ from typing import Any
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import _control_flow, _disk_cache, _effects, _names, _overlap, _reducers, _signatures
+from hostcall.jax import (
+    _control_flow,
+    _disk_cache,
+    _effects,
+    _names,
+    _overlap,
+    _reducers,
+    _signatures,
+)
 from hostcall_runtime._patching import Patch, PatchTable, replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -113,6 +121,16 @@ def _no_tracing(stock: Any) -> Any:
 
 
 _FLOW = _names.CONTROL_FLOW
+
+_WITH_WRAPPERS = (
+    "_control_flow",
+    "_disk_cache",
+    "_execution",
+    "_joint",
+    "_no_tracing",
+    "_overlap",
+    "_reducers",
+)
 
 TABLE = PatchTable(
     "JAX",
@@ -224,7 +242,7 @@ def hide_frames() -> None:
         return
     from jax._src import source_info_util, traceback_util
 
-    for module in ("_control_flow", "_disk_cache", "_execution", "_joint", "_no_tracing", "_overlap", "_reducers"):
+    for module in _WITH_WRAPPERS:
         file = os.path.join(os.path.dirname(__file__), f"{module}.py")
         source_info_util.register_exclusion(file)
         traceback_util.register_exclusion(file)

@@ -1,7 +1,7 @@
 """What functions of JAX's take that hostcall replaces.
 
-One that takes something else than in the versions that were tried may mean something else by it, and
-is left alone.
+One that takes something else than in the versions that were tried may mean something else by it,
+and is left alone.
 """
 
 from __future__ import annotations

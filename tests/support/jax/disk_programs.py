@@ -26,6 +26,13 @@ def negate(x: Any) -> Any:
     return -x
 
 
+class Doubling:
+    """An object that can be called, of a class that has a place."""
+
+    def __call__(self, x: Any) -> Any:
+        return 2 * x
+
+
 def note(x: Any) -> None:
     """The same, with a side effect."""
     made.append(float(np.sum(x)))
@@ -74,6 +81,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 # Of functions that lie nowhere.
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "lambda": lambda x: call(lambda y: y / 2, x, x, pure=True),
+    "object": lambda x: call(Doubling(), x, x, pure=True),
     "local": _local,
     "partial": lambda x: call(functools.partial(np.multiply, np.float32(2)), x, x, pure=True),
     "one of two": lambda x: call(negate, x, x, pure=True) + call(lambda y: y, x, x, pure=True),
