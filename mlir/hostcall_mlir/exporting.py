@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hostcall_mlir.ir.custom_calls import host_calls, is_name
 from hostcall_mlir.ir.diagnostics import PassError
+from hostcall_mlir.ir.jaxlib_names import rewritten
 from hostcall_mlir.passes.overlap import overlapping
 from hostcall_mlir.passes.token_calls import with_numbers
 from hostcall_mlir.program.dtypes import dtype_of
@@ -63,6 +64,7 @@ __all__ = [
     "pack",
     "parse",
     "read",
+    "rewritten",
     "set_names",
     "signature_of",
     "spec_of",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 
 import jax
 import pytest
 
 from hostcall.jax import _names, _signatures, _versions
 from tests.support.jax.helpers import run_python
+from tests.support.pages import ROOT, read
 
 _DOCTORED = """
 import dataclasses, importlib, json, warnings
@@ -102,6 +105,18 @@ def test_the_versions_that_were_tried() -> None:
         assert _versions.untested(version) is None
     for version in ("0.13.0", "1.0", "0.12.1.dev20261101", "0.12.0rc1", "0.1.8"):
         assert f"and this is {version}. " in str(_versions.untested(version))
+
+
+def test_pyproject_and_the_page_of_versions_name_those_that_were_tried() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    major, minor = map(int, _versions.TESTED[-1].split("."))
+    wanted = f"jax>={_versions.TESTED[0]},<{major}.{minor + 1}"
+    assert extras["jax"] == [wanted]
+    assert f"pip install '{wanted}'" == _versions.INSTALL
+    _, _, section = read("docs/versions.md").partition("\n## JAX\n")
+    rows = re.findall(r"^\| (0\.\d+)\.[\d.]+ \|", section.split("\n## ")[0], re.MULTILINE)
+    assert set(rows) == {*_versions.TESTED}
 
 
 def test_a_tried_version_warns_of_nothing() -> None:

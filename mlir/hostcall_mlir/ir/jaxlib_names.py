@@ -172,6 +172,19 @@ def serialize_artifact(module: ir.Module, version: str) -> bytes:
     return artifact
 
 
+def rewritten(artifact: bytes, version: str) -> bytes:
+    """What JAX has exported, for a version of StableHLO, with its source places."""
+    if _VERSION < (0, 11):  # which write nothing newer
+        return artifact
+    from jaxlib import _jax
+
+    module = deserialize_artifact(new_context(), artifact)
+    module.operation.walk(_drop_tilings)
+    # True leaves what JAX says of shardings, which is no StableHLO.
+    written: bytes = _jax.mlir.serialize_portable_artifact(module, version, True)
+    return written
+
+
 def _drop_tilings(op: ir.Operation) -> ir.WalkResult:
     """From jaxlib 0.11 on a custom call says that it has none, which older versions cannot read."""
     if "result_tilings" in op.attributes and not [*ir.ArrayAttr(op.attributes["result_tilings"])]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,14 @@ def export(jitted: Any, rules: dict[Any, Callable[..., Any]], target: str) -> Ca
         disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(target)],
         _override_lowering_rules=tuple(rules.items()),
     )
+
+
+def readable(exported: Any, version: str) -> Any:
+    """An exported function as TensorFlow reads it, whose StableHLO is of this version."""
+    from hostcall_mlir import exporting  # takes long to import, and few programs cross
+
+    code = exporting.rewritten(exported.mlir_module_serialized, version)
+    return dataclasses.replace(exported, mlir_module_serialized=code)
 
 
 def has_effects(exported: Any) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 
 import jax
 import numpy as np
+import tensorflow as tf
 
+from hostcall import _versions
 from hostcall._bridges import jax_exports
 from hostcall._callbacks.call_modules import Module
 from hostcall._functions import source_location
@@ -74,6 +76,7 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     if _names.has(_names.JAX_CALLBACKS):
         rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
     exported = jax_exports.export(jitted, rules, _rules.TARGET)(*args, **kwargs)
+    exported = jax_exports.readable(exported, _versions.stablehlo(tf.__version__))
     _, name, defined_at, _ = source_location.split_description(
         f"f of {source_location.of_function(jitted)}"
     )
