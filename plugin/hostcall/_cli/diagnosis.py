@@ -73,9 +73,10 @@ def _load_jax() -> dict[str, str | None]:
         warnings.simplefilter("ignore")  # the table tells what is missing
         try:
             importlib.import_module("hostcall.jax")
+            tried = importlib.import_module("hostcall.jax._versions")
         except ImportError as error:
             return {"version": version, "problem": str(error)}
-    return {"version": version, "problem": None}
+    return {"version": version, "problem": tried.untested(version)}
 
 
 def _names() -> Iterator[dict[str, Any]]:

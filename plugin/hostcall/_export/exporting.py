@@ -14,13 +14,16 @@ from hostcall._compiler import ordering
 from hostcall._compiler.bounded import analysis, own_names
 from hostcall._export import exported_callbacks
 from hostcall._export import function_interface as exported
-from hostcall._tf import concrete_functions
+from hostcall._tf import autograph, concrete_functions
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir import exporting as mlir
 from hostcall_mlir.exporting import Manifest, PassError, Program
 from hostcall_runtime import _locks
 from hostcall_runtime._errors import NotExportableError
+
+# It may be called in the tf.function whose code exports.
+autograph.leave_alone(Program.save)
 
 _lock = _locks.new_lock()
 

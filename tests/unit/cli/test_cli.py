@@ -261,6 +261,12 @@ def test_doctor_says_why_hostcall_jax_cannot_be_loaded(monkeypatch: pytest.Monke
     assert "works with it" not in run("doctor").stdout
 
 
+def test_doctor_says_that_a_version_of_jax_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "0.13" if name == "jax" else found(name))
+    assert "JAX: found 0.13. hostcall.jax was tested with JAX 0.8 to " in run("doctor").stdout
+
+
 def test_doctor_does_not_need_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_installed(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
