@@ -43,11 +43,18 @@ def convert(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Struct:
-    """Of an argument. JAX's own have no unknown sizes from 0.11 on."""
+class _Unsized:
+    """What is known of an argument with sizes that are not known."""
 
     shape: tuple[int | None, ...]
     dtype: Any
+
+
+def _struct(shape: tuple[int | None, ...], dtype: Any) -> Any:
+    try:
+        return jax.ShapeDtypeStruct(shape, dtype)
+    except ValueError:  # from JAX 0.11.2 on
+        return _Unsized(shape, dtype)
 
 
 class _Converted:
@@ -77,7 +84,7 @@ class _Converted:
                 f"hostcall.jax.to_tf of {self._description}: not even the number of dimensions of "
                 "an argument is known. Call tf.ensure_shape(argument, [None, ...]) on it before."
             )
-        structs = [_Struct(tuple(tensor.shape), dtype) for tensor, dtype in converted]
+        structs = [_struct(tuple(tensor.shape), dtype) for tensor, dtype in converted]
         key = tree, tuple((struct.shape, str(struct.dtype)) for struct in structs)
         program = self._programs.get(key)
         if program is None:
