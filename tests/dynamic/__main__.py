@@ -1,11 +1,12 @@
 """Compares values whose sizes only the run knows with plain graph mode, in all kinds of uses.
 
-    python -m tests.dynamic [--seed N] [--sample K] [--source NAME] [--use NAME] [--mode NAME]
+    python -m tests.dynamic [--seed N] [--skip K] [--sample K] [--source NAME] [--use NAME]
     python -m tests.dynamic CASE...
 
 Each case is a source of such a value, a use of it, what stands beside it, and a gradient or none.
 The first pass has each pair of a source and a use once, beside what the seed chooses; --passes 12
-is all. --sample takes the first cases of them. Options with names may be given several times.
+is all. --sample takes the first cases of them, and --skip goes on behind some of these. Options
+with names may be given several times.
 --checked compiles functions with nothing beside the use, and has hostcall check their sizes.
 """
 # ruff: noqa: T201 - it prints its report
@@ -62,6 +63,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="the ids of single cases")
     parser.add_argument("--seed", type=int, default=None, help="of the order and of what is beside")
     parser.add_argument("--sample", type=int, default=None, help="how many cases")
+    parser.add_argument("--skip", type=int, default=0, help="how many of them have run already")
     parser.add_argument("--passes", type=int, default=1, help="how often each pair comes")
     parser.add_argument("--limit", type=float, default=SECONDS_A_CASE, help="seconds for a case")
     choices: dict[str, Iterable[str]] = {
@@ -86,7 +88,7 @@ def _chosen(parsed: argparse.Namespace) -> list[Case]:
     most = parsed.passes * len(sources) * len(uses)
     most = most if parsed.sample is None else min(most, parsed.sample)
     cases = choose(seed, sources, uses, modes, parsed.gradient or GRADIENTS)
-    chosen = list(itertools.islice(cases, most))
+    chosen = list(itertools.islice(cases, parsed.skip, most))
     print(f"seed {seed}: {len(chosen)} cases", flush=True)
     return chosen
 
