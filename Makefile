@@ -4,6 +4,10 @@
 # its own: make test PYTHON=3.13 TENSORFLOW=2.20. PYTHON=/path/to/python3.11 sets up the usual one.
 PYTHON ?=
 export TENSORFLOW ?=
+ifneq (,$(TENSORFLOW))
+# Of the processes that tests start with a version that is not in the table.
+export PYTHONWARNINGS := ignore:hostcall was tested with TensorFlow:RuntimeWarning
+endif
 OWN_PYTHON := $(if $(findstring /,$(PYTHON)),,$(addprefix -py,$(PYTHON)))
 VENV := .venv$(OWN_PYTHON)$(addprefix -tf,$(TENSORFLOW))
 # The path of PYTHON, or of the first of some versions that is found, on the PATH or in pyenv.
@@ -41,10 +45,12 @@ extras = table["project"]["optional-dependencies"]
 requires = table["build-system"]["requires"]
 if other := os.environ["TENSORFLOW"]:
     requires = [line for line in requires if not line.startswith("tensorflow")]
-    requires.append(f"tensorflow-cpu=={other}.*")
-    requires.append("protobuf<7")  # whose text format lacks an option that 2.20 gives
+    candidates = f"tensorflow-cpu=={other}.*,>={other}.0rc0"  # release candidates, too
+    requires.append("tf-nightly-cpu" if other == "nightly" else candidates)
+    if other in ("2.19", "2.20"):
+        requires.append("protobuf<7")  # whose text format lacks an option that 2.20 gives
 print(*requires, *table["project"]["dependencies"], sep="\n")
-print(*extras["cpu"], *extras["test"], *extras["dev"], "cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
+print(*extras["test"], *extras["dev"], "cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
 endef
 export REQUIREMENTS
 

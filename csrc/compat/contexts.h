@@ -44,3 +44,22 @@ struct XLA_FFI_ExecutionContext {
   void* execution_state = nullptr;
 };
 #endif
+
+namespace hostcall::compat {
+
+// What the FFI's functions for C call XLA_FFI_ExecutionContext. TensorFlow 2.22 names it otherwise.
+#if __has_include("xla/ffi/invoke.h")
+using HandlerContext = XLA_FFI_InvokeContext;
+#else
+using HandlerContext = XLA_FFI_ExecutionContext;
+#endif
+
+inline HandlerContext* ContextOf(XLA_FFI_ExecutionContext* context) {
+  return reinterpret_cast<HandlerContext*>(context);
+}
+
+inline XLA_FFI_ExecutionContext* ForHandlers(HandlerContext* context) {
+  return reinterpret_cast<XLA_FFI_ExecutionContext*>(context);
+}
+
+}  // namespace hostcall::compat

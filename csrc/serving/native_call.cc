@@ -112,12 +112,13 @@ absl::Status CallNative(const Callee& callee, OpKernelContext* ctx) {
         " results, and is called by an op with ", ctx->num_outputs(), ". The graph was altered."));
   }
   if (absl::Status made = AllocateOutputs(ctx, *shapes, results); !made.ok()) return made;
-  XLA_FFI_ExecutionContext context{};
-  context.backend_context = XLA_FFI_ExecutionContext::CpuContext{&ctx->eigen_cpu_device()};
+  compat::HandlerContext context{};
+  context.backend_context = compat::HandlerContext::CpuContext{&ctx->eigen_cpu_device()};
   try {
     const XLA_FFI_Args args = operands.args();
     const XLA_FFI_Rets rets = results.rets();
-    return StatusOf(callee.native->Call({xla::ffi::GetXlaFfiApi(), &context, args, rets}));
+    XLA_FFI_ExecutionContext* given = compat::ForHandlers(&context);
+    return StatusOf(callee.native->Call({xla::ffi::GetXlaFfiApi(), given, args, rets}));
   } catch (const Failure& failure) {
     return absl::Status(static_cast<absl::StatusCode>(failure.code()), failure.what());
   }

@@ -1,12 +1,14 @@
 // The extension module `hostcall._tensorflow`. Importing it registers the XLA kernels of the script
 // ops and the graph pass.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "buffer_provider.h"
 #include "compilations.h"
@@ -117,6 +119,13 @@ NB_MODULE(_tensorflow, m) {
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
         "and "
         "TypeError, with the name, when the capsule has one that is not of handlers.");
+  m.def(
+      "ffi_api_version",
+      [] {
+        const XLA_FFI_Api_Version& version = xla::ffi::GetXlaFfiApi()->api_version;
+        return std::pair(version.major_version, version.minor_version);
+      },
+      "The version of the FFI that TensorFlow's XLA has.");
   m.def(
       "run_finder",
       [] { return nb::capsule(hostcall::GetRunFinder(), hostcall::capsules::kRunFinder); },

@@ -47,8 +47,8 @@ int64_t NumberOf(const Eigen::ThreadPoolDevice* threads) {
 }
 
 turns::Run FindRun(XLA_FFI_ExecutionContext* context) {
-  using Cpu = XLA_FFI_ExecutionContext::CpuContext;
-  const Cpu* cpu = std::get_if<Cpu>(&context->backend_context);
+  using Cpu = compat::HandlerContext::CpuContext;
+  const Cpu* cpu = std::get_if<Cpu>(&compat::ContextOf(context)->backend_context);
   if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr) return {};
   const Eigen::Allocator* marker = cpu->intra_op_thread_pool->allocator();
   for (const bool takes_turns : {false, true}) {

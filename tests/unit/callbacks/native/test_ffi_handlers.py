@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
+import pathlib
+import re
 from typing import Any
 
 import jax
@@ -125,11 +128,24 @@ def test_functions_that_run_eagerly() -> None:
         tf.config.run_functions_eagerly(False)
 
 
-def test_handlers_of_another_version() -> None:
+def test_handlers_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    # TensorFlow 2.22 takes those of JAX.
+    tensorflow = importlib.import_module("hostcall._tensorflow")
+    monkeypatch.setattr(tensorflow, "ffi_api_version", lambda: (0, 2))
     newer = jax.ffi.pycapsule(handlers(jax.ffi.include_dir())["later"])
     with pytest.raises(ValueError, match="another version of XLA's FFI") as caught:
         hostcall.native(newer, result=same)
     assert "tf.sysconfig.get_include()" in str(caught.value)
+
+
+def test_tensorflow_says_the_version_of_its_ffi() -> None:
+    tensorflow = importlib.import_module("hostcall._tensorflow")
+    header = pathlib.Path(tf.sysconfig.get_include(), "xla/ffi/api/c_api.h")
+    if not header.is_file():
+        pytest.skip("TensorFlow before 2.21 does not install the header")
+    number = re.search(r"define XLA_FFI_API_MINOR (\d+)", header.read_text())
+    assert number is not None
+    assert tensorflow.ffi_api_version() == (0, int(number[1]))
 
 
 @pytest.mark.tensorflow("2.21", "handlers built with older headers do not say their stage")
