@@ -18,6 +18,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler import bisection
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.versions import shuffle_is_refused
 
 X = tf.constant([3.0, 1.0, 2.0])
 PROGRAMS: list[Callable[..., Any]] = []
@@ -121,6 +122,7 @@ def test_effects_happen_once() -> None:
         assert seen == [3.0, 1.0] * calls
 
 
+@shuffle_is_refused
 @pytest.mark.parametrize("name", ["among_others", "in_a_loop", "in_a_branch", "in_a_call"])
 def test_the_log_names_the_op(name: str, caplog: pytest.LogCaptureFixture) -> None:
     program = next(program for program in PROGRAMS if program.__name__ == name)
@@ -135,6 +137,7 @@ def test_the_log_names_the_op(name: str, caplog: pytest.LogCaptureFixture) -> No
     assert "On the host: RandomShuffle; the rest" in line
 
 
+@shuffle_is_refused
 def test_what_was_found_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     jitted(lambda x: tf.sort(_shuffled(x)) + 1.0)(X)
 
@@ -148,6 +151,7 @@ def test_what_was_found_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     assert "On the host: RandomShuffle; the rest is one program" in line
 
 
+@shuffle_is_refused
 def test_it_can_be_an_error() -> None:
     hostcall.configure(uncompilable="error")
     try:

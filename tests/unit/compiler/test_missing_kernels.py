@@ -12,6 +12,7 @@ from hostcall._compiler import missing_kernels
 from hostcall._tf import function_defs
 from tests.support.e2e.refused_programs import PROGRAMS
 from tests.support.helpers import jitted
+from tests.support.versions import is_older_than
 
 X = tf.constant([1.0, 3.0, 2.0, 3.0])
 CASES: list[Callable[..., Any]] = []
@@ -159,6 +160,8 @@ def _is_refused(program: Any) -> bool:
 
 @pytest.mark.parametrize("program", CASES, ids=lambda program: program.__name__)
 def test_xla_refuses_what_is_found(program: Any) -> None:
+    if program in (needed_by_nothing, needed_by_nothing_in_a_branch) and not is_older_than("2.22"):
+        pytest.skip("TensorFlow 2.22 drops what nothing needs before it compiles")
     compiled = jitted(program)
     assert bool(_found(compiled.get_concrete_function(X))) == _is_refused(compiled)
 
