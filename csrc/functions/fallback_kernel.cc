@@ -77,8 +77,9 @@ class FallbackKernel : public AsyncOpKernel {
         FallBack(ctx, status, done);
       }
     };
-    launch_->AsAsync()->ComputeAsync(attempt->inner.get(), [ctx, attempt, finish] {
-      if (attempt->IsSecond()) (*ctx->runner())(finish);
+    launch_->AsAsync()->ComputeAsync(attempt->inner.get(), [this, ctx, attempt, finish] {
+      if (!attempt->IsSecond()) return;
+      (*ctx->runner())(function_.elsewhere == nullptr ? finish : function_.elsewhere(finish));
     });
     if (attempt->IsSecond()) finish();
   }

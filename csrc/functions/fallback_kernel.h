@@ -30,6 +30,8 @@ struct LaunchedFunction {
   bool is_cluster = false;
   // Whether it is not compiled for each size of its arguments.
   bool is_bounded = false;
+  // What a task of its becomes, which goes on on another thread.
+  std::function<std::function<void()>(std::function<void()>)> elsewhere = nullptr;
 };
 
 // An error of ours that is taken for a refusal of XLA's; others of ours are the user's. Payloads

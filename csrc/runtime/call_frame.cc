@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "failure.h"
+#include "pool.h"
 #include "registry.h"
 
 namespace ffi = xla::ffi;
@@ -66,6 +67,8 @@ HostCall ReadFrame(const RawBuffers& args, const RawBuffers& rets, int64_t callb
   call.ordered = HasToken(args);
   CopyBuffers(args, call.operands);
   CopyBuffers(rets, call.results);
+  // A program runs here that another thread has started, or XLA goes on where a call has ended.
+  if (OnPoolThread()) call.RunsElsewhere();
   return call;
 }
 

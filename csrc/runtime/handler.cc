@@ -121,8 +121,6 @@ Result Handle(turns::Run run, const Args& args, const Rets& rets, const Attribut
     HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
     ReadAttributes(call, attributes);
     call.run = run.number;
-    // XLA goes on where a call has ended, and makes the next one there.
-    if (OnPoolThread()) call.RunsElsewhere();
     // Without an interpreter the call ends with an error, and no thread can be made ready for it.
     if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
     if (IsConcurrent(call)) return RunBesideOthers(std::move(call));

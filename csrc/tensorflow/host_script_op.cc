@@ -22,6 +22,7 @@
 #include "runtime/gil.h"
 #include "runtime/nesting.h"
 #include "runtime/text.h"
+#include "starters.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -35,6 +36,8 @@ constexpr char kLabel[] = "_kernel";
 // A bit for each of the first inputs of the op that this thread runs: whether its memory is the
 // op's alone, so that the function may write to it.
 thread_local uint64_t unshared_inputs = 0;
+// The run that it belongs to, where another thread has started that.
+thread_local int64_t run_of_op = starters::kNoRun;
 constexpr int kMaxInputs = 64;
 
 uint64_t UnsharedInputs(const tensorflow::OpKernelContext& ctx) {
@@ -95,11 +98,13 @@ absl::Status CheckNesting(const NestedCall& call, const std::string& token) {
 
 // Runs the stock kernel of an op on this thread.
 absl::Status RunStock(tensorflow::OpKernel* stock, const std::string& token, uint64_t unshared,
-                      tensorflow::OpKernelContext* inner) {
+                      const starters::StartedRun& run, tensorflow::OpKernelContext* inner) {
   const NestedCall call;
   absl::Status status = CheckNesting(call, token);
   if (status.ok()) {
     unshared_inputs = unshared;
+    run_of_op = starters::NumberOf(run);
+    const starters::Scope own(nullptr);  // whatever the function runs
     stock->Compute(inner);
     status = Carried(inner->status());
   }
@@ -117,6 +122,7 @@ class InterruptibleCall {
         stock_(std::move(stock)),
         token_(stock_->def().attr().at("token").s()),
         unshared_(UnsharedInputs(*ctx)),
+        run_(StartedRunOf(*ctx)),
         output_attributes_(ctx->params()->output_attr_array,
                            ctx->params()->output_attr_array + ctx->num_outputs()) {
     for (int i = 0; i < ctx->num_inputs(); ++i) inputs_.push_back(ctx->input(i));
@@ -131,7 +137,7 @@ class InterruptibleCall {
 
   void Run() {
     if (has_ended_) return;
-    const absl::Status status = RunStock(stock_.get(), token_, unshared_, inner_->get());
+    const absl::Status status = RunStock(stock_.get(), token_, unshared_, run_, inner_->get());
     if (!TakeOp()) return;
     if (status.ok()) {
       inner_->HandOver(ctx_);
@@ -156,6 +162,7 @@ class InterruptibleCall {
   const std::shared_ptr<tensorflow::OpKernel> stock_;
   const std::string token_;
   const uint64_t unshared_;
+  const starters::StartedRun run_;
   const std::vector<tensorflow::AllocatorAttributes> output_attributes_;
   std::vector<tensorflow::Tensor> inputs_;
   std::vector<tensorflow::TensorValue> values_;
@@ -213,7 +220,8 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
   // In a context of its own, whose status is not the one that the user shall see.
   void Run(tensorflow::OpKernelContext* ctx) {
     InnerContext inner(*ctx, stock_.get());
-    const absl::Status status = RunStock(stock_.get(), token_, UnsharedInputs(*ctx), inner.get());
+    const absl::Status status =
+        RunStock(stock_.get(), token_, UnsharedInputs(*ctx), StartedRunOf(*ctx), inner.get());
     if (status.ok()) {
       inner.HandOver(ctx);
     } else {
@@ -239,6 +247,10 @@ void DefineHostScriptOp(nanobind::module_& m) {
       "unshared_inputs", [] { return unshared_inputs; },
       "The inputs, by their bits, whose memory is only the op's that this thread has begun to "
       "run.");
+  m.def(
+      "run_of_op", [] { return run_of_op; },
+      "The number of the run that the op belongs to which this thread has begun to run, for "
+      "_starters.bind.");
   m.def(
       "context_handle",
       [](nanobind::handle module, nanobind::handle) {

@@ -62,7 +62,7 @@ void CallsOfRun::GiveUpAll(const absl::Status& error) {
 }
 
 InterruptibleRun::InterruptibleRun(const Runner& runner) {
-  const auto calls = std::make_shared<CallsOfRun>();
+  const auto calls = std::make_shared<CallsOfRun>(starters::CurrentOrNew());
   runner_ = RunnerOfRun{calls, runner};
   number_ =
       interrupts->begin(PyThread_get_thread_ident(), [calls](int code, const std::string& text) {
@@ -71,6 +71,12 @@ InterruptibleRun::InterruptibleRun(const Runner& runner) {
 }
 
 InterruptibleRun::~InterruptibleRun() { interrupts->end(number_); }
+
+starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx) {
+  if (starters::Current() != nullptr) return starters::Current();
+  const std::shared_ptr<CallsOfRun> calls = CallsOfRun::Of(ctx);
+  return calls == nullptr ? nullptr : calls->run();
+}
 
 bool IsThreadOfPython() { return PyGILState_GetThisThreadState() != nullptr; }
 

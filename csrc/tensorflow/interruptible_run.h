@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "starters.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace hostcall {
@@ -21,8 +23,13 @@ class CallsOfRun {
  public:
   using GiveUp = std::function<void(const absl::Status&)>;
 
+  explicit CallsOfRun(starters::StartedRun run) : run_(std::move(run)) {}
+
   // Those of the run that an op belongs to; null where nobody gives these up.
   static std::shared_ptr<CallsOfRun> Of(const tensorflow::OpKernelContext& ctx);
+
+  // By which its starter is found.
+  const starters::StartedRun& run() const { return run_; }
 
   // Returns the number of a call, for `Remove`. Where the run is over already, gives it up.
   int64_t Add(GiveUp give_up);
@@ -31,6 +38,7 @@ class CallsOfRun {
   void GiveUpAll(const absl::Status& error);
 
  private:
+  const starters::StartedRun run_;
   std::mutex mutex_;
   absl::Status error_;  // of a run that is over
   int64_t next_ = 0;
@@ -55,6 +63,9 @@ class InterruptibleRun {
   Runner runner_;
   int64_t number_;
 };
+
+// The run that an op belongs to; null where this thread starts one with the op.
+starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx);
 
 // Whether the thread is one of Python's, which may start such a run.
 bool IsThreadOfPython();

@@ -250,6 +250,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!whole) announce = [entry = function.entry] { Announce(entry); };
     LaunchedFunction launched = function;
     launched.is_cluster = is_cluster;
+    launched.elsewhere = &OfItsStarter;
     created = FallBackOnRefusal(runtime, props, launched, fallback, announce, kernel);
     if (!created.ok() || !(launched.is_cluster || launched.is_bounded)) return created;
     return Bound(runtime, props, function.calls_host, kernel);

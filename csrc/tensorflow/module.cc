@@ -24,6 +24,7 @@
 #include "run_devices.h"
 #include "run_tracking.h"
 #include "runtime/capsules.h"
+#include "starters.h"
 #include "xla/ffi/api/c_api.h"
 
 // From xla/ffi/ffi_api.h, which cannot be included: the wheel lacks the MLIR headers that it needs.
@@ -96,6 +97,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineCompilations(m);
   hostcall::DefineRunTracking(m);
   hostcall::DefineInterruptibleRuns(m);
+  hostcall::starters::Define(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
   hostcall::DefineProfiler(m);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "starters.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -77,6 +78,8 @@ class RegionScope {
   RegionScope& operator=(const RegionScope&) = delete;
 
   const tensorflow::OpKernelContext& outer() const { return *outer_; }
+  // By which the starter of the launch is found.
+  const starters::StartedRun& run() const { return run_; }
   // Null for a region that there is not.
   const Region* region(int64_t index) const;
 
@@ -86,6 +89,7 @@ class RegionScope {
 
  private:
   const tensorflow::OpKernelContext* const outer_;
+  const starters::StartedRun run_ = starters::CurrentOrNew();
   const std::vector<std::unique_ptr<Region>>* const regions_;
   std::mutex mutex_;
   std::deque<tensorflow::Tensor> values_;

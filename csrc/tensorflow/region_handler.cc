@@ -12,6 +12,7 @@
 #include "compat/ffi.h"
 #include "region.h"
 #include "run_tracking.h"
+#include "starters.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -135,6 +136,7 @@ absl::Status GiveResult(const RegionCall& call, size_t i, const Tensor& value) {
 }
 
 absl::Status Run(const RegionCall& call) {
+  const starters::Scope scope(call.scope->run());
   std::vector<Tensor> inputs;
   inputs.reserve(call.region->slots());
   for (size_t i = 0; i < call.operands.size(); ++i) {

@@ -13,11 +13,13 @@
 #include "buffer_provider.h"
 #include "current_launch.h"
 #include "functions/wrapped_kernel.h"
+#include "interruptible_run.h"
 #include "run_devices.h"
 #include "runtime/capsules.h"
 #include "runtime/early_calls.h"
 #include "runtime/fork.h"
 #include "runtime/gil.h"
+#include "starters.h"
 
 namespace nb = nanobind;
 
@@ -161,58 +163,6 @@ class CallbackThread {
   bool fits_ = true;
 };
 
-// Who has started the runs that are under way: hostcall_runtime._starters. Leaked like all that
-// holds Python objects.
-struct Starters {
-  nb::object begin;      // a function of the number of a run
-  nb::object runs;       // a dict from these numbers to starters
-  nb::object under_way;  // a set of starters
-
-  static Starters& Global() {
-    static auto* starters = new Starters();
-    return *starters;
-  }
-
-  // Ctrl-C may come in the middle of this, where nobody would hear of it: it comes once more.
-  void Begin(int64_t run) const {
-    if (!PythonIsRunning()) return;
-    GilHold gil;
-    if (Tell(run) || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return Report();
-    PyErr_Clear();
-    Tell(run);
-    Report();
-    PyErr_SetInterrupt();
-  }
-
-  // Runs no Python code of ours, for the same reason.
-  void End(int64_t run) const {
-    if (!PythonIsRunning()) return;
-    GilHold gil;
-    UntilExit([&] {
-      PyObject* number = PyLong_FromLongLong(run);
-      PyObject* starter = number == nullptr ? nullptr : PyDict_GetItem(runs.ptr(), number);
-      if (starter != nullptr) {
-        PySet_Discard(under_way.ptr(), starter);
-        PyDict_DelItem(runs.ptr(), number);
-      }
-      Py_XDECREF(number);
-    });
-    PyErr_Clear();
-  }
-
- private:
-  bool Tell(int64_t run) const {
-    PyObject* returned = UntilExit(
-        [&] { return PyObject_CallFunction(begin.ptr(), "L", static_cast<long long>(run)); });
-    Py_XDECREF(returned);  // None, which does not end
-    return returned != nullptr;
-  }
-
-  void Report() const {
-    if (PyErr_Occurred() != nullptr) PyErr_WriteUnraisable(begin.ptr());
-  }
-};
-
 using Pool = void(std::function<void()>);
 Pool* pool = nullptr;
 
@@ -264,9 +214,12 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
     tensorflow::DeviceBase* const before = ctx->params()->device;
     tensorflow::Device* const device = run_devices_->Take().release();
     ctx->params()->device = device;
-    Starters::Global().Begin(RunOn(device));
-    LaunchTracked(ctx, [this, ctx, before, device, done = std::move(done)] {
-      Starters::Global().End(RunOn(device));
+    const starters::StartedRun of = StartedRunOf(*ctx);
+    starters::Begin(RunOn(device), starters::NumberOf(of));
+    const starters::Scope own(nullptr);  // whatever the calls run
+    LaunchTracked(ctx, [this, ctx, before, device, of, done = std::move(done)] {
+      const starters::Scope again(of);
+      starters::End(RunOn(device));
       ctx->params()->device = before;
       run_devices_->GiveBack(std::unique_ptr<tensorflow::Device>(device));
       done();
@@ -295,9 +248,16 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
 }  // namespace
 
+std::function<void()> OfItsStarter(std::function<void()> task) {
+  return [run = starters::CurrentOrNew(), task = std::move(task)] {
+    const starters::Scope scope(run);
+    task();
+  };
+}
+
 absl::Status RunBesideTensorFlow(std::function<void()> task) {
   // A thread that Python knows is the caller's own, or one of the pool's.
-  if (PyGILState_GetThisThreadState() != nullptr) {
+  if (IsThreadOfPython()) {
     const CallbackThread thread;
     if (thread.fits()) {
       task();
@@ -305,7 +265,7 @@ absl::Status RunBesideTensorFlow(std::function<void()> task) {
     }
   }
   try {
-    pool(std::move(task));
+    pool(OfItsStarter(std::move(task)));
     return absl::OkStatus();
   } catch (const std::exception& error) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -343,16 +303,6 @@ void DefineRunTracking(nb::module_& m) {
       },
       nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
       "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
-  m.def(
-      "set_starters",
-      [](nb::object begin, nb::dict runs, nb::set under_way) {
-        Starters::Global().begin = std::move(begin);
-        Starters::Global().runs = std::move(runs);
-        Starters::Global().under_way = std::move(under_way);
-      },
-      nb::arg("begin"), nb::arg("runs"), nb::arg("under_way"),
-      "Sets the function that is told the number of a run which begins on this thread, and what "
-      "loses its starter when the run has ended.");
   m.def(
       "set_early_calls",
       [](const nb::capsule& api) {

@@ -35,6 +35,9 @@ absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRunt
                        const std::shared_ptr<const tensorflow::NodeProperties>& props,
                        std::unique_ptr<tensorflow::OpKernel>* launch);
 
+// A task for another thread, where calls shall see the settings of who has started it.
+std::function<void()> OfItsStarter(std::function<void()> task);
+
 // Runs a task that may hold its thread for long: on this one, unless that is TensorFlow's own, and
 // else on one of the pool's. The status tells when none could be had.
 absl::Status RunBesideTensorFlow(std::function<void()> task);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import copy
 import itertools
 import threading
 import time
@@ -52,6 +53,12 @@ class Starter:
         self.is_interrupted = False
         self._context = contextvars.copy_context()
         self._settings = [capture() for capture in captures]
+
+    def again(self) -> Starter:
+        """The starter of a run that is a part of this one's."""
+        other = copy.copy(self)
+        other.number = next(_numbers)
+        return other
 
     def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, which sees these settings on whatever thread it is called."""
@@ -103,9 +110,15 @@ under_way: set[Starter] = set()
 runs: dict[int, Starter] = {}
 
 
-def begin(run: int) -> None:
-    """A run of that number begins on this thread. C++ takes its starter out when it has ended."""
-    starter = Starter()
+def begin(run: int, of: int = 0) -> None:
+    """A run begins, which C++ takes out of these tables when it has ended.
+
+    Args:
+      run: its number.
+      of: that of the run it is a part of; any other where this thread starts it.
+    """
+    outer = runs.get(of)
+    starter = Starter() if outer is None else outer.again()
     runs[run] = starter
     under_way.add(starter)
 
@@ -138,7 +151,15 @@ def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) 
       run: the number of the run.
       thread: as for `Program.starter`.
     """
-    starter = starter_of(callback_id, run, thread)
+    return _bound(function, starter_of(callback_id, run, thread))
+
+
+def bind_to_run(function: Callable[..., Any], run: int) -> Callable[..., Any]:
+    """`function`, with the settings of who started the run of that number, if there is one."""
+    return _bound(function, runs.get(run))
+
+
+def _bound(function: Callable[..., Any], starter: Starter | None) -> Callable[..., Any]:
     if starter is None or starter.thread == threading.get_ident():
         return function
     return starter.bound(function)

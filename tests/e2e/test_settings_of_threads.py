@@ -57,7 +57,6 @@ def within_a_time(look: Any) -> Callable[..., Any]:
     return hostcall.callback(look, result=like, timeout=60.0)
 
 
-@pytest.mark.custom_call("TensorFlow's kernels run on threads of its own, as without hostcall")
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize(
     "way", [concurrently, in_turns, with_effects, on_an_executor, within_a_time]
@@ -106,3 +105,76 @@ def test_calls_that_nobody_waits_for_see_what_those_who_hand_them_over_see() -> 
     VARIABLE.reset(token)
     hostcall.barrier()
     assert [name for _, name in look.seen] == ["handed over"]
+
+
+def under_a_tape(program: Any) -> Callable[..., Any]:
+    """It runs on another thread: on this one the tape would note what its calls do."""
+
+    def run(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            return program(x)
+
+    return run
+
+
+def of_arrays(look: Any) -> Callable[..., Any]:
+    return lambda x: tf.numpy_function(look, [x], tf.TensorSpec(x.shape, x.dtype))
+
+
+def of_tensors(look: Any) -> Callable[..., Any]:
+    return lambda x: tf.py_function(look, [x], tf.TensorSpec(x.shape, x.dtype))
+
+
+def of_strings(look: Any) -> Callable[..., Any]:
+    """A region, or an op on the host."""
+
+    def call(x: tf.Tensor) -> tf.Tensor:
+        text = tf.numpy_function(lambda s: look(s), [tf.as_string(x)], tf.string)
+        return tf.ensure_shape(tf.strings.to_number(text), x.shape)
+
+    return call
+
+
+def in_clusters(look: Any) -> Callable[..., Any]:
+    """A call in a cluster: the loop is one, and the search for `unique` runs on the host."""
+    call = in_turns(look)
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        y = tf.cast(tf.strings.to_number(tf.as_string(x)), tf.float32)
+        return tf.while_loop(lambda i, _: i < 1, lambda i, z: (i + 1, call(z)), [0, y])[1]
+
+    return run
+
+
+@pytest.mark.parametrize("x", [SMALL, LARGE[:1000]], ids=["small", "large"])
+@pytest.mark.parametrize("wrap", [lambda program: program, under_a_tape], ids=["plain", "tape"])
+@pytest.mark.parametrize("way", [of_arrays, of_tensors, of_strings, in_clusters, concurrently])
+def test_on_whatever_thread(way: Any, wrap: Any, x: tf.Tensor) -> None:
+    look = Looking()
+    call = way(look)
+    program = wrap(jitted(lambda x: [call(x + float(i)) for i in range(3)]))
+    for value in ("one", "two"):
+        look.seen.clear()
+        token = VARIABLE.set(value)
+        with np.errstate(divide="ignore"):
+            program(x)
+        VARIABLE.reset(token)
+        assert look.seen == [("ignore", value)] * 3
+
+
+@pytest.mark.parametrize("way", [in_turns, concurrently])
+def test_a_call_that_runs_a_program_is_its_starter(way: Any) -> None:
+    look = Looking()
+    inner = jitted(lambda x: [way(look)(x), concurrently(look)(x + 1.0)])
+
+    def outer(x: Any) -> Any:
+        VARIABLE.set("inner")
+        under_a_tape(inner)(tf.constant(x))
+        return x
+
+    program = under_a_tape(jitted(lambda x: [way(outer)(x), of_tensors(look)(x)]))
+    token = VARIABLE.set("outer")
+    program(SMALL)
+    VARIABLE.reset(token)
+    assert sorted(name for _, name in look.seen) == ["inner", "inner", "outer"]

@@ -133,6 +133,7 @@ def barrier(simulate: Simulation) -> Callable[[], Any]:
 
 def main(name: str) -> None:
     """Runs a program, sends Ctrl-C, and prints what has become of it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in the background
     simulate = Simulation()
     run = PROGRAMS[name](simulate)
     for _ in range(3):

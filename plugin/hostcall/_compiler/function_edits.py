@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
 from hostcall._tf.types import FunctionDef
 
@@ -60,8 +61,7 @@ class FunctionEdits:
                     if value in self._values:
                         each.input[index] = self._values[value]
             nodes += [*taking, *self._after.get(node.name, ())]
-        for name, value in self._function.ret.items():
-            self._function.ret[name] = self._values.get(value, value)
+        defs.edit_results(self._function, lambda value: self._values.get(value, value))
         copies = [protos.copy_of(node) for node in nodes]
         del self._function.node_def[:]
         self._function.node_def.extend(copies)

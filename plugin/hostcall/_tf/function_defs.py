@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from hostcall._tf import attributes, op_kinds, protos
@@ -308,9 +308,14 @@ def replace_value(function: FunctionDef, old: str, new: str) -> None:
         for index, value in enumerate(node.input):
             if value == old:
                 node.input[index] = new
-    for name, value in function.ret.items():
-        if value == old:
-            function.ret[name] = new
+    edit_results(function, lambda value: new if value == old else value)
+
+
+def edit_results(function: FunctionDef, edit: Callable[[str], str]) -> None:
+    """Give each result of a function the value that `edit` returns for its present one."""
+    # A protobuf map that is written to while it is iterated leaves out entries, and repeats others.
+    for name, value in [*function.ret.items()]:
+        function.ret[name] = edit(value)
 
 
 def handles(node: NodeDef, dtype: int, functions: Mapping[str, Any]) -> bool:

@@ -53,3 +53,11 @@ def test_program_order_of_a_loop_of_version_1() -> None:
 def test_no_order_loses_nodes() -> None:
     with pytest.raises(RuntimeError, match=r"the nodes 'b', 'c', 'd' of a function wait for each"):
         order({"a": [], "b": ["c"], "c": ["b", "a"], "d": ["^c"]})
+
+
+def test_every_result_is_edited_once() -> None:
+    function = protos.function_pb2.FunctionDef()
+    for i in range(100):
+        function.ret[f"result_{i}"] = f"node_{i}:y:0"
+    function_defs.edit_results(function, lambda value: "new_" + value)
+    assert dict(function.ret) == {f"result_{i}": f"new_node_{i}:y:0" for i in range(100)}

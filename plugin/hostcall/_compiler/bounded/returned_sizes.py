@@ -88,9 +88,12 @@ def join_again(function: Any) -> None:
       function: its FunctionDef, changed in place.
     """
     added = {n.name: n for n in function.node_def if n.name.startswith(f"{_PREFIX}_")}
-    for result, value in function.ret.items():
-        if (choice := added.get(defs.source(value))) is not None and choice.op == "SelectV2":
-            function.ret[result] = choice.input[1]
+
+    def joined(value: str) -> str:
+        choice = added.get(defs.source(value))
+        return value if choice is None or choice.op != "SelectV2" else choice.input[1]
+
+    defs.edit_results(function, joined)
     kept = [node for node in function.node_def if node.name not in added]
     del function.node_def[:]
     function.node_def.extend(kept)

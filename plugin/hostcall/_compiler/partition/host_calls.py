@@ -28,7 +28,7 @@ from hostcall._compiler.partition import host_errors
 from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import _interception, _library
+from hostcall_runtime import _interception, _library, _starters
 
 # The stock kernel shares the memory of an array that begins at a multiple of 64.
 _ALIGNMENT = 32
@@ -104,6 +104,7 @@ class _HostOp:
         self._node = node
         self._dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
         self._latest: _Expected | None = None
+        self._run_of_op = _library.load("hostcall._tensorflow").run_of_op
         if route_selection.choose(node).wants_shape:
             spec.seen_shapes = SeenShapes()
 
@@ -127,6 +128,7 @@ class _HostOp:
     ) -> list[Any]:
         """What `call` makes of the function and the arguments."""
         results: list[Any]
+        function = _starters.bind_to_run(function, self._run_of_op())
         if call_stats.is_collecting():
             results = call_stats.counted(self.spec.description, call, function, arguments)
         else:

@@ -93,10 +93,13 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
         for node in function.node_def
         if node.op == "Identity" and defs.handles(node, _RESOURCE, functions)
     }
-    for name, value in function.ret.items():
+
+    def origin(value: str) -> str:
         while value in identities:
             value = identities[value]
-        function.ret[name] = value
+        return value
+
+    defs.edit_results(function, origin)
 
 
 def _lower(node: NodeDef) -> None:
