@@ -39,14 +39,16 @@ CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
 # downloaded once instead of for every build.
 define REQUIREMENTS
 import os, tomllib
+from wheels.matrix import TENSORFLOW
 with open("pyproject.toml", "rb") as file:
     table = tomllib.load(file)
 extras = table["project"]["optional-dependencies"]
 requires = table["build-system"]["requires"]
 if other := os.environ["TENSORFLOW"]:
     requires = [line for line in requires if not line.startswith("tensorflow")]
-    candidates = f"tensorflow-cpu=={other}.*,>={other}.0rc0"  # release candidates, too
-    requires.append("tf-nightly-cpu" if other == "nightly" else candidates)
+    candidates = f"{TENSORFLOW}=={other}.*,>={other}.0rc0"  # release candidates, too
+    nightly = TENSORFLOW.replace("tensorflow", "tf-nightly")
+    requires.append(nightly if other == "nightly" else candidates)
     if other in ("2.19", "2.20"):
         requires.append("protobuf<7")  # whose text format lacks an option that 2.20 gives
 print(*requires, *table["project"]["dependencies"], sep="\n")

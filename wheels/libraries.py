@@ -16,9 +16,11 @@ OF_TENSORFLOW = (
     "_pywrap_tensorflow_internal.so",
 )
 OF_EVERY_LINUX = (
-    "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6",
+    "libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6",
     "libpthread.so.0", "librt.so.1", "libstdc++.so.6",
 )  # fmt: skip
+# The dynamic linker itself, whose name says for which processor it is.
+LOADER = re.compile(r"ld-linux-[a-z0-9-]+\.so\.\d+")
 # From hostcall/_built/tensorflow_2_21 to the TensorFlow that is installed beside hostcall.
 PATHS = ("$ORIGIN/../../../tensorflow",)
 
@@ -36,7 +38,7 @@ def problems(library: Path) -> list[str]:
         *(
             f"{library.name} needs {name}"
             for name in needed
-            if name not in (*OF_TENSORFLOW, *OF_EVERY_LINUX)
+            if name not in (*OF_TENSORFLOW, *OF_EVERY_LINUX) and not LOADER.fullmatch(name)
         ),
     ]
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+
+# The package of TensorFlow for CPUs, which has a name of its own on x86-64 alone.
+TENSORFLOW = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
+
 # The minor versions of TensorFlow by the Python of the wheel, oldest first: those that hostcall
 # works with, and that have wheels for this Python themselves.
 SERVED = {

@@ -14,6 +14,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from wheels.matrix import TENSORFLOW
+
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "wheels"
 
@@ -57,9 +59,9 @@ def tensorflow(minor: str) -> Path:
     if not folder.is_dir():
         downloads = WORK / "downloads"
         options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
-        package = f"tensorflow-cpu=={minor}.*"
+        package = f"{TENSORFLOW}=={minor}.*"
         run(sys.executable, "-m", "pip", "download", *options, "--dest", downloads, package)
-        _unpack(next(downloads.glob(f"tensorflow_cpu-{minor}.*.whl")), folder)
+        _unpack(next(downloads.glob(f"{TENSORFLOW.replace('-', '_')}-{minor}.*.whl")), folder)
     return folder
 
 

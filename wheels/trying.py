@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.support import pages
 from wheels import building, interpreters, libraries, parts
-from wheels.matrix import SERVED
+from wheels.matrix import SERVED, TENSORFLOW
 
 # They read no page and want nothing that is compiled for tests alone.
 TESTS = [
@@ -109,11 +109,11 @@ def attempt(version: str, wheel: Path, folder: Path) -> None:
     installation = Installation(interpreter, folder, wheel)
     installation.has_no_compiler()
     for minor in reversed(libraries.served(wheel)):
-        installation.install(f"tensorflow-cpu=={minor}.*")
+        installation.install(f"{TENSORFLOW}=={minor}.*")
         installation.runs_the_example()
         installation.finds_the_serving_library()
         installation.says_what_is_missing(minor)
-        installation.install(f"tensorflow-cpu=={minor}.*", *TOOLS)
+        installation.install(f"{TENSORFLOW}=={minor}.*", *TOOLS)
         installation.passes(TESTS)
         print(f"Python {version}, TensorFlow {minor}: passed", flush=True)
 

@@ -6,12 +6,16 @@ for 2.21. A wheel has a set for each minor version that it serves, an installati
 from source a single one.
 """
 
+import platform
 import sys
 from pathlib import Path
 
 from hostcall_runtime._library import REBUILD
 
 _PREFIX = "tensorflow_"
+
+# TensorFlow for CPUs has a name of its own on x86-64 alone.
+PACKAGE = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
 
 _NOT_BUILT = """\
 hostcall was not built: the folder _built, where its extension modules are installed, is missing or
@@ -27,7 +31,7 @@ minor version could crash:
 
 Install a TensorFlow that they were built for, with one of
 
-    pip install 'tensorflow-cpu=={newest}.*'
+    pip install '{package}=={newest}.*'
     pip install 'tensorflow[and-cuda]=={newest}.*'    # with an NVIDIA GPU
 
 or build hostcall for TensorFlow {found}, which needs g++ and takes some minutes:
@@ -53,7 +57,9 @@ def choose(tensorflow: str) -> None:
         raise ImportError(_NOT_BUILT.format(rebuild=REBUILD), name="hostcall")
     chosen = sets.get(minor(tensorflow))
     if chosen is None:
-        text = _NONE_FITS.format(built=_listed(list(sets)), found=tensorflow, newest=[*sets][-1])
+        text = _NONE_FITS.format(
+            built=_listed(list(sets)), found=tensorflow, newest=[*sets][-1], package=PACKAGE
+        )
         raise ImportError(text, name="hostcall")
     # hostcall_runtime._library looks for modules and libraries wherever the package lies.
     places = sys.modules["hostcall"].__path__

@@ -42,14 +42,14 @@ _TOO_OLD = """\
 hostcall needs TensorFlow {oldest} or later, and this is {found}. XLA in older versions ends the \
 process when it compiles a call with side effects. Install a later one:
 
-    pip install 'tensorflow-cpu=={newest}.*'"""
+    pip install '{package}=={newest}.*'"""
 
 _UNTESTED = """\
 hostcall was tested with TensorFlow {oldest} to {newest}, and this is {found}. Features whose \
 private names it lacks are off, with a warning for each; others may find that a name means \
 something else by now. `hostcall doctor` lists all names. If something goes wrong, try it with
 
-    pip install 'tensorflow-cpu=={newest}.*'"""
+    pip install '{package}=={newest}.*'"""
 
 # The first whose XLA runs programs for CPUs on the thread that asks for it. Older ones have a
 # thread for each stream of a device, which runs nothing else meanwhile.
@@ -150,7 +150,9 @@ def _is_at_least(version: str, first: str) -> bool:
 
 
 def _named(text: str, version: str) -> str:
-    return text.format(oldest=TESTED[0], newest=TESTED[-1], found=version)
+    return text.format(
+        oldest=TESTED[0], newest=TESTED[-1], found=version, package=_builds.PACKAGE
+    )
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 import hostcall._build_info as _build_info
 import pytest
 import tensorflow as tf
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from hostcall import _builds, _versions
 from hostcall._versions import Versions, check, mismatches
@@ -116,9 +118,11 @@ def test_pyproject_and_the_page_of_versions_name_those_that_were_tested() -> Non
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     major, minor = map(int, _versions.TESTED[-1].split("."))
-    wanted = f">={_versions.TESTED[0]},<{major}.{minor + 1}"
-    assert extras["cpu"] == [f"tensorflow-cpu{wanted}"]
-    assert extras["gpu"] == [f"tensorflow[and-cuda]{wanted}"]
+    wanted = SpecifierSet(f">={_versions.TESTED[0]},<{major}.{minor + 1}")
+    extras = {name: list(map(Requirement, extras[name])) for name in ("cpu", "gpu")}
+    assert [line.name for line in extras["cpu"]] == ["tensorflow-cpu", "tensorflow"]
+    assert [(line.name, line.extras) for line in extras["gpu"]] == [("tensorflow", {"and-cuda"})]
+    assert {line.specifier for lines in extras.values() for line in lines} == {wanted}
     first, *_ = read("docs/versions.md").split("\n## ")
     rows = re.findall(r"^\| (2\.\d+) \|", first, re.MULTILINE)
     assert sorted(rows, key=lambda row: int(row[2:])) == list(_versions.TESTED)

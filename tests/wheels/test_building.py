@@ -1,5 +1,6 @@
 """The package wheels, but for what builds and installs: `make wheels test-wheel` does that."""
 
+import platform
 import runpy
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from packaging.requirements import Requirement
 
 import hostcall
-from hostcall import _versions
+from hostcall import _builds, _versions
 from hostcall_runtime import _library
 from tests.support.pages import ROOT
 from wheels import interpreters, libraries
@@ -72,6 +74,17 @@ def test_libraries_that_users_may_not_have_are_found(tmp_path: Path) -> None:
     assert libraries.problems(path) == ["_module.so needs libother.so"]
 
 
+@pytest.mark.parametrize("loader", ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"])
+def test_the_dynamic_linker_of_each_processor_is_on_every_linux(
+    loader: str, tmp_path: Path
+) -> None:
+    library(tmp_path, f"-Wl,-soname,{loader}").rename(tmp_path / loader)
+    path = library(tmp_path, "-Wl,--no-as-needed", f"-L{tmp_path}", f"-l:{loader}")
+    table = subprocess.check_output(["readelf", "--dynamic", path], text=True)
+    assert f"[{loader}]" in table
+    assert libraries.problems(path) == []
+
+
 def test_a_wheel_without_modules_is_no_wheel_of_hostcall(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no extension module is in it"):
         libraries.check(wheel(tmp_path, (None, "hostcall/__init__.py")))
@@ -92,6 +105,36 @@ def test_the_wheels_are_for_the_pythons_and_the_tensorflows_of_the_project() -> 
     for minors in SERVED.values():
         assert minors == sorted(minors, key=lambda minor: int(minor.partition(".")[2]))
     assert {minor for minors in SERVED.values() for minor in minors} == set(_versions.TESTED)
+
+
+@pytest.mark.parametrize(
+    ("machine", "package"), [("x86_64", "tensorflow-cpu"), ("aarch64", "tensorflow")]
+)
+def test_a_machine_gets_the_tensorflow_for_it(machine: str, package: str) -> None:
+    # tensorflow-cpu has no wheels for aarch64.
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        table = tomllib.load(file)
+    for lines in (
+        table["build-system"]["requires"],
+        table["project"]["optional-dependencies"]["cpu"],
+    ):
+        wanted = [
+            line.name
+            for line in map(Requirement, lines)
+            if line.marker is None or line.marker.evaluate({"platform_machine": machine})
+        ]
+        assert [name for name in wanted if name.startswith("tensorflow")] == [package]
+
+
+@pytest.mark.parametrize(
+    ("machine", "package"), [("x86_64", "tensorflow-cpu"), ("aarch64", "tensorflow")]
+)
+def test_builds_and_messages_name_the_tensorflow_of_the_machine(
+    machine: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert runpy.run_path(str(ROOT / "wheels" / "matrix.py"))["TENSORFLOW"] == package
+    assert runpy.run_path(_builds.__file__)["PACKAGE"] == package
 
 
 def test_the_python_of_a_minor_version_is_found() -> None:
