@@ -18,7 +18,7 @@ def wheel(python: Path, version: str, minors: list[str]) -> Path:
     Args:
         python: Of an environment with the build requirements.
         version: Python's, such as "3.11".
-        minors: The versions of TensorFlow to serve, oldest first.
+        minors: The versions of TensorFlow to serve, oldest first. With none, the wheel is for JAX.
 
     Returns:
         The wheel in `dist`, whose tag says which C library it needs.
@@ -29,8 +29,8 @@ def wheel(python: Path, version: str, minors: list[str]) -> Path:
     sets.mkdir(parents=True)
     for minor in minors:
         _build_set(python, minor, sets)
-    _build_wheel(python, version, minors[-1], sets, folder)
-    return _repair(next(folder.glob("*.whl")), folder / "repaired")
+    _build_wheel(python, version, minors, sets, folder)
+    return _repair(next(folder.glob("*.whl")), version, folder / "repaired")
 
 
 def sdist(python: Path) -> Path:
@@ -38,6 +38,15 @@ def sdist(python: Path) -> Path:
     code = "import sys, scikit_build_core.build as build; build.build_sdist(sys.argv[1])"
     parts.run(python, "-c", code, DIST)
     return next(DIST.glob("*.tar.gz"))
+
+
+def built(version: str) -> list[Path]:
+    """The wheels in `dist` for a Python: one, or none.
+
+    Args:
+        version: Python's, such as "3.11".
+    """
+    return list(DIST.glob(f"hostcall-*-cp{version.replace('.', '')}-*.whl"))
 
 
 def _build_set(python: Path, minor: str, into: Path) -> None:
@@ -58,13 +67,14 @@ def _build_set(python: Path, minor: str, into: Path) -> None:
     )
 
 
-def _build_wheel(python: Path, version: str, minor: str, sets: Path, into: Path) -> None:
+def _build_wheel(python: Path, version: str, minors: list[str], sets: Path, into: Path) -> None:
     """Builds the runtime, which serves all versions, and packs it with the sets."""
     settings = {
         "build-dir": parts.WORK / f"runtime-{version}",
         "build.targets": "_runtime",
         "install.components": "runtime;sets",
-        "cmake.define.HOSTCALL_TENSORFLOW": parts.tensorflow(minor),
+        "cmake.define.HOSTCALL_RUNTIME_ALONE": "OFF" if minors else "ON",
+        "cmake.define.HOSTCALL_TENSORFLOW": parts.tensorflow(minors[-1]) if minors else "",
         "cmake.define.HOSTCALL_SETS": sets,
     }
     parts.run(
@@ -74,15 +84,14 @@ def _build_wheel(python: Path, version: str, minor: str, sets: Path, into: Path)
     )
 
 
-def _repair(built: Path, folder: Path) -> Path:
+def _repair(unrepaired: Path, version: str, folder: Path) -> Path:
     """Gives it the tag of the oldest C library that it runs with; nothing is copied into it."""
     excluded = [option for name in libraries.OF_TENSORFLOW for option in ("--exclude", name)]
     auditwheel = Path(sys.executable).with_name("auditwheel")
-    parts.run(auditwheel, "repair", *excluded, "--wheel-dir", folder, built)
+    parts.run(auditwheel, "repair", *excluded, "--wheel-dir", folder, unrepaired)
     repaired = next(folder.glob("*.whl"))
     libraries.check(repaired)
-    python_tag = repaired.name.split("-")[2]
-    for old in DIST.glob(f"hostcall-*-{python_tag}-*.whl"):
+    for old in built(version):
         old.unlink()
     DIST.mkdir(exist_ok=True)
     return Path(shutil.move(repaired, DIST / repaired.name))

@@ -4,6 +4,9 @@ Each gets a fresh environment outside of the source tree, without a compiler on 
 nothing but TensorFlow, where README's example runs; then with pytest, where some of the tests run.
 TensorFlow is replaced there under the installed wheel by each version that it serves. Another
 environment has JAX, and no TensorFlow.
+
+With `--newest` it is one wheel, for the newest Python of this machine, beside the newest of what
+people use together: `make test-newest`. Examples run there, too.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support import pages
@@ -36,15 +40,39 @@ TESTS_OF_JAX = [
     "tests/jax/test_behaviours_values.py",
 ]
 TOOLS = ["pytest>=9,<10"]
+# What people install side by side, without asking for a version.
+BESIDE = ["keras", "jax", "numba"]
+TESTS_OF_NEWEST = [
+    *TESTS,
+    *TESTS_OF_JAX,
+    "tests/e2e/test_keras.py",
+    "tests/jax/test_behaviours_control.py",
+    "tests/jax/test_behaviours_gradients.py",
+    "tests/jax/test_from_tf.py",
+    "tests/jax/test_to_tf.py",
+    "tests/pages/test_examples.py",
+    "tests/unit/callbacks/native/test_programs.py::test_numba",
+]
+TOOLS_OF_EXAMPLES = ["scipy"]
 
 _LOADS_LIBRARY = "import sys, tensorflow as tf; tf.load_library(sys.argv[1])"
 
 
 class Installation:
-    """An environment with a wheel, and TensorFlow's minor version that is there now."""
+    """An environment with a wheel, and TensorFlow's minor version that is there now.
 
-    def __init__(self, interpreter: Path, folder: Path, wheel: Path) -> None:
+    Args:
+        interpreter: The Python of the environment.
+        folder: Where it is made.
+        wheel: What is installed there.
+        programs: The folders of programs that are found beside the environment's own, as in PATH.
+            Without any there is no compiler, no cmake, and nothing of this repository.
+    """
+
+    def __init__(self, interpreter: Path, folder: Path, wheel: Path, programs: str = "") -> None:
         self._folder, self._wheel = folder, wheel
+        own = str(folder / "venv" / "bin")
+        self._path = os.pathsep.join(filter(None, [own, programs]))
         subprocess.run([interpreter, "-m", "venv", folder / "venv"], check=True)
 
     def install(self, *packages: str | Path, extra: str = "") -> None:
@@ -54,8 +82,7 @@ class Installation:
     def run(self, program: str, *arguments: str | Path, fails: bool = False) -> str:
         """What a program of the environment prints, in both streams if it is to fail."""
         programs = self._folder / "venv" / "bin"
-        # Nothing else is found: no compiler, no cmake, and not this repository's packages.
-        variables = {**os.environ, "PATH": str(programs), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        variables = {**os.environ, "PATH": self._path, "TF_CPP_MIN_LOG_LEVEL": "3"}
         variables.pop("PYTHONPATH", None)
         done = subprocess.run(
             [programs / program, *arguments],
@@ -72,7 +99,7 @@ class Installation:
 
     def has_no_compiler(self) -> None:
         found = [name for name in ("c++", "g++", "gcc", "clang", "cmake", "ninja")
-                 if shutil.which(name, path=self._folder / "venv" / "bin")]  # fmt: skip
+                 if shutil.which(name, path=self._path)]  # fmt: skip
         assert not found, found
 
     def runs_the_example(self) -> None:
@@ -94,12 +121,20 @@ class Installation:
         aside.rename(served)
         assert "hostcall has no extension modules" in said or "hostcall was not built" in said, said
 
-    def passes(self, tests: list[str]) -> None:
-        copied = self._folder / "tests"
-        if not copied.is_dir():
-            shutil.copytree(pages.ROOT / "tests", copied, ignore=shutil.ignore_patterns("*.pyc"))
+    def passes(self, tests: list[str]) -> str:
+        """Runs tests, and returns pytest's closing line."""
+        if not (self._folder / "tests").is_dir():
+            for name in ("tests", "examples"):
+                ignored = shutil.ignore_patterns("*.pyc")
+                shutil.copytree(pages.ROOT / name, self._folder / name, ignore=ignored)
             shutil.copy(pages.ROOT / "pyproject.toml", self._folder)
-        self.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+        printed = self.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+        return printed.splitlines()[-1]
+
+    def versions(self, *packages: str) -> str:
+        """The installed versions of packages, as pip's requirements."""
+        listed = self.run("python", "-m", "pip", "list", "--format=freeze").replace("_", "-")
+        return " ".join(line for line in listed.split() if line.partition("==")[0] in packages)
 
 
 def attempt(version: str, wheel: Path, folder: Path) -> None:
@@ -128,6 +163,22 @@ def attempt_jax(version: str, wheel: Path, folder: Path) -> None:
     print(f"Python {version}, JAX without TensorFlow: passed", flush=True)
 
 
+def attempt_newest(version: str, wheel: Path, folder: Path) -> None:
+    """Uses a wheel beside the newest of what people use together, as pip finds it."""
+    interpreter = interpreters.find(version)
+    assert interpreter is not None
+    # One of the examples is served by a program in C.
+    installation = Installation(interpreter, folder, wheel, os.environ["PATH"])
+    installation.install(*BESIDE, extra="[cpu]")
+    named = (TENSORFLOW, *BESIDE, "jaxlib", "ml-dtypes", "numpy")
+    installed = installation.versions(*named)
+    print(f"Python {version}, {installed}:", flush=True)
+    installation.runs_the_example()
+    installation.install(*BESIDE, *TOOLS, *TOOLS_OF_EXAMPLES, extra="[cpu,dask,pickle]")
+    assert installation.versions(*named) == installed
+    print(installation.passes(TESTS_OF_NEWEST), flush=True)
+
+
 def attempt_sdist(packed: Path, folder: Path) -> None:
     """Builds a wheel of the sdist, with the TensorFlow beside this Python and a compiler."""
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
@@ -139,14 +190,37 @@ def main() -> None:
     """Tries the wheels of the Pythons that are asked for, and the sdist."""
     parser = argparse.ArgumentParser(prog="python -m wheels.trying")
     parser.add_argument("--python", nargs="*", default=list(SERVED), choices=SERVED)
+    parser.add_argument("--newest", action="store_true")
     arguments = parser.parse_args()
+    if arguments.newest:
+        _try_newest(arguments.python)
+    else:
+        _try_all(arguments.python)
+
+
+def _try_newest(versions: list[str]) -> None:
+    """Tries the wheel of `dist` for the newest Python that is found, or builds it."""
+    found = [version for version in versions if SERVED[version] and interpreters.find(version)]
+    if not found:
+        raise SystemExit("No Python that TensorFlow has wheels for is on this machine.")
+    newest = found[-1]
+    wheel = next(iter(building.built(newest)), None)
+    if wheel is None:
+        interpreter = interpreters.find(newest)
+        assert interpreter is not None
+        print(f"Building a wheel for Python {newest}, which takes minutes.", flush=True)
+        wheel = building.wheel(parts.environment(interpreter, newest), newest, SERVED[newest][-1:])
+    print(f"{wheel.relative_to(parts.ROOT)}", flush=True)
+    _use(attempt_newest, newest, wheel)
+
+
+def _try_all(versions: list[str]) -> None:
     tried = 0
-    for version in arguments.python:
-        tag = f"cp{version.replace('.', '')}"
-        for wheel in building.DIST.glob(f"hostcall-*-{tag}-*.whl"):
-            for use in (attempt, attempt_jax):
-                with tempfile.TemporaryDirectory(prefix="hostcall-wheel-") as folder:
-                    use(version, wheel, Path(folder))
+    for version in versions:
+        for wheel in building.built(version):
+            if libraries.served(wheel):
+                _use(attempt, version, wheel)
+            _use(attempt_jax, version, wheel)
             tried += 1
     if not tried:
         raise SystemExit("dist has no wheel of hostcall for these Pythons: make wheels")
@@ -154,6 +228,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="hostcall-sdist-") as folder:
             attempt_sdist(packed, Path(folder))
         print(f"{packed.name}: builds", flush=True)
+
+
+def _use(attempted: Callable[[str, Path, Path], None], version: str, wheel: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="hostcall-wheel-") as folder:
+        attempted(version, wheel, Path(folder))
 
 
 if __name__ == "__main__":

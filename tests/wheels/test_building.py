@@ -16,7 +16,7 @@ import hostcall
 from hostcall import _builds, _versions
 from hostcall_runtime import _library
 from tests.support.pages import ROOT
-from wheels import interpreters, libraries
+from wheels import building, interpreters, libraries, parts, trying
 from wheels.matrix import SERVED
 
 FIND_TENSORFLOW = ROOT / "cmake" / "find_tensorflow.py"
@@ -135,6 +135,21 @@ def test_builds_and_messages_name_the_tensorflow_of_the_machine(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert runpy.run_path(str(ROOT / "wheels" / "matrix.py"))["TENSORFLOW"] == package
     assert runpy.run_path(_builds.__file__)["PACKAGE"] == package
+
+
+@pytest.mark.parametrize(
+    ("there", "newest"), [(["3.11", "3.13", "3.14"], "3.13"), (["3.11", "3.12"], "3.12")]
+)
+def test_the_newest_set_is_tried_with_the_newest_python_that_tensorflow_has_wheels_for(
+    there: list[str], newest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[tuple[str, Path]] = []
+    monkeypatch.setattr(interpreters, "find", lambda one: Path(one) if one in there else None)
+    monkeypatch.setattr(building, "built", lambda version: [parts.ROOT / "dist" / version])
+    monkeypatch.setattr(trying, "_use", lambda _, version, wheel: used.append((version, wheel)))
+    monkeypatch.setattr(sys, "argv", ["python -m wheels.trying", "--newest"])
+    trying.main()
+    assert used == [(newest, parts.ROOT / "dist" / newest)]
 
 
 def test_the_python_of_a_minor_version_is_found() -> None:
