@@ -110,10 +110,10 @@ CHECKED_EXAMPLES ?= 1000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel docs notebooks format clean
+.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel test-newest test-aarch64 docs notebooks format clean
 
 help:  ## List these commands
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' Makefile | expand -t 16
 
 venv: $(BUILT)  ## Set up .venv with everything that is needed, and build
 
@@ -216,6 +216,13 @@ wheels: $(AUDIT)  ## Build the wheels of all Pythons that are found, and the sdi
 
 test-wheel: $(INSTALLED)  ## Install the wheels of dist in fresh environments without a compiler, and run the example and some tests
 	@$(BIN)/python -m wheels.trying $(if $(PYTHONS),--python $(PYTHONS))
+
+test-aarch64: $(INSTALLED)  ## Run the runtime's tests as on aarch64, under qemu; says what it lacks
+	@tests/native/aarch64.sh $(CURDIR)/$(BIN) $(CURDIR)/build/aarch64
+
+# The wheel of dist for the newest Python that is found; where there is none, it is built.
+test-newest: $(AUDIT)  ## Install a wheel beside the newest TensorFlow, Keras, JAX and Numba, and run the examples and some tests
+	@$(BIN)/python -m wheels.trying --newest $(if $(PYTHONS),--python $(PYTHONS))
 
 docs: $(SITE)  ## Build the documentation site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

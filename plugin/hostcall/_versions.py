@@ -150,9 +150,7 @@ def _is_at_least(version: str, first: str) -> bool:
 
 
 def _named(text: str, version: str) -> str:
-    return text.format(
-        oldest=TESTED[0], newest=TESTED[-1], found=version, package=_builds.PACKAGE
-    )
+    return text.format(oldest=TESTED[0], newest=TESTED[-1], found=version, package=_builds.PACKAGE)
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:
