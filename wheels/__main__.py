@@ -22,7 +22,8 @@ def main() -> None:
             continue
         served = SERVED[version]
         minors = [minor for minor in served if minor in (arguments.tensorflow or served)]
-        print(f"Python {version}, for TensorFlow {', '.join(minors)}:", flush=True)
+        served_here = f"TensorFlow {', '.join(minors)}" if minors else "JAX alone"
+        print(f"Python {version}, for {served_here}:", flush=True)
         python = parts.environment(interpreter, version)
         print(f"Built {building.wheel(python, version, minors)}", flush=True)
     if python is None:

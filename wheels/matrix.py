@@ -8,9 +8,11 @@ import platform
 TENSORFLOW = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
 
 # The minor versions of TensorFlow by the Python of the wheel, oldest first: those that hostcall
-# works with, and that have wheels for this Python themselves.
+# works with, and that have wheels for this Python themselves. Where there are none, the wheel holds
+# the runtime alone, which is all that JAX needs.
 SERVED = {
     "3.11": ["2.19", "2.20", "2.21"],
     "3.12": ["2.19", "2.20", "2.21"],
     "3.13": ["2.20", "2.21"],
+    "3.14": [],
 }

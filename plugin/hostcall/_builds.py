@@ -19,7 +19,8 @@ PACKAGE = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
 
 _NOT_BUILT = """\
 hostcall was not built: the folder _built, where its extension modules are installed, is missing or
-empty. Most likely Python found hostcall in a source tree. Build it with one of
+empty. Most likely Python found hostcall in a source tree, or it was installed for JAX alone, as it
+is for a Python that TensorFlow has no wheels for. Build it with one of
 
 {rebuild}"""
 

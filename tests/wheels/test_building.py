@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import hostcall
 from hostcall import _builds, _versions
@@ -102,6 +103,8 @@ def test_the_wheels_are_for_the_pythons_and_the_tensorflows_of_the_project() -> 
         line.rpartition(" :: ")[2] for line in project["classifiers"] if ":: Python :: 3." in line
     }
     assert set(SERVED) == named
+    allowed = SpecifierSet(project["requires-python"])
+    assert [f"3.{minor}" for minor in range(8, 20) if f"3.{minor}" in allowed] == list(SERVED)
     for minors in SERVED.values():
         assert minors == sorted(minors, key=lambda minor: int(minor.partition(".")[2]))
     assert {minor for minors in SERVED.values() for minor in minors} == set(_versions.TESTED)
@@ -150,6 +153,27 @@ def test_the_newest_set_is_tried_with_the_newest_python_that_tensorflow_has_whee
     monkeypatch.setattr(sys, "argv", ["python -m wheels.trying", "--newest"])
     trying.main()
     assert used == [(newest, parts.ROOT / "dist" / newest)]
+
+
+def test_a_wheel_for_a_python_without_tensorflow_is_for_jax_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(*command: str | Path, **options: object) -> None:
+        commands.append(list(map(str, command)))
+        folder = Path(commands[-1][commands[-1].index("--wheel-dir") + 1])
+        folder.mkdir(exist_ok=True)
+        (folder / "hostcall-1.0-cp314-cp314-linux_x86_64.whl").touch()
+
+    monkeypatch.setattr(parts, "run", run)
+    monkeypatch.setattr(parts, "WORK", tmp_path)
+    monkeypatch.setattr(building, "DIST", tmp_path / "dist")
+    monkeypatch.setattr(libraries, "check", lambda wheel: None)
+    made = building.wheel(Path("python3.14"), "3.14", SERVED["3.14"])
+    assert building.built("3.14") == [made]
+    packed, _ = commands  # and nothing that links with TensorFlow
+    assert "--config-settings=cmake.define.HOSTCALL_RUNTIME_ALONE=ON" in packed
 
 
 def test_the_python_of_a_minor_version_is_found() -> None:
