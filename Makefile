@@ -110,7 +110,7 @@ CHECKED_EXAMPLES ?= 1000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel test-newest test-aarch64 docs notebooks format clean
+.PHONY: help venv demo test test-all test-partition test-device test-oldest test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel test-newest test-aarch64 docs notebooks format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -140,6 +140,9 @@ ifeq (,$(filter 2.19 2.20,$(TENSORFLOW)))
 else
 	@echo "Left out: the GPU:0 that is none, whose streams are behind before TensorFlow 2.21."
 endif
+
+test-oldest:  ## Run all tests on the oldest Python, with the newest JAX for it
+	@$(MAKE) --no-print-directory test PYTHON=3.11
 
 test-jax: $(JAX_BUILT)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.8
 	@echo "Without TensorFlow, with JAX $(JAX):"
@@ -242,7 +245,8 @@ clean:  ## Remove what was built, but keep the downloads in .venv
 
 $(INSTALLED): pyproject.toml
 	@echo "Installing what hostcall needs into $(VENV); the first time takes some minutes."
-	@$(call found,3.11 3.13 3.12) -m venv $(VENV)
+	@python=$(call found,3.13 3.12 3.11); same="$$($(BIN)/python -V 2>&1)"; \
+	  test "$$same" = "$$($$python -V)" && $$python -m venv $(VENV) || $$python -m venv --clear $(VENV)
 	@$(BIN)/python -c "$$REQUIREMENTS" > $(VENV)/requirements.txt
 	@$(PIP) install -r $(VENV)/requirements.txt
 	@touch $@
