@@ -18,7 +18,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// Functions of hostcall_runtime._foreign_arrays. Leaked like all that holds Python objects.
+// Functions of hostcall_runtime._device_arrays. Leaked like all that holds Python objects.
 nb::object& ArraysOfHost() {
   static auto* function = new nb::object();
   return *function;
@@ -146,7 +146,7 @@ void DefineDeviceResults(nb::module_& m) {
         ArraysOfDevice() = std::move(of_device);
       },
       nb::arg("of_host"), nb::arg("of_device"),
-      "Sets what finds out where returned arrays lie: see hostcall_runtime._foreign_arrays.");
+      "Sets what finds out where returned arrays lie: see hostcall_runtime._device_arrays.");
 }
 
 }  // namespace hostcall

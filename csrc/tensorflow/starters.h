@@ -1,4 +1,4 @@
-// Who has started the runs that are under way: hostcall_runtime._starters. A call sees the settings
+// Who has started the runs that are under way: hostcall_runtime._runs. A call sees the settings
 // of who has started its run, on whatever thread it comes to pass.
 #pragma once
 

@@ -21,9 +21,8 @@ except ImportError as error:
 from typing import TYPE_CHECKING, Any
 
 from hostcall_mlir.ir.diagnostics import PassError
-from hostcall_mlir.passes.pipeline import transform
-from hostcall_mlir.passes.registry import PASSES
-from hostcall_mlir.program.errors import ProgramError
+from hostcall_mlir.passes.pipeline import PASSES, transform
+from hostcall_mlir.program.manifests import ProgramError
 
 if TYPE_CHECKING:
     from hostcall_mlir.program.files import Program

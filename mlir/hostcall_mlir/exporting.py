@@ -9,16 +9,25 @@ from hostcall_mlir.ir.custom_calls import host_calls, is_name
 from hostcall_mlir.ir.diagnostics import PassError
 from hostcall_mlir.ir.jaxlib_names import rewritten
 from hostcall_mlir.passes.overlap import overlapping
-from hostcall_mlir.passes.token_calls import with_numbers
-from hostcall_mlir.program.dtypes import dtype_of
-from hostcall_mlir.program.files import Program, read
-from hostcall_mlir.program.for_tensorflow import convert
+from hostcall_mlir.passes.tokens import with_numbers
+from hostcall_mlir.program.files import Program, read, trust
 from hostcall_mlir.program.function_lookup import find, host_function, signature_of
-from hostcall_mlir.program.manifest_schema import Callback, Input, Manifest, Output, Spec
-from hostcall_mlir.program.mlir_artifact import trust
+from hostcall_mlir.program.manifests import (
+    Callback,
+    Input,
+    Manifest,
+    Output,
+    Spec,
+    call_of,
+    dtype_of,
+    mismatches,
+    spec_of,
+    title_of,
+)
 from hostcall_mlir.program.portable import (
     artifact_of,
     callbacks_in,
+    convert,
     finish,
     inputs_of,
     outputs_of,
@@ -27,7 +36,6 @@ from hostcall_mlir.program.portable import (
     take_updates,
     text_of,
 )
-from hostcall_mlir.program.signature import call_of, mismatches, spec_of, title_of
 from hostcall_mlir.program.structures import (
     Structure,
     StructureError,

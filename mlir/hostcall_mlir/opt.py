@@ -11,8 +11,8 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
-from hostcall_mlir.passes import expected_diagnostics, pipeline
-from hostcall_mlir.passes.registry import PASSES
+from hostcall_mlir.passes import check, pipeline
+from hostcall_mlir.passes.pipeline import PASSES
 
 _SEPARATOR = "// -----"
 
@@ -102,9 +102,7 @@ def _transform(piece: bytes, source: str, flags: _Flags) -> str | None:
 def _verify(piece: bytes, source: str, flags: _Flags) -> bool:
     """Whether the diagnostics of a piece are those that it expects; shows where they are not."""
     _, collector = _run_piece(piece, flags)
-    problems = expected_diagnostics.compare(
-        piece.decode(errors="replace"), collector.diagnostics, source
-    )
+    problems = check.compare(piece.decode(errors="replace"), collector.diagnostics, source)
     for problem in problems:
         click.echo(problem, err=True)
     return not problems

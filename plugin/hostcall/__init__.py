@@ -10,7 +10,7 @@ import sys as _sys
 import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from hostcall import _import_hook
+from hostcall import _control
 from hostcall._control import disable, enable, enabled_by_environment
 from hostcall._functions.call_stats import (
     CallbackStats,
@@ -25,9 +25,9 @@ from hostcall._functions.declarations import declare
 from hostcall._functions.mapping import mapped as map  # noqa: A004
 from hostcall._functions.native_functions import Native, native
 from hostcall._functions.specs import BoundedSpec
-from hostcall._recording.entry_points import record, replay
-from hostcall._recording.errors import RecordedError, RecordingError, ReplayError
-from hostcall_runtime import _error_texts
+from hostcall._replay.calls import RecordedError, RecordingError, ReplayError
+from hostcall._replay.entry_points import record, replay
+from hostcall_runtime import _errors
 from hostcall_runtime._device_arrays import DeviceArray
 from hostcall_runtime._errors import (
     ExecutorError,
@@ -36,7 +36,7 @@ from hostcall_runtime._errors import (
     ProgramError,
     last_error,
 )
-from hostcall_runtime._unawaited import barrier
+from hostcall_runtime._fire_and_forget import barrier
 
 if _TYPE_CHECKING:
     from hostcall._with_tensorflow import (
@@ -146,10 +146,10 @@ def _activate_at_last() -> None:
         _warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
 
-_error_texts.leave_out_frames_of(__file__)
+_errors.leave_out_frames_of(__file__)
 if enabled_by_environment():
     enable()
 if "tensorflow" in _sys.modules:
     _activate()
 else:
-    _import_hook.when_imported("tensorflow", _activate_at_last)
+    _control.when_imported("tensorflow", _activate_at_last)

@@ -1,18 +1,29 @@
-"""What switching hostcall on and off does in TensorFlow beside the patches."""
+"""What hostcall installs into TensorFlow, and the table of what it replaces there."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from hostcall._callbacks import settings, tape_residuals
+import hostcall_runtime
+from hostcall._callbacks import lookup, settings, tape_residuals
 from hostcall._compiler import announcements, kernel_hook, lowering, risks
-from hostcall._compiler.partition import host_errors
-from hostcall._compiler.regions import callback_shapes
-from hostcall._functions.native import entries
-from hostcall._recording import settling
-from hostcall._tf import eager_execution, features, gradient_tapes, token_registry
-from hostcall_runtime import _errors, _library, _starters, prepared
-from hostcall_runtime._patching import Switch
+from hostcall._compiler.partition import host_calls
+from hostcall._compiler.regions import forming
+from hostcall._frontend import gradients, script_ops, vectorizing
+from hostcall._functions import native_code
+from hostcall._replay import calls
+from hostcall._saving import checking, decoding, writing
+from hostcall._tf import (
+    eager_execution,
+    features,
+    parallel_for,
+    patches,
+    token_registry,
+    variable_creation,
+)
+from hostcall_runtime import _errors, _library, _runs, prepared
+from hostcall_runtime._patching import Patch, PatchTable, Switch
 
 _installed = False
 
@@ -41,7 +52,7 @@ def _prepare() -> None:
         announcements.tell,
     )
     bindings.set_missing_kernels_hook(_errors.with_interrupts(kernel_hook.find_missing_kernels))
-    bindings.set_region_hook(_errors.with_interrupts(callback_shapes.of_results))
+    bindings.set_region_hook(_errors.with_interrupts(forming.of_results))
     bindings.set_uncompiled_hooks(
         _errors.with_interrupts(kernel_hook.plain_for_kernel),
         _errors.with_interrupts(announcements.of_outgrown),
@@ -51,25 +62,25 @@ def _prepare() -> None:
     bindings.set_ops_at_risk(sorted(risks.KINDS))
     bindings.set_checks_sizes(settings.dynamic_sizes() == settings.CHECKED)
     bindings.set_pool(runtime.pool())
-    bindings.set_refusal(host_errors.refusal)
-    bindings.set_recording(*gradient_tapes.recording_functions)
+    bindings.set_refusal(host_calls.refusal)
+    bindings.set_recording(*eager_execution.recording_functions)
     bindings.set_memory_api(runtime.memory_api())
     runtime.set_tensor_api(bindings.eager_tensors())
     runtime.set_profiler_api(bindings.profiler())
     runtime.set_buffer_provider_api(bindings.buffer_provider())
     runtime.set_run_finder(bindings.run_finder())
-    bindings.set_table(gradient_tapes.tape_cache)
+    bindings.set_table(eager_execution.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")
-    bindings.register_handler(runtime.native_handler(), entries.TARGET)
+    bindings.register_handler(runtime.native_handler(), native_code.TARGET)
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)
     bindings.set_early_calls(runtime.early_calls())
     bindings.set_interrupts(runtime.interrupts())
-    bindings.set_starters(_starters.begin, _starters.runs, _starters.under_way)
+    bindings.set_starters(_runs.begin, _runs.runs, _runs.under_way)
     bindings.register_region_handler()
     bindings.install_kernel_creator()
-    settling.add(eager_execution.wait_for_ops)
+    calls.add(eager_execution.wait_for_ops)
     token_registry.renew_nonce()
     # It counts on from the same number.
     os.register_at_fork(after_in_child=token_registry.renew_nonce)
@@ -77,3 +88,79 @@ def _prepare() -> None:
 
 
 SWITCH = Switch(_prepare, _on, _off)
+
+
+def _directory_of(file: str) -> str:
+    return os.path.dirname(os.path.abspath(file)) + os.sep
+
+
+def _interrupt(error: Any) -> BaseException | None:
+    return _errors.interrupt_behind(error.message)
+
+
+def _all() -> list[Patch]:
+    run, recorded = tape_residuals.owners.run, tape_residuals.may_be_recorded
+    return [
+        patches.tokens(token_registry.nonce),
+        *patches.functions(
+            features.script_ops,
+            {
+                "_internal_py_func": script_ops.internal_py_func,
+                "py_func_common": script_ops.py_func_common,
+            },
+            script_ops.stock,
+            features.SCRIPT_OPS,
+            "It makes the ops: nothing public stands between the public functions and the op.",
+        ),
+        gradients.patch(),
+        eager_execution.patch(),
+        patches.trace_hook(script_ops.finish),
+        patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),
+        variable_creation.first_calls(lambda: settings.uncompilable() != settings.ERROR),
+        *parallel_for.conversions(vectorizing.convert),
+        parallel_for.effects(vectorizing.has_effect),
+        patches.removed_functions(),
+        patches.higher_orders(),
+        patches.calls(features.ConcreteFunction, "_call_flat", run, recorded),
+        patches.calls(features.Session, "run", run, recorded),
+        patches.forward_calls(tape_residuals.attach),
+        patches.new_errors(_errors.hand_over),
+        patches.raised(features.execute, "execute", _interrupt),
+        patches.raised(features.BaseSession, "run", _interrupt),
+        patches.context_handle(lambda: _library.load("hostcall._tensorflow").context_handle),
+        patches.resolving(decoding.resolve),
+        patches.making_functions(writing.name_traced_functions),
+        patches.extending_sessions(writing.name_new_functions),
+        patches.directories(),
+        patches.saving(writing.name_in_saved_model),
+        patches.saving_of_version_1(writing.name_in_saved_model),
+        *patches.writing_graphs(writing.named_silently),
+        patches.loading(checking.check),
+        patches.importing(lookup.own_callbacks),
+        patches.lifting(lookup.own_callbacks),
+    ]
+
+
+TABLE = PatchTable("TensorFlow", features.NAMES, _all(), SWITCH)
+
+# What stays when hostcall is disabled, and why it changes nothing then.
+PERMANENT = {
+    "the creator of kernels for compiled functions": (
+        "TensorFlow deletes the one that it had. Ours passes everything on to TensorFlow's own."
+    ),
+    "the XLA kernels of the script ops": (
+        "TensorFlow cannot unregister kernels. Ours say that hostcall is disabled."
+    ),
+    "the host kernels of the script ops with a label of our own": (
+        "TensorFlow cannot unregister kernels. Only graphs that hostcall has partitioned name them."
+    ),
+    'the custom call targets "hostcall" and "hostcall_native"': (
+        "XLA cannot unregister targets. Programs that were compiled before go on to call them."
+    ),
+    "the graph pass for functions that TensorFlow clusters by itself": (
+        "TensorFlow cannot unregister passes. Ours leaves every graph as it is."
+    ),
+    "the gradients of tf.custom_gradient that hostcall has made": (
+        "They belong to ops of graphs that were traced before, and end with these."
+    ),
+}

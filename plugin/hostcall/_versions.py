@@ -1,18 +1,103 @@
-"""The check that the extension modules fit the TensorFlow and the Python they meet.
+"""The extension modules of this installation, and the check that they fit TensorFlow and Python.
+
+TensorFlow promises no stable C++ interface between its minor versions, so what links with its
+libraries is built once for each: `hostcall/_built/tensorflow_2_21` holds the modules and libraries
+for 2.21. A wheel has a set for each minor version that it serves, an installation that was built
+from source a single one.
 
 A module that was built against other versions may crash anywhere. Comparing versions first turns
 the crash into a readable error.
 """
 
 import importlib
+import platform
 import re
 import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostcall import _builds
 from hostcall_runtime._library import REBUILD
+
+_PREFIX = "tensorflow_"
+
+# TensorFlow for CPUs has a name of its own on x86-64 alone.
+PACKAGE = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
+
+_NOT_BUILT = """\
+hostcall was not built: the folder _built, where its extension modules are installed, is missing or
+empty. Most likely Python found hostcall in a source tree, or it was installed for JAX alone, as it
+is for a Python that TensorFlow has no wheels for. Build it with one of
+
+{rebuild}"""
+
+_NONE_FITS = """\
+hostcall has no extension modules for the TensorFlow that it finds here, and those for another
+minor version could crash:
+
+  - TensorFlow: built for {built}, found {found}
+
+Install a TensorFlow that they were built for, with one of
+
+    pip install '{package}=={newest}.*'
+    pip install 'tensorflow[and-cuda]=={newest}.*'    # with an NVIDIA GPU
+
+or build hostcall for TensorFlow {found}, which needs g++ and takes some minutes:
+
+    pip install 'scikit-build-core>=1.1,<2' 'nanobind>=3.1,<4' cmake ninja
+    pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation \\
+        --no-binary hostcall hostcall"""
+
+
+def choose(tensorflow: str) -> None:
+    """Let Python find the modules that were built for a TensorFlow, as modules of `hostcall`.
+
+    Args:
+        tensorflow: The version, such as "2.21.0".
+
+    Raises:
+        ImportError: None were built, or none for this minor version. The message lists the versions
+            that there are modules for, and the commands that install one of them, or build modules
+            for this one.
+    """
+    sets = built_sets()
+    if not sets:
+        raise ImportError(_NOT_BUILT.format(rebuild=REBUILD), name="hostcall")
+    chosen = sets.get(minor(tensorflow))
+    if chosen is None:
+        text = _NONE_FITS.format(
+            built=_listed(list(sets)), found=tensorflow, newest=[*sets][-1], package=PACKAGE
+        )
+        raise ImportError(text, name="hostcall")
+    # hostcall_runtime._library looks for modules and libraries wherever the package lies.
+    places = sys.modules["hostcall"].__path__
+    if str(chosen) not in places:
+        places.append(str(chosen))
+
+
+def built_sets() -> dict[str, Path]:
+    """The folders of this installation, by the minor version that each is for, oldest first."""
+    found: dict[str, Path] = {}
+    for place in sys.modules["hostcall"].__path__:
+        for folder in Path(place, "_built").glob(_PREFIX + "*"):
+            found.setdefault(folder.name.removeprefix(_PREFIX).replace("_", "."), folder)
+    return dict(sorted(found.items(), key=lambda item: numbers(item[0])))
+
+
+def minor(version: str) -> str:
+    """The minor version of a version, such as "2.21" of "2.21.0"."""
+    return ".".join(version.split(".")[:2])
+
+
+def numbers(version: str) -> list[int]:
+    """What minor versions are ordered by."""
+    return [int(number) for number in minor(version).split(".")]
+
+
+def _listed(versions: list[str]) -> str:
+    *others, last = versions
+    return f"{', '.join(others)} and {last}" if others else last
+
 
 # The minor versions of TensorFlow that the tests have passed with, the oldest first.
 TESTED = ("2.19", "2.20", "2.21")
@@ -95,7 +180,7 @@ def check() -> None:
     installed = found()
     if not _is_at_least(installed.tensorflow, TESTED[0]):
         raise ImportError(_named(_TOO_OLD, installed.tensorflow), name="hostcall")
-    _builds.choose(installed.tensorflow)
+    choose(installed.tensorflow)
     problems = mismatches(built(), installed)
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
@@ -113,7 +198,7 @@ def untested(version: str) -> str | None:
     Returns:
         The text of a warning that names the version, or None where it was tested.
     """
-    if _builds.minor(version) in TESTED and "dev" not in version:
+    if minor(version) in TESTED and "dev" not in version:
         return None
     return _named(_UNTESTED, version)
 
@@ -146,11 +231,11 @@ def stablehlo(version: str) -> str:
 
 
 def _is_at_least(version: str, first: str) -> bool:
-    return _builds.numbers(version) >= _builds.numbers(first)
+    return numbers(version) >= numbers(first)
 
 
 def _named(text: str, version: str) -> str:
-    return text.format(oldest=TESTED[0], newest=TESTED[-1], found=version, package=_builds.PACKAGE)
+    return text.format(oldest=TESTED[0], newest=TESTED[-1], found=version, package=PACKAGE)
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:
@@ -177,7 +262,7 @@ def mismatches(built: Versions, found: Versions) -> list[str]:
 
 
 def _same_minor(built: Versions, found: Versions) -> bool:
-    return _builds.minor(built.tensorflow) == _builds.minor(found.tensorflow)
+    return minor(built.tensorflow) == minor(found.tensorflow)
 
 
 def _ffi_fits(built: Versions, found: Versions) -> bool:

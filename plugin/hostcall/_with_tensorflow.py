@@ -11,14 +11,12 @@ from hostcall import _versions
 
 _versions.check()
 
-from hostcall import _patches  # noqa: E402
+from hostcall import _installation  # noqa: E402
 from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
 from hostcall._check.checking import check  # noqa: E402
-from hostcall._check.facts import Finding  # noqa: E402
-from hostcall._check.report import CheckError, CheckReport  # noqa: E402
+from hostcall._check.report import CheckError, CheckReport, Finding  # noqa: E402
 from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
-from hostcall._explain.explaining import explain  # noqa: E402
-from hostcall._explain.explanation import Explanation  # noqa: E402
+from hostcall._explain.explaining import Explanation, explain  # noqa: E402
 from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend import framework  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402
@@ -59,6 +57,6 @@ __all__ = [
 
 framework.enter()
 try:
-    _patching.add(_patches.TABLE)
+    _patching.add(_installation.TABLE)
 except features.MissingNameError as error:  # a program that imports hostcall runs on
     warnings.warn(str(error), RuntimeWarning, stacklevel=2)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-# Those of hostcall._functions.routes.
+# Those of hostcall._functions.declaration.
 ROUTES = ("auto", "custom_call", "partition")
 
 
@@ -136,7 +136,7 @@ def _names(given: tuple[str, ...]) -> list[str]:
 
 
 def _check_worker(path: str) -> None:
-    channel = importlib.import_module("hostcall_runtime._worker_channel")
+    channel = importlib.import_module("hostcall_runtime._serving_wire")
     try:
         health = channel.health_of(path)
     except (OSError, channel.ProtocolError, channel.ClosedError) as error:

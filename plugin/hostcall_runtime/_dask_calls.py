@@ -16,8 +16,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hostcall_runtime import _locks, _worker_side
-from hostcall_runtime._executor_types import Executor, Future
+from hostcall_runtime import _locks, _processes
+from hostcall_runtime._locks import Executor, Future
 
 _lock = _locks.new_lock()
 # The clients whose scheduler has the plugin.
@@ -76,11 +76,11 @@ class _ByValue:
         import cloudpickle
 
         self.__name__ = function.__name__
-        cloudpickle.register_pickle_by_value(_worker_side)
+        cloudpickle.register_pickle_by_value(_processes)
         try:
             self._packed = cloudpickle.dumps(function)
         finally:
-            cloudpickle.unregister_pickle_by_value(_worker_side)
+            cloudpickle.unregister_pickle_by_value(_processes)
 
     def __reduce__(self) -> Any:
         return pickle.loads, (self._packed,)
@@ -97,7 +97,7 @@ def _run_once() -> Callable[..., Any]:
 
 @functools.cache
 def _packed_once() -> Callable[..., Any]:
-    return _ByValue(_worker_side.run_once_on_dask)
+    return _ByValue(_processes.run_once_on_dask)
 
 
 # Classes within functions, since cloudpickle sends such as they are.

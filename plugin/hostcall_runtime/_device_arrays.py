@@ -1,11 +1,253 @@
-"""`memory="device"`: the arrays that a function is lent where they lie."""
+"""`memory="device"`: arrays that stay on the device, lent to a function and returned."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from hostcall_runtime import _library
+from hostcall_runtime._errors import ResultError
+
+_runtime = _library.load("hostcall_runtime._runtime")
+
+# DLPack's number for memory that both the host and all GPUs have.
+_MANAGED = 13
+
+# What NumPy makes arrays of by itself.
+_OF_NUMPY = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None))
+
+# The dtype, its name, the shape, and which sizes of it are bounds; none where it is empty.
+Declared = tuple[np.dtype[Any], str, tuple[int, ...], tuple[bool, ...]]
+
+
+def of_host(returned: object, title: str) -> Any:
+    """What a function has returned, with arrays of NumPy's over what lies in the host's memory.
+
+    Args:
+      returned: a value, or a list or tuple of them.
+      title: how messages call the function.
+
+    Raises:
+      ResultError: for an array on another device, or what no array can be made of.
+    """
+    if isinstance(returned, list | tuple):
+        values = [_of_host(value, index, title) for index, value in enumerate(returned)]
+        # An empty list is one value, and an empty tuple none.
+        return values if isinstance(returned, list) else tuple(values)
+    return _of_host(returned, 0, title)
+
+
+def of_device(
+    returned: object, declared: Sequence[Declared], title: str, device: int, stream: int
+) -> tuple[list[Any], list[int], list[Any]]:
+    """Where the results of a call lie in a program for a GPU.
+
+    Args:
+      returned: what the function has returned.
+      declared: of the results.
+      title: how messages call the function.
+      device: the number of the GPU.
+      stream: the program's. Libraries are told to have their arrays ready on it.
+
+    Returns:
+      For each result its address, bytes and shape, or a value for NumPy where it lies in the
+      host's memory; the streams to be waited for; and what keeps the memory.
+
+    Raises:
+      ResultError: when a result is not as declared, or lies on another device.
+    """
+    values = _split(returned, len(declared))
+    if len(values) != len(declared):
+        raise ResultError(_runtime.count_message(title, len(values), len(declared)))
+    streams: list[int] = []
+    keep: list[Any] = []
+    found = []
+    for index, (value, one) in enumerate(zip(values, declared, strict=True)):
+        array = _CudaArray.of(value, device, stream, index, title)
+        if array is None:
+            found.append(_of_host(value, index, title))
+            continue
+        array.check(one, index, title)
+        keep.append(array)
+        streams += array.streams
+        shape = tuple(array.shape)
+        found.append((array.address, math.prod(shape) * one[0].itemsize, shape))
+    return found, streams, keep
+
+
+class _CudaArray:
+    """An array on a GPU.
+
+    Attributes:
+      address, shape, dtype: of the array; None for a dtype that NumPy does not have.
+      strides: in elements, or None where there are no gaps.
+      streams: what it is ready on, to be waited for.
+      keep: what keeps the memory.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        shape: Sequence[int],
+        dtype: np.dtype[Any] | None,
+        strides: Sequence[float] | None,
+        streams: list[int],
+        keep: object,
+    ) -> None:
+        self.address, self.shape, self.dtype = address, shape, dtype
+        self.strides, self.streams, self.keep = strides, streams, keep
+
+    @classmethod
+    def of(
+        cls, value: object, device: int, stream: int, index: int, title: str
+    ) -> _CudaArray | None:
+        """The array that `value` shows, None where it lies in the host's memory.
+
+        Raises:
+          ResultError: where it lies elsewhere.
+        """
+        if isinstance(value, _OF_NUMPY):
+            return None
+        if hasattr(type(value), "__dlpack__"):
+            kind, number = _device_of(value)
+            if kind == CPU:
+                return None
+            if kind not in (CUDA, _MANAGED) or (kind == CUDA and number != device):
+                raise ResultError(_elsewhere(value, kind, number, index, title, f"cuda:{device}"))
+            array = _runtime.ForeignArray(_capsule(value, stream=stream))
+            dtype = _dtype_of(array)
+            return cls(array.address, array.shape, dtype, array.strides, [], array)
+        interface = getattr(value, "__cuda_array_interface__", None)
+        return None if interface is None else cls._of_interface(interface, value)
+
+    @classmethod
+    def _of_interface(cls, interface: dict[str, Any], value: object) -> _CudaArray:
+        dtype = np.dtype(interface["typestr"])
+        strides = interface.get("strides")
+        if strides is not None:
+            strides = [stride / dtype.itemsize for stride in strides]
+        stream = interface.get("stream")
+        streams = [] if stream is None else [int(stream)]
+        keep = interface, value
+        return cls(interface["data"][0], interface["shape"], dtype, strides, streams, keep)
+
+    def check(self, declared: Declared, index: int, title: str) -> None:
+        """Raises a ResultError where it is not as declared."""
+        dtype, name, shape, bounded = declared
+        subject = f"{index}-th value returned by {title}"
+        if self.dtype != dtype:
+            raise ResultError(f"{subject} is {self.dtype}, but expects {name}.")
+        if not _fits(self.shape, shape, bounded):
+            raise ResultError(
+                _runtime.shape_message(title, index, str(tuple(self.shape)), _shown(shape, bounded))
+            )
+        if any(bounded[1:]) and tuple(self.shape[1:]) != shape[1:]:
+            raise ResultError(
+                f"{subject} has shape {tuple(self.shape)} within {_shown(shape, bounded)}, and on "
+                "a device only the first size may be less than its bound. Return an array of "
+                "NumPy's, or pad it."
+            )
+        if self.strides is not None and not _is_contiguous(self.shape, self.strides):
+            raise ResultError(
+                f"{subject} has gaps, or another order than C's: its strides are "
+                f"{tuple(self.strides)} elements. Return a copy without, as "
+                "cupy.ascontiguousarray(y) or y.contiguous() of Torch makes it."
+            )
+
+
+def _of_host(value: object, index: int, title: str) -> Any:
+    if isinstance(value, _OF_NUMPY):
+        return value
+    if isinstance(value, DeviceArray):
+        if value.device != "cpu":
+            raise ResultError(_elsewhere(value, *value.__dlpack_device__(), index, title, "cpu"))
+        return np.asarray(value)
+    if hasattr(type(value), "__dlpack__"):
+        kind, number = _device_of(value)
+        if kind != CPU:
+            raise ResultError(_elsewhere(value, kind, number, index, title, "cpu"))
+        array = _runtime.ForeignArray(_capsule(value))
+        dtype = _dtype_of(array)
+        return np.asarray(value) if dtype is None else array.view(dtype)
+    if hasattr(value, "__cuda_array_interface__"):
+        raise ResultError(_elsewhere(value, CUDA, None, index, title, "cpu"))
+    array = np.asarray(value)
+    if array.ndim == 0 and array.dtype == object:
+        raise ResultError(
+            f"{index}-th value returned by {title} is {value!r}, of {type(value)}, which has "
+            "neither __dlpack__ nor __cuda_array_interface__, and of which NumPy makes no array. "
+            "Return an array."
+        )
+    return array
+
+
+def _split(returned: object, count: int) -> Sequence[object]:
+    """The values that were returned for `count` results, as result_contract.cc counts them."""
+    if isinstance(returned, list | tuple) and not (count == 1 and returned == []):
+        return returned
+    return [] if returned is None else [returned]
+
+
+def _device_of(value: Any) -> tuple[int, int]:
+    kind, number = value.__dlpack_device__()
+    return int(kind), int(number)
+
+
+def _capsule(value: Any, **stream: int) -> Any:
+    try:
+        return value.__dlpack__(**stream)
+    except BufferError:
+        # Arrays that are only to be read have no other capsule.
+        return value.__dlpack__(max_version=(1, 1), **stream)
+
+
+def _dtype_of(array: Any) -> np.dtype[Any] | None:
+    code, bits, lanes = array.dtype
+    return DTYPES.get((code, bits)) if lanes == 1 else None
+
+
+def _fits(actual: Sequence[int], shape: tuple[int, ...], bounded: tuple[bool, ...]) -> bool:
+    if len(actual) != len(shape):
+        return False
+    bounds = bounded or (False,) * len(shape)
+    pairs = zip(actual, shape, bounds, strict=True)
+    return all(0 <= size <= most if bound else size == most for size, most, bound in pairs)
+
+
+def _shown(shape: tuple[int, ...], bounded: tuple[bool, ...]) -> str:
+    bounds = bounded or (False,) * len(shape)
+    sizes = [f"<={size}" if bound else str(size) for size, bound in zip(shape, bounds, strict=True)]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _is_contiguous(shape: Sequence[int], strides: Sequence[float]) -> bool:
+    if 0 in shape:
+        return True
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _elsewhere(
+    value: object, kind: int, number: int | None, index: int, title: str, wanted: str
+) -> str:
+    names = {CPU: "the CPU", CUDA: "CUDA device"}
+    place = names.get(kind, f"a device of DLPack's kind {kind}, number")
+    place += "" if number is None or kind == CPU else f" {number}"
+    to_host = wanted == "cpu"
+    remedy = "cupy.asnumpy(y) or y.cpu() of Torch" if to_host else f"y.to('{wanted}') of Torch"
+    return (
+        f"{index}-th value returned by {title} is a {type(value).__name__} on {place}, and the "
+        f"program runs on {wanted}. Copy it there in the function, as {remedy} does."
+    )
+
 
 CPU = 1  # of DLPack's kinds of devices
 CUDA = 2

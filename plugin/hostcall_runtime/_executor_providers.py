@@ -1,4 +1,4 @@
-"""Where the executor of a process comes from: the user gives it, or a function that makes it."""
+"""The executor of this process: an object, or a function that creates it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,33 @@ import threading
 import weakref
 from typing import Any
 
-from hostcall_runtime import _executor_errors, _forked_executors
+from hostcall_runtime import _dask_calls, _executor_errors
 from hostcall_runtime._errors import ExecutorError
-from hostcall_runtime._executor_types import Executor
+from hostcall_runtime._locks import Executor
+
+_is_forked = False
+
+
+def _note_fork() -> None:
+    global _is_forked
+    _is_forked = True
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def is_left_behind(executor: Executor) -> bool:
+    """Whether an executor was made before this process was forked, and so runs nothing."""
+    if not _is_forked:
+        return False
+    if _dask_calls.is_of_parent(executor):
+        return True
+    candidates = [
+        getattr(executor, "_executor_manager_thread", None),  # of the pools of processes
+        *(getattr(executor, "_threads", None) or ()),
+    ]
+    threads = [thread for thread in candidates if isinstance(thread, threading.Thread)]
+    return bool(threads) and not any(thread.is_alive() for thread in threads)
 
 
 class Provider:
@@ -49,7 +73,7 @@ class Provider:
                 made = self.given()
                 if _is_maker(made) or not callable(getattr(made, "submit", None)):
                     raise ExecutorError(_executor_errors.no_executor(self.given, made))
-                if _forked_executors.is_left_behind(made):
+                if is_left_behind(made):
                     raise ExecutorError(_executor_errors.forked(made))
                 self._made = made
             return self._made

@@ -1,4 +1,9 @@
-"""`executor=`: calls that something with the interface of `concurrent.futures.Executor` runs.
+"""`executor=`: calls that an executor makes, from `submit` to the result.
+
+A call on a pool may run a program that makes calls on the same pool, from another thread where the
+program changes threads. Nothing tells whose such a call is. So one that finds every thread of the
+pool in a call, and in there waiting for a program, runs on the thread that waits for it, as it
+would without an executor.
 
 Whoever calls waits for the result without Python's lock, so that a call means the same on an
 executor as without one. The user's function alone is sent: structures, checks and results that are
@@ -7,16 +12,465 @@ kept stay here.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
-from hostcall_runtime import _threads
-from hostcall_runtime._executor_providers import Provider as Provider
+from hostcall_runtime import (
+    _dask_calls,
+    _executor_errors,
+    _interception,
+    _library,
+    _locks,
+    _processes,
+    _shared_memory,
+    _threads,
+)
+from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
+from hostcall_runtime._executor_errors import Sent
+from hostcall_runtime._executor_providers import Provider, has_threads
 from hostcall_runtime._executor_providers import provider_of as provider_of
-from hostcall_runtime._started_calls import StartedCall as StartedCall
-from hostcall_runtime._started_calls import runs_here as runs_here
+from hostcall_runtime._locks import Executor, Future
+from hostcall_runtime._processes import InWorker, sendable
+
+_runtime = _library.load("hostcall_runtime._runtime")
+
+
+@dataclasses.dataclass
+class Row:
+    """Of one function, in seconds.
+
+    Attributes:
+      calls: how many calls have ended.
+      unfinished: how many have not.
+      waiting, running, sending: the sums of their parts.
+    """
+
+    calls: int = 0
+    unfinished: int = 0
+    waiting: float = 0.0
+    running: float = 0.0
+    sending: float = 0.0
+
+
+_lock = _locks.new_lock()
+_rows: dict[str, Row] = {}
+
+
+def rows(*, reset: bool) -> dict[str, Row]:
+    """By the description of the function."""
+    with _lock:
+        found = {label: dataclasses.replace(row) for label, row in _rows.items()}
+        if reset:
+            for label, row in list(_rows.items()):
+                if row.unfinished:
+                    _rows[label] = Row(unfinished=row.unfinished)
+                else:
+                    del _rows[label]
+    return found
+
+
+def watch(label: str) -> NoWatch:
+    """What measures a call that begins now; nothing where nobody wants to know."""
+    return Watch(label) if _runtime.collects_stats() else NO_WATCH
+
+
+class NoWatch:
+    """Measures nothing."""
+
+    counts = False
+
+    def hand_over(self) -> None:
+        """The call is ready for the executor."""
+
+    def ran(self, began: float, ended: float) -> None:
+        """When the function was called and has returned, by the clock of its own machine."""
+
+    def end(self) -> None:
+        """The call has ended, or nobody waits for it."""
+
+
+NO_WATCH = NoWatch()
+
+
+class Watch(NoWatch):
+    """Measures one call."""
+
+    counts = True
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._has_ended = False
+        self._start = self._handed_over = time.monotonic()
+        self._waiting = self._running = 0.0
+        with _lock:
+            _rows.setdefault(label, Row()).unfinished += 1
+
+    def hand_over(self) -> None:
+        self._handed_over = time.monotonic()
+
+    def ran(self, began: float, ended: float) -> None:
+        self._running += ended - began
+        elapsed = time.monotonic() - self._handed_over
+        waited = began - self._handed_over
+        is_same_clock = 0.0 <= waited <= elapsed - (ended - began)
+        self._waiting += waited if is_same_clock else elapsed - (ended - began)
+
+    def end(self) -> None:
+        total = time.monotonic() - self._start
+        with _lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
+            row = _rows.setdefault(self._label, Row(unfinished=1))
+            row.calls += 1
+            row.unfinished -= 1
+            row.waiting += self._waiting
+            row.running += self._running
+            row.sending += max(0.0, total - self._waiting - self._running)
+
+
+# The seconds between two looks at a pool that has not begun a call: at first, and at most.
+_FIRST = 0.002
+_MOST = 0.05
+
+# Where a thread waits for a program, and through which modules of Python's own.
+_PROGRAMS = (
+    "tensorflow",
+    "keras",
+    "jax",
+    "jaxlib",
+    "hostcall",
+    "hostcall_mlir",
+    "hostcall_runtime",
+)
+_WAITS = ("threading", "concurrent")
+
+# The pools whose calls run now, by the thread.
+_running: dict[int, Any] = {}
+
+os.register_at_fork(after_in_child=_running.clear)
+
+
+class _Task(Protocol):
+    @property
+    def has_begun(self) -> bool: ...
+
+
+class Running:
+    """While a call runs on the current thread of a pool."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> None:
+        _running[threading.get_ident()] = self._pool
+
+    def __exit__(self, *_: object) -> None:
+        del _running[threading.get_ident()]
+
+
+def gives_back(
+    pool: concurrent.futures.ThreadPoolExecutor,
+    future: concurrent.futures.Future[Any],
+    ended: _locks.Ended,
+    task: _Task,
+    timeout: float | None,
+) -> bool:
+    """Waits until a call has begun, or its time is over.
+
+    Returns:
+      Whether the pool never would begin it. Then it is cancelled, for the caller to run it.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    before = None
+    for pause in _pauses():
+        left = pause if end is None else max(0.0, min(pause, end - time.monotonic()))
+        if ended.wait(left) or task.has_begun or left < pause:
+            return False
+        now = _waiting_places(pool)
+        if now is not None and now == before and future.cancel():
+            return True
+        before = now
+    raise AssertionError("there are always more pauses")
+
+
+def _pauses() -> Iterator[float]:
+    return (min(_FIRST * 2.0**i, _MOST) for i in itertools.count())
+
+
+def _waiting_places(pool: concurrent.futures.ThreadPoolExecutor) -> list[tuple[int, int]] | None:
+    """Where each thread of the pool waits for a program; None where one does not, or is free."""
+    threads = [thread for thread, its in list(_running.items()) if its is pool]
+    if len(threads) < pool._max_workers:
+        return None
+    frames = sys._current_frames()
+    places = []
+    for thread in threads:
+        frame = frames.get(thread)
+        if frame is None:
+            return None
+        place = (id(frame), frame.f_lasti)
+        while frame is not None and _package_of(frame) in _WAITS:
+            frame = frame.f_back
+        if frame is None or _package_of(frame) not in _PROGRAMS:
+            return None
+        places.append(place)
+    return places
+
+
+def _package_of(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+# Seconds after which it is asked whether somebody still knows of a call.
+_PERIOD = 2.0
+
+
+def runs_here(provider: Provider) -> bool:
+    """Whether this is a thread of the executor's own."""
+    return getattr(_own, "provider", None) is provider
+
+
+class StartedCall:
+    """A call that an executor makes."""
+
+    def __init__(self, callee: Callee, args: tuple[Any, ...]) -> None:
+        self._callee = callee
+        self._sent = Sent(callee.function, args, callee.description, callee.timeout)
+        self._deadline = None if callee.timeout is None else time.monotonic() + callee.timeout
+        self._future: Any = None  # of a call that goes on, or has returned
+        self._parcel: _shared_memory.Parcel | None = None
+        self._watch = watch(callee.label or callee.description)
+        try:
+            self._submit()
+        except BaseException:
+            self.cancel()
+            raise
+
+    def result(self) -> Any:
+        """What the call returns or raises; made again where its worker has died and it may be."""
+        try:
+            while True:
+                try:
+                    return self._returned()
+                except ExecutorError:
+                    if self._sent.attempts > self._callee.retries or not self._sent.is_lost:
+                        raise
+                self._sent.attempts += 1
+                self._sent.is_lost = False
+                self._submit()
+        finally:
+            self._watch.end()
+
+    def cancel(self) -> None:
+        """Gives the call up: if it has not begun, it never will."""
+        if self._future is not None:
+            with _locks.Postponed():
+                self._future.cancel()
+            if self._parcel is not None:
+                self._parcel.keep_for(self._future)
+        self._watch.end()
+
+    def wait(self) -> None:
+        """Waits for the end of a call whose outcome nobody wants to know."""
+        if self._future is not None:
+            self._ends_before(None)
+
+    def _returned(self) -> Any:
+        sent, future, task = self._sent, self._future, self._task
+        left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        try:
+            if task is not None and gives_back(self._executor, future, self._ended, task, left):
+                return self._callee.at_once(*sent.args)
+            in_time = self._ends_before(self._deadline)
+            failure = future.exception() if in_time else None
+        except concurrent.futures.CancelledError as error:
+            text = _executor_errors.cancelled(sent, self._executor, future)
+            raise ExecutorError(text) from error
+        except BaseException:  # Ctrl-C
+            self.cancel()
+            raise
+        if not in_time:
+            text = _late(sent, self._executor, future, task)
+            self.cancel()
+            raise DeadlineExceededError(text)
+        if failure is not None:
+            provider, executor = self._callee.provider, self._executor
+            self._future = None
+            try:
+                raise _executor_errors.told(sent, provider, executor, failure)
+            finally:
+                del failure, future  # which refer to this frame
+        if task is not None:
+            self._watch.ran(task.began, task.ended)
+            return task.result()
+        return self._opened(future.result())
+
+    def _ends_before(self, deadline: float | None) -> bool:
+        """Whether the call ends before that time, if there is one; waits for it."""
+        while True:
+            left = _PERIOD
+            if deadline is not None:
+                left = min(left, max(0.0, deadline - time.monotonic()))
+            if self._ended.wait(left):
+                return True
+            if left < _PERIOD:
+                return False
+            _executor_errors.end_forgotten(self._executor, self._future)
+
+    def _opened(self, reply: Any) -> Any:
+        if _shared_memory.is_uncalled(reply):
+            self._submit()
+            return self._returned()
+        if self._parcel is None:
+            answer = _shared_memory.value(reply)
+        else:
+            answer = self._parcel.opened(reply, self._callee.lends)
+        self._watch.ran(*(_processes.times(answer) or _shared_memory.times(reply)))
+        self._sent.is_lost = _processes.is_lost(answer)
+        name = _executor_errors.name(self._executor)
+        return _processes.opened(answer, self._sent.description, name)
+
+    def _submit(self) -> None:
+        """Hands the call over, where it has not begun to another executor that can be made."""
+        for is_last in (False, True):
+            self._executor = executor = self._callee.provider.executor()
+            if not has_threads(executor) and self._callee.threads_only:
+                who = self._callee.description
+                raise ExecutorError(_executor_errors.takes_tensors(who, executor))
+            try:
+                self._hand_to(executor)
+            except Exception as raised:
+                error = _executor_errors.behind(executor, raised)
+                is_over = isinstance(error, RuntimeError) or _dask_calls.is_closed(executor)
+                may_renew = is_over and self._callee.provider.drop(executor)
+                if is_last or not may_renew:
+                    text = _executor_errors.refused(self._sent, executor, error)
+                    raise ExecutorError(text) from error
+            else:
+                return
+
+    def _hand_to(self, executor: Executor) -> None:
+        sent, submit = self._sent, executor.submit
+        self._task: _ThreadTask | None = None
+        self._parcel = None
+        content: tuple[Any, ...]
+        if has_threads(executor):
+            local = _interception.carried(self._callee.local)
+            self._task = _ThreadTask(self._callee.provider, executor, local, sent.args)
+            content = (self._task,)
+        elif _dask_calls.is_dask(executor):
+            submit = functools.partial(_dask_calls.submit, executor)
+            content = (sendable(sent.function), sent.args)
+        else:
+            content = self._content_for(executor)
+        self._watch.hand_over()
+        with _locks.Postponed() if _submits_soon(executor) else contextlib.nullcontext():
+            self._future = submit(*content)
+            self._ended = _locks.Ended(self._future)
+        sent.workers = _executor_errors.workers_of(executor)
+
+    def _content_for(self, executor: Executor) -> tuple[Any, ...]:
+        """What another process calls, and with which arguments."""
+        function, args = InWorker(sendable(self._sent.function)), self._sent.args
+        if _shared_memory.takes_parcels(executor):
+            self._parcel = _shared_memory.Parcel(function, args, self._watch.counts)
+            return self._parcel.content
+        return (_shared_memory.timed, function, *args) if self._watch.counts else (function, *args)
+
+
+def _submits_soon(executor: Executor) -> bool:
+    """Whether it only hands a call over, where another one may make it and take long."""
+    module = getattr(executor.submit, "__module__", None) or ""
+    return module.partition(".")[0] in ("concurrent", "loky")
+
+
+def _late(sent: Sent, executor: Executor, future: Future, task: _ThreadTask | None) -> str:
+    text = f"{sent.description} has not returned within its timeout of {sent.timeout} s. "
+    if future.cancel():
+        if not _tells_what_runs(executor):
+            return f"{text}If it has begun on its executor it goes on, and returns to nobody."
+        return (
+            f"{text}It had not begun on its executor, all of whose workers are busy; it never will."
+        )
+    text += "It still runs on its executor, and what it returns will be thrown away."
+    return text if task is None else f"{text} This is where it was:\n{task.stack()}"
+
+
+def _tells_what_runs(executor: Executor) -> bool:
+    """Whether nobody can cancel a future of a call that runs, as with Python's own executors."""
+    pools = (concurrent.futures.ThreadPoolExecutor, concurrent.futures.ProcessPoolExecutor)
+    kind = type(executor).__module__.partition(".")[0]
+    return isinstance(executor, pools) or kind in ("loky", "mpi4py")
+
+
+# On a thread of an executor: whose call runs there.
+_own = threading.local()
+
+
+class _ThreadTask:
+    """A call on a thread of this process, whose exceptions are not those of the executor."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        pool: Executor,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+    ) -> None:
+        self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None = (function, args)
+        self._provider = provider
+        self._pool = pool
+        self._thread = 0
+        self._has_ended = False
+        self._returned: Any = None
+        self._raised: BaseException | None = None
+        self.began = self.ended = 0.0
+
+    def __call__(self) -> None:
+        self.began = time.monotonic()
+        self._thread = threading.get_ident()
+        _own.provider = self._provider
+        assert self._work is not None
+        function, args = self._work
+        self._work = None  # the arguments are the function's alone
+        try:
+            with Running(self._pool):
+                self._returned = function(*args)
+        except BaseException as error:
+            self._raised = error
+        finally:
+            self._has_ended = True
+            self.ended = time.monotonic()
+            _own.provider = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a thread of the pool has taken the call."""
+        return self._thread != 0
+
+    def result(self) -> Any:
+        """What the call, which has ended, has returned or raised."""
+        if self._raised is not None:
+            raised, self._raised = self._raised, None
+            try:
+                raise raised
+            finally:
+                del raised  # it refers to this frame
+        return self._returned
+
+    def stack(self) -> str:
+        """Where the call is now."""
+        return _threads.stack_of(self._thread, self._has_ended)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hostcall_runtime import _errors, _locks, _starters
+from hostcall_runtime import _errors, _locks, _runs
 
 # What autograph puts around the names of functions that are defined in functions it has converted.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
@@ -119,7 +119,7 @@ def carried(function: Callable[..., Any]) -> Callable[..., Any]:
 
     It sees the settings of this thread.
     """
-    function = _starters.Starter().bound(function)
+    function = _runs.Starter().bound(function)
     if not _nesting.is_within:
         return function
 

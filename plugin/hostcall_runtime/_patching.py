@@ -1,4 +1,4 @@
-"""What hostcall uses of a framework's private names, and which of its attributes it replaces.
+"""Replaced attributes of a framework, and the private names that hostcall uses.
 
 Knows no framework. `hostcall` keeps a table for TensorFlow, and `hostcall.jax` one for JAX.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -244,3 +245,24 @@ def uninstall_all() -> None:
 def are_installed() -> bool:
     """Whether hostcall is enabled, so that the patches are in place."""
     return _enabled
+
+
+class StoredName(Name):
+    """A name that a method of a class writes, or a local variable of a function.
+
+    `attribute` ends with that method and the name: "Graph.__init__._functions".
+    """
+
+    def find(self) -> object:
+        """The name itself.
+
+        Raises:
+          ImportError: there is no such module.
+          AttributeError: there is no such method, or it does not use the name.
+        """
+        owner, _, name = self.attribute.rpartition(".")
+        method = Name(self.module, owner, self.feature, self.without).find()
+        code = inspect.unwrap(method).__code__  # type: ignore[arg-type]
+        if name not in (*code.co_names, *code.co_varnames):
+            raise AttributeError(name)
+        return name

@@ -9,14 +9,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from hostcall_runtime import (
-    _device_arrays,
-    _errors,
-    _foreign_arrays,
-    _given_up_calls,
-    _library,
-    _starters,
-)
+from hostcall_runtime import _device_arrays, _errors, _library, _runs
 
 # FFI element types (xla/ffi/api/c_api.h), their NumPy dtypes, and TensorFlow's names for messages.
 DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
@@ -74,9 +67,9 @@ def prepared() -> Any:
     for code, dtype, name in (*DTYPES, *QUANTIZED_DTYPES):
         runtime.set_dtype(code, np.dtype(dtype), name)
     runtime.set_error_describer(_errors.describe)
-    runtime.set_binder(_starters.bind)
-    runtime.set_interrupt_chooser(_given_up_calls.choose)
+    runtime.set_binder(_runs.bind)
+    runtime.set_interrupt_chooser(_runs.choose)
     runtime.set_result_error(_errors.ResultError)
     runtime.set_device_array(_device_arrays.DeviceArray)
-    runtime.set_foreign_arrays(_foreign_arrays.of_host, _foreign_arrays.of_device)
+    runtime.set_foreign_arrays(_device_arrays.of_host, _device_arrays.of_device)
     return runtime

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from hostcall_runtime import _interception, _interrupts, _library
+from hostcall_runtime import _interception, _library, _locks
 from hostcall_runtime._errors import DeadlineExceededError
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -51,7 +51,7 @@ class Call:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = _interception.carried(function)
-        self._done = _interrupts.Flag()
+        self._done = _locks.Flag()
         self._returned: Any = None
         self._raised: BaseException | None = None
         self._thread = 0

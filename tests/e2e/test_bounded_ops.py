@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler.bounded import flow
-from hostcall._compiler.bounded.op_table import RULES
+from hostcall._compiler.bounded.flow import RULES
 from tests.support.e2e.bounded_proofs import PROOFS, Program
 
 pytestmark = pytest.mark.custom_call("between clusters no size is bounded")

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import hostcall
 import hostcall.jax
-from hostcall_runtime import _shared_blocks
+from hostcall_runtime import _shared_memory
 from tests.support import executor_functions as functions
 from tests.support.helpers import jitted
 from tests.support.process_pools import end_pools, one_process, two_processes
@@ -31,13 +31,13 @@ def _no_processes_left() -> Iterator[None]:
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of the arrays that this process copies into shared memory."""
     shapes: list[tuple[int, ...]] = []
-    put = _shared_blocks.Block.put
+    put = _shared_memory.Block.put
 
-    def spy(block: _shared_blocks.Block, array: Any) -> Any:
+    def spy(block: _shared_memory.Block, array: Any) -> Any:
         shapes.append(array.shape)
         return put(block, array)
 
-    monkeypatch.setattr(_shared_blocks.Block, "put", spy)
+    monkeypatch.setattr(_shared_memory.Block, "put", spy)
     return shapes
 
 

@@ -110,7 +110,7 @@ print(json.dumps([results, [str(warning.message) for warning in told]]))
 def test_processes_that_want_the_same_file(run: Callable[..., Any]) -> None:
     lines = """
 import warnings
-from hostcall._recording.reading import Reader
+from hostcall._replay.replayer import Reader
 said = {}
 def told(how):
     try:

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler import bisection
+from hostcall._compiler import refusals
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
 from tests.support.versions import shuffle_is_refused
 
@@ -26,7 +26,7 @@ PROGRAMS: list[Callable[..., Any]] = []
 
 @pytest.fixture(autouse=True)
 def _auto(auto_route: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bisection, "_found", defaultdict(set))
+    monkeypatch.setattr(refusals, "_found", defaultdict(set))
 
 
 def _program(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall_runtime import _call_queue
+from hostcall_runtime import _fire_and_forget
 from tests.support import executor_functions as functions
 from tests.support.device import DEVICE
 from tests.support.helpers import failure, jitted, plain
@@ -292,7 +292,7 @@ def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
 
 def interrupt_main_thread_that_waits_for_room() -> None:
     """Not before: finalizers of TensorFlow's, where one would be lost, run at the end of a call."""
-    while not _call_queue._moved._waiters:  # type: ignore[attr-defined]
+    while not _fire_and_forget._moved._waiters:  # type: ignore[attr-defined]
         pass
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -474,7 +474,7 @@ def test_an_executor_that_is_none_is_told_at_once() -> None:
 def test_functions_may_hand_over_calls_to_a_full_queue(
     inner_mode: Any, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_call_queue, "_PATIENCE", 0.01)
+    monkeypatch.setattr(_fire_and_forget, "_PATIENCE", 0.01)
     seen: list[Any] = []
     log = later(lambda i: seen.append(int(i)), queue=1)
 
@@ -489,7 +489,7 @@ def test_functions_may_hand_over_calls_to_a_full_queue(
         hostcall.barrier(PATIENCE)
     except TimeoutError:
         log._declaration.line.size = 100  # the end of the process would wait, too
-        _call_queue.abandon()
+        _fire_and_forget.abandon()
         raise
     hostcall.barrier()  # of what the functions themselves have handed over
     assert seen == [0, 1, 2, 3, 4]
@@ -499,7 +499,7 @@ def test_functions_may_hand_over_calls_to_a_full_queue(
 def test_a_barrier_that_would_wait_for_itself_is_an_error(
     inner_mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_call_queue, "_PATIENCE", 0.01)
+    monkeypatch.setattr(_fire_and_forget, "_PATIENCE", 0.01)
 
     @inner_mode
     def wait(x: tf.Tensor) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hostcall_mlir
-from hostcall_mlir.program import files, mlir_artifact
+from hostcall_mlir.program import files
 from tests.support.exported.damaged import PROGRAM, error_of, save, sign
 
 
@@ -118,7 +118,7 @@ def test_bytes_that_are_made_up_are_an_error_and_no_crash(
 def test_artifact_is_tried_in_a_process_of_its_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlir_artifact, "_readable", set())
+    monkeypatch.setattr(files, "_readable", set())
     assert hostcall_mlir.load(folder).variables["v"].item() == 3
     # What could be read once is not tried again.
     monkeypatch.setattr(sys, "executable", "/bin/false")
@@ -129,7 +129,7 @@ def test_artifact_is_tried_in_a_process_of_its_own(
 def test_where_no_process_can_be_started_the_artifact_is_read_all_the_same(
     executable: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlir_artifact, "_readable", set())
+    monkeypatch.setattr(files, "_readable", set())
     monkeypatch.setattr(sys, "executable", executable)
     assert hostcall_mlir.load(folder).variables["v"].item() == 3
     (folder / "program.stablehlo").write_bytes(b"no artifact")

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from hostcall_mlir.program import dtypes
+from hostcall_mlir.program import manifests
 from tests.support.exported.programs import FUNCTIONS, call, load, make, with_call
 
 COUNTER = f"""
@@ -34,10 +34,10 @@ def test_variables_are_read_and_assigned(tmp_path: Path, partitioned: bool) -> N
     assert program.variables["w"].dtype == np.int64
 
 
-@pytest.mark.parametrize("name", sorted(dtypes.DTYPES))
+@pytest.mark.parametrize("name", sorted(manifests.DTYPES))
 def test_variables_of_every_dtype(name: str, tmp_path: Path) -> None:
-    type_ = f"tensor<2x{dtypes.DTYPES[name]}>"
-    value = np.array([1, 2]).astype(dtypes.dtype_of(name))
+    type_ = f"tensor<2x{manifests.DTYPES[name]}>"
+    value = np.array([1, 2]).astype(manifests.dtype_of(name))
     text = f"func.func public @main(%v: {type_}) -> {type_} {{ return %v : {type_} }}"
     program = load(make(text, variables={"v": value}), tmp_path)
     for result in (program.variables["v"], program.call()):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hostcall_mlir
-from hostcall_mlir.program import consistency, dtypes, files, manifest_schema
-from hostcall_mlir.program.manifest_schema import Manifest
+from hostcall_mlir.program import files, manifests
+from hostcall_mlir.program.manifests import Manifest
 from hostcall_runtime._prepared import DTYPES
 from tests.support.exported.programs import call, make
 
@@ -84,7 +84,7 @@ def test_saving_replaces_a_program_and_leaves_other_files(folder: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int4", "uint2", "float8_e4m3fn", "bool"])
 def test_variables_of_all_dtypes_come_back(dtype: str, tmp_path: Path) -> None:
-    element = dtypes.dtype_of(dtype)
+    element = manifests.dtype_of(dtype)
     values = {"a/b:0": np.ones((2, 2), np.int8).astype(element), "file": np.zeros((), element)}
     type_ = {"bfloat16": "bf16", "int4": "i4", "uint2": "ui2", "float8_e4m3fn": "f8E4M3FN"}
     of = type_.get(dtype, "i1")
@@ -231,10 +231,10 @@ def test_random_damage_of_the_manifest_is_an_error_or_none(folder: Path) -> None
         for _ in range(random.choice([1, 1, 3])):
             damaged[random.randrange(len(data))] = random.randrange(256)
         try:
-            manifest = manifest_schema.read(bytes(damaged), "hostcall")
+            manifest = manifests.read(bytes(damaged), "hostcall")
         except hostcall_mlir.ProgramError:
             continue
-        assert isinstance([*consistency.problems_of(manifest)], list)
+        assert isinstance([*manifests.problems_of(manifest)], list)
 
 
 def test_manifest_that_is_nested_too_deep_is_refused(folder: Path) -> None:
@@ -244,12 +244,12 @@ def test_manifest_that_is_nested_too_deep_is_refused(folder: Path) -> None:
 
 
 def test_dtypes_are_those_of_the_runtime() -> None:
-    assert {np.dtype(dtype).name for _, dtype, _ in DTYPES} == {*dtypes.DTYPES}
-    assert all(dtypes.dtype_of(name).name == name for name in dtypes.DTYPES)
+    assert {np.dtype(dtype).name for _, dtype, _ in DTYPES} == {*manifests.DTYPES}
+    assert all(manifests.dtype_of(name).name == name for name in manifests.DTYPES)
 
 
 def test_manifest_without_callbacks_or_variables_does() -> None:
     manifest = Manifest({}, "f", (), {"tuple": []}, (), None)
-    assert [*consistency.problems_of(manifest, saved=False)] == []
-    read = manifest_schema.read(manifest_schema.write(manifest), "hostcall")
+    assert [*manifests.problems_of(manifest, saved=False)] == []
+    read = manifests.read(manifests.write(manifest), "hostcall")
     assert read == manifest

@@ -18,7 +18,7 @@ import hostcall_mlir
 import hostcall_runtime
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.program import mlir_artifact
+from hostcall_mlir.program import files
 from hostcall_mlir.program.files import Program
 from tests.support import mlir_programs
 from tests.support.exported import functions
@@ -157,7 +157,7 @@ def with_names(text: str) -> Program:
             )
             custom_calls.set_callback(op, f"{kind}_{custom_calls.callback_of(op)}")
         made = make(without_tokens(module))
-    mlir_artifact.trust(made.artifact)
+    files.trust(made.artifact)
     return made
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hostcall_runtime import _worker_frames as frames
-from hostcall_runtime._worker_frames import Array, Kind
+from hostcall_runtime import _serving_wire
+from hostcall_runtime._serving_wire import Array, Kind
 from tests.support.native.modules import ROOT
 from tests.support.serving import fake_worker
 from tests.support.serving.fake_worker import FakeWorker, Mutator, packed, results, saying, welcome
@@ -97,7 +97,7 @@ def test_results_that_overlap_do_not_ask_for_more_than_there_is(tmp_path: Path) 
         (packed(Kind.RESULTS, b"\1\0" + b"\xff" * 28, 1), "too many dimensions"),
         (packed(Kind.RESULTS, b"\xff\xff", 1), "too many results"),
         (packed(Kind.ERROR, b"\0" * 8, 1), "an error has no code"),
-        (packed(Kind.ERROR, frames.encode_error(17, "x"), 1), "an error has no code"),
+        (packed(Kind.ERROR, _serving_wire.encode_error(17, "x"), 1), "an error has no code"),
         (results([], number=2), "does not answer the call"),
         (packed(Kind.PONG, b"", 1), "does not answer the call"),
         (results([]), "other dtypes than were asked for"),
@@ -117,7 +117,11 @@ def test_replies_that_are_none_are_an_error(tmp_path: Path, reply: bytes, says: 
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n\r\n\r\n", UNAVAILABLE, "no frame begins like that"),
         (packed(Kind.PONG, b""), UNAVAILABLE, "does not welcome clients"),
         (packed(Kind.WELCOME, b""), UNAVAILABLE, "a frame ends too soon"),
-        (packed(Kind.ERROR, frames.encode_error(8, "full up")), RESOURCE_EXHAUSTED, "full up"),
+        (
+            packed(Kind.ERROR, _serving_wire.encode_error(8, "full up")),
+            RESOURCE_EXHAUSTED,
+            "full up",
+        ),
     ],
 )
 def test_a_worker_that_does_not_welcome_is_an_error(

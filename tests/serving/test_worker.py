@@ -17,9 +17,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from hostcall_runtime import _worker_channel as channel
-from hostcall_runtime import _worker_frames as frames
-from hostcall_runtime._worker_frames import Array, Call, Kind
+from hostcall_runtime import _serving_wire
+from hostcall_runtime._serving_wire import Array, Call, Kind
 from tests.support.serving.client import Client, WorkerError
 from tests.support.serving.held import HOLD, Held
 from tests.support.serving.processes import WorkerProcess, command
@@ -27,7 +26,9 @@ from tests.support.serving.tokens import token
 
 QUANTIZED = (11, 12, 13, 15, 16)
 # Older versions of TensorFlow have fewer dtypes.
-SIZES = {n: size for n, size in frames.ELEMENT_SIZES.items() if n in types_pb2.DataType.values()}
+SIZES = {
+    n: size for n, size in _serving_wire.ELEMENT_SIZES.items() if n in types_pb2.DataType.values()
+}
 NUMBERS = [tf.as_dtype(n) for n in sorted(SIZES) if n not in QUANTIZED]
 
 X = np.array([1.5, -2.0, 0.25], np.float32)
@@ -133,7 +134,7 @@ def test_shapes_are_told_without_a_call(client: Client) -> None:
     static = [{"spec": ["float32", [3]]}]
     known = token("fail", static=static, plain=static)
     frame = client.ask(Kind.SHAPES, Call("PyFunc", known, [Array(1, (3,))], [1]))
-    assert frames.decode_results(frame.body) == [Array(1, (3,))]
+    assert _serving_wire.decode_results(frame.body) == [Array(1, (3,))]
     with pytest.raises(WorkerError, match=r"hostcall\.declare\(fail"):
         client.ask(Kind.SHAPES, Call("PyFunc", token("fail"), [Array(1, (3,))], [1]))
 
@@ -223,20 +224,20 @@ def test_only_the_user_may_connect(worker: WorkerProcess, monkeypatch: pytest.Mo
     assert stat.S_IMODE(os.stat(worker.path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(worker.path + ".lock").st_mode) == 0o600
     with Client(worker.path) as client:
-        assert channel.is_same_user(client.connection)
+        assert _serving_wire.is_same_user(client.connection)
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-        assert not channel.is_same_user(client.connection)
-        with pytest.raises(frames.ProtocolError, match="another user"):
-            channel.health_of(worker.path)
+        assert not _serving_wire.is_same_user(client.connection)
+        with pytest.raises(_serving_wire.ProtocolError, match="another user"):
+            _serving_wire.health_of(worker.path)
 
 
 def test_a_worker_tells_of_its_health(worker: WorkerProcess, client: Client) -> None:
-    before = channel.health_of(worker.path)
+    before = _serving_wire.health_of(worker.path)
     client.call(token("double"), [X], ["float32"])
     with pytest.raises(WorkerError):
         client.call(token("fail"), [X], ["float32"])
     client.send_with(Kind.PING, b"", [])
-    after = frames.decode_health(client.receive().body)
+    after = _serving_wire.decode_health(client.receive().body)
     assert after.pid == worker.pid == before.pid
     assert after.connections >= 1
     assert (after.calls - before.calls, after.errors - before.errors) == (2, 1)
@@ -267,7 +268,7 @@ def test_a_worker_that_shall_end_ends_its_calls_first(tmp_path: Path) -> None:
             third.hello()
         with Held(tmp_path, lambda *texts: busy.call(HOLD, texts, ["int32"])) as held:
             own.process.terminate()
-            with pytest.raises(channel.ClosedError):
+            with pytest.raises(_serving_wire.ClosedError):
                 idle.receive()
         assert held.result == [own.pid]
         assert own.ended()[0] == 0
@@ -279,7 +280,7 @@ def test_a_client_of_another_version_is_told_so(worker: WorkerProcess) -> None:
         client.connection.sendall(client.frame(Kind.PING, b"", version=2))
         frame = client.receive()
         assert frame.kind == Kind.ERROR
-        assert "its version of the protocol is 2" in frames.decode_error(frame.body)[1]
+        assert "its version of the protocol is 2" in _serving_wire.decode_error(frame.body)[1]
 
 
 def test_a_hello_without_a_body_is_an_error(worker: WorkerProcess) -> None:

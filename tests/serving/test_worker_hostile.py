@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hostcall_runtime import _worker_channel as channel
-from hostcall_runtime import _worker_frames as frames
-from hostcall_runtime._worker_frames import Array, Call, Kind
+from hostcall_runtime import _serving_wire
+from hostcall_runtime._serving_wire import Array, Call, Kind
 from tests.support.serving.client import MOST, Client, WorkerError, make_arena
 from tests.support.serving.fake_worker import changed
 from tests.support.serving.processes import WorkerProcess
@@ -29,9 +28,9 @@ DOUBLE = token("double")
 @pytest.fixture(autouse=True)
 def still_serves(worker: WorkerProcess) -> Iterator[None]:
     """After each test the next client is served as ever."""
-    before = channel.health_of(worker.path)
+    before = _serving_wire.health_of(worker.path)
     yield
-    assert channel.health_of(worker.path).pid == before.pid == worker.pid
+    assert _serving_wire.health_of(worker.path).pid == before.pid == worker.pid
     with Client(worker.path) as client:
         (result,) = client.hello().call(DOUBLE, [X], ["float32"])
     np.testing.assert_array_equal(result, X * 2)
@@ -41,9 +40,9 @@ def ends(client: Client) -> str:
     """What the worker says before it ends the connection, which it does."""
     frame = client.receive()
     assert frame.kind == Kind.ERROR
-    with pytest.raises(channel.ClosedError):
+    with pytest.raises(_serving_wire.ClosedError):
         client.receive()
-    return frames.decode_error(frame.body)[1]
+    return _serving_wire.decode_error(frame.body)[1]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_arguments_that_are_none_end_the_connection(
     client.put([X])
     with pytest.raises(WorkerError, match=says):
         client.ask(Kind.CALL, Call("PyFunc", DOUBLE, [place], [1]))
-    with pytest.raises(channel.ClosedError):
+    with pytest.raises(_serving_wire.ClosedError):
         client.receive()
 
 
@@ -83,7 +82,7 @@ def test_frames_that_no_client_sends_end_the_connection(client: Client, kind: in
 
 
 def test_a_frame_that_is_too_long_ends_the_connection(client: Client) -> None:
-    client.connection.sendall(struct.pack("<4sHHII", b"HCWP", 1, 3, frames.MAX_BODY + 1, 1))
+    client.connection.sendall(struct.pack("<4sHHII", b"HCWP", 1, 3, _serving_wire.MAX_BODY + 1, 1))
     assert "is too long" in ends(client)
 
 
@@ -168,17 +167,17 @@ def test_random_changes_of_frames_end_no_worker(worker: WorkerProcess) -> None:
                 while True:
                     kind = client.receive().kind
                     outcomes["errors" if kind == Kind.ERROR else "answers"] += 1
-            except (channel.ClosedError, OSError):
+            except (_serving_wire.ClosedError, OSError):
                 outcomes["ends"] += 1
     assert outcomes["answers"] > 100, f"seed {seed}: {outcomes}"
     assert outcomes["errors"] > 100, f"seed {seed}: {outcomes}"
 
 
 def _hello() -> bytes:
-    body = frames.encode_hello(MOST)
+    body = _serving_wire.encode_hello(MOST)
     return struct.pack("<4sHHII", b"HCWP", 1, Kind.HELLO, len(body), 0) + body
 
 
 def _call() -> bytes:
-    body = frames.encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1]))
+    body = _serving_wire.encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1]))
     return struct.pack("<4sHHII", b"HCWP", 1, Kind.CALL, len(body), 1) + body

@@ -1,4 +1,4 @@
-"""hostcall._builds: which set of extension modules is chosen, and the error where none fits."""
+"""hostcall._versions: which set of extension modules is chosen, and the error where none fits."""
 
 import importlib
 import sys
@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _builds
+from hostcall import _versions
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_the_build_of_this_process_is_that_of_its_tensorflow() -> None:
-    chosen = _builds.built_sets()[".".join(tf.__version__.split(".")[:2])]
+    chosen = _versions.built_sets()[".".join(tf.__version__.split(".")[:2])]
     assert Path(hostcall.serving_library()).parent == chosen
     assert Path(importlib.import_module("hostcall._tensorflow").__file__ or "").parent == chosen
 
@@ -42,27 +42,27 @@ def test_the_build_of_this_process_is_that_of_its_tensorflow() -> None:
     ],
 )
 def test_the_minor_version_chooses(places: list[str], version: str, minor: str) -> None:
-    _builds.choose(version)
+    _versions.choose(version)
     chosen = importlib.import_module("hostcall._which")
     assert chosen.chosen_minor == minor
 
 
 def test_choosing_again_changes_nothing(places: list[str]) -> None:
-    _builds.choose("2.20.0")
+    _versions.choose("2.20.0")
     chosen = list(places)
-    _builds.choose("2.20.0")
+    _versions.choose("2.20.0")
     assert places == chosen
 
 
 def test_the_sets_are_listed_from_the_oldest(places: list[str]) -> None:
-    assert list(_builds.built_sets()) == ["2.9", "2.20", "2.21"]
+    assert list(_versions.built_sets()) == ["2.9", "2.20", "2.21"]
 
 
 @pytest.mark.parametrize("version", ["2.19.1", "2.22.0-dev20261101", "3.21.0", "2.2.0"])
 def test_a_tensorflow_without_modules_says_what_to_install(places: list[str], version: str) -> None:
     before = list(places)
     with pytest.raises(ImportError) as caught:
-        _builds.choose(version)
+        _versions.choose(version)
     message = str(caught.value)
     assert f"TensorFlow: built for 2.9, 2.20 and 2.21, found {version}\n" in message
     assert "pip install 'tensorflow-cpu==2.21.*'" in message
@@ -76,12 +76,12 @@ def test_one_set_is_named_alone(places: list[str], tmp_path: Path) -> None:
     for minor in ("2_9", "2_21"):
         (tmp_path / "installed" / "_built" / f"tensorflow_{minor}").rename(tmp_path / minor)
     with pytest.raises(ImportError, match=r"built for 2\.20, found 2\.18\.0"):
-        _builds.choose("2.18.0")
+        _versions.choose("2.18.0")
 
 
 def test_a_source_tree_that_was_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(hostcall, "__path__", [str(tmp_path)])
     with pytest.raises(ImportError, match="hostcall was not built") as caught:
-        _builds.choose("2.21.0")
+        _versions.choose("2.21.0")
     assert "make clean venv" in str(caught.value)
     assert caught.value.name == "hostcall"

@@ -1,4 +1,4 @@
-"""hostcall._import_hook: what is done when a module is imported."""
+"""hostcall._control: what is done when a module is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hostcall._import_hook import when_imported
+from hostcall._control import when_imported
 
 NAME = "watched_package"
 

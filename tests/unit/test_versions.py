@@ -12,7 +12,7 @@ import tensorflow as tf
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from hostcall import _builds, _versions
+from hostcall import _versions
 from hostcall._versions import Versions, check, mismatches
 from tests.support.pages import ROOT, read
 
@@ -84,7 +84,7 @@ def test_a_version_that_was_not_tested_is_named(
 ) -> None:
     monkeypatch.setattr(tf, "__version__", version)
     monkeypatch.setattr(_build_info, "TENSORFLOW_VERSION", version)  # as if built from source
-    monkeypatch.setattr(_builds, "choose", lambda version: None)
+    monkeypatch.setattr(_versions, "choose", lambda version: None)
     with pytest.warns(RuntimeWarning, match=f"2.19 to 2.21, and this is {version}") as caught:
         check()
     assert "tensorflow-cpu==2.21.*" in str(caught[0].message)

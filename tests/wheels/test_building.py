@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 import hostcall
-from hostcall import _builds, _versions
+from hostcall import _versions
 from hostcall_runtime import _library
 from tests.support.pages import ROOT
 from wheels import building, interpreters, libraries, parts, trying
@@ -137,7 +137,7 @@ def test_builds_and_messages_name_the_tensorflow_of_the_machine(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert runpy.run_path(str(ROOT / "wheels" / "matrix.py"))["TENSORFLOW"] == package
-    assert runpy.run_path(_builds.__file__)["PACKAGE"] == package
+    assert runpy.run_path(_versions.__file__)["PACKAGE"] == package
 
 
 @pytest.mark.parametrize(

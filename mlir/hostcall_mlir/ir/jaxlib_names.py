@@ -17,8 +17,8 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from hostcall_runtime import _runs
-from hostcall_runtime._places import PLACES
-from hostcall_runtime._starters import Program
+from hostcall_runtime._locks import PLACES
+from hostcall_runtime._runs import Program
 
 _VERSION = jaxlib.version.__version_info__
 
@@ -272,7 +272,7 @@ def execute_to_end(executable: Any, arrays: Sequence[Any], program: Program) -> 
     stream = _jax.get_execution_stream_id()
     _jax.set_execution_stream_id(next(_streams))
     try:
-        with PLACES.taken(), _runs.under_way(program):
+        with PLACES.taken(), _runs.running(program):
             results = executable.execute_sharded(arrays, with_tokens=True)
             token = results.consume_token()
             found = [shards[0] for shards in results.disassemble_into_single_device_arrays()]

@@ -37,7 +37,7 @@ from typing import TypeVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from hostcall_mlir.ir import builders, custom_calls
+from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Failure, PassError, report
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, is_token
 from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
@@ -178,4 +178,4 @@ def _wide(type_: ir.Type) -> ir.Type:
 
 
 def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else builders.converted(value, type_)
+    return value if value.type == type_ else custom_calls.converted(value, type_)

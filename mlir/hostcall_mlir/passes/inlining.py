@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jaxlib.mlir import ir
 
-from hostcall_mlir.ir import custom_calls, nesting, side_effects
+from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir.diagnostics import Failure, report
 from hostcall_mlir.ir.jaxlib_names import attribute_of, names_of_attributes
 
@@ -27,16 +27,16 @@ def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None
     Raises:
       Failure: when a function cannot be inlined; the diagnostics say why.
     """
-    functions = side_effects.functions(module)
+    functions = traversal.functions(module)
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
     direct = [name for name, ops in bodies.items() if any(map(custom_calls.is_host_call, ops))]
-    callers = side_effects.reaching(bodies, direct)
+    callers = traversal.reaching(bodies, direct)
     _check(functions, bodies, callers, of)
     _check_size(bodies, callers, entry, of)
     waiting = custom_calls.walk(entry)[:0:-1]
     while waiting:
         op = waiting.pop()
-        if (callee := side_effects.callee_of(op)) in callers:
+        if (callee := traversal.callee_of(op)) in callers:
             waiting += reversed(_inline(op, functions[callee]))
     _erase_unused(functions, bodies, callers - {entry_name(entry)})
 
@@ -56,7 +56,7 @@ def _check(
     problems = []
     for ops in bodies.values():
         for op in ops:
-            if side_effects.callee_of(op) is None and (names := _references(op) & callers):
+            if traversal.callee_of(op) is None and (names := _references(op) & callers):
                 text = (
                     f"'{op.name}' refers to @{min(names)}, which makes host calls; only func.call"
                 )
@@ -79,20 +79,21 @@ def _check_size(
     sizes: dict[str, int] = {}
     depths: dict[str, int] = {}
     for name in _callees_first(_calls_among(bodies, callers)):
-        own = nesting.depths_of(bodies[name])
+        own = traversal.depths_of(bodies[name])
         sizes[name], depths[name] = len(own), max(own, default=0)
         for op, depth in zip(bodies[name], own, strict=True):
-            if (callee := side_effects.callee_of(op)) in callers:
+            if (callee := traversal.callee_of(op)) in callers:
                 sizes[name] += sizes[callee]
                 depths[name] = max(depths[name], depth + depths[callee])
     name = entry_name(entry)
     size, depth = sizes.get(name, 0), depths.get(name, 0)
-    if size <= _MOST_OPS and depth <= nesting.OPS:
+    if size <= _MOST_OPS and depth <= traversal.OPS:
         return
     report(
         entry,
         f"{of}: the functions that make host calls are inlined, which would make {size} ops of "
-        f"@{name}, in one another {depth} deep; {_MOST_OPS} are the most, and {nesting.OPS} deep. "
+        f"@{name}, in one another {depth} deep; {_MOST_OPS} are the most, "
+        f"and {traversal.OPS} deep. "
         "Functions that call one another several times double with each level: make the host calls "
         "in fewer places",
     )
@@ -127,7 +128,7 @@ def _on_cycles(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> list
 def _calls_among(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> dict[str, set[str]]:
     """For each caller those that it calls."""
     return {
-        name: {str(side_effects.callee_of(op)) for op in bodies[name]} & callers
+        name: {str(traversal.callee_of(op)) for op in bodies[name]} & callers
         for name in bodies
         if name in callers
     }
@@ -175,7 +176,7 @@ def _erase_unused(
     kept = [name for name in names if not is_private(functions[name])]
     seen = set(kept)
     while kept:
-        callees = {str(side_effects.callee_of(op)) for op in bodies[kept.pop()]} & names - seen
+        callees = {str(traversal.callee_of(op)) for op in bodies[kept.pop()]} & names - seen
         seen |= callees
         kept += callees
     for name in names - seen:

@@ -1,4 +1,4 @@
-"""`hostcall-overlap`: pure host calls begin early, and are waited for late.
+"""`hostcall-overlap`: pure host calls begin early, and are awaited late.
 
 XLA's CPU runs a program of few or small ops one after another, and others in an order that saves
 memory. So that pure calls go on beside one another, beside calls with side effects and beside what is
@@ -36,23 +36,134 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
   return %6 : tensor<3xf32>
 }
 ```
-"""  # noqa: E501  # IR as it is printed
+"""  # noqa: E501
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from hostcall_mlir.ir import custom_calls, early_calls, side_effects
+from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
 from hostcall_mlir.ir.jaxlib_names import address, is_token
 from hostcall_mlir.passes.base import Options, Pass
-from hostcall_mlir.passes.heavy import Heavy
 from hostcall_mlir.passes.inlining import inline_host_callers, is_private
-from hostcall_mlir.passes.schedule import definers
 from hostcall_runtime import _overlap
+
+_OPS = {
+    "chlo.top_k",
+    "stablehlo.cholesky",
+    "stablehlo.composite",
+    "stablehlo.convolution",
+    "stablehlo.dot",
+    "stablehlo.dot_general",
+    "stablehlo.fft",
+    "stablehlo.infeed",
+    "stablehlo.outfeed",
+    "stablehlo.recv",
+    "stablehlo.send",
+    "stablehlo.sort",
+    "stablehlo.triangular_solve",
+    "stablehlo.while",
+}
+
+# Custom calls that only say something of their operand.
+_NOTES = {
+    "LayoutConstraint",
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "annotate_device_placement",
+    "shape_assertion",
+}
+
+
+class Heavy:
+    """What is heavy in a module, which does not change meanwhile."""
+
+    def __init__(self, module: ir.Module) -> None:
+        functions = traversal.functions(module)
+        bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
+        own = [name for name, ops in bodies.items() if any(map(_is_heavy, ops))]
+        self._functions = traversal.reaching(bodies, own)
+
+    def holds(self, op: ir.Operation) -> bool:
+        """Whether an op is heavy, or has one in its regions or in functions that it calls."""
+        return any(
+            _is_heavy(inner) or traversal.callee_of(inner) in self._functions
+            for inner in custom_calls.walk(op)
+        )
+
+
+def _is_heavy(op: ir.Operation) -> bool:
+    target = custom_calls.target_of(op)
+    return op.name in _OPS if target is None else target not in _NOTES
+
+
+@dataclass(frozen=True)
+class Step:
+    """A cluster, and what runs on the host behind it, each in the order of the program."""
+
+    cluster: list[ir.Operation]
+    host: list[ir.Operation]
+
+
+def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
+    """Assigns the ops of a block to as few clusters as data allow.
+
+    A device op is in the cluster behind the last host op that it waits for, directly or not; a host
+    op comes behind the last cluster that it waits for. So there are as many clusters as on the
+    longest way through the block, and nothing could do with fewer. What needs no value at all, such
+    as a large constant, goes where it is used first.
+
+    Args:
+      ops: those of the block, without its terminator.
+      host: the addresses of those that run on the host; may hold others, too.
+
+    Returns:
+      The steps. The first may have an empty cluster.
+    """
+    keys = [address(op) for op in ops]
+    level: dict[int, int] = {}
+    waits: dict[int, list[int]] = {}
+    for key, op in zip(keys, ops, strict=True):
+        waits[key] = [before for before in definers(op) if before in level]
+        if key in host:
+            level[key] = max((level[before] for before in waits[key]), default=0)
+        else:
+            level[key] = max((level[b] + (b in host) for b in waits[key]), default=1)
+    free = [
+        key
+        for key, op in zip(keys, ops, strict=True)
+        if key not in host and not waits[key] and not op.regions and not op.operands
+    ]
+    _sink(free, level, waits)
+    steps = [Step([], []) for _ in range(max(level.values(), default=0) + 1)]
+    for key, op in zip(keys, ops, strict=True):
+        step = steps[level[key]]
+        (step.host if key in host else step.cluster).append(op)
+    return [step for step in steps if step.cluster or step.host]
+
+
+def definers(op: ir.Operation) -> set[int]:
+    """The addresses of the ops whose results the op or its regions use, some within those."""
+    owners = (operand.owner for inner in custom_calls.walk(op) for operand in inner.operands)
+    return {address(owner.operation) for owner in owners if not isinstance(owner, ir.Block)}
+
+
+def _sink(free: Sequence[int], level: dict[int, int], waits: dict[int, list[int]]) -> None:
+    """Moves the ops in `free`, which wait for nothing, to the first cluster that needs them."""
+    last = max(level.values(), default=0)
+    first_use: dict[int, int] = {}
+    for key, befores in waits.items():
+        for before in befores:
+            first_use[before] = min(first_use.get(before, last), max(level[key], 1))
+    for key in free:
+        level[key] = first_use.get(key, last)
+
 
 # As many values as one gate takes of one op.
 _MOST_VALUES = 16
@@ -79,17 +190,17 @@ def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | N
         except (Failure, ir.MLIRError):
             return None
         ops = custom_calls.walk(copy)
-        return copy if any(custom_calls.target_of(op) == early_calls.GATE for op in ops) else None
+        return copy if any(custom_calls.target_of(op) == custom_calls.GATE for op in ops) else None
 
 
 def _run(module: ir.Module, options: Options) -> None:
     kept = {*filter(None, options.get("keep", "").split(","))}
-    functions = side_effects.functions(module).values()
+    functions = traversal.functions(module).values()
     # Found before: the private ones may be erased.
     entries = [function for function in functions if not is_private(function)]
     for entry in entries:
         inline_host_callers(module, entry, PASS.name)
-    side_effects.drop_unused(module)
+    traversal.drop_unused(module)
     blocks: dict[ir.Block, list[ir.Operation]] = {}
     for op in custom_calls.host_calls(module):
         if _may_begin_early(op, kept) and _is_in_sequence(op):
@@ -108,11 +219,11 @@ PASS = Pass(
 
 
 def _may_begin_early(call: ir.Operation, kept: Collection[str]) -> bool:
-    callback = early_calls.config_of(call).get("callback")
+    callback = custom_calls.early_config_of(call).get("callback")
     if not isinstance(callback, ir.IntegerAttr | ir.StringAttr) or str(callback.value) in kept:
         return False
     types = [value.type for value in call.operands] + custom_calls.result_types(call)
-    return not custom_calls.has_side_effect(call) and all(map(early_calls.is_array, types))
+    return not custom_calls.has_side_effect(call) and all(map(custom_calls.is_array, types))
 
 
 def _is_in_sequence(op: ir.Operation) -> bool:
@@ -165,7 +276,7 @@ def _values(op: ir.Operation) -> list[ir.Value]:
         value
         for value in op.results
         if (runs_anyway or next(iter(value.uses), None) is not None)
-        and (early_calls.is_array(value.type) or is_token(value.type))
+        and (custom_calls.is_array(value.type) or is_token(value.type))
     ][:_MOST_VALUES]
 
 
@@ -188,13 +299,13 @@ def _write(
             continue
         with ir.InsertionPoint(terminator), op.location:
             if kind == _overlap.BEGINS:
-                handles[i] = early_calls.start(op)
+                handles[i] = custom_calls.start(op)
                 continue
             if len(opened) == numbers[i]:
                 awaited = gates[len(opened)].awaited
                 values = [v for j in awaited for v in ([handles[j]] if j in handles else beside[j])]
-                opened.append(early_calls.gate([*values, *opened[-1:]], op))
-            results = early_calls.done(op, handles[i], opened[-1])
+                opened.append(custom_calls.gate([*values, *opened[-1:]], op))
+            results = custom_calls.done(op, handles[i], opened[-1])
         for old, new in zip(op.results, results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()

@@ -1,5 +1,16 @@
 """`hostcall-partition`: device functions, and host calls between them.
 
+Clusters run on the device, host calls on the host. What enters and leaves the function is on the
+device, and so is what loops carry and what they and branches return. Each value that crosses has a
+mark where it does, in pairs as in the other attributes of host calls:
+
+- `hostcall.to_host`: (operand, bytes) for each operand that has to be copied to the host, of a host
+  call, or of an op that decides there which way the function goes: `case`, `if`, and the `return`
+  of a loop's condition,
+- `hostcall.to_device`: (result, bytes) for each result of a host call that the device needs.
+
+A value that is on the host already has no mark: so each crosses once, and only where it is needed.
+
 The function `main` is taken apart: what runs on the device moves to functions `@cluster_0`,
 `@cluster_1`, …, and `@main` calls these and makes the host calls between them. So the program runs
 where XLA cannot call back: a runner compiles the clusters, and interprets `@main`, which holds
@@ -47,23 +58,238 @@ func.func private @cluster_1(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tens
   return %0 : tensor<3xf32>
 }
 ```
-"""  # noqa: E501  # IR as it is printed
+"""  # noqa: E501
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
 from jaxlib.mlir import ir
 
-from hostcall_mlir.ir import custom_calls, side_effects
+from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir.diagnostics import Failure, report
-from hostcall_mlir.ir.jaxlib_names import address, is_token
-from hostcall_mlir.passes import transfers
+from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token
 from hostcall_mlir.passes.base import Options, Pass
-from hostcall_mlir.passes.clusters import is_small_constant, outline
 from hostcall_mlir.passes.inlining import inline_host_callers
-from hostcall_mlir.passes.schedule import schedule
+from hostcall_mlir.passes.overlap import schedule
+
+# Constants up to this many elements are written again wherever they are used.
+_SMALL = 16
+
+
+def is_small_constant(op: ir.Operation) -> bool:
+    """Whether the op is a constant that clusters have copies of, in the place of arguments.
+
+    XLA can do more with a constant than with an argument; large ones would be in the text twice.
+    """
+    if op.name != "stablehlo.constant":
+        return False
+    value = attribute_of(op, "value")
+    if not isinstance(value, ir.DenseElementsAttr):
+        return False
+    return bool(value.is_splat) or len(value) <= _SMALL
+
+
+def outline(
+    ops: Sequence[ir.Operation], before: ir.Operation, location: ir.Location
+) -> tuple[ir.Operation, ir.Operation]:
+    """Moves ops into a new function, and calls it in their place.
+
+    Args:
+      ops: in an order in which they can run.
+      before: where to insert the call.
+      location: of the function.
+
+    Returns:
+      The func.call, whose callee has no name yet, and the func.func, which is in no module yet.
+    """
+    inner = [nested for op in ops for nested in custom_calls.walk(op)]
+    inputs, constants = _inputs(inner)
+    outputs = _outputs(ops, {*map(address, inner)})
+    call = ir.Operation.create(
+        "func.call",
+        [value.type for value in outputs],
+        inputs,
+        {"callee": ir.FlatSymbolRefAttr.get("unnamed")},
+        loc=ops[0].location,
+        ip=ir.InsertionPoint(before),
+    )
+    function, block = _function(inputs, outputs, location)
+    # All uses of the outputs become uses of the call's results, and those inside change back below.
+    inside = dict(zip(inputs, block.arguments, strict=True))
+    for value, result in zip(outputs, call.results, strict=True):
+        value.replace_all_uses_with(result)
+        inside[result] = value
+    for constant in constants:
+        inside[constant.result] = constant.clone(ip=ir.InsertionPoint(block)).result
+    _fill(block, ops, inner, inside)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("func.return", operands=outputs, loc=ops[-1].location)
+    return call, function
+
+
+def _function(
+    inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], location: ir.Location
+) -> tuple[ir.Operation, ir.Block]:
+    """A function without ops, from values like the inputs to values like the outputs."""
+    types = ir.FunctionType.get([v.type for v in inputs], [v.type for v in outputs])
+    attributes = {
+        "sym_name": ir.StringAttr.get("unnamed"),
+        "function_type": ir.TypeAttr.get(types),
+        "sym_visibility": ir.StringAttr.get("private"),
+    }
+    function = ir.Operation.create(
+        "func.func", attributes=attributes, regions=1, loc=location, ip=False
+    )
+    locations = [value.location for value in inputs]
+    return function, ir.Block.create_at_start(function.regions[0], types.inputs, locations)
+
+
+def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Operation]]:
+    """The values from outside that ops use, in the order of use, and the constants among them."""
+    own = {*map(address, inner)}
+    inputs: dict[ir.Value, None] = {}
+    constants: dict[int, ir.Operation] = {}
+    for op in inner:
+        for operand in op.operands:
+            owner = operand.owner
+            if isinstance(owner, ir.Block):
+                if address(owner.owner.operation) not in own:
+                    inputs[operand] = None
+            elif address(owner.operation) not in own:
+                if is_small_constant(owner.operation):
+                    constants[address(owner.operation)] = owner.operation
+                else:
+                    inputs[operand] = None
+    return [*inputs], [*constants.values()]
+
+
+def _outputs(ops: Sequence[ir.Operation], own: set[int]) -> list[ir.Value]:
+    """The results of ops that others use."""
+    return [
+        result
+        for op in ops
+        for result in op.results
+        if any(address(use.owner.operation) not in own for use in result.uses)
+    ]
+
+
+def _fill(
+    block: ir.Block,
+    ops: Sequence[ir.Operation],
+    inner: Sequence[ir.Operation],
+    inside: dict[ir.Value, ir.Value],
+) -> None:
+    for op in ops:
+        block.append(op)
+    for op in inner:
+        for index, operand in enumerate(op.operands):
+            if operand in inside:
+                op.operands[index] = inside[operand]
+
+
+TO_HOST = "hostcall.to_host"
+TO_DEVICE = "hostcall.to_device"
+
+_BRANCHES = ("stablehlo.case", "stablehlo.if")
+_SIZE = 4  # of a true size, an i32
+
+
+def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
+    """Marks the ops of a block that `hostcall-partition` has made, and of those in it.
+
+    Args:
+      block: of the function, or of a loop or branch in it.
+      on_host: the values from outside of the block that are on the host, as well or only.
+    """
+    known = {*on_host}
+    for op in (op.operation for op in block):
+        if custom_calls.is_host_call(op):
+            _mark_operands(op, range(len(op.operands)), known)
+            _mark_results(op, known)
+        elif op.name in _BRANCHES or (op.name == "stablehlo.return" and _is_condition(block)):
+            _mark_operands(op, [0], known)
+        for region in op.regions:
+            mark(region.blocks[0], frozenset(known))
+
+
+def marked(op: ir.Operation, name: str) -> dict[int, int]:
+    """The operands or results with a mark, and their bytes."""
+    return dict(custom_calls.pairs(attribute_of(op, name)))
+
+
+def _is_condition(block: ir.Block) -> bool:
+    owner = block.owner.operation
+    return bool(owner.name == "stablehlo.while" and owner.regions[0].blocks[0] == block)
+
+
+def _mark_operands(op: ir.Operation, indices: Sequence[int], known: set[ir.Value]) -> None:
+    pairs: list[int] = []
+    for index in indices:
+        operand = op.operands[index]
+        if is_token(operand.type) or operand in known:
+            continue
+        known.add(operand)
+        pairs += (index, _bytes(operand.type))
+    _write(op, TO_HOST, pairs)
+
+
+def _mark_results(op: ir.Operation, known: set[ir.Value]) -> None:
+    pairs: list[int] = []
+    for index, (type_, values) in enumerate(_results(op)):
+        if is_token(type_):
+            continue
+        known |= {*values}
+        if any(_is_for_device(use) for value in values for use in value.uses):
+            pairs += (index, _bytes(type_))
+    _write(op, TO_DEVICE, pairs)
+
+
+def _results(op: ir.Operation) -> Iterator[tuple[ir.Type, list[ir.Value]]]:
+    """The type of each result, and the values that stand for it: a tuple is taken apart."""
+    types = custom_calls.result_types(op)
+    if len(op.results) != 1 or not isinstance(op.results[0].type, ir.TupleType):
+        yield from ((result.type, [result]) for result in op.results)
+        return
+    parts: dict[int, list[ir.Value]] = {index: [] for index in range(len(types))}
+    for use in op.results[0].uses:
+        owner = use.owner.operation
+        if owner.name == "stablehlo.get_tuple_element":
+            parts[ir.IntegerAttr(owner.attributes["index"]).value].append(owner.results[0])
+    yield from zip(types, parts.values(), strict=True)
+
+
+def _is_for_device(use: ir.OpOperand) -> bool:
+    """Whether a value is used on the device, or goes out of a block."""
+    op = use.owner.operation
+    if op.name in _BRANCHES or custom_calls.is_host_call(op):
+        return False
+    return not (op.name == "stablehlo.return" and _is_condition(op.block))
+
+
+def _write(op: ir.Operation, name: str, pairs: Sequence[int]) -> None:
+    if pairs:
+        op.attributes[name] = ir.DenseI64ArrayAttr.get(list(pairs))
+
+
+def _bytes(type_: ir.Type) -> int:
+    """How many bytes cross for a value: of one of bounded size the whole, and the true sizes."""
+    if isinstance(type_, ir.TupleType):
+        return sum(_bytes(type_.get_type(i)) for i in range(type_.num_types))
+    tensor, bounds = ir.RankedTensorType(type_), bounds_of(type_)
+    count = 1
+    for dim, size in enumerate(tensor.shape):
+        count *= bounds.get(dim, size)
+    return count * _element_bytes(tensor.element_type) + _SIZE * len(bounds)
+
+
+def _element_bytes(type_: ir.Type) -> int:
+    if isinstance(type_, ir.ComplexType):
+        return 2 * _element_bytes(type_.element_type)
+    assert isinstance(type_, ir.IntegerType | ir.FloatType), f"nobody knows how large a {type_} is"
+    return max(1, int(type_.width) // 8)  # a bool takes a byte
+
 
 _CONTROL = {"stablehlo.case", "stablehlo.if", "stablehlo.while"}
 _TOKENS = {"stablehlo.after_all", "stablehlo.create_token"}
@@ -71,12 +297,12 @@ _TOKENS = {"stablehlo.after_all", "stablehlo.create_token"}
 
 def _run(module: ir.Module, options: Options) -> None:
     name = options.get("function", "main")
-    entry = side_effects.functions(module).get(name)
+    entry = traversal.functions(module).get(name)
     if entry is None or not entry.regions[0].blocks:
         report(module.operation, f"{PASS.name}: there is no function @{name} with a body")
         raise Failure
     inline_host_callers(module, entry, PASS.name)
-    side_effects.drop_unused(module)
+    traversal.drop_unused(module)
     ops = custom_calls.walk(entry)
     control = _control(ops, entry)
     blocks = [block for op in [entry, *control] for region in op.regions for block in region]
@@ -88,7 +314,7 @@ def _run(module: ir.Module, options: Options) -> None:
     for constant in constants.values():
         constant.erase()
     _name(module, entry, clusters)
-    transfers.mark(entry.regions[0].blocks[0])
+    mark(entry.regions[0].blocks[0])
 
 
 PASS = Pass(
@@ -183,7 +409,7 @@ def _partition(
 
 def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operation]) -> None:
     """Names the clusters in the order of their calls, and puts them behind the function."""
-    taken = {*side_effects.functions(module)}
+    taken = {*traversal.functions(module)}
     names = (name for i in count() if (name := f"cluster_{i}") not in taken)
     last = entry
     for call in custom_calls.walk(entry):

@@ -1,4 +1,4 @@
-"""Pipelines: their text, and running one over a module."""
+"""Pipelines: the list of passes, their text form, and running one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ from collections.abc import Callable, Iterator
 from jaxlib.mlir import ir, passmanager
 
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir import nesting
+from hostcall_mlir.ir import traversal
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
+from hostcall_mlir.passes import check, cleanup, from_jax, names, overlap, partition
 from hostcall_mlir.passes.base import Pass
-from hostcall_mlir.passes.registry import PASSES
+
+PASSES: dict[str, Pass] = {
+    one.name: one
+    for one in (
+        from_jax.PASS,
+        names.NAME,
+        names.RESOLVE,
+        cleanup.CSE_PURE,
+        cleanup.DCE,
+        partition.PASS,
+        overlap.PASS,
+        check.PASS,
+    )
+}
+
 
 _ANCHORED = re.compile(r"\s*builtin\.module\s*\((.*)\)\s*", re.DOTALL)
 _ELEMENT = re.compile(r"([\w.-]+)\s*(?:\{(.*)\})?", re.DOTALL)
@@ -58,11 +73,11 @@ def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Mod
     Raises:
       Failure, MLIRError: when it is none, or nested too deep; the collector has what is wrong.
     """
-    if not nesting.is_bytecode(text) and (problem := nesting.problem_of_text(text)):
+    if not traversal.is_bytecode(text) and (problem := traversal.problem_of_text(text)):
         collector.diagnostics.append(problem)
         raise Failure
     module = ir.Module.parse(text, context)
-    nesting.check_ops(module)
+    traversal.check_ops(module)
     return module
 
 
@@ -133,7 +148,7 @@ def _options(of: Pass, text: str) -> Iterator[tuple[str, str]]:
     for option in filter(None, _split_outside_brackets(text.strip().replace("\n", " "), " ")):
         key, equals, value = option.partition("=")
         if not equals or key not in of.options:
-            has = ", ".join(f"'{name}'" for name in of.options) or "none"
+            has = ", ".join(f"'{names}'" for names in of.options) or "none"
             raise PassError(f"{of.name}: no such option: '{option}'. Its options are: {has}.")
         yield key, value.strip("\"'")
 

@@ -1,4 +1,8 @@
-"""Exported programs: their files, and what is checked of these before anything runs."""
+"""Exported programs: their files, and the checks before anything runs.
+
+MLIR's reader ends the process over some bytes that are no artifact, where it should say so. A
+damaged file is found by its SHA-256; this is for one that was made up.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,142 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import io
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import jaxlib.version
 import msgspec
 import numpy as np
 from jaxlib.mlir import ir
 
-from hostcall_mlir.program import consistency, manifest_schema, mlir_artifact, signature
-from hostcall_mlir.program.dtypes import dtype_of, is_of_numpy
-from hostcall_mlir.program.errors import ProgramError, listed
-from hostcall_mlir.program.manifest_schema import File, Manifest
+from hostcall_mlir.ir import custom_calls, traversal
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.ir.diagnostics import Collector
+from hostcall_mlir.passes import pipeline
+from hostcall_mlir.program import manifests
+from hostcall_mlir.program.manifests import (
+    File,
+    Manifest,
+    ProgramError,
+    dtype_of,
+    is_of_numpy,
+    listed,
+)
+
+_SCRIPT = """\
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from hostcall_mlir.program import mlir_artifact
+sys.exit(mlir_artifact.try_standard_input())
+"""
+_FAILED = 3
+# An artifact for which the reader takes more memory or time is a mistake.
+_MEMORY, _MEMORY_PER_BYTE = 1 << 30, 64
+_SECONDS, _BYTES_PER_SECOND = 20, 1 << 20
+
+# The digests of those that have been tried in this process's time.
+_readable: set[bytes] = set()
+
+
+def read_artifact(artifact: bytes) -> ir.Module:
+    """The module of an artifact, verified, in a context of its own.
+
+    Raises:
+      ProgramError: when the bytes are none, or the module is not as it should be.
+    """
+    if hashlib.sha256(artifact).digest() not in _readable:
+        _try_elsewhere(artifact)
+        trust(artifact)
+    try:
+        return _parse(artifact)
+    except ValueError as error:
+        raise _unreadable(str(error)) from error
+
+
+def trust(artifact: bytes) -> None:
+    """Says that an artifact can be read, because it was made in this process, say."""
+    _readable.add(hashlib.sha256(artifact).digest())
+
+
+def try_standard_input() -> int:
+    """Reads an artifact from the standard input, and returns the status to exit with."""
+    artifact = sys.stdin.buffer.read()
+    _limit(len(artifact))
+    try:
+        _parse(artifact)
+    except (ValueError, MemoryError) as error:
+        sys.stderr.write(str(error) or "it takes too much memory")
+        return _FAILED
+    return 0
+
+
+def _limit(size: int) -> None:
+    """Lets this process take no more time and memory than an artifact of a size can need."""
+    import resource
+
+    memory = _MEMORY + _MEMORY_PER_BYTE * size
+    with open("/proc/self/statm") as file:
+        memory += int(file.read().split()[0]) * resource.getpagesize()  # what it has already
+    resource.setrlimit(resource.RLIMIT_AS, (memory, resource.RLIM_INFINITY))
+    seconds = _SECONDS + size // _BYTES_PER_SECOND
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _parse(artifact: bytes) -> ir.Module:
+    """The module of an artifact; raises ValueErrors, or ends the process."""
+    context = private.new_context()
+    with Collector(context) as collector:
+        try:
+            module = private.deserialize_artifact(context, artifact)
+            traversal.check_ops(module)
+            _drop_notes(module)
+            for call in custom_calls.host_calls(module):
+                custom_calls.restore_arrays(call)
+            pipeline.run(module, "hostcall-check")
+            module.operation.get_asm(large_elements_limit=16)  # which fails where a string is none
+        except Exception as error:  # of many kinds, where somebody has made the bytes up
+            raise ValueError(collector.show("the program") or str(error)) from error
+    return module
+
+
+def _drop_notes(module: ir.Module) -> None:
+    """Drops what is no part of StableHLO's, and tells XLA to reuse the caller's memory, say."""
+    operations = [module.operation, *traversal.functions(module).values()]
+    for operation in operations:
+        for name in private.names_of_attributes(operation):
+            if "." in name or name in ("arg_attrs", "res_attrs"):
+                del operation.attributes[name]
+
+
+def _try_elsewhere(artifact: bytes) -> None:
+    """Raises a ProgramError when the bytes cannot be read.
+
+    Where no process can be started nothing is found out.
+    """
+    command = [sys.executable, "-c", _SCRIPT, json.dumps([*map(str, sys.path)])]
+    try:
+        done = subprocess.run(command, input=artifact, capture_output=True, check=False)
+    except (OSError, ValueError):
+        return
+    if done.returncode == _FAILED:
+        raise _unreadable(done.stderr.decode(errors="replace").strip())
+    if done.returncode < 0:
+        raise _unreadable("its bytes are damaged, or made up: reading them ends the process")
+
+
+def _unreadable(reason: str) -> ProgramError:
+    return ProgramError(
+        f"the program cannot be read. Most likely it was changed after it was exported, or is for "
+        f"a newer jaxlib than the one that is installed, {jaxlib.version.__version__}:\n{reason}"
+    )
+
 
 _TEXT = "program.mlir"
 _VARIABLES = "variables.npz"
@@ -52,7 +178,7 @@ class Program:
     variables: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"<Program {signature.title_of(self.manifest)}>"
+        return f"<Program {manifests.title_of(self.manifest)}>"
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the program into a directory, which is made where there is none.
@@ -65,7 +191,7 @@ class Program:
           FileExistsError: when files of these names lie there that are no program's.
           OSError: when a file cannot be written; what was there before is still there.
         """
-        problems = [*consistency.problems_of(self.manifest, saved=False)]
+        problems = [*manifests.problems_of(self.manifest, saved=False)]
         problems = problems or _problems_of_variables(self.variables, self.manifest)
         if problems:
             raise ProgramError(
@@ -75,13 +201,13 @@ class Program:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         names = [self.manifest.program.path, _TEXT, _VARIABLES]
-        _check_replaceable(folder, [manifest_schema.FILE, *names])
+        _check_replaceable(folder, [manifests.FILE, *names])
         with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as new:
             self._write(Path(new))
             # Where the manifest is, all is there.
-            for name in (manifest_schema.FILE, *names):
+            for name in (manifests.FILE, *names):
                 (folder / name).unlink(missing_ok=True)
-            for name in (*names, manifest_schema.FILE):
+            for name in (*names, manifests.FILE):
                 if (Path(new) / name).exists():
                     os.replace(Path(new) / name, folder / name)
 
@@ -93,11 +219,11 @@ class Program:
         if self.variables:
             variables = _write(folder, _VARIABLES, _to_npz(self.variables))
         manifest = msgspec.structs.replace(self.manifest, program=program, variables=variables)
-        _write(folder, manifest_schema.FILE, manifest_schema.write(manifest))
+        _write(folder, manifests.FILE, manifests.write(manifest))
 
     def module(self) -> ir.Module:
         """The program in MLIR, in a context of its own."""
-        return mlir_artifact.read(self.artifact)
+        return read_artifact(self.artifact)
 
 
 def read(directory: str | os.PathLike[str]) -> Program:
@@ -117,23 +243,23 @@ def _read(folder: Path) -> Program:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise ProgramError(
-            f"the directory {what}. A program is a directory with a {manifest_schema.FILE} in it, "
+            f"the directory {what}. A program is a directory with a {manifests.FILE} in it, "
             "which hostcall.export writes."
         )
     reader = f"hostcall {_version('hostcall')}"
-    manifest = manifest_schema.read(_read_file(folder, manifest_schema.FILE), reader)
-    if problems := [*consistency.problems_of(manifest)]:
-        raise ProgramError(f"{manifest_schema.FILE} contradicts itself:\n{listed(problems)}")
+    manifest = manifests.read(_read_file(folder, manifests.FILE), reader)
+    if problems := [*manifests.problems_of(manifest)]:
+        raise ProgramError(f"{manifests.FILE} contradicts itself:\n{listed(problems)}")
     artifact = _read_checked(folder, manifest.program)
     variables = {}
     if manifest.variables is not None:
         variables = _read_arrays(_read_checked(folder, manifest.variables), manifest)
     if problems := _problems_of_variables(variables, manifest):
         raise ProgramError(f"the variables are not those of the program:\n{listed(problems)}")
-    module = mlir_artifact.read(artifact)
-    if problems := [*signature.mismatches(module, manifest)]:
+    module = read_artifact(artifact)
+    if problems := [*manifests.mismatches(module, manifest)]:
         raise ProgramError(
-            f"the program in {manifest.program.path} and {manifest_schema.FILE} do not belong "
+            f"the program in {manifest.program.path} and {manifests.FILE} do not belong "
             f"together, or hold what cannot be loaded:\n{listed(problems)}"
         )
     text: str = module.operation.get_asm(large_elements_limit=64)
@@ -151,7 +277,7 @@ def _read_checked(folder: Path, file: File) -> bytes:
     if (found := _sha256(data)) != file.sha256:
         raise ProgramError(
             f"{file.path} is not the file that was exported: its SHA-256 is {found}, and "
-            f"{manifest_schema.FILE} has {file.sha256}. Copy the directory once more, or export "
+            f"{manifests.FILE} has {file.sha256}. Copy the directory once more, or export "
             "the program again."
         )
     return data
@@ -179,8 +305,8 @@ def _read_file(folder: Path, name: str) -> bytes:
 
 def _check_replaceable(folder: Path, names: Sequence[str]) -> None:
     """Raises a FileExistsError where files of these names are there that are no program's."""
-    manifest = folder / manifest_schema.FILE
-    if manifest.is_file() and manifest_schema.is_manifest(manifest.read_bytes()):
+    manifest = folder / manifests.FILE
+    if manifest.is_file() and manifests.is_manifest(manifest.read_bytes()):
         return
     found = [name for name in names if os.path.lexists(folder / name)]
     if found:
@@ -235,5 +361,5 @@ def _problems_of_variables(variables: Mapping[str, np.ndarray], manifest: Manife
             problems.append(f"'{name}' is no variable of the program")
         elif (array.dtype, array.shape) != (dtype_of(spec.dtype), spec.shape):
             found = f"{array.dtype.name}{[*array.shape]}"
-            problems.append(f"'{name}' is {found}, and should be {signature.show(spec)}")
+            problems.append(f"'{name}' is {found}, and should be {manifests.show(spec)}")
     return problems

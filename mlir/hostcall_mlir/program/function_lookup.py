@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hostcall_mlir.program import structures
-from hostcall_mlir.program.errors import ProgramError, listed
-from hostcall_mlir.program.manifest_schema import Callback, Manifest
-from hostcall_runtime._error_texts import leave_out_frames_of
+from hostcall_mlir.program.manifests import Callback, Manifest, ProgramError, listed
+from hostcall_runtime._errors import counted, leave_out_frames_of
 from hostcall_runtime._keyword_call import KeywordCall
-from hostcall_runtime._words import counted
 
 # Tracebacks of functions of the user's are to begin with these.
 leave_out_frames_of(os.path.dirname(__file__))

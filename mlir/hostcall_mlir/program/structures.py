@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hostcall_runtime._words import counted
+from hostcall_runtime._errors import counted
 
 # `int | None | dict[str, Any]`; what a dict holds, `problem_of` checks.
 Structure = int | None | dict[str, Any]

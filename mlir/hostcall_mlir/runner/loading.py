@@ -1,29 +1,113 @@
-"""`hostcall_mlir.load`: an exported program, compiled by XLA for one of JAX's devices."""
+"""`hostcall_mlir.load`: an exported program, compiled for a device of JAX's."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxlib.mlir import ir
 
 import hostcall_runtime
-from hostcall_mlir.ir import custom_calls, nesting
+from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
-from hostcall_mlir.passes import overlap, pipeline, token_calls
+from hostcall_mlir.passes import overlap, pipeline, tokens
 from hostcall_mlir.program import files as _program
-from hostcall_mlir.program import function_lookup, signature, structures
-from hostcall_mlir.program.errors import ProgramError
-from hostcall_mlir.program.manifest_schema import Input, Manifest
-from hostcall_mlir.runner import array_conversion, execution_plan, registration
+from hostcall_mlir.program import function_lookup, manifests, structures
+from hostcall_mlir.program.function_lookup import Function
+from hostcall_mlir.program.manifests import Callback, Input, Manifest, ProgramError
+from hostcall_mlir.runner import execution
 from hostcall_runtime._errors import interrupt_behind
-from hostcall_runtime._starters import Program
+from hostcall_runtime._runs import Program
+
+_programs = itertools.count(1)
+
+
+class Registered(NamedTuple):
+    """The callbacks of a program.
+
+    Attributes:
+      targets: what has to live as long as the program may run.
+      one_by_one: the ids of those whose calls do not begin early.
+    """
+
+    targets: list[hostcall_runtime.Target]
+    one_by_one: list[int]
+
+
+@functools.cache
+def register_handlers() -> None:
+    """Tells JAX's CPU what to do at a host call, and at what `hostcall-overlap` makes of one."""
+    runtime = hostcall_runtime.prepared()
+    for target, handler in {
+        custom_calls.TARGET: runtime.handler(),
+        **runtime.early_handlers(),
+    }.items():
+        jax.ffi.register_ffi_target(target, handler, platform="cpu", api_version=1)
+
+
+def register(
+    module: ir.Module,
+    manifest: Manifest,
+    functions: Mapping[str, Function],
+    classes: Mapping[str, type],
+) -> Registered:
+    """Writes callback ids in the place of the names in a program.
+
+    Calls from different lines have different ids, so that errors can tell which it was.
+
+    Args:
+      module: the program.
+      manifest: its manifest.
+      functions: those of its callbacks, by name.
+      classes: the namedtuples in structures, by name.
+    """
+    program = next(_programs)
+    left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
+    callbacks = {callback.name: callback for callback in manifest.callbacks}
+    ids: dict[tuple[str, str | None], int] = {}
+    registered = Registered([], [])
+    for op in custom_calls.host_calls(module):
+        name = custom_calls.callback_of(op)
+        assert isinstance(name, str), "the program has been compared with its manifest"
+        key = name, next(left[name]).location
+        if key not in ids:
+            callback = callbacks[name]
+            called = function_lookup.host_function(callback, functions[name], classes)
+            target = _target(callback, called, key[1])
+            label = f"{name}/exported {program}.{len(registered.targets)}"
+            ids[key] = hostcall_runtime.register(
+                target,
+                label,
+                label=target.description,
+                borrows=callback.borrow,
+                takes_out=callback.out,
+                concurrent=callback.concurrent,
+            )
+            registered.targets.append(target)
+            # The others read or write arrays where the program has them.
+            if not callback.concurrent or callback.borrow or callback.out:
+                registered.one_by_one.append(ids[key])
+        custom_calls.set_callback(op, ids[key])
+    return registered
+
+
+def _target(
+    callback: Callback, function: Function, location: str | None
+) -> hostcall_runtime.Target:
+    place = f", called at {location}" if location else ""
+    description = f"callback {callback.name} of an exported program{place}"
+    if callback.timeout is not None:
+        function = hostcall_runtime.within(callback.timeout, function, description)
+    return hostcall_runtime.Target(function, callback.name, description)
+
 
 # The platforms of JAX's on which XLA's programs call back.
 _WITH_HOST_CALLS = ("cpu",)
@@ -131,7 +215,7 @@ class LoadedProgram:
         module = program.module()
         with module.context, ir.Location.unknown():
             # The runtime holds them weakly.
-            self._callbacks = registration.register(module, self.manifest, functions, self._classes)
+            self._callbacks = register(module, self.manifest, functions, self._classes)
             keep = self._callbacks.one_by_one
             self._run = _compile(module, self._device, partitioned, keep)
         self._arguments = self.manifest.inputs_of("argument")
@@ -141,7 +225,7 @@ class LoadedProgram:
         self.variables = dict(zip(self.variables, self._read_variables(), strict=True))
 
     def __repr__(self) -> str:
-        return f"<LoadedProgram {signature.title_of(self.manifest)}>"
+        return f"<LoadedProgram {manifests.title_of(self.manifest)}>"
 
     def __call__(self, *args: Any) -> Any:
         """Runs the program, and returns when it has ended.
@@ -171,7 +255,7 @@ class LoadedProgram:
         }
         with self._lock:
             self.variables.update(assigned)
-        results = array_conversion.without_padding(outputs, self.manifest)
+        results = execution.without_padding(outputs, self.manifest)
         return structures.pack(self.manifest.results, results, self._classes)
 
     def call(self, *args: Any) -> Any:
@@ -203,7 +287,7 @@ class LoadedProgram:
 
     def _read(self, value: Any, entry: Input) -> jax.Array:
         what = f"{entry.kind} '{entry.name}' of {self.manifest.function}"
-        return array_conversion.to_device(value, entry.spec, self._device, what)
+        return execution.to_device(value, entry.spec, self._device, what)
 
 
 def _default_device() -> jax.Device:
@@ -253,24 +337,24 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
             'device=jax.devices("cpu")[0].'
         )
     with _refusing(module, "compiled"):
-        nesting.check_ops(module, private.MOST_COMPILED)
-    registration.register_handlers()
+        traversal.check_ops(module, private.MOST_COMPILED)
+    register_handlers()
     called = [custom_calls.callback_of(op) for op in custom_calls.host_calls(module)]
     program = Program(one for one in called if isinstance(one, int))
     if device.platform in _WITH_HOST_CALLS:
         module = overlap.overlapping(module, keep) or module
-    module = token_calls.with_numbers(module) or module
+    module = tokens.with_numbers(module) or module
     executable = private.compile_for(private.bytecode_of(module), device, bool(called))
     return lambda arrays: private.execute_to_end(executable, arrays, program)
 
 
 def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
     with _refusing(module, "partitioned"):
-        nesting.check_ops(module, min(nesting.SPLIT_OPS, private.MOST_COMPILED))
+        traversal.check_ops(module, min(traversal.SPLIT_OPS, private.MOST_COMPILED))
         # Without locations parts that do the same are the same, and compiled once.
         pipeline.run(module, "hostcall-partition,strip-debuginfo")
-    registration.register_handlers()
-    plan = execution_plan.make_plan(module, device, _host_of(device))
+    register_handlers()
+    plan = execution.make_plan(module, device, _host_of(device))
 
     def run(arrays: Sequence[Any]) -> list[Any]:
         results: list[Any] = jax.block_until_ready(plan.run(arrays))

@@ -12,11 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._functions import source_location, specs
-from hostcall._tf import eager_threads
-from hostcall.jax import _keys, _primitive, _values
-from hostcall.jax._call import as_array, check_vmap_method, effect_of
+from hostcall._tf import eager_execution
+from hostcall.jax import _primitive, _values
+from hostcall.jax._call import (
+    as_array,
+    check_numbers,
+    check_vmap_method,
+    effect_of,
+    flatten_results,
+)
 from hostcall.jax._functions import Function
-from hostcall.jax._results import check_numbers, flatten_results
 from hostcall_runtime import _locks
 
 
@@ -39,7 +44,7 @@ def convert(
     def call(*args: Any) -> Any:
         place = f"hostcall.jax.from_tf of {description}, called at {source_location.caller()}"
         leaves, tree = jax.tree.flatten(args)
-        arrays = [_keys.data_of(as_array(leaf, place)) for leaf in leaves]
+        arrays = [_values.data_of(as_array(leaf, place)) for leaf in leaves]
         with lock:
             function = functions.get(tree)
             if function is None:
@@ -85,7 +90,7 @@ class _FlatFunction:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """Runs it, on arrays."""
-        return eager_threads.apart(self._run, arrays)  # type: ignore[no-any-return]
+        return eager_execution.apart(self._run, arrays)  # type: ignore[no-any-return]
 
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
         returned = self.traced(*map(tf.constant, arrays))
@@ -96,7 +101,7 @@ class _FlatFunction:
     ) -> list[jax.ShapeDtypeStruct]:
         """What it returns for such arrays: what is declared, or TensorFlow knows when it traces."""
         known = [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
-        traced = eager_threads.apart(self.traced.get_concrete_function, *known)
+        traced = eager_execution.apart(self.traced.get_concrete_function, *known)
         # `outputs` grow by what gradients need.
         outputs = list(traced.structured_outputs or ())
         if declared is not None:

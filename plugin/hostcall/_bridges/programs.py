@@ -1,4 +1,7 @@
-"""JAX functions as programs that TensorFlow can hold, their callbacks among them."""
+"""JAX functions, their callbacks and gradients, as programs that TensorFlow can hold.
+
+TensorFlow's gradients of complex values are the conjugates of JAX's. Integers have none.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,265 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._bridges import jax_exports
-from hostcall._callbacks.call_modules import Module
+from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
-from hostcall._tf import eager_threads
-from hostcall.jax import _effects, _names, _reducers, _rules
+from hostcall._tf import eager_execution
+from hostcall.jax import _names, _primitive, _rules
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import Target, _interception, register
+
+
+def export_with_jax(
+    jitted: Any, rules: dict[Any, Callable[..., Any]], target: str
+) -> Callable[..., Any]:
+    """`jax.export.export` for CPUs, with lowering rules of hostcall's.
+
+    Args:
+      jitted: what `jax.jit` has made.
+      rules: a lowering rule for each primitive that is not to be lowered as JAX does it.
+      target: of the custom calls that those emit.
+    """
+    from jax._src.export import _export
+
+    return _export.export(  # type: ignore[no-any-return]
+        jitted,
+        platforms=("cpu",),
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(target)],
+        _override_lowering_rules=tuple(rules.items()),
+    )
+
+
+def readable(exported: Any, version: str) -> Any:
+    """An exported function as TensorFlow reads it, whose StableHLO is of this version."""
+    from hostcall_mlir import exporting  # takes long to import, and few programs cross
+
+    code = exporting.rewritten(exported.mlir_module_serialized, version)
+    return dataclasses.replace(exported, mlir_module_serialized=code)
+
+
+def has_effects(exported: Any) -> bool:
+    """Whether an exported function does more than return its results."""
+    return bool(exported.ordered_effects or exported.unordered_effects)
+
+
+def has_ordered_effects(exported: Any) -> bool:
+    """Whether a token goes through an exported function."""
+    return bool(exported.ordered_effects)
+
+
+def run_in_tensorflow(exported: Any, tensors: Sequence[Any]) -> list[Any]:
+    """The results of an exported function, an op of TensorFlow's, for flat tensors."""
+    from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
+
+    return list(jax2tf._run_exported_as_tf(tensors, exported))
+
+
+def as_jax_tensor(value: Any) -> tuple[Any, Any]:
+    """A tensor of a dtype that JAX has, as it is set up, and that dtype."""
+    from jax.experimental.jax2tf import jax2tf
+
+    tensor, dtype = jax2tf._tfval_to_tensor_jax_dtype(value)
+    return tensor, dtype
+
+
+class Differentiable:
+    """A program as a function of flat tensors, which TensorFlow can differentiate.
+
+    A function without side effects runs once more for its gradient, as those of `jax2tf` do. One
+    with side effects must not: it returns what its gradient needs, too, if one can be asked for.
+
+    Attributes:
+      out_tree: the structure of the results.
+    """
+
+    def __init__(self, jitted: Any, program: Program, description: str) -> None:
+        self.out_tree = program.exported.out_tree
+        self._program = program
+        self._jitted = jitted
+        self._description = description
+        self._floats_in = list(map(_is_float, program.exported.in_avals))
+        self._floats_out = list(map(_is_float, program.exported.out_avals))
+        self._gradient: Differentiable | None = None
+        self._split: _Split | None = None
+
+    def __call__(self, tensors: Sequence[Any]) -> list[Any]:
+        unrecorded = tf.executing_eagerly() and eager_execution.has_no_tapes()
+        if unrecorded or not (any(self._floats_in) and any(self._floats_out)):
+            return run(self._program, tensors)
+        forward = self._forward_once if self._program.has_effects else self._forward
+        return _with_gradient(forward, tensors)
+
+    def _forward(self, *tensors: Any) -> Any:
+        """The results, and the gradient as TensorFlow asks for it."""
+
+        def gradient(*upstream: Any, **_: Any) -> list[Any]:
+            if self._gradient is None:
+                self._gradient = self._export_gradient()
+            return self._all(self._gradient([*tensors, *self._chosen(upstream)]))
+
+        return run(self._program, tensors), gradient
+
+    def _forward_once(self, *tensors: Any) -> Any:
+        """The same, where the program must not run again."""
+        if self._split is None:
+            avals = self._program.exported.in_avals
+            self._split = _Split(self._pull_back, avals, self._program, self._description)
+        split = self._split
+        results, residuals = split.forward(tensors)
+
+        def gradient(*upstream: Any, **_: Any) -> list[Any]:
+            return self._all(split.backward([*residuals, *self._chosen(upstream)]))
+
+        return results, gradient
+
+    def _pull_back(self, *flat: Any) -> tuple[list[Any], Any]:
+        """The flat results, and JAX's function from their cotangents to those of the arguments."""
+
+        def of_floats(*floats: Any) -> tuple[list[Any], list[Any]]:
+            remaining = iter(floats)
+            both = zip(flat, self._floats_in, strict=True)
+            whole = [next(remaining) if is_float else value for value, is_float in both]
+            args, kwargs = jax.tree.unflatten(self._program.exported.in_tree, whole)
+            results = jax.tree.leaves(self._jitted(*args, **kwargs))
+            return self._chosen(results), results
+
+        floats = [value for value, is_float in zip(flat, self._floats_in, strict=True) if is_float]
+        _, pull_back, results = jax.vjp(of_floats, *floats, has_aux=True)
+        return results, pull_back
+
+    def _export_gradient(self) -> Differentiable:
+        avals = self._program.exported.in_avals
+
+        def gradient(*flat: Any) -> list[Any]:
+            _, pull_back = self._pull_back(*flat[: len(avals)])
+            return _conjugated(pull_back(_conjugated(flat[len(avals) :])))
+
+        jitted = jax.jit(gradient)
+        cotangents = self._chosen(self._program.exported.out_avals)
+        program = export(jitted, _structs([*avals, *cotangents]), {})
+        return Differentiable(jitted, program, f"the gradient of {self._description}")
+
+    def _chosen(self, of_results: Sequence[Any]) -> list[Any]:
+        """Those of the results that have gradients."""
+        both = zip(of_results, self._floats_out, strict=True)
+        return [value for value, is_float in both if is_float]
+
+    def _all(self, gradients: Sequence[Any]) -> list[Any]:
+        """With None for the arguments that have no gradients."""
+        remaining = iter(gradients)
+        return [next(remaining) if is_float else None for is_float in self._floats_in]
+
+
+class _Split:
+    """A program with side effects as two: one also returns what the other, its gradient, needs."""
+
+    def __init__(
+        self, pull_back: Callable[..., Any], avals: Any, whole: Program, description: str
+    ) -> None:
+        self._whole = whole
+        self._count = len(whole.exported.out_avals)
+        self._description = description
+        self._tree: Any = None
+        self._backward: Program | None = None
+        self._error: Exception | None = None
+
+        def with_residuals(*flat: Any) -> list[Any]:
+            results, function = pull_back(*flat)
+            residuals, self._tree = jax.tree.flatten(function)
+            return [*results, *residuals]
+
+        try:
+            self._forward = export(jax.jit(with_residuals), _structs(avals), {})
+            self._check_effects()
+        except Exception as error:  # it has none, which does not matter before it is asked for
+            self._error, self._forward = error, whole
+
+    def _check_effects(self) -> None:
+        if self._forward.callbacks.losable != self._whole.callbacks.losable:
+            raise NotImplementedError(
+                "where JAX differentiates a loop, it leaves out some calls in it (of "
+                "jax.experimental.io_callback). Use hostcall.jax.call in its place, which stays."
+            )
+
+    def forward(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The results, and what the gradient needs."""
+        returned = run(self._forward, tensors)
+        return returned[: self._count], [*returned[self._count :], *self._sized(tensors)]
+
+    def backward(self, tensors: Sequence[Any]) -> list[Any]:
+        """The gradients of the arguments that have any.
+
+        Args:
+          tensors: what `forward` returned for it, and the gradients of the results that have any.
+        """
+        if self._error is not None:
+            raise ValueError(
+                f"hostcall.jax.to_tf of {self._description}: JAX has no gradient of it: "
+                f"{self._error}"
+            ) from self._error
+        if self._backward is None:
+            self._backward = self._export_backward()
+        program = self._backward
+
+        def once(*tensors: Any) -> Any:
+            return run(program, tensors), self._refuse
+
+        return _with_gradient(once, tensors)
+
+    def _export_backward(self) -> Program:
+        residuals = self._forward.exported.out_avals[self._count :]
+        sized = self._sized(self._whole.exported.in_avals)
+        cotangents = [aval for aval in self._whole.exported.out_avals if _is_float(aval)]
+
+        def backward(*flat: Any) -> list[Any]:
+            pull_back = jax.tree.unflatten(self._tree, flat[: len(residuals)])
+            return _conjugated(pull_back(_conjugated(flat[len(residuals) + len(sized) :])))
+
+        avals = [*residuals, *sized, *cotangents]
+        return export(jax.jit(backward), _structs(avals), {})
+
+    def _sized(self, of_arguments: Sequence[Any]) -> list[Any]:
+        """Those of the arguments that have sizes with names, which only arguments tell."""
+        avals = self._whole.exported.in_avals
+        return [
+            value
+            for value, aval in zip(of_arguments, avals, strict=True)
+            if not all(isinstance(size, int) for size in aval.shape)
+        ]
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise ValueError(
+            f"hostcall.jax.to_tf of {self._description}: its second derivative is asked for, and "
+            "it has side effects, which would happen again. Take jax.grad of it in JAX, and "
+            "convert the result."
+        )
+
+
+def _with_gradient(function: Callable[..., Any], tensors: Sequence[Any]) -> list[Any]:
+    """The results of a function of `tf.custom_gradient`."""
+    results = list(tf.custom_gradient(function)(*tensors))
+    if results and not tf.executing_eagerly():
+        eager_execution.own_custom_gradient(results[0].op)
+    return results
+
+
+def _is_float(aval: Any) -> bool:
+    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+
+
+def _conjugated(values: Sequence[Any]) -> list[Any]:
+    return [jnp.conj(value) for value in values]
+
+
+def _structs(avals: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+
 
 _numbers = itertools.count(1)
 
@@ -40,7 +290,7 @@ class Callbacks:
     def add(self, target: Target, effect: Any | None) -> None:
         """Counts one more."""
         self.targets.append(target)
-        self.losable += effect is not None and _effects.is_lost_in_loops(effect)
+        self.losable += effect is not None and _primitive.is_lost_in_loops(effect)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +310,7 @@ class Program:
     @property
     def has_effects(self) -> bool:
         """Whether it does more than to return its results."""
-        return jax_exports.has_effects(self.exported)
+        return has_effects(self.exported)
 
 
 def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
@@ -75,12 +325,12 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     rules: dict[Any, Callable[..., Any]] = {call_p: functools.partial(_lower_call, callbacks)}
     if _names.has(_names.JAX_CALLBACKS):
         rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
-    exported = jax_exports.export(jitted, rules, _rules.TARGET)(*args, **kwargs)
-    exported = jax_exports.readable(exported, _versions.stablehlo(tf.__version__))
+    exported = export_with_jax(jitted, rules, _rules.TARGET)(*args, **kwargs)
+    exported = readable(exported, _versions.stablehlo(tf.__version__))
     _, name, defined_at, _ = source_location.split_description(
         f"f of {source_location.of_function(jitted)}"
     )
-    has_token = jax_exports.has_ordered_effects(exported)
+    has_token = has_ordered_effects(exported)
     module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
     return Program(exported, callbacks, module)
 
@@ -88,14 +338,14 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
     """The results of a program for flat tensors: those of an op, in a graph."""
     with program.module.called():
-        return jax_exports.run_in_tensorflow(program.exported, tensors)
+        return run_in_tensorflow(program.exported, tensors)
 
 
 def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:
     """The lowering rules of JAX's own callbacks in a program."""
     from hostcall._bridges import jax_callbacks  # which a version of JAX may not have
 
-    _reducers.check(jaxpr, jax_callbacks.KINDS)
+    _rules.check(jaxpr, jax_callbacks.KINDS)
     return {
         primitive: functools.partial(_lower_jax_callback, callbacks, read, jax_callbacks.line_of)
         for primitive, read in jax_callbacks.READERS.items()
@@ -117,8 +367,8 @@ def _lower_call(
             "several devices, and TensorFlow runs a function of hostcall.jax.to_tf on one. Leave "
             "sharding= out, or say jax.P()."
         )
-    target, callback_id = function.register(effect is _effects.ORDERED)
-    target.host_function = functools.partial(eager_threads.apart, target.host_function)
+    target, callback_id = function.register(effect is _primitive.ORDERED)
+    target.host_function = functools.partial(eager_execution.apart, target.host_function)
     callbacks.add(target, effect)
     return _rules.emit(context, operands, callback_id, effect)
 
@@ -136,7 +386,7 @@ def _lower_jax_callback(
     name = name if isinstance(name, str) else source_location.of_function(name)
     place = f"{callback.kind} of {name}, called at {line_of(context)}"
     target = Target(_as_host_function(callback.function), callback.kind, place)
-    ordered = callback.effect is not None and _effects.is_ordered(callback.effect)
+    ordered = callback.effect is not None and _primitive.is_ordered(callback.effect)
     target.site = _interception.Site(name, place, callback.function, ordered=ordered)
     callback_id = register(target, f"{callback.kind}/{next(_numbers)}", label=place)
     callbacks.add(target, callback.effect)
@@ -147,7 +397,7 @@ def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose results have dtypes that JAX has."""
 
     def call(*arrays: Any) -> list[Any]:
-        return [_canonical(np.asarray(value)) for value in eager_threads.apart(function, *arrays)]
+        return [_canonical(np.asarray(value)) for value in eager_execution.apart(function, *arrays)]
 
     return call
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import tensorflow as tf
 
-from hostcall._bridges import jax_exports, programs, vjps
+from hostcall._bridges import programs
 from hostcall._functions import source_location
 from hostcall._tf import autograph
 from hostcall.jax import _names, _values
@@ -67,7 +67,7 @@ class _Converted:
         self._jitted = function if _values.is_jitted(function) else jax.jit(function)
         self._shapes = shapes
         self._constraints = constraints
-        self._programs: dict[Any, vjps.Differentiable] = {}
+        self._programs: dict[Any, programs.Differentiable] = {}
         self._lock = _locks.new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -100,14 +100,14 @@ class _Converted:
 
     def _convert(self, value: Any) -> tuple[Any, Any]:
         try:
-            tensor, dtype = jax_exports.as_jax_tensor(value)
+            tensor, dtype = programs.as_jax_tensor(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"hostcall.jax.to_tf of {self._description}: {value!r} is no tensor that JAX has."
             ) from error
         return tf.convert_to_tensor(tensor), dtype
 
-    def _export(self, tree: Any, structs: list[Any]) -> vjps.Differentiable:
+    def _export(self, tree: Any, structs: list[Any]) -> programs.Differentiable:
         args, kwargs = jax.tree.unflatten(tree, structs)
         if any(struct.shape.count(None) for struct in structs) and self._shapes is None:
             shapes = ", ".join(str(struct.shape) for struct in structs)
@@ -120,4 +120,4 @@ class _Converted:
             )
         symbolic = jax.export.symbolic_args_specs(args, self._shapes, constraints=self._constraints)
         program = programs.export(self._jitted, symbolic, kwargs)
-        return vjps.Differentiable(self._jitted, program, self._description)
+        return programs.Differentiable(self._jitted, program, self._description)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.specs import BoundedSpec, Spec
+from hostcall._callbacks.structures import BoundedSpec, Spec
 
 # What the user has to fill in: all sizes, or one.
 _BLANK = "..."

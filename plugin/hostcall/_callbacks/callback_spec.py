@@ -12,29 +12,27 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import free_shapes, requested_routes, result_contract
-from hostcall._callbacks.free_shapes import FreeShapes
-from hostcall._callbacks.recording import Recording as Recording
-from hostcall._callbacks.seen_shapes import SeenShapes
-from hostcall._callbacks.specs import Spec, admits
-from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._callbacks import requested_routes, result_contract, unknown_shapes
+from hostcall._callbacks.structures import Inputs, Outputs, Spec, admits
+from hostcall._callbacks.tape_residuals import Recording as Recording
+from hostcall._callbacks.unknown_shapes import FreeShapes, SeenShapes
 from hostcall._functions import memoization, source_location
 from hostcall._functions.declaration import Declaration
-from hostcall._tf import autograph, eager_execution, op_locations, token_registry
+from hostcall._tf import autograph, eager_execution, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import (
     Target,
     _errors,
     _executors,
+    _fire_and_forget,
     _interception,
     _locks,
     _mapped_calls,
-    _targets,
-    _unawaited,
+    _registry,
     register,
     within,
 )
-from hostcall_runtime._words import counted
+from hostcall_runtime._errors import counted
 
 _NONE_FREE: FreeShapes = types.MappingProxyType({})
 
@@ -155,16 +153,16 @@ class CallbackSpec:
             if key not in self._targets:
                 target, callback_id = self._register(recording, free)
                 target.origin = Origin(weakref.ref(self), recording)
-                _targets.know(callback_id, target)
+                _registry.know(callback_id, target)
                 self._targets[key] = target, callback_id
             return self._targets[key][1]
 
     def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
-        name += free_shapes.suffix(free)
+        name += unknown_shapes.suffix(free)
         function = self.program_function(recording)
         if not self.takes_tensors:
-            function = free_shapes.returning_vectors(function, self, free)
+            function = unknown_shapes.returning_vectors(function, self, free)
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
         target.site = self.site(recording)
@@ -172,14 +170,14 @@ class CallbackSpec:
         takes_tensors = self.takes_tensors
         if takes_tensors:
             target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
-            target.to_arrays = free_shapes.making_vectors(self.to_arrays(recording), free)
+            target.to_arrays = unknown_shapes.making_vectors(self.to_arrays(recording), free)
         declared = self.declaration
         return target, register(
             target,
             name,
             takes_tensors,
             self.description,
-            (recording.name, free_shapes.suffix(free)),
+            (recording.name, unknown_shapes.suffix(free)),
             borrows=declared.borrow,
             takes_out=declared.out,
             shares_memory=self.shares_memory,
@@ -213,7 +211,7 @@ class CallbackSpec:
     def definition(self) -> list[str]:
         """The lines of the user's that have led to the op, as those of a traceback."""
         op = None if self.op is None else self.op()
-        return [] if op is None else op_locations.definition(op)
+        return [] if op is None else autograph.definition(op)
 
     @property
     def gives_copies(self) -> bool:
@@ -261,9 +259,9 @@ class CallbackSpec:
         line = self.declaration.line
         if line is None:
             return self._awaited(function, lends)
-        hand_over = _unawaited.handing_over(
+        hand_over = _fire_and_forget.handing_over(
             line,
-            self._awaited(_unawaited.marking(line, function)),
+            self._awaited(_fire_and_forget.marking(line, function)),
             self.declaration.executor,
             self.description,
             source_location.of_function(self.function),
@@ -350,7 +348,7 @@ class CallbackSpec:
 
 def spec_of_callback_id(callback_id: int) -> tuple[CallbackSpec | None, Recording]:
     """The spec that compiled programs call by an id, None where it is no spec's; and how."""
-    origin = getattr(_targets.target_of(callback_id), "origin", None)
+    origin = getattr(_registry.target_of(callback_id), "origin", None)
     if not isinstance(origin, Origin):
         return None, Recording.NO
     return origin.spec(), origin.recording

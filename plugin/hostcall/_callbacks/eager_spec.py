@@ -14,9 +14,8 @@ import tensorflow as tf
 
 from hostcall._callbacks import result_contract, tape_residuals
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording, ShapeFunction
-from hostcall._callbacks.specs import array_dtype, is_array_of
-from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._tf import autograph, eager_execution, features, gradient_tapes, token_registry
+from hostcall._callbacks.structures import Inputs, Outputs, array_dtype, is_array_of
+from hostcall._tf import autograph, eager_execution, features, token_registry
 from hostcall_runtime import _errors, _interception
 
 # In the place of the handle of a tape residual where none is kept.
@@ -213,16 +212,16 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         with contextlib.ExitStack() as stack:
             for tape in reversed(tapes):
                 stack.enter_context(tape)
-                gradient_tapes.watch(tape, tensors)
+                eager_execution.watch(tape, tensors)
             values = self.compute(tensors)
         return values, tape_residuals.TapeResidual(self, tapes, list(tensors), list(values))
 
     def _recorded_by_token(self, tensors: Sequence[Any]) -> list[Any]:
         """The results of a call whose gradient is TensorFlow's own, with what that needs."""
         with tf.GradientTape() as tape:
-            gradient_tapes.watch(tape, tensors)
+            eager_execution.watch(tape, tensors)
             values = self.compute(tensors)
-        gradient_tapes.tape_cache[self.title.encode()] = (tape, list(tensors), list(values))
+        eager_execution.tape_cache[self.title.encode()] = (tape, list(tensors), list(values))
         return values
 
     def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:

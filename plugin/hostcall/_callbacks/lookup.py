@@ -1,19 +1,108 @@
-"""From a script op to the Python function that its token stands for."""
+"""Finds the Python function of a script op, wherever the op came from."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import result_shapes
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.late_ops import wrap
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, ShapeFunction
+from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._tf import token_registry
+from hostcall._functions import source_location
+from hostcall._functions.declaration import Declaration
+from hostcall._functions.declarations import declaration_of
+from hostcall._tf import (
+    attributes,
+    autograph,
+    eager_execution,
+    op_kinds,
+    py_function_gradient,
+    script_op_graphs,
+    token_registry,
+)
 from hostcall._tf.types import NodeDef
-from hostcall_runtime._errors import LoweringError
-from hostcall_runtime._words import counted
+from hostcall_runtime import Target
+from hostcall_runtime._errors import LoweringError, counted
+
+
+def own_callbacks(nodes: Iterable[Any]) -> None:
+    """Lets the default graph own the functions that nodes refer to which are copied into it."""
+    nodes = list(nodes)
+    own_modules(nodes)
+    for token in _tokens(nodes):
+        script_op_graphs.own(token_registry.find_present(token))
+    if any(node.op == op_kinds.EAGER_PY_FUNC for node in nodes):
+        for op in script_op_graphs.py_functions_of_default_graph():
+            token = op.get_attr("token").decode(errors="replace")
+            if token_registry.is_qualified(token):
+                script_op_graphs.note_script_op(op)
+            spec = token_registry.find_present(token)
+            if isinstance(spec, EagerSpec) and spec.has_own_gradient:
+                py_function_gradient.give_to(op)
+
+
+def _tokens(nodes: Iterable[Any]) -> Iterator[str]:
+    for node in nodes:
+        if node.op in op_kinds.SCRIPT_OPS:
+            yield token_of(node)
+
+
+def wrap(
+    entry: Any,
+    token: str,
+    inputs: Inputs,
+    outputs: Outputs,
+    make_shape_function: Callable[[Any, Inputs, Outputs], ShapeFunction | None],
+) -> CallbackSpec:
+    """A spec for what TensorFlow registered itself, before hostcall was imported.
+
+    Its gradient, if it is a py_function, stays TensorFlow's.
+
+    Args:
+      entry: the registered function or EagerFunc.
+      token: under which it is registered.
+      inputs: of its op, flat.
+      outputs: likewise.
+      make_shape_function: finds what is declared of the user's function.
+    """
+    eager = isinstance(entry, token_registry.EagerFunc)
+    users = autograph.unwrapped(entry._func if eager else entry)
+    specs = vars(entry).setdefault("__hostcall_specs__", {})  # live as long as what they stand for
+    wrapped = specs.get((inputs.size, *outputs.dtypes))
+    if isinstance(wrapped, CallbackSpec):
+        wrapped.shape_function = make_shape_function(
+            users, inputs, outputs
+        )  # may be declared by now
+        wrapped.pending = [wrapped.shape_function is not None] * len(outputs.dtypes)
+        return wrapped
+    function = entry
+    if eager:
+
+        @functools.wraps(users)
+        def function(*arrays: Any) -> list[Any]:
+            with eager_execution.eager_mode():
+                tensors = [eager_execution.to_eager_tensor(array, None) for array in arrays]
+            returned = entry(None, token, tensors)
+            values = returned if isinstance(returned, list) else [returned]
+            return [value.numpy() for value in values if value is not None]
+
+    spec = NumpySpec(function, inputs, outputs, make_shape_function(users, inputs, outputs))
+    if not eager:
+        spec.declaration = declaration_of(users) or Declaration()
+    spec.title = token
+    spec.description = f"{EagerSpec.op_name if eager else spec.op_name} of " + (
+        source_location.of_function(users)
+    )
+    specs[inputs.size, *outputs.dtypes] = spec
+    return spec
 
 
 def spec_of(node: NodeDef) -> CallbackSpec | None:
@@ -128,3 +217,58 @@ def missing(node: NodeDef) -> LoweringError:
 def _listed(takes: int, returns: list[tf.DType]) -> str:
     dtypes = ", ".join(dtype.name for dtype in returns) or "nothing"
     return f"takes {counted(takes, 'input')} and returns {dtypes}"
+
+
+_keys = itertools.count(1)
+_modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
+
+
+@dataclasses.dataclass(eq=False)
+class Module:
+    """A program in a graph. The graph owns it, and so all that its host calls call.
+
+    Attributes:
+      kind: what the user has called to make it.
+      name: of the function that it was made of.
+      defined_at: `file:line` of that, or "".
+      targets: what the runtime calls for its callbacks.
+      has_token: whether it has side effects that happen in the order of the program.
+    """
+
+    kind: str
+    name: str
+    defined_at: str
+    targets: Sequence[Target]
+    has_token: bool
+
+    def __post_init__(self) -> None:
+        self._key = str(next(_keys)).encode()
+        _modules[self._key] = self
+
+    @contextlib.contextmanager
+    def called(self) -> Iterator[None]:
+        """Within it the op is created, and nothing else: it is marked as one that calls Python."""
+        script_op_graphs.own(self)
+        marks: dict[str, bool | bytes] = {}
+        if self.targets:
+            marks = {attributes.CALLS_PYTHON: True, attributes.MODULE: self._key}
+            if self.has_token:
+                marks[attributes.HAS_TOKEN] = True
+        with script_op_graphs.marked_ops(marks):
+            yield
+
+
+def module_of(node: NodeDef) -> Module | None:
+    """The module of an op, by its NodeDef; None for other ops, and where it is gone."""
+    return _modules.get(node.attr[attributes.MODULE].s) if attributes.MODULE in node.attr else None
+
+
+def any_module() -> bool:
+    """Whether a graph of this process holds such a program."""
+    return bool(_modules)
+
+
+def own_modules(nodes: Iterable[Any]) -> None:
+    """Lets the default graph own the modules of nodes that are copied into it."""
+    for module in filter(None, map(module_of, nodes)):
+        script_op_graphs.own(module)

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.specs import BoundedSpec, Spec
-from hostcall._callbacks.structures import Outputs
+from hostcall._callbacks.structures import BoundedSpec, Outputs, Spec
 from hostcall._tf import token_registry
 from hostcall_runtime._prepared import prepared
 

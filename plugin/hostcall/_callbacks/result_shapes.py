@@ -1,24 +1,23 @@
-"""The shapes of results when XLA compiles: who says what, and who is asked first."""
+"""The shapes of results at compile time: the sources, in their order of precedence.
+
+`set_shape` changes the graph's tensor and not the op: a function's definition does not hold it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import (
-    advice,
-    bounded_operands,
-    free_shapes,
-    requested_routes,
-    traced_shapes,
-)
+from hostcall._callbacks import advice, requested_routes, unknown_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
-from hostcall._callbacks.specs import (
+from hostcall._callbacks.structures import (
     BoundedSpec,
+    Inputs,
+    Outputs,
     Spec,
     as_spec,
     is_leaf,
@@ -26,12 +25,70 @@ from hostcall._callbacks.specs import (
     merge,
     static_shape,
 )
-from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._functions.declaration import Declaration
-from hostcall._functions.declaration_checks import TRACE
+from hostcall._functions.declaration import TRACE, Declaration
 from hostcall._functions.declarations import declaration_of
-from hostcall._tf.types import NodeDef
+from hostcall._tf import attributes, protos
+from hostcall._tf.types import NodeDef, Operation
 from hostcall_runtime._errors import LoweringError, NotInProgramError
+
+# By how much operands are smaller for which a shape function is asked again; the last empties them.
+_LESS = (1, 2, 2**62)
+
+
+def ask(shape_function: ShapeFunction, operands: Sequence[Spec]) -> Sequence[Spec | None]:
+    """Ask a shape function; a size that follows a bounded one is bounded itself.
+
+    Many shape functions return `tf.TensorSpec(x.shape, x.dtype)`, whatever `x` is. A size that is
+    another one when the operands are smaller is no exact size, though the function says so.
+
+    Args:
+      shape_function: returns a spec of each result, or None, for the specs of the operands.
+      operands: what XLA knows of the operands.
+
+    Returns:
+      What the function says, with a BoundedSpec for each result that has such a size.
+    """
+    said = shape_function(operands)
+    if not any(isinstance(operand, BoundedSpec) for operand in operands):
+        return said
+    answers = [*_answers_for_less(shape_function, operands)]
+    return [_bounded(spec, [other[i] for other in answers]) for i, spec in enumerate(said)]
+
+
+def _answers_for_less(
+    shape_function: ShapeFunction, operands: Sequence[Spec]
+) -> Iterator[Sequence[Spec | None]]:
+    for less in _LESS:
+        with contextlib.suppress(Exception):  # it may ask for more than there is then
+            yield shape_function([_made_smaller(operand, less) for operand in operands])
+
+
+def _made_smaller(operand: Spec, less: int) -> Spec:
+    if not isinstance(operand, BoundedSpec):
+        return operand
+    bounds = operand.shape.as_list()
+    sizes = [
+        max(bound - less, 0) if dim in operand.dynamic_dims else bound
+        for dim, bound in enumerate(bounds)
+    ]
+    return BoundedSpec(sizes, operand.dtype, operand.dynamic_dims)
+
+
+def _bounded(said: Spec | None, for_less: Sequence[Spec | None]) -> Spec | None:
+    """The spec with a bound for each size that differs in one of the other answers."""
+    if said is None or said.shape.rank is None:
+        return said
+    known = [spec.shape.as_list() for spec in for_less if spec is not None and spec.shape.rank]
+    sizes = [*said.shape.as_list()]
+    others = [shape for shape in known if len(shape) == len(sizes)]
+    dynamic = {*said.dynamic_dims} if isinstance(said, BoundedSpec) else set()
+    for dim, size in enumerate(sizes):
+        found = {size, *(shape[dim] for shape in others)}
+        if None not in found and len(found) > 1:
+            sizes[dim] = max(found)
+            dynamic.add(dim)
+    return BoundedSpec(sizes, tf.as_dtype(said.dtype), sorted(dynamic)) if dynamic else said
+
 
 # To ask these runs the function.
 _tracing_shape_functions: weakref.WeakSet[ShapeFunction] = weakref.WeakSet()
@@ -168,7 +225,9 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
     Raises:
       LoweringError: when a size stays unknown, or what is declared contradicts itself.
     """
-    resolved = free_shapes.completed(demanded(spec, node, operands), free_shapes.of_node(node))
+    resolved = unknown_shapes.completed(
+        demanded(spec, node, operands), unknown_shapes.of_node(node)
+    )
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
@@ -227,7 +286,7 @@ def _apply_shape_function(spec: CallbackSpec, operands: Sequence[Spec]) -> Seque
     if spec.shape_function is None:
         return []
     try:
-        return bounded_operands.ask(spec.shape_function, operands)
+        return ask(spec.shape_function, operands)
     except Exception as error:
         raise LoweringError(
             f"hostcall: the declared result of {spec.description} cannot be worked out for inputs "
@@ -240,9 +299,9 @@ def _traced_specs(spec: CallbackSpec, node: NodeDef | None) -> list[Spec | None]
     """What tracing ended with: from the op, or from the node where the op's graph is gone."""
     op = spec.op() if spec.op is not None else None
     if op is not None:
-        shapes = traced_shapes.of_op(op)
+        shapes = of_op(op)
     elif node is not None:
-        shapes = traced_shapes.of_node(node)
+        shapes = of_node(node)
     else:
         return []
     # The hidden result of a py_function is of no interest here.
@@ -287,3 +346,28 @@ def _other_route(node: NodeDef) -> str:
         "With route='partition' nothing has to be known: the function is partitioned around the "
         "call."
     )
+
+
+def write(op: Operation) -> None:
+    """Writes the shapes of a script op's results onto the op, once its graph is traced."""
+    shapes = [shape.as_proto() for shape in of_op(op)]
+    protos.set_attr(op, attributes.SHAPES, list=protos.shape_list(shapes))
+
+
+def of_op(op: Operation) -> list[tf.TensorShape]:
+    """The shapes of an op's results, with what `tf.ensure_shape` says right behind the op."""
+    shapes = []
+    for tensor in op.outputs:
+        shape = tensor.shape
+        for consumer in tensor.consumers():
+            if consumer.type == "EnsureShape":
+                shape = shape.merge_with(consumer.outputs[0].shape)
+        shapes.append(shape)
+    return shapes
+
+
+def of_node(node: NodeDef) -> list[tf.TensorShape]:
+    """The shapes that `write` has left on a NodeDef; none where it was not called."""
+    if attributes.SHAPES not in node.attr:
+        return []
+    return [tf.TensorShape(shape) for shape in node.attr[attributes.SHAPES].list.shape]

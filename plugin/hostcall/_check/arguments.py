@@ -1,4 +1,4 @@
-"""The arguments that a callback is tried with: the user's, and others made of them.
+"""The arguments that a callback is tried with.
 
 Sizes that vary are the `None`s of a `tf.TensorSpec`. Where the user has given arrays alone, they
 are the leading ones: equal sizes of all arguments vary together.
@@ -12,11 +12,22 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.specs import BoundedSpec
-from hostcall._check.precision import precision
+from hostcall._callbacks.structures import BoundedSpec
+
+
+def precision(dtype: np.dtype[Any]) -> float:
+    """The difference between 1 and the next number; 0 for other dtypes than floating-point ones."""
+    if dtype.kind not in "fcV":
+        return 0.0
+    try:
+        return float(ml_dtypes.finfo(dtype).eps)
+    except (TypeError, ValueError):  # integers of four bits
+        return 0.0
+
 
 # Values for arguments of which the user has given a spec alone.
 _SEED = 19

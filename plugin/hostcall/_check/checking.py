@@ -1,19 +1,72 @@
-"""`hostcall.check`: tries a callback against what is declared of it."""
+"""`hostcall.check`: runs the checks in order."""
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from hostcall._check import declared
-from hostcall._check.checks import CHECKS, Entry
-from hostcall._check.facts import Finding, NotChecked, Suggestion
-from hostcall._check.report import CheckError, CheckReport
+from hostcall._check import processes, programs, results, side_effects, transformations
+from hostcall._check import subject as check_subject
+from hostcall._check.report import CheckError, CheckReport, Finding, NotChecked, Suggestion
 from hostcall._check.subject import Subject
-from hostcall._check.trial import Outcome, Trial
+from hostcall._check.trial import Check, Outcome, Trial
 from hostcall._tf import eager_execution
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One check.
+
+    Attributes:
+      name: by which users leave it out, and findings are told apart.
+      run: makes it.
+      needs: the checks that must have found nothing before.
+      compares: whether it compares results of calls that are made at different times.
+    """
+
+    name: str
+    run: Check
+    needs: tuple[str, ...] = ()
+    compares: bool = False
+
+
+_RESULTS = ("call", "count", "dtypes", "shapes")
+# Whatever goes wrong with these goes wrong in all that comes after.
+_ALL = (*_RESULTS, "arguments", "borrowed", "out")
+_PROGRAM = (*_ALL, "aliasing", "pickling")
+
+CHECKS = (
+    Entry("call", results.call),
+    Entry("count", results.count, ("call",)),
+    Entry("dtypes", results.dtypes, ("call", "count")),
+    Entry("shapes", results.shapes, ("call", "count", "dtypes")),
+    Entry("arguments", side_effects.arguments, ("call",)),
+    Entry("borrowed", side_effects.borrowed, ("call",)),
+    Entry("out", side_effects.out, _RESULTS),
+    Entry("purity", side_effects.purity, _ALL),
+    Entry("aliasing", side_effects.aliasing, (*_ALL, "purity")),
+    Entry("empty", results.empty, _ALL),
+    Entry("zero_d", results.zero_d, _ALL),
+    Entry("huge", results.huge, _ALL),
+    Entry("layout", results.layout, _ALL, compares=True),
+    Entry("vectorization", transformations.vectorization, (*_ALL, "aliasing"), compares=True),
+    Entry("threads", side_effects.threads, (*_ALL, "aliasing"), compares=True),
+    Entry("gradient", transformations.gradient, (*_ALL, "aliasing"), compares=True),
+    Entry("pickling", processes.pickling, ("call",)),
+    Entry("name", processes.name, ("call", "pickling")),
+    Entry("compiled", programs.compiled, _PROGRAM, compares=True),
+    Entry(
+        "partitioned",
+        programs.partitioned,
+        (*_ALL, "aliasing", "pickling", "compiled"),
+        compares=True,
+    ),
+    Entry("jax", programs.in_jax, (*_PROGRAM, "compiled"), compares=True),
+)
+
 
 _CHANGED = "the function returns something else by now, as its state has changed"
 
@@ -79,7 +132,7 @@ def check(
         raise ValueError(f"hostcall.check: skip={skip!r} names none of the checks: {listed}.")
     with eager_execution.eager_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        said, inputs = declared.of(function, args, kwargs, result, kind, stateful)
+        said, inputs = check_subject.of(function, args, kwargs, result, kind, stateful)
         subject = Subject(said, inputs)
         outcomes = _made(Trial(subject, repeat_effects), skip)
     report = _report(subject, outcomes)

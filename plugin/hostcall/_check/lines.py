@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.specs import BoundedSpec, Spec
+from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._check.subject import Subject
 
 # The names in the lines themselves.

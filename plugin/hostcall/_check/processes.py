@@ -1,22 +1,133 @@
-"""Checks that other processes find the function: by its name, or as a pickle."""
+"""Checks that other processes find the function."""
 
 from __future__ import annotations
 
+import base64
 import concurrent.futures
+import hashlib
 import importlib.util
+import json
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-from hostcall._check import fresh_process
-from hostcall._check.facts import Finding, NotChecked
-from hostcall._check.fresh_process import FreshProcessError
+from hostcall._check.report import Finding, NotChecked
 from hostcall._check.trial import Outcome, Trial
 from hostcall._functions import named_functions
-from hostcall._functions.native.native_code import NativeCode
-from hostcall._saving.qualified_names import qualified_name, reason
+from hostcall._functions.native_code import NativeCode
+from hostcall._saving.functions import qualified_name, reason
 from hostcall_runtime._executor_providers import has_threads
-from hostcall_runtime._sent_functions import sendable
+from hostcall_runtime._processes import sendable
+
+_SECONDS = 120
+
+_SCRIPT = """
+import base64, hashlib, importlib, json, pickle, sys
+
+def code_of(found):
+    found = getattr(found, "__hostcall_function__", found)
+    found = getattr(found, "__func__", found)
+    code = getattr(found, "__code__", None)
+    if code is None:
+        return "no code" if callable(found) else "no function"
+    text = repr((code.co_code, code.co_names, code.co_varnames))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+def walk(place, namespace, depth):
+    for name, found in [*vars(namespace).items()]:
+        if isinstance(found, type) and depth:
+            walk(place + name + ".", found, depth - 1)
+        else:
+            answer[place + name] = code_of(found)
+
+asked = json.load(sys.stdin)
+sys.path[:] = asked["path"]
+answer = {}
+try:
+    if "pickle" in asked:
+        pickle.loads(base64.b64decode(asked["pickle"]))
+    else:
+        module = importlib.import_module(asked["module"])
+        walk("", module, 2)
+        found = module
+        for part in asked["name"].split("."):
+            found = getattr(found, part)
+        answer[asked["name"]] = code_of(found)
+except BaseException as error:
+    answer["error: " + asked.get("name", "")] = f"{type(error).__name__}: {error}"
+print()
+print(json.dumps(answer))
+"""
+
+# What a module holds in a fresh process. To import it may take seconds, and tests check many of its
+# functions.
+_known: dict[tuple[object, ...], dict[str, str]] = {}
+
+
+class FreshProcessError(Exception):
+    """A fresh process cannot do it, for the reason in the text."""
+
+
+def unpickle(packed: bytes) -> None:
+    """Has a fresh process read a pickle.
+
+    Raises:
+      FreshProcessError: when it cannot.
+    """
+    answer = _ask(pickle=base64.b64encode(packed).decode())
+    if error := answer.get("error: "):
+        raise FreshProcessError(error)
+
+
+def code_at(module: str, name: str) -> str:
+    """The code that a fresh process finds under a name in a module, as `code_of` tells it.
+
+    Raises:
+      FreshProcessError: when it finds nothing.
+      TimeoutError: when the import takes too long to tell.
+    """
+    file = getattr(sys.modules.get(module), "__file__", None)
+    version = os.stat(file).st_mtime_ns if file and os.path.exists(file) else None
+    key = (module, version, *sys.path)
+    if name not in _known.get(key, {}):
+        answer = _ask(module=module, name=name)
+        if error := answer.get(f"error: {name}"):
+            raise FreshProcessError(error)
+        _known[key] = answer
+    return _known[key][name]
+
+
+def code_of(function: Any) -> str:
+    """What tells the code of a function from that of another one."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return "no code" if callable(function) else "no function"
+    text = repr((code.co_code, code.co_names, code.co_varnames))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _ask(**asked: str) -> dict[str, str]:
+    question = json.dumps({"path": sys.path, **asked})
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _SCRIPT],
+            input=question,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"a fresh process takes more than {_SECONDS} seconds") from None
+    lines = ended.stdout.strip().splitlines()
+    if ended.returncode or not lines:
+        raise FreshProcessError(f"the process ends with status {ended.returncode}")
+    answer: dict[str, str] = json.loads(lines[-1])
+    return answer
+
 
 # Executors of these send functions by value.
 _BY_VALUE = ("loky", "distributed", "ray")
@@ -41,7 +152,7 @@ def pickling(trial: Trial) -> Iterator[Outcome]:
         yield Finding("pickling", what, cause, line)
         return
     try:
-        fresh_process.unpickle(packed)
+        unpickle(packed)
     except FreshProcessError as error:
         what = f"a fresh process cannot read it: {error}"
         cause = "its module is made while the program runs, or refers to what is made then"
@@ -71,13 +182,13 @@ def name(trial: Trial) -> Iterator[Outcome]:
     module, _, qualname = place.partition(":")
     line = f'hostcall.register({trial.subject.name}, "{place}")    # in each process'
     try:
-        found = fresh_process.code_at(module, qualname)
+        found = code_at(module, qualname)
     except FreshProcessError as error:
         what = f"a fresh process does not find {place}: {error}"
         cause = "its module cannot be imported by this name, or defines it only in this process"
         yield Finding("name", what, cause, line)
         return
-    if found != fresh_process.code_of(function):
+    if found != code_of(function):
         what = f"a fresh process finds another function under {place}"
         cause = "it is defined in two ways, and this process took the other one; or was replaced"
         yield Finding("name", what, cause, line)

@@ -11,12 +11,12 @@ import tensorflow as tf
 from hostcall import _control
 from hostcall._callbacks import requested_routes
 from hostcall._callbacks.requested_routes import AUTO, PARTITION
-from hostcall._callbacks.specs import BoundedSpec
+from hostcall._callbacks.structures import BoundedSpec
 from hostcall._check import lines
-from hostcall._check.facts import Finding, NotChecked
+from hostcall._check.report import Finding, NotChecked
 from hostcall._check.trial import Outcome, Trial, same_twice
-from hostcall._tf import sub_byte
-from hostcall_runtime import _errors, _unawaited
+from hostcall._tf import tensor_structures
+from hostcall_runtime import _errors, _fire_and_forget
 
 _DISABLED = "hostcall is disabled: hostcall.enable() switches it on"
 _CAUSE = (
@@ -99,7 +99,7 @@ def _called(trial: Trial) -> Callable[..., Any]:
         if not subject.outputs.dtypes:
             return []  # rather than an op
         flat = tf.nest.flatten(results, expand_composites=True)
-        return [_cast(result, sub_byte.wide(result.dtype)) for result in flat]
+        return [_cast(result, tensor_structures.wide(result.dtype)) for result in flat]
 
     return call
 
@@ -114,14 +114,14 @@ def _runner(trial: Trial, program: Any, route: str | None = None) -> Callable[[]
 
     def run() -> list[np.ndarray]:
         tensors = [
-            tf.identity(_cast(tensor, sub_byte.wide(tensor.dtype)))
+            tf.identity(_cast(tensor, tensor_structures.wide(tensor.dtype)))
             for tensor in trial.base.sample.tensors
         ]
         with requested_routes.scope(route=route or requested_routes.current()):
             # TensorFlow warns of functions that are traced by a call, and then thrown away.
             results = program.get_concrete_function(*tensors)(*tensors)
         if subject.declaration.line is not None:
-            _unawaited.barrier()
+            _fire_and_forget.barrier()
         pairs = zip(results, subject.outputs.dtypes, strict=True)
         return [np.array(_cast(tensor, dtype).numpy()) for tensor, dtype in pairs]
 

@@ -1,18 +1,131 @@
-"""Checks of what calls return: that they do, how many results, dtypes, shapes."""
+"""Checks of results: number, dtypes, shapes, also for empty, scalar and huge inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.specs import BoundedSpec, static_shape
-from hostcall._check import conformity, lines
-from hostcall._check.conformity import COUNT, DTYPE, RULE, SHAPE, Problem
-from hostcall._check.facts import Finding, NotChecked
-from hostcall._check.subject import UnsizedError
-from hostcall._check.trial import Outcome, Trial, Tried
+from hostcall._callbacks.structures import BoundedSpec, Spec, admits, static_shape
+from hostcall._check import lines
+from hostcall._check.arguments import Sample
+from hostcall._check.cost import Cost
+from hostcall._check.report import Finding, NotChecked
+from hostcall._check.subject import Subject, UnsizedError
+from hostcall._check.trial import Outcome, Trial, Tried, same
+from hostcall_runtime._errors import counted
+
+COUNT, DTYPE, SHAPE, RULE = "count", "dtype", "shape", "rule"
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is not as declared.
+
+    Attributes:
+      kind: COUNT, DTYPE, SHAPE, or RULE for a shape function that fails.
+      what: in words.
+      index: of the result.
+      actual: the dtype or shape that it has, or how many results there are.
+    """
+
+    kind: str
+    what: str
+    index: int = 0
+    actual: Any = None
+
+
+def problem_of(subject: Subject, tried: Tried) -> Problem | None:
+    """The first thing that is not as declared in what a call has returned, or None."""
+    called, dtypes = tried.called, subject.outputs.dtypes
+    try:
+        results = subject.results(called)
+    except (ValueError, TypeError, IndexError) as error:
+        what = f"it returned {_kind(called.returned)}, and declared is {_structure(subject)}"
+        return Problem(COUNT, f"{what}: {_first_line(error)}")
+    if len(results) != len(dtypes):
+        what = f"it returned {counted(len(results), 'value')}, and declared: {len(dtypes)}"
+        return Problem(COUNT, what, actual=len(results))
+    arrays = []
+    for index, (value, dtype) in enumerate(zip(results, dtypes, strict=True)):
+        found = _dtype_problem(subject, index, value, dtype)
+        if isinstance(found, Problem):
+            return found
+        arrays.append(found)
+    try:
+        specs = subject.specs(tried.sample.specs)
+    except Exception as error:
+        what = f"the shape function fails for {tried.sample}: {_first_line(error)}"
+        return Problem(RULE, what)
+    return _shape_problem(arrays, specs, tried)
+
+
+def declared(spec: Spec) -> str:
+    """The shape that a spec declares, in a message."""
+    if isinstance(spec, BoundedSpec):
+        return str(spec)
+    return str(spec.shape) if spec.shape.rank is None else str(tuple(spec.shape.as_list()))
+
+
+def _dtype_problem(
+    subject: Subject, index: int, value: Any, dtype: tf.DType
+) -> Problem | np.ndarray:
+    """The result as an array, where it has the declared dtype."""
+    own = getattr(value, "dtype", None)
+    wrong = None
+    try:
+        array = subject.as_array(value, dtype)
+        if not _has_dtype(array, dtype):
+            wrong = array.dtype.name
+    except Exception as error:
+        wrong = str(getattr(own, "name", own)) if own is not None else type(value).__name__
+        if value is not None and own is None:
+            wrong += f" ({_first_line(error)})"
+    if wrong is None:
+        return array
+    what = f"result {index} is {wrong}, and declared is {dtype.name}"
+    actual = own if own is not None else np.asarray(value).dtype if value is not None else None
+    return Problem(DTYPE, what, index, actual)
+
+
+def _has_dtype(array: np.ndarray, dtype: tf.DType) -> bool:
+    if dtype == tf.string:
+        return array.dtype.kind in "OSU"
+    return bool(array.dtype == np.dtype(dtype.as_numpy_dtype))
+
+
+def _shape_problem(
+    arrays: Sequence[np.ndarray], specs: Sequence[Spec], tried: Tried
+) -> Problem | None:
+    for index, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
+        if not admits(spec, array.shape):
+            what = (
+                f"result {index} has shape {array.shape} for {tried.sample}, and declared is "
+                f"{declared(spec)}"
+            )
+            return Problem(SHAPE, what, index, array.shape)
+    return None
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _structure(subject: Subject) -> str:
+    structure = subject.outputs.structure
+    if isinstance(structure, dict):
+        return f"a dict of {', '.join(map(repr, structure))}"
+    return counted(len(subject.outputs.dtypes), "result")
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0][:300] if text else ''}"
 
 
 def call(trial: Trial) -> Iterator[Outcome]:
@@ -39,7 +152,7 @@ def call(trial: Trial) -> Iterator[Outcome]:
 def count(trial: Trial) -> Iterator[Outcome]:
     """It returns as many results as are declared, in their structure."""
     for tried in trial.all_sizes:
-        problem = conformity.problem(trial.subject, tried)
+        problem = problem_of(trial.subject, tried)
         if problem is not None and problem.kind == COUNT:
             cause = "a result more or less than is declared, or a list where one array is meant"
             line = _return_of_all(trial)
@@ -53,7 +166,7 @@ def count(trial: Trial) -> Iterator[Outcome]:
 def dtypes(trial: Trial) -> Iterator[Outcome]:
     """Results have their declared dtypes."""
     for tried in trial.all_sizes:
-        problem = conformity.problem(trial.subject, tried)
+        problem = problem_of(trial.subject, tried)
         if problem is not None and problem.kind == DTYPE:
             yield dtype_finding(trial, "dtypes", problem)
             return
@@ -77,7 +190,7 @@ def shapes(trial: Trial) -> Iterator[Outcome]:
     """Results have the shapes that are declared, for several sizes."""
     found = False
     for tried in trial.all_sizes:
-        problem = conformity.problem(trial.subject, tried)
+        problem = problem_of(trial.subject, tried)
         if problem is not None and problem.kind in (SHAPE, RULE):
             yield shape_finding(trial, "shapes", problem)
             found = True
@@ -116,7 +229,7 @@ def _of_unknown_sizes(trial: Trial) -> Iterator[Outcome]:
             if not static_shape(spec).is_compatible_with(array.shape):
                 what = (
                     f"for arguments of unknown size (None) the shape function says "
-                    f"{conformity.declared(spec)} of result {index}, which has shape "
+                    f"{declared(spec)} of result {index}, which has shape "
                     f"{array.shape} for {tried.sample}"
                 )
                 cause = "a number takes the place of a size that is None while TensorFlow traces"
@@ -173,7 +286,7 @@ def _seen(trial: Trial, tried: Tried, index: int) -> lines.Shapes:
 
 
 def _is_odd(trial: Trial, tried: Tried) -> bool:
-    problem = conformity.problem(trial.subject, tried)
+    problem = problem_of(trial.subject, tried)
     return problem is not None and problem.kind in (COUNT, DTYPE)
 
 
@@ -209,3 +322,180 @@ def _numpy_name(dtype: tf.DType) -> str:
     if dtype == tf.string:
         return "bytes_"
     return "bool_" if dtype == tf.bool else dtype.name
+
+
+# Beyond what 16 bits count. What calls with fewer cost tells whether there may be as many.
+_ROWS = (1_025, 8_193, 65_537)
+
+# NumPy's sums go another way through memory.
+_ROUNDING = 1e-5
+
+_FIXED = "no size of the arguments may vary"
+
+
+def empty(trial: Trial) -> Iterator[Outcome]:
+    """For arguments without elements the results are as declared."""
+    if _varies(trial):
+        yield from _tried(trial, "empty", trial.subject.arguments.leading(0))
+    else:
+        yield NotChecked("empty", _FIXED)
+
+
+def zero_d(trial: Trial) -> Iterator[Outcome]:
+    """For scalars, too, where an argument may have any rank."""
+    given = trial.subject.arguments
+    if given.any_rank:
+        yield from _tried(trial, "zero_d", given.of_rank_0())
+    elif all(tensor.shape.rank for tensor in given.base.tensors):
+        yield NotChecked(
+            "zero_d", "no argument is of rank 0, or of any rank: TensorSpec(None, ...)"
+        )
+
+
+def huge(trial: Trial) -> Iterator[Outcome]:
+    """For many rows, too."""
+    subject = trial.subject
+    if not _varies(trial):
+        yield NotChecked("huge", _FIXED)
+        return
+    if trial.is_spared:
+        yield trial.spared("huge", "2 calls")
+        return
+    # Where other sizes are refused, too, it is not for their number.
+    raises = subject.arguments.vary_alone and len(trial.all_sizes) > len(trial.other_sizes)
+    costs: list[Cost] = []
+    for rows in _ROWS:
+        if costs and (costs[-1].exceeds(costs[:-1]) or subject.eager):
+            what = f"{rows:,} rows: a call with {costs[-1].rows:,} takes {costs[-1]}"
+            yield NotChecked("huge", what, partly=True)
+            return
+        try:
+            sample = subject.arguments.leading(rows)
+        except ValueError as error:
+            yield NotChecked("huge", str(error), partly=bool(costs))
+            return
+        with Cost(rows) as cost:
+            outcomes = list(_tried(trial, "huge", sample, raises))
+        if outcomes:
+            yield from outcomes
+            return
+        costs.append(cost)
+
+
+def layout(trial: Trial) -> Iterator[Outcome]:
+    """Arrays that do not lie in memory row by row mean the same."""
+    subject = trial.subject
+    arrays = [tensor.numpy() for tensor in trial.base.sample.tensors]
+    if subject.eager or subject.declaration.on_device:
+        yield NotChecked("layout", "it takes no arrays of NumPy's")
+        return
+    if not any(isinstance(array, np.ndarray) and array.size > 1 for array in arrays):
+        yield NotChecked("layout", "no argument has more than one element")
+        return
+    if trial.is_spared:
+        yield trial.spared("layout", "2 calls")
+        return
+    if not trial.repeats:
+        yield NotChecked("layout", "two calls do not return the same")
+        return
+    for name, change in (("every second of a larger array", _strided), ("by columns", _by_columns)):
+        specs = subject.specs(trial.base.sample.specs) if subject.declaration.out else []
+        called = subject.call_on([change(array) for array in arrays], specs)
+        if called.error is not None:
+            why = f"for arrays that lie in memory {name} it raises {called.raised}"
+            yield NotChecked("layout", why)
+            return
+        now = subject.arrays(called)
+        for index, (one, other) in enumerate(zip(now, trial.first_results, strict=True)):
+            if not same([one], [other], _ROUNDING):
+                what = (
+                    f"for arrays that lie in memory {name}, result {index} is {lines.shown(one)}, "
+                    f"and for the same row by row {lines.shown(other)}"
+                )
+                cause = "it reads their memory by address, as one piece. Programs pass such arrays "
+                cause += "as it expects; callers in Python need not"
+                names = lines.names(subject)
+                first = names[0] if names else "x"
+                yield Finding("layout", what, cause, f"{first} = np.ascontiguousarray({first})")
+                return
+
+
+def _varies(trial: Trial) -> bool:
+    given = trial.subject.arguments
+    return given.can_vary and (given.has_free_sizes or trial.subject.has_shape_function)
+
+
+def _tried(trial: Trial, check: str, sample: Sample, raises: bool = False) -> Iterator[Outcome]:
+    """What one more call shows.
+
+    Args:
+      trial: the run.
+      check: the name of the check.
+      sample: the arguments.
+      raises: whether an exception is a finding, where it can only come from the size.
+    """
+    subject = trial.subject
+    try:
+        tried = Tried(sample, subject.call(sample))
+    except Exception as error:  # of the shape function, which `out` needs
+        yield NotChecked(check, f"the shape function raises {type(error).__name__}: {error}")
+        return
+    if tried.called.error is None:
+        yield from _compared(trial, check, tried)
+        return
+    what = f"for {sample} it raises {tried.called.raised}"
+    if raises:
+        cause = "recursion over rows, small integers for indices, or memory"
+        yield Finding(check, what, cause, f"def {subject.name}(...): ...    # for many rows, too")
+    else:
+        yield NotChecked(check, what)
+
+
+def _compared(trial: Trial, check: str, tried: Tried) -> Iterator[Finding]:
+    problem = problem_of(trial.subject, tried)
+    if problem is None:
+        return
+    if problem.kind == DTYPE:
+        yield dtype_finding(trial, check, problem)
+        return
+    names = lines.names(trial.subject)
+    name = names[0] if names else "x"
+    cause = {
+        "empty": "a batch may be empty, and what is made of no elements has another shape",
+        "zero_d": "functions of NumPy's make one axis of a scalar",
+        "huge": "it cuts off, or divides, what is large",
+    }[check]
+    what = problem.what if problem.kind != COUNT else f"for {tried.sample} {problem.what}"
+    line = {
+        "empty": f"if not {name}.size: return {_empty_results(trial)}",
+        "zero_d": f"if not np.ndim({name}): ...",
+        "huge": f"def {trial.subject.name}(...): ...    # for many rows, too",
+    }[check]
+    yield Finding(check, what, cause, line)
+
+
+def _empty_results(trial: Trial) -> str:
+    subject = trial.subject
+    sample = subject.arguments.leading(0)
+    try:
+        specs = [
+            (spec.shape.as_list(), spec.dtype.as_numpy_dtype)
+            for spec in subject.specs(sample.specs)
+        ]
+    except Exception:
+        return "..."
+    return ", ".join(f"np.zeros({shape}, np.{np.dtype(dtype).name})" for shape, dtype in specs)
+
+
+def _strided(value: Any) -> Any:
+    if not isinstance(value, np.ndarray) or not value.ndim:
+        return value
+    large = np.empty([2 * size for size in value.shape], value.dtype)
+    large[...] = large.flat[0] if large.size and value.dtype == object else 0
+    view = large[tuple(slice(None, None, 2) for _ in value.shape)]
+    view[...] = value
+    return view
+
+
+def _by_columns(value: Any) -> Any:
+    return np.asfortranarray(value) if isinstance(value, np.ndarray) else value

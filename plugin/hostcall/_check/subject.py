@@ -1,22 +1,302 @@
-"""What is checked: a function, what is declared of it, and how it is called."""
+"""The subject of a check: a function, its declaration, and one way to call it."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import gc
+import operator
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import declared_results, result_shapes, structures
-from hostcall._callbacks.specs import Spec, is_leaf
-from hostcall._check import lending
+from hostcall._callbacks import result_shapes, structures
+from hostcall._callbacks.structures import Outputs, Spec, is_leaf
 from hostcall._check.arguments import Arguments, Sample
-from hostcall._check.declared import Declared
-from hostcall._check.lending import Called
-from hostcall._functions import keyword_arguments, source_location
+from hostcall._functions import callback as functions_callback
+from hostcall._functions import source_location
+from hostcall._functions.callback import Callback
+from hostcall._functions.declaration import Declaration, check_callback, check_function
+from hostcall._functions.declarations import declaration_of
+from hostcall._functions.native_code import NativeCode
 from hostcall._tf import eager_execution, tensor_structures, token_registry
+from hostcall_runtime import _device_arrays, prepared
+
+# From flat arguments to those that the user's function takes.
+Pack = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Called:
+    """What a call has come to.
+
+    Attributes:
+      error: what the function has raised, or None.
+      returned: what it has returned.
+      outs: the arrays that it was to write its results into.
+      kept: whether something still refers to an array that the function was lent.
+      wrong_out: whether the function has returned something else than what it was to write to.
+      arguments: the arrays or tensors that it was called with, flat.
+    """
+
+    error: Exception | None = None
+    returned: Any = None
+    outs: tuple[np.ndarray, ...] = ()
+    kept: bool = False
+    wrong_out: bool = False
+    arguments: tuple[Any, ...] = ()
+
+    @property
+    def raised(self) -> str:
+        """The exception in one line."""
+        lines = str(self.error).strip().splitlines()
+        return f"{type(self.error).__name__}: {lines[0][:300] if lines else ''}"
+
+
+class Lent:
+    """Arrays that a function has for the length of a call.
+
+    Attributes:
+      outs: those that it is to write its results into.
+      out: the same, as it gets them.
+    """
+
+    def __init__(self, views: Sequence[np.ndarray], outs: tuple[np.ndarray, ...], out: Any) -> None:
+        for view in views:
+            view.flags.writeable = False
+        self.outs = outs
+        self.out = out
+        self._all: list[np.ndarray] = [*views, *outs]
+
+    def to(
+        self, function: Callable[..., Any], pack: Pack, values: Sequence[Any], collects: bool
+    ) -> Called:
+        """Calls the function.
+
+        Args:
+          function: what to call.
+          pack: makes its arguments.
+          values: the arguments, flat.
+          collects: whether cycles that the function has left behind count for nothing.
+        """
+        before = self._references()
+        returned = function(*pack(values))
+        wrong_out = False
+        if self.outs:
+            wrong_out = not (returned is None or _are_same(returned, self.out))
+            returned = None
+        else:
+            returned = tf.nest.map_structure(self._detached, returned)
+        kept = self._references() > before
+        if kept and collects:
+            gc.collect()
+            kept = self._references() > before
+        return Called(None, returned, self.outs, kept, wrong_out, tuple(values))
+
+    def _references(self) -> int:
+        return sum(sys.getrefcount(array) for array in self._all)
+
+    def _detached(self, value: Any) -> Any:
+        lent = isinstance(value, np.ndarray) and any(
+            np.may_share_memory(value, array) for array in self._all
+        )
+        return value.copy() if lent else value
+
+
+def on_loan(
+    function: Callable[..., Any], pack: Pack, values: Sequence[Any], description: str
+) -> Called:
+    """Calls a function that takes arrays where they lie."""
+    loans = prepared().Loans([np.asarray(value) for value in values])
+    try:
+        returned = _device_arrays.of_host(function(*pack(loans.shown())), description)
+        returned = tf.nest.map_structure(_copied, returned)
+        return Called(None, returned, (), bool(loans.any_is_used()), False, tuple(values))
+    finally:
+        loans.end()
+
+
+def poisoned(spec: Spec, poison: int) -> np.ndarray:
+    """A new array full of one byte; of None, where it is for strings."""
+    array = np.empty(spec.shape.as_list(), spec.dtype.as_numpy_dtype)
+    if array.dtype == object:
+        return array
+    if array.dtype == bool:
+        array[...] = bool(poison & 1)
+    else:
+        array.reshape(-1).view(np.uint8)[...] = poison
+    return array
+
+
+def _are_same(returned: object, out: object) -> bool:
+    if returned is out:
+        return True
+    ones, others = tf.nest.flatten(returned), tf.nest.flatten(out)
+    return len(ones) == len(others) and all(map(operator.is_, ones, others))
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+_NOTHING = (
+    "hostcall.check: nothing is declared of the results of {function}. Write "
+    "hostcall.check({name}, ..., result=tf.TensorSpec([3], tf.float32)), for one, or declare it: "
+    "hostcall.declare({name}, result=...)."
+)
+_NO_KEYWORDS = (
+    "hostcall.check: kwargs= is for a hostcall.callback, and script ops pass no arguments by "
+    "keyword. Write hostcall.check(hostcall.callback({name}, result=...), ..., kwargs=...)."
+)
+_TWICE = (
+    "hostcall.check: {option}= is for plain functions, and {function!r} says it itself. Take "
+    "{option}= away."
+)
+_PROGRAM = (
+    "hostcall.check tries a function that programs call, and {function!r} is a program. "
+    "hostcall.explain shows what becomes of it."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Declared:
+    """A function and what is declared of it.
+
+    Attributes:
+      function: what is called by position.
+      declaration: what is declared.
+      eager: whether the function takes EagerTensors.
+      stateful: whether calls may have side effects.
+      grad: the gradient that the user has given it, or None.
+      given_name: the name that the user has given it, or None.
+      is_callback: whether the user has made a `hostcall.callback` of it.
+      dtypes: the structure of the results where the declaration does not say it, or None.
+      program: from the structure of the results to what calls the function on tensors.
+    """
+
+    function: Callable[..., Any]
+    declaration: Declaration
+    eager: bool
+    stateful: bool
+    grad: Callable[..., Any] | None
+    given_name: str | None
+    is_callback: bool
+    dtypes: Any
+    program: Callable[[Outputs], Callable[..., Any]]
+
+
+def of_callback(
+    callback: Callback, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Declared, tuple[Any, ...]]:
+    """What a callback says of itself, and its arguments by position."""
+    inputs, call = callback._sorted(args, dict(kwargs))
+    program = callback
+    if kwargs:
+        program = Callback(
+            call.function, call.declaration, callback.kind, callback.stateful, None, call.grad
+        )
+    declared = Declared(
+        call.function,
+        call.declaration,
+        callback.kind == "eager",
+        callback.stateful,
+        call.grad,
+        callback.name,
+        True,
+        None,
+        lambda _: program,
+    )
+    return declared, inputs
+
+
+def of_function(function: Any, result: object, kind: str, stateful: bool | None) -> Declared:
+    """What is declared of a plain function, and what `hostcall.check` is told.
+
+    Args:
+      function: the function.
+      result: as `hostcall.callback` takes it, or dtypes; None where the declaration says enough.
+      kind: "numpy" or "eager".
+      stateful: whether calls may have side effects; None for what the declaration says.
+
+    Raises:
+      TypeError: when it is no function, or nothing is declared of its results.
+    """
+    if hasattr(function, "get_concrete_function"):
+        raise TypeError(_PROGRAM.format(function=function))
+    check_function(function, "hostcall.check")
+    declaration = declaration_of(function) or Declaration()
+    eager = kind == "eager"
+    if stateful is None:
+        stateful = eager or not (declaration.pure or declaration.table is not None)
+    check_callback(kind, None, None, stateful, None)
+    result = _with_specs(result)
+    if declaration.result is not None:
+        call = functools.partial(_by_script_op, function, eager, stateful)
+        return Declared(function, declaration, eager, stateful, None, None, False, result, call)
+    if result is None:
+        name = getattr(function, "__name__", "f")
+        where = source_location.of_function(function)
+        raise TypeError(_NOTHING.format(function=where, name=name))
+    declaration = dataclasses.replace(declaration, result=result)
+    made = Callback(function, declaration, kind, stateful, None, None)
+    return Declared(function, declaration, eager, stateful, None, None, False, None, lambda _: made)
+
+
+def of(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    result: object,
+    kind: str | None,
+    stateful: bool | None,
+) -> tuple[Declared, tuple[Any, ...]]:
+    """What is declared of a function or callback, and its arguments by position.
+
+    Raises:
+      TypeError: when it is neither, or what is said of it is too little or too much.
+    """
+    if isinstance(function, Callback):
+        given = {"result": result, "kind": kind, "stateful": stateful}
+        for option, value in given.items():
+            if value is not None:
+                raise TypeError(_TWICE.format(option=option, function=function))
+        return of_callback(function, args, kwargs)
+    if kwargs:
+        raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
+    if isinstance(function, NativeCode) and stateful is None:
+        stateful = False  # nothing of it is Python's
+    return of_function(function, result, kind or "numpy", stateful), args
+
+
+def _by_script_op(
+    function: Callable[..., Any], eager: bool, stateful: bool, outputs: Outputs
+) -> Callable[..., Any]:
+    tout = tf.nest.map_structure(lambda leaf: getattr(leaf, "dtype", leaf), outputs.structure)
+
+    def call(*args: Any) -> Any:
+        if eager:
+            return tf.py_function(function, args, tout)
+        return tf.numpy_function(function, args, tout, stateful=stateful)
+
+    return call
+
+
+def _with_specs(result: object) -> Any:
+    """A declared result with specs in the place of dtypes."""
+    if isinstance(result, dict):
+        return {key: _with_specs(value) for key, value in result.items()}
+    if isinstance(result, list | tuple) and not hasattr(result, "_fields"):
+        return type(result)(map(_with_specs, result))
+    is_dtype = isinstance(result, tf.DType | np.dtype) or (
+        isinstance(result, type) and issubclass(result, np.generic)
+    )
+    if is_dtype and not is_leaf(result):
+        return tf.TensorSpec(None, tf.as_dtype(result))
+    return result
+
 
 _UNSIZED = (
     "out=True makes the arrays for the results before the call, and the sizes of result {index} "
@@ -61,13 +341,13 @@ class Subject:
     def _results(self, result: Any) -> Any:
         """The structure of the results; what one call shows where the shape function fails."""
         if not self.has_shape_function or self.declared.dtypes is not None:
-            return declared_results.specs_for(result, self.inputs)
+            return structures.specs_for(result, self.inputs)
         try:
             result(*self.inputs.pack_specs(self.arguments.base.specs))
         except Exception:  # the check of shapes meets it again
             called = self.call(self.arguments.base)
             return tf.nest.map_structure(_spec_of, called.returned)
-        return declared_results.specs_for(result, self.inputs)
+        return structures.specs_for(result, self.inputs)
 
     @property
     def description(self) -> str:
@@ -77,7 +357,7 @@ class Subject:
     @property
     def user_function(self) -> Any:
         """The user's function, without the keywords that it is called with."""
-        return keyword_arguments.parts(self.function)[0]
+        return functions_callback.parts(self.function)[0]
 
     @property
     def name(self) -> str:
@@ -149,9 +429,7 @@ class Subject:
         try:
             with eager_execution.eager_mode():
                 if self.declaration.on_device:
-                    return lending.on_loan(
-                        self.function, self.inputs.pack, values, self.description
-                    )
+                    return on_loan(self.function, self.inputs.pack, values, self.description)
                 if self.declaration.shares_memory:
                     return self._borrowing(values, specs, poison)
                 returned = self.function(*self.inputs.pack(values))
@@ -189,13 +467,13 @@ class Subject:
 
     def _borrowing(self, values: Sequence[Any], specs: Sequence[Spec], poison: int) -> Called:
         how = self.declaration
-        outs = tuple(lending.poisoned(spec, poison) for spec in specs)
+        outs = tuple(poisoned(spec, poison) for spec in specs)
         given: Mapping[str, Any] = {}
         if how.out:
             given = {"out": self.outputs.pack(outs) if len(outs) != 1 else outs[0]}
         views = [v for v in values if isinstance(v, np.ndarray)] if how.borrow else []
         call = functools.partial(self.function, **given)
-        lent = lending.Lent(views, outs, given.get("out"))
+        lent = Lent(views, outs, given.get("out"))
         # That is the call which is looked at: to collect garbage takes time.
         return lent.to(call, self.inputs.pack, values, collects=self.calls == 1)
 

@@ -11,11 +11,9 @@ from typing import TypeAlias
 import numpy as np
 
 from hostcall._check import arguments
-from hostcall._check.arguments import Sample
-from hostcall._check.facts import Finding, NotChecked, Suggestion
-from hostcall._check.lending import Called
-from hostcall._check.precision import precision
-from hostcall._check.subject import Subject
+from hostcall._check.arguments import Sample, precision
+from hostcall._check.report import Finding, NotChecked, Suggestion
+from hostcall._check.subject import Called, Subject
 
 Outcome: TypeAlias = Finding | NotChecked | Suggestion
 

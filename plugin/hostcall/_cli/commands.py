@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hostcall._cli import diagnosis, diagnosis_text, saved_models
+from hostcall._cli import diagnosis, saved_models
 from hostcall._explain import page
 from hostcall._inspect import inspecting
-from hostcall._serving import running
 from hostcall._serving import serving_library as _serving_library
+from hostcall._serving import worker as serving_worker
 from hostcall._serving.worker import Worker
 
 
@@ -75,7 +75,7 @@ def doctor(names: bool, as_json: bool) -> str:
       as_json: whether to answer in JSON.
     """
     report = diagnosis.report()
-    return json.dumps(report, indent=2) if as_json else diagnosis_text.text(report, names)
+    return json.dumps(report, indent=2) if as_json else diagnosis.text(report, names)
 
 
 def serving_library() -> str:
@@ -110,5 +110,5 @@ def worker(
     Raises:
       ValueError: when it cannot begin.
     """
-    running.run(socket, control_fd, allow, imports, Worker(max_bytes, connections), say)
+    serving_worker.run(socket, control_fd, allow, imports, Worker(max_bytes, connections), say)
     return ""

@@ -13,11 +13,11 @@ from typing import Any
 
 from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
-from hostcall._explain.explanation import Explanation
-from hostcall._inspect import graph_files
+from hostcall._explain.explaining import Explanation
+from hostcall._inspect import files
 from hostcall._tf import concrete_functions, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.default_attributes import with_defaults
+from hostcall._tf.function_defs import with_defaults
 from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
 
 # A signature that TensorFlow adds by itself, and its checksum of the whole, out of date in a copy.
@@ -43,7 +43,7 @@ def explain(path: Path, signature: str | None) -> list[Explanation]:
       SavedModelError: when there is no SavedModel, or it has no such signature.
     """
     graph = _only_graph(path)
-    graph_files.of_saved_model(path)  # looks at the pickles, of which explanations tell
+    files.of_saved_model(path)  # looks at the pickles, of which explanations tell
     known = sorted(name for name in graph.signature_def if name != _INIT)
     if signature is not None and signature not in known:
         names = ", ".join(map(repr, known)) or "none"

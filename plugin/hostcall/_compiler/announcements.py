@@ -10,9 +10,9 @@ from hostcall._callbacks import advice, lookup, settings
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import refusals, route_selection
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction
-from hostcall._tf import function_names, op_kinds
+from hostcall._tf import function_defs, op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
-from hostcall_runtime._words import counted
+from hostcall_runtime._errors import counted
 
 _log = logging.getLogger("hostcall")
 _told: set[str] = set()
@@ -78,7 +78,7 @@ def of_outgrown(cluster: str) -> None:
     Args:
       cluster: the name of the cluster's function.
     """
-    name = function_names.plain(cluster)
+    name = function_defs.plain(cluster)
     times = counted(settings.max_compilations(), "time")
     if (line := _IS_OUTGROWN % (name, times)) not in _told:
         _told.add(line)
@@ -127,7 +127,7 @@ def tell(entry: str) -> None:
 
 def _line(entry: str, refusal: str, ops: Iterable[str], rest: str) -> tuple[str, str]:
     """What a line is about, and the line."""
-    name = function_names.plain(entry)
+    name = function_defs.plain(entry)
     place = refusals.line_of(refusal)
     what = f"{name} ({place})" if place else name
     named = sorted(ops)

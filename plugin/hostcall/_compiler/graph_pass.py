@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import function_routes, nesting_depth, route_selection
+from hostcall._compiler import function_routes, kernel_hook, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.default_attributes import with_defaults
+from hostcall._tf.function_defs import with_defaults
 from hostcall._tf.types import (
     ConcreteFunction,
     FunctionDef,
@@ -38,7 +38,7 @@ gets wrong for sizes that are only bounded, or use route="auto", \
 which partitions the functions around them."""
 
 
-@nesting_depth.limited
+@kernel_hook.limited
 def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_routes.AUTO) -> Any:
     """Writes out what hostcall otherwise does when TensorFlow creates kernels.
 

@@ -1,9 +1,10 @@
-"""What takes the place of a function when TensorFlow creates its kernel."""
+"""Rewrites a function when TensorFlow creates its kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -11,38 +12,45 @@ from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
-    bisection,
+    async_calls,
     device_calls,
     function_routes,
     missing_kernels,
-    nesting_depth,
     ordering,
     refusals,
     route_selection,
 )
-from hostcall._compiler.bounded import own_names, returned_sizes
+from hostcall._compiler.bounded import analysis, returned_sizes
 from hostcall._compiler.missing_kernels import MissingKernel
-from hostcall._compiler.overlap import early_calls, pure_calls, turns
-from hostcall._compiler.partition import (
-    carried_floats,
-    host_calls,
-    placement,
-    rendezvous,
-    sequential_execution,
-    shared_clusters,
-)
+from hostcall._compiler.partition import clustering, execution, host_calls, placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
-from hostcall._compiler.regions.references import NotWholeError
-from hostcall._tf import (
-    attributes,
-    concrete_functions,
-    function_defs,
-    function_names,
-    op_kinds,
-    protos,
-)
+from hostcall._compiler.regions.forming import NotWholeError
+from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
+from hostcall_runtime._errors import LoweringError
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_TOO_DEEP = (
+    "hostcall: the functions of the program call one another, or stand in one another's branches "
+    "and loops, deeper than Python's stack is here. Let fewer be in one another, by a loop in the "
+    "place of functions that call the next one, say; or allow more with sys.setrecursionlimit."
+)
+
+
+def limited(work: Callable[_P, _T]) -> Callable[_P, _T]:
+    """`work` on a program, which raises a LoweringError where it is nested too deep for it."""
+
+    @functools.wraps(work)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return work(*args, **kwargs)
+        except RecursionError:
+            raise LoweringError(_TOO_DEEP) from None
+
+    return run
 
 
 class RewrittenFunction(NamedTuple):
@@ -67,7 +75,7 @@ class RewrittenFunction(NamedTuple):
     sizes_vary: bool = False
 
 
-@nesting_depth.limited
+@limited
 def rewrite_for_kernel(
     serialized: bytes,
     entry: str,
@@ -99,12 +107,12 @@ def rewrite_for_kernel(
     if said:
         returned_sizes.join_again(next(f for f in library.function if f.signature.name == entry))
     where = _where(library, device, others)
-    digest = function_names.of_contents(library.function)
+    digest = function_defs.of_contents(library.function)
     partitioner = function_routes.partitioner_for(
         library, entry, digest + SUFFIX + where.suffix, said, where.accelerator, compiled=True
     )
     before, library = library, partitioner.library
-    changed = own_names.new_functions(before, library)
+    changed = analysis.new_functions(before, library)
     script_ops = [*_script_ops(library)]
     for node in script_ops:
         route_selection.check_forced(node)
@@ -119,11 +127,11 @@ def rewrite_for_kernel(
         return _in_clusters(partitioner, entry, where, said, changed)
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
     returned_sizes.keep_apart(library, entry)
-    if not (script_ops or own_names.is_changed(before, library, entry) or _calls_python(library)):
+    if not (script_ops or analysis.is_changed(before, library, entry) or _calls_python(library)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
     if device_calls.may_overlap(where.accelerator):
-        early_calls.begin_early(new, name, library)
+        async_calls.begin_early(new, name, library)
     _mark_entry(script_ops, next(f for f in new.function if f.signature.name == name))
     new.function.extend(changed)
     # Otherwise the kernel creator adds them, and they would outlive the function.
@@ -146,7 +154,7 @@ def _in_clusters(
     new.function.extend(changed)
     if said:
         function_routes.note_partitioned(entry)
-    is_searched = any(map(bisection.goes_on, partitioner.library.function))
+    is_searched = any(map(refusals.goes_on, partitioner.library.function))
     if refusals.is_of_xla(said) and not is_searched:
         announcements.expect_clusters(entry, said, partitioner.plans)
     added = concrete_functions.own_functions(entry, list(new.function))
@@ -165,7 +173,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
         if node.device:
             wanted = tf.DeviceSpec.from_string(node.device)
             node.device = wanted.replace(job=None, replica=None, task=None).to_string()
-    pure_calls.free(library)
+    async_calls.free(library)
     return library
 
 
@@ -180,7 +188,7 @@ def _with_regions(
         return None
     returned_sizes.keep_apart(program.library, program.name)
     new, name = ordering.order_side_effects(program.library, program.name)
-    early_calls.begin_early(new, name, program.library)
+    async_calls.begin_early(new, name, program.library)
     program_entry = next(f for f in new.function if f.signature.name == name)
     _mark_entry(_script_ops(program.library), program_entry)
     new.function.extend(program.library.function)  # those without side effects have no copies
@@ -193,7 +201,7 @@ def _with_regions(
     return RewrittenFunction(new.SerializeToString(), name, False, regions, added)
 
 
-@nesting_depth.limited
+@limited
 def plain_for_kernel(
     serialized: bytes, cluster: str, device: str = "", others: bool = False
 ) -> RewrittenFunction:
@@ -210,7 +218,7 @@ def plain_for_kernel(
     """
     library = _library_of(serialized)
     where = _where(library, device, others)
-    suffix = f"{function_names.of_contents(library.function)}__uncompiled{where.suffix}"
+    suffix = f"{function_defs.of_contents(library.function)}__uncompiled{where.suffix}"
     partitioner = function_routes.uncompiling_partitioner(library, suffix, where.accelerator)
     name = _partition(partitioner, cluster, where)
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
@@ -218,7 +226,7 @@ def plain_for_kernel(
     return RewrittenFunction(new.SerializeToString(), name, partitioned=True, added=added)
 
 
-@nesting_depth.limited
+@limited
 def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[MissingKernel]:
     """Called before XLA compiles a function that reaches ops which it has no kernels for.
 
@@ -254,7 +262,7 @@ def _where(library: FunctionDefLibrary, device: str, others: bool) -> _Where:
     if placement.is_accelerator(device):
         return _Where(False, device, placement.suffix_of(device))
     one = bool(device) and not others
-    if one and sequential_execution.all_are_for(device, library.function):
+    if one and execution.all_are_for(device, library.function):
         return _Where(True, "", "")
     return _Where(False, "", "_anywhere")
 
@@ -268,12 +276,12 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
         if attributes.CLUSTER in function.attr:
             returned_sizes.keep_apart_in(function, old | functions)
     host_calls.redirect(functions.values())
-    rendezvous.bring_rendezvous(functions)
+    execution.bring_rendezvous(functions)
     if where.accelerator:
-        carried_floats.carry(functions, old)
+        placement.carry(functions, old)
     if where.is_one_device:
-        sequential_execution.run_in_sequence(functions, old)
-        shared_clusters.share(functions, old)
+        execution.run_in_sequence(functions, old)
+        clustering.share(functions, old)
     return name
 
 
@@ -284,7 +292,7 @@ def _mark_entry(script_ops: Iterable[Any], entry: Any) -> None:
         isinstance(e, CallbackSpec) and e.shares_memory for e in map(lookup.entry_of, nodes)
     )
     # What has effects has an order by its tokens.
-    entry.attr[attributes.TAKES_TURNS].b = any(map(turns.takes_turns, nodes))
+    entry.attr[attributes.TAKES_TURNS].b = any(map(async_calls.takes_turns, nodes))
 
 
 def _script_ops(library: FunctionDefLibrary) -> Iterator[Any]:

@@ -1,21 +1,82 @@
-"""Lowering: what XLA is told to emit for one script op."""
+"""Lowering of one script op: a custom call, or a constant where the call can be folded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import free_shapes, lookup, requested_routes, result_shapes
+from hostcall._callbacks import lookup, requested_routes, result_shapes, unknown_shapes
+from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.native_spec import NativeSpec
-from hostcall._callbacks.specs import BoundedSpec, Spec
-from hostcall._compiler import constant_folding
+from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef
+from hostcall_runtime import _interception
 from hostcall_runtime._errors import LoweringError, NotInProgramError
+
+# Of all results together: a program holds its constants for as long as TensorFlow keeps it.
+_LARGEST = 1 << 20
+
+# XLA packs them, which TensorFlow's tensors do not.
+_PACKED = ("int2", "uint2", "int4", "uint4")
+
+
+def is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[Spec]) -> bool:
+    """Whether the results may be constants where the operands are."""
+    if spec.declaration.table is None or _interception.is_active():
+        return False  # each call is recorded, and answered
+    specs = [*operands, *results]
+    if any(not isinstance(s, tf.TensorSpec) or s.dtype.name in _PACKED for s in specs):
+        return False
+    return bool(sum(s.shape.num_elements() * s.dtype.size for s in results) <= _LARGEST)
+
+
+def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> list[bytes] | None:
+    """Calls the function.
+
+    Args:
+      spec: the callback.
+      inputs: TensorProtos.
+      results: the specs of the results.
+
+    Returns:
+      Serialized TensorProtos, or None where the function raises or returns what will not do: the
+      program, which may never come to the call, makes it and fails then.
+    """
+    try:
+        arrays = _arrays(spec.host_function(Recording.NO)(*map(_operand, inputs)))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None
+    known = [(result.dtype.as_numpy_dtype, tuple(result.shape)) for result in results]
+    if [(array.dtype, array.shape) for array in arrays] != known:
+        return None
+    return [_proto(array, spec) for array, spec in zip(arrays, results, strict=True)]
+
+
+def _operand(tensor: tf.Tensor) -> Any:
+    array = tf.make_ndarray(tensor)
+    return array if array.ndim else array[()]  # as everywhere, a NumPy scalar for rank 0
+
+
+def _arrays(returned: object) -> list[np.ndarray]:
+    values = returned if isinstance(returned, list | tuple) else [returned]
+    return [np.asarray(value) for value in values]
+
+
+def _proto(array: np.ndarray, spec: Spec) -> bytes:
+    serialized: bytes = protos.tensor_pb2.TensorProto(
+        dtype=spec.dtype.as_datatype_enum,
+        tensor_shape=spec.shape.as_proto(),
+        tensor_content=array.tobytes(),
+    ).SerializeToString()
+    return serialized
+
 
 # (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
 Operand = tuple[int, list[int], list[bool]]
@@ -62,7 +123,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     spec = lookup.existing_spec_of(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*result_shapes.resolve(spec, node, specs)]
-    free = free_shapes.of_node(node)
+    free = unknown_shapes.of_node(node)
     _check_out(spec, results)
     _check_foreseen(spec, node, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:
@@ -72,7 +133,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     spec.check_call(operands_passed, results)
     pairs = {} if isinstance(spec, NativeSpec) else _pairs(operands_passed, results)
     attributes = _attributes(spec.target_id(_recording(spec, node), free), pairs)
-    foldable = not free and constant_folding.is_foldable(spec, specs, results)
+    foldable = not free and is_foldable(spec, specs, results)
     return LoweredCall(
         target=spec.custom_call,
         attributes=attributes,
@@ -97,7 +158,7 @@ def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
     spec = lookup.existing_spec_of(node)
     tensors = [protos.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
     operands = [tf.TensorSpec(tensor.tensor_shape, tensor.dtype) for tensor in tensors]
-    return constant_folding.fold(spec, tensors, result_shapes.resolve(spec, node, operands))
+    return fold(spec, tensors, result_shapes.resolve(spec, node, operands))
 
 
 def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._tf import autograph, op_kinds, script_op_graphs
 from hostcall._tf import function_defs as defs
-from hostcall._tf import graph_ownership, op_kinds, op_locations, script_op_graphs
 from hostcall._tf.types import Functions, Graph
 
 
@@ -43,13 +43,13 @@ def _in_graph(graph: Graph, node: str, op: str) -> str:
         with contextlib.suppress(KeyError, ValueError):
             found = graph.get_operation_by_name(name)
             if found.type == op:
-                return op_locations.of_op(found)
+                return autograph.of_op(found)
     return ""
 
 
 def _graphs_around(graph: Graph, function: str) -> Iterator[Any]:
     """The graphs that a function may have been traced as, the likeliest one first."""
-    graphs = script_op_graphs.graphs_of(graph_ownership.outermost(graph))
+    graphs = script_op_graphs.graphs_of(script_op_graphs.outermost(graph))
     if function in graphs:
         yield graphs[function]
     yield graph

@@ -1,4 +1,14 @@
-"""Program order: the rewriting of a function before XLA compiles it.
+"""Program order: rewrites a function so that side effects keep their order in XLA.
+
+TensorFlow puts one behind the stateful ops of a function, for the results to wait for. XLA has no
+use for it, and the constant folding before it takes an op without operands for a constant: for its
+sake it runs all constants of the function, and makes them anew. In a function of 20,000 constants
+that takes half a second.
+
+XLA there has a loop or a branch wait for the values that it takes, and not for tokens. So one that
+calls Python may begin before the calls in front of it have ended, and calls behind it before it has
+ended. Where a unit (see `ordering.py`) holds such a loop or branch beside other calls with side
+effects, it is a host op, between whose clusters TensorFlow keeps the order.
 
 XLA keeps a call that has a side effect, but runs independent ones in any order. What orders them is
 a token: a value that each call takes from the one before it. TensorFlow's bridge to XLA threads
@@ -13,23 +23,194 @@ function that is called twice needs a copy for each call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from hostcall._callbacks.recording import Recording
-from hostcall._compiler import loop_conditions, no_ops
-from hostcall._compiler.branch_results import compare_results
-from hostcall._compiler.effects import Effects
+import tensorflow as tf
+
+from hostcall import _versions
+from hostcall._callbacks.tape_residuals import Recording
+from hostcall._compiler import control_flow
+from hostcall._compiler.control_flow import compare_results
 from hostcall._tf import attributes, op_kinds, protos
-from hostcall._tf.function_defs import (
-    CALL_OPS,
-    CONTROL_FLOW_OPS,
-    callees,
-    nodes_of,
-    program_order,
-)
+from hostcall._tf import function_defs as defs
+from hostcall._tf.function_defs import CALL_OPS, CONTROL_FLOW_OPS, callees, nodes_of, program_order
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef
 from hostcall_runtime._errors import LoweringError
+
+
+class Effects:
+    """What is known of the side effects of some functions.
+
+    Args:
+      functions: FunctionDefs by name.
+      of_op: whether an op has some itself, by its NodeDef. If left out: some that happen in the
+        order of the program.
+      ops: the types of the ops that may have some.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Any],
+        of_op: Callable[[Any], bool] = op_kinds.is_ordered,
+        ops: Collection[str] = op_kinds.ORDERED_OPS,
+    ) -> None:
+        self._functions = functions
+        self._of_op = of_op
+        self._ops = ops
+        self._found: dict[str, bool] = {}
+
+    def of_function(self, name: str) -> bool:
+        """Whether a function reaches such an op."""
+        if name not in self._found:
+            self._found[name] = False  # what a function that calls itself finds
+            function = self._functions.get(name)
+            self._found[name] = function is not None and (
+                any(map(self._of_op, defs.nodes_of(function, self._ops)))
+                or any(map(self.of_callees, defs.calls_in(function, self._functions)))
+            )
+        return self._found[name]
+
+    def of_callees(self, node: NodeDef) -> bool:
+        """Whether what a node calls does."""
+        return any(map(self.of_function, defs.called_functions(node, self._functions)))
+
+    def of_node(self, node: NodeDef) -> bool:
+        """Whether a node has effects, or what it calls."""
+        return self._of_op(node) or self.of_callees(node)
+
+    def chain(self, function: Any) -> Any | None:
+        """Add a control edge from each node that has effects to the next; return the last one.
+
+        Tracing leaves them out before a loop or a branch that uses a variable. There are none
+        between the loops and branches of TensorFlow 1, nor out of them.
+
+        Args:
+          function: a FunctionDef, changed in place.
+        """
+        previous = None
+        if defs.has_frames(function):
+            return previous
+        for node in defs.program_order(function):
+            if self.of_node(node):
+                if previous is not None and f"^{previous.name}" not in node.input:
+                    node.input.append(f"^{previous.name}")
+                previous = node
+        return previous
+
+
+def bypass(function: FunctionDef) -> None:
+    """Lets whatever waits for a NoOp wait for what the NoOp waits for.
+
+    One with several inputs and several users stays: there would be more edges without it.
+
+    Args:
+      function: a FunctionDef, changed in place.
+    """
+    returned = set(function.control_ret.values())
+    found = [(i, node) for i, node in enumerate(function.node_def) if node.op == "NoOp"]
+    no_ops = {f"^{node.name}": node for _, node in found if node.name not in returned}
+    if not no_ops:
+        return
+    users = _users(function, no_ops)
+    bypassed = set()
+    for control, node in no_ops.items():
+        if len(node.input) > 1 and len(users[control]) > 1:
+            continue
+        for user in users[control]:
+            others = [value for value in user.input if value != control]
+            user.input[:] = [*others, *(value for value in node.input if value not in others)]
+        for before in filter(users.__contains__, node.input):
+            users[before] = [user for user in users[before] if user is not node] + users[control]
+        bypassed.add(node.name)
+    for position, node in reversed(found):
+        if node.name in bypassed:
+            del function.node_def[position]
+
+
+def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any]]:
+    """The nodes that wait for each of some control inputs."""
+    users: dict[str, list[Any]] = {control: [] for control in controls}
+    for node in function.node_def:
+        inputs = node.input
+        if not inputs or inputs[-1][0] != "^":  # control inputs come last
+            continue
+        for value in inputs:
+            if value in users:
+                users[value].append(node)
+    return users
+
+
+def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
+    """A library whose loops and branches say that XLA would not keep the order of their calls.
+
+    Args:
+      library: a FunctionDefLibrary with all that the function reaches.
+      entry: the name of the function.
+
+    Returns:
+      A copy where there are such loops or branches, else the same.
+    """
+    if is_kept(library, entry):
+        return library
+    copy: FunctionDefLibrary = protos.copy_of(library)
+    for node in Units(copy).losing(entry):
+        node.attr[attributes.LOSES_ORDER].b = True
+    return copy
+
+
+def is_kept(library: FunctionDefLibrary, entry: str) -> bool:
+    """Whether XLA keeps the order of all calls of a function that becomes one program.
+
+    Args:
+      library: a FunctionDefLibrary with all that it reaches.
+      entry: its name.
+    """
+    return _versions.keeps_order(tf.__version__) or not any(Units(library).losing(entry))
+
+
+class Units:
+    """The units of a function, and what has side effects in each.
+
+    Args:
+      library: a FunctionDefLibrary with all that the function reaches.
+    """
+
+    def __init__(self, library: FunctionDefLibrary) -> None:
+        self._functions: dict[str, FunctionDef] = {f.signature.name: f for f in library.function}
+        self._effects = Effects(self._functions)
+
+    def losing(self, entry: str) -> Iterator[NodeDef]:
+        """The loops and branches whose calls may change places with others of their unit."""
+        pending, seen = [entry], {entry}
+        while pending:
+            effects = [*self._unit(pending.pop(), frozenset())]
+            flow = [node for node in effects if node.op in defs.CONTROL_FLOW_OPS]
+            if len(effects) > 1 or any(map(self._condition_has_effect, flow)):
+                yield from flow
+            for node in flow:
+                called = defs.called_functions(node, self._functions)
+                pending.extend(name for name in dict.fromkeys(called) if name not in seen)
+                seen.update(called)
+
+    def _unit(self, name: str, inside: frozenset[str]) -> Iterator[NodeDef]:
+        """What has side effects in a unit, with what plain calls inline into it."""
+        if name in inside or name not in self._functions:
+            return
+        for node in self._functions[name].node_def:
+            if op_kinds.is_ordered(node):
+                yield node
+            elif self._effects.of_callees(node):
+                if node.op in defs.CONTROL_FLOW_OPS:
+                    yield node
+                    continue
+                for callee in defs.called_functions(node, self._functions):
+                    yield from self._unit(callee, inside | {name})
+
+    def _condition_has_effect(self, node: NodeDef) -> bool:
+        """Whether a loop's condition does: it is computed before the loop, too."""
+        return "cond" in node.attr and self._effects.of_function(node.attr["cond"].func.name)
+
 
 # As many calls as are inlined into one program; XLA takes hours for fewer.
 _MOST_COPIES = 50_000
@@ -76,7 +257,7 @@ def order_side_effects(
     orderer = _Orderer(library, suffix)
     name = orderer.entry(entry)
     for function in orderer.ordered.function:
-        no_ops.bypass(function)
+        bypass(function)
     return orderer.ordered, name
 
 
@@ -105,7 +286,7 @@ class _Orderer:
         """The name of the ordered copy of the whole program."""
         self._entry = f"{name}{self._suffix}"
         known = self._functions
-        self._functions = loop_conditions.carry(known, self._effects.of_function, self._entry)
+        self._functions = control_flow.carry(known, self._effects.of_function, self._entry)
         added = [new for new in self._functions if new not in known]
         if added:
             self._effects = Effects(self._functions)

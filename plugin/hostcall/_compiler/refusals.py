@@ -1,23 +1,29 @@
-"""Functions that XLA refuses to compile: what it says, and which ops that is about.
+"""XLA's refusals: what its messages mean, and the search for the op they are about.
 
 XLA refuses a function when it comes to compile it, before anything of it has run. TensorFlow asks
 then for what runs in the function's place (`kernel_hook.rewrite_for_kernel`). A function that XLA
 compiles never comes here, so that its program is the one that it is without hostcall.
+
+A function that is refused so is cut in two, each half a cluster. XLA then refuses one of these, and
+that is cut in turn, until it holds a single op: that one goes to the host. What XLA has said of it
+is kept, so that the next function with such an op need not be searched.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import defaultdict
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, settings
 from hostcall._compiler import missing_kernels
+from hostcall._compiler.partition.boundary_values import TRIVIAL_OPS
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDefLibrary, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
 
 # How TensorFlow names a node, and the function of a node that was in another one.
@@ -213,3 +219,67 @@ def _users_of_resources(library: FunctionDefLibrary) -> list[NodeDef]:
 def _is_named(node: NodeDef, name: str) -> bool:
     """Whether a message may call a node so: XLA puts the call before what it has inlined."""
     return node.op != "Const" and (name == node.name or name.endswith(f"/{node.name}"))
+
+
+_VARIANT = tf.variant.as_datatype_enum
+
+# The ops that were found, by what XLA has said.
+_found: defaultdict[str, set[str]] = defaultdict(set)
+
+
+def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
+    """Mark the ops that XLA has refused before in the same words.
+
+    Args:
+      library: a FunctionDefLibrary, which is changed.
+      refusal: XLA's message.
+    """
+    said = summary(refusal)
+    for function in library.function:
+        for node in defs.nodes_of(function, _found.get(said, ())):
+            mark(node, refusal)
+
+
+def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
+    """Cut a refused function in two, or put it on the host where it cannot be cut.
+
+    Args:
+      library: a FunctionDefLibrary, which is changed.
+      entry: the name of the function.
+      refusal: XLA's message, which names none of its nodes.
+    """
+    functions = {function.signature.name: function for function in library.function}
+    function = functions[entry]
+    for node in function.node_def:
+        node.attr.pop(attributes.LATER, None)  # of the cut that the function has come from
+    nodes = [node for node in defs.program_order(function) if _is_work(node)]
+    if len(nodes) > 1 and not _passes_lists(function, functions):
+        for node in _from(function, nodes[len(nodes) // 2]):
+            node.attr[attributes.LATER].b = True
+        return
+    for node in nodes if len(nodes) == 1 else function.node_def:
+        mark(node, refusal)
+    if len(nodes) == 1 and defs.called_functions(nodes[0], functions):
+        nodes[0].attr[attributes.LATER].b = True  # the search goes on in what it calls
+    elif len(nodes) == 1:
+        _found[summary(refusal)].add(nodes[0].op)
+
+
+def goes_on(function: FunctionDef) -> bool:
+    """Tell whether a function was cut, or what it calls is, so that an op is still looked for."""
+    return any(attributes.LATER in node.attr for node in function.node_def)
+
+
+def _is_work(node: NodeDef) -> bool:
+    return node.op != "Const" and node.op not in TRIVIAL_OPS
+
+
+def _passes_lists(function: FunctionDef, functions: dict[str, Any]) -> bool:
+    """Whether nodes of a function pass each other values that cannot leave a program."""
+    return any(defs.handles(node, _VARIANT, functions) for node in function.node_def)
+
+
+def _from(function: FunctionDef, first: NodeDef) -> list[NodeDef]:
+    """A node of a function and those that come after it."""
+    ordered = defs.program_order(function)
+    return ordered[[node.name for node in ordered].index(first.name) :]

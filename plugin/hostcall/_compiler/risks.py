@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostcall._compiler import replaced_ops, wrong_kernels
-from hostcall._compiler.bounded import analysis, compile_time_checks, sources
+from hostcall._compiler import wrong_kernels
+from hostcall._compiler.bounded import analysis, sources
 from hostcall._compiler.bounded.sizes import Source
 from hostcall._tf import attributes
 from hostcall._tf import function_defs as defs
@@ -19,11 +19,11 @@ from hostcall._tf.types import FunctionDefLibrary
 KINDS = frozenset(
     sources.ALWAYS
     | sources.BY_OPERANDS.keys()
-    | compile_time_checks.KINDS
+    | analysis.KINDS
     | wrong_kernels.WRONG_KERNELS.keys()
 )
 # The others are written anew, with the very op among what they are written in.
-_FOR_HOST = wrong_kernels.WRONG_KERNELS.keys() - replaced_ops.TABLE.keys()
+_FOR_HOST = wrong_kernels.WRONG_KERNELS.keys() - wrong_kernels.TABLE.keys()
 
 _WRONG = "XLA computes something else than TensorFlow: {reason}"
 

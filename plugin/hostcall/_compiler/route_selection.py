@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from hostcall._callbacks import free_shapes, lookup, requested_routes, traced_shapes
+from hostcall._callbacks import lookup, requested_routes, result_shapes, unknown_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.result_shapes import with_consumers
-from hostcall._callbacks.specs import Spec, merge
+from hostcall._callbacks.structures import Spec, merge
 from hostcall._tf import attributes
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
@@ -55,7 +55,7 @@ def choose(node: NodeDef) -> Choice:
             fits_region=_fits_region(node),
         )
     spec = lookup.spec_of(node)
-    free = free_shapes.of_node(node)
+    free = unknown_shapes.of_node(node)
     unknown = {
         index: said
         for index, said in unknown_results(spec, known_results(spec, node)).items()
@@ -144,7 +144,7 @@ def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     if spec is not None:
         dtypes = dtypes[: len(spec.outputs.dtypes)]  # the rest is hidden
-    traced = traced_shapes.of_node(node)
+    traced = result_shapes.of_node(node)
     known: list[Spec | None] = []
     for index, dtype in enumerate(dtypes):
         merged: Spec = spec.static_specs[index] if spec is not None else tf.TensorSpec(None, dtype)

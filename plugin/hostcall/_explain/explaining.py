@@ -1,22 +1,148 @@
-"""`hostcall.explain`: what becomes of a function, without running it."""
+"""`hostcall.explain`: of functions, programs and Keras's training steps."""
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall import _control
-from hostcall._compiler import device_calls, nesting_depth
+from hostcall._compiler import device_calls, kernel_hook
 from hostcall._compiler.partition import placement
-from hostcall._explain import keras_steps
-from hostcall._explain.bodies import SHAPES
-from hostcall._explain.callback_facts import Locate
-from hostcall._explain.explanation import Explanation
+from hostcall._explain.callback_facts import SHAPES, Locate
+from hostcall._explain.facts import Facts
 from hostcall._explain.walk import Walk
-from hostcall._tf import concrete_functions, eager_execution, op_locations, script_op_graphs
+from hostcall._tf import autograph, concrete_functions, eager_execution, script_op_graphs
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation(Facts):
+    """How a function runs. `print` shows it as a table, a notebook as a picture.
+
+    Attributes:
+      name: of the function.
+      functions: the function itself and, after it, those that it calls and that call Python or are
+        compiled. Each stands once, however often it is called.
+      script_ops: all that can be reached.
+      notes: what else one has to know.
+      risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return 2.0 * tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> hostcall.explain(program, tf.TensorSpec([3], tf.float32)).headline
+      'one compiled program with 1 script op in it'
+    """
+
+    # What draws is loaded when somebody looks: rich alone takes a tenth of a second.
+
+    def to_html(self) -> str:
+        """A page that draws each function as a graph of clusters and host ops."""
+        from hostcall._explain import page
+
+        return page.page(self)
+
+    def _repr_html_(self) -> str:
+        from hostcall._explain import page
+
+        return page.fragment(self)
+
+    def __str__(self) -> str:
+        from hostcall._explain import table
+
+        return table.text(self)
+
+
+_NAMES = ("x", "y", "sample_weight")
+
+_NOT_COMPILED = (
+    "hostcall.explain: {model} is not compiled, so that there is no step of fit to explain. Call "
+    "model.compile(...) first, or leave out y: hostcall.explain(model, x) is about predict."
+)
+_NO_BATCH = (
+    "hostcall.explain: a Keras model is explained for a batch: hostcall.explain(model, x, y) the "
+    "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
+)
+
+
+# Keras's private name for making the variables of a step; Keras 3 has it.
+_BUILD = "_symbolic_build"
+
+_CANNOT_BUILD = (
+    "hostcall.explain: this version of Keras has no {name}, by which the variables of a step are "
+    "made. Train the model on one batch first, model.train_on_batch(x, y), and explain it then."
+)
+
+
+def is_model(value: object) -> bool:
+    """Whether a value is a Keras model."""
+    model = getattr(sys.modules.get("keras"), "Model", None)
+    return model is not None and isinstance(value, model)
+
+
+def step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, str]:
+    """The concrete function that a model runs for a batch, and what the user calls it.
+
+    Args:
+      model: the model.
+      batch: x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
+      **by_name: the same by keyword, as `fit` has them.
+
+    Raises:
+      TypeError: when there is no batch, the model would have to be compiled, or trained once.
+    """
+    batch += tuple(by_name.pop(name) for name in _NAMES[len(batch) :] if name in by_name)
+    if by_name or not 1 <= len(batch) <= 3:
+        raise TypeError(_NO_BATCH)
+    specs = tf.nest.map_structure(_spec_of, batch)
+    trains = len(specs) > 1
+    if trains and not model.compiled:
+        raise TypeError(_NOT_COMPILED.format(model=model.name))
+    _build(model, specs)
+
+    def fit_step(*data: Any) -> Any:
+        return model.train_step(data)
+
+    def predict_step(x: Any) -> Any:
+        return model.predict_step((x,))
+
+    step = fit_step if trains else predict_step
+    compiled = tf.function(step, jit_compile=bool(model.jit_compile) or None)
+    title = f"{'fit' if trains else 'predict'} of {model.name}, for one batch"
+    return compiled.get_concrete_function(*specs), title
+
+
+def _build(model: Any, specs: tuple[Any, ...]) -> None:
+    """Makes the variables of a model, its metrics and its optimizer, as `fit` does it at first."""
+    if len(specs) > 1:
+        _build_step(model, specs)
+    elif not model.built:
+        model.build(tuple(specs[0].shape))
+
+
+def _build_step(model: Any, specs: tuple[Any, ...]) -> None:
+    build = getattr(model, _BUILD, None)
+    if build is not None:
+        build(data_batch=specs)
+    elif not (model.built and model.optimizer.built):
+        raise TypeError(_CANNOT_BUILD.format(name=_BUILD))
+
+
+def _spec_of(value: Any) -> Any:
+    """The spec of what Keras makes of an array of the user's."""
+    if isinstance(value, tf.TypeSpec):
+        return value
+    value = value if hasattr(value, "dtype") else tf.convert_to_tensor(value)
+    dtype = tf.as_dtype(value.dtype)
+    if dtype.is_floating:
+        dtype = tf.as_dtype(sys.modules["keras"].config.floatx())
+    return tf.TensorSpec(value.shape, dtype)
+
 
 _DISABLED = (
     "hostcall is disabled: compiled functions with script ops fail until hostcall.enable() is "
@@ -74,8 +200,8 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
       [('partition', 'the shape of result 0 is not known: <unknown>')]
     """
     title = ""
-    if keras_steps.is_model(function):
-        function, title = keras_steps.step_of(function, args, **kwargs)
+    if is_model(function):
+        function, title = step_of(function, args, **kwargs)
         args, kwargs = (), {}
     concrete = _concrete(function, args, kwargs)
     name = concrete.function_def.signature.name
@@ -85,7 +211,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     return explain_library(library_of(concrete), name, _locator(concrete), title, device)
 
 
-@nesting_depth.limited
+@kernel_hook.limited
 def explain_library(
     library: FunctionDefLibrary,
     entry: str,
@@ -178,6 +304,6 @@ def _locator(concrete: ConcreteFunction) -> Locate:
             op = graphs[function].get_operation_by_name(node)
         except KeyError:
             return ""
-        return op_locations.of_op(op)
+        return autograph.of_op(op)
 
     return locate

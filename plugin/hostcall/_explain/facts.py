@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hostcall_runtime._words import counted
+from hostcall_runtime._errors import counted
 
 
 def short_device(name: str) -> str:

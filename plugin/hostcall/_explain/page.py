@@ -1,4 +1,4 @@
-"""An explanation as HTML: each function drawn as a graph, and a table of its script ops.
+"""An explanation as a page: its picture in SVG, and the facts.
 
 There is no script in it and nothing from elsewhere, so that it can be shown anywhere. All text that
 comes from the user's program is escaped.
@@ -6,12 +6,373 @@ comes from the user's program is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import functools
+import itertools
+import os
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from hostcall._explain import words
-from hostcall._explain.facts import Facts, Function, HostOp, Risk, ScriptOp
-from hostcall._explain.picture import drawing
+from hostcall._explain import table
+from hostcall._explain.callback_facts import through
+from hostcall._explain.facts import Cluster, Facts, Function, HostOp, Risk, ScriptOp, Step
+from hostcall_runtime._errors import counted
+
+_GAP = 28.0
+_ROW_GAP = 44.0
+_LANE = 14.0  # the width of the way that an edge takes through a row
+_SWEEPS = 4
+# With more ways through rows than this, edges go straight.
+_MOST_LANES = 2000
+
+# A box, or the way of an edge through a row: (from, to, row).
+_Item = str | tuple[str, str, int]
+
+
+@dataclasses.dataclass
+class Layout:
+    """Where things are.
+
+    Attributes:
+      corners: the upper left corner of each box.
+      paths: for each edge the points that it goes through.
+      width, height: of the whole.
+    """
+
+    corners: dict[str, tuple[float, float]]
+    paths: dict[tuple[str, str], list[tuple[float, float]]]
+    width: float
+    height: float
+
+
+def arrange(
+    sizes: Mapping[str, tuple[float, float]], before: Mapping[str, Sequence[str]]
+) -> Layout:
+    """Finds a place for boxes.
+
+    Args:
+      sizes: width and height of each, in an order in which they can run.
+      before: for each box those that an edge comes from.
+    """
+    row_of: dict[str, int] = {}
+    for name in sizes:
+        row_of[name] = 1 + max((row_of[source] for source in before[name]), default=-1)
+    rows: list[list[_Item]] = [[] for _ in range(1 + max(row_of.values(), default=-1))]
+    for name, row in row_of.items():
+        rows[row].append(name)
+    edges = [(source, name) for name in sizes for source in before[name]]
+    above = _add_lanes(rows, row_of, edges)
+    _sort(rows, above)
+    centers, tops, width, height = _place(rows, sizes)
+    corners = {name: (centers[name] - sizes[name][0] / 2, tops[row_of[name]]) for name in sizes}
+    paths = {}
+    for source, name in edges:
+        points = [(centers[source], corners[source][1] + sizes[source][1])]
+        for row in range(row_of[source] + 1, row_of[name]):
+            lane = (source, name, row)
+            if lane in centers:
+                bottom = max(sizes[n][1] for n in rows[row] if isinstance(n, str))
+                points += [(centers[lane], tops[row]), (centers[lane], tops[row] + bottom)]
+        points.append((centers[name], corners[name][1]))
+        paths[source, name] = points
+    return Layout(corners, paths, width, height)
+
+
+def _add_lanes(
+    rows: list[list[_Item]], row_of: Mapping[str, int], edges: Sequence[tuple[str, str]]
+) -> dict[_Item, list[_Item]]:
+    """Keeps a way through each row for the edges that cross it; what is above each item."""
+    above: dict[_Item, list[_Item]] = {item: [] for row in rows for item in row}
+    lanes = sum(row_of[name] - row_of[source] - 1 for source, name in edges)
+    for source, name in edges:
+        last: _Item = source
+        if lanes <= _MOST_LANES:
+            for row in range(row_of[source] + 1, row_of[name]):
+                lane = (source, name, row)
+                rows[row].append(lane)
+                above[lane] = [last]
+                last = lane
+        above[name].append(last)
+    return above
+
+
+def _sort(rows: list[list[_Item]], above: Mapping[_Item, Sequence[_Item]]) -> None:
+    """Puts items below the middle of what they hang on, so that few edges cross."""
+    below: dict[_Item, list[_Item]] = {item: [] for item in above}
+    for item, sources in above.items():
+        for source in sources:
+            below[source].append(item)
+    for sweep in range(_SWEEPS):
+        down = sweep % 2 == 0
+        neighbours = above if down else below
+        position: dict[_Item, float] = {}
+        for row in rows if down else reversed(rows):
+            position.update({item: float(i) for i, item in enumerate(row)})
+            center = {
+                item: _mean([position[n] for n in neighbours[item]], position[item]) for item in row
+            }
+            row.sort(key=center.__getitem__)
+            position.update({item: float(i) for i, item in enumerate(row)})
+
+
+def _mean(numbers: Sequence[float], default: float) -> float:
+    return sum(numbers) / len(numbers) if numbers else default
+
+
+def _place(
+    rows: list[list[_Item]], sizes: Mapping[str, tuple[float, float]]
+) -> tuple[dict[_Item, float], list[float], float, float]:
+    """The center of each item, the top of each row, and the size of the whole."""
+
+    def width_of(item: _Item) -> float:
+        return sizes[item][0] if isinstance(item, str) else _LANE
+
+    widths = [sum(map(width_of, row)) + _GAP * (len(row) - 1) for row in rows]
+    width = max(widths, default=0.0)
+    centers: dict[_Item, float] = {}
+    tops = []
+    top = 0.0
+    for row, row_width in zip(rows, widths, strict=True):
+        left = (width - row_width) / 2
+        for item in row:
+            centers[item] = left + width_of(item) / 2
+            left += width_of(item) + _GAP
+        tops.append(top)
+        top += max(sizes[item][1] for item in row if isinstance(item, str)) + _ROW_GAP
+    return centers, tops, width, max(top - _ROW_GAP, 0.0)
+
+
+_CHARACTER = 7.3  # the width of one of 12 px, in the widest of the usual monospaced fonts
+_LINE = 17.0
+_PADDING = 10.0
+_PICTURE_COLUMNS = 44
+_MOST_LINES = 6
+_MARGIN = 4.0
+
+_marker_numbers = itertools.count()
+
+
+@dataclasses.dataclass
+class _Line:
+    text: str
+    style: str = ""
+
+
+@dataclasses.dataclass
+class _Box:
+    kind: str
+    lines: list[_Line]
+    inner: list[list[_Line]]
+    hint: str
+    parts: list[_Part] = dataclasses.field(default_factory=list)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height, that all lines fit into."""
+        lines = [*self.lines, *itertools.chain(*self.inner)]
+        longest = max((len(line.text) for line in lines), default=0)
+        inset = 2 * _PADDING if self.inner else 0.0
+        height = _LINE * len(lines) + len(self.inner) * 1.6 * _PADDING
+        width = longest * _CHARACTER + 2 * _PADDING + inset
+        for part in self.parts:
+            width = max(width, part.width + 4 * _PADDING)
+            height += part.height + _LINE + 3 * _PADDING
+        return width, height + 1.4 * _PADDING
+
+
+@dataclasses.dataclass
+class _Part:
+    """A drawing within a box: of the body of a loop, or of a branch; `draw` takes its corner."""
+
+    title: str
+    draw: Callable[[float, float], str]
+    width: float
+    height: float
+
+
+def drawing(
+    function: Function,
+    inside: Mapping[str, Sequence[ScriptOp]],
+    functions: Mapping[str, Function] | None = None,
+) -> str:
+    """The SVG of a function.
+
+    Args:
+      function: what to draw.
+      inside: the script ops in each cluster, by its name.
+      functions: those that its loops and branches may run, by name: they are drawn in their boxes.
+    """
+    marker = f"hostcall-arrow-{next(_marker_numbers)}"
+    part = _part(function, inside, functions or {}, marker)
+    return "\n".join([_opening(function, part, marker), part.draw(0.0, 0.0), "</g></svg>"])
+
+
+def _part(
+    function: Function,
+    inside: Mapping[str, Sequence[ScriptOp]],
+    functions: Mapping[str, Function],
+    marker: str,
+) -> _Part:
+    steps = [step for step in function.steps if not table.is_plumbing(step)]
+    boxes = {step.node: _box(step, inside) for step in steps}
+    # Nothing is drawn within itself.
+    others = {name: other for name, other in functions.items() if name != function.name}
+    for step in steps:
+        for part in table.parts_of(step, others):
+            boxes[step.node].parts.append(_part(part, inside, others, marker))
+    edges = _edges(function, set(boxes))
+    before = {name: list(sources) for name, sources in edges.items()}
+    layout = arrange({name: box.size for name, box in boxes.items()}, before)
+
+    def draw(x: float, y: float) -> str:
+        drawn = []
+        for (source, name), points in layout.paths.items():
+            kind = "value" if edges[name][source] else "order"
+            curve = _curve([(x + left, y + top) for left, top in points])
+            drawn.append(f'<path class="{kind}" d="{curve}" marker-end="url(#{marker})"/>')
+        for name, box in boxes.items():
+            left, top = layout.corners[name]
+            drawn.append(_draw(box, x + left, y + top))
+        return "\n".join(drawn)
+
+    return _Part(table.role(function), draw, layout.width, layout.height)
+
+
+def _edges(function: Function, shown: set[str]) -> dict[str, dict[str, bool]]:
+    """For each box those that it waits for, and whether a value comes from there."""
+    waits = [(step.node, step.takes_from, step.waits_for) for step in function.steps]
+    return {name: found for name, found in through(waits, shown).items() if name in shown}
+
+
+def _opening(function: Function, part: _Part, marker: str) -> str:
+    width, height = part.width + 2 * _MARGIN, part.height + 2 * _MARGIN
+    label = escape(f"how {table.short_name(function.name)} runs", quote=True)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" '
+        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
+        f'<defs><marker id="{marker}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
+        f'<g transform="translate({_MARGIN:.0f} {_MARGIN:.0f})">'
+    )
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> str:
+    """A line through points that leaves and reaches each of them upright."""
+    x, y = points[0]
+    d = [f"M{x:.1f} {y:.1f}"]
+    for next_x, next_y in points[1:]:
+        if next_x == x:
+            d.append(f"L{next_x:.1f} {next_y:.1f}")
+        else:
+            middle = (y + next_y) / 2
+            d.append(f"C{x:.1f} {middle:.1f} {next_x:.1f} {middle:.1f} {next_x:.1f} {next_y:.1f}")
+        x, y = next_x, next_y
+    return " ".join(d)
+
+
+def _box(step: Step, inside: Mapping[str, Sequence[ScriptOp]]) -> _Box:
+    if isinstance(step, Cluster):
+        ops = table.working(step.ops)
+        lines = [_Line(_title(step), "name"), _Line(counted(len(ops), "op"), "dim")]
+        lines += [_Line(line) for line in _wrapped(table.summary(ops))]
+        hint = "\n".join([step.name, *(f"{op.op} {op.node}" for op in ops)])
+        return _Box("cluster", lines, *_inner(inside.get(step.name, ()), step.path, hint))
+    if isinstance(step, ScriptOp):
+        lines = _script_op_lines(step)
+        lines += [_Line(line, "dim") for line in _wrapped(f"why here: {step.reason}")]
+        return _Box("python", lines, [], f"{step.node}\n{step.location}\n{step.reason}")
+    return _host_op(step)
+
+
+def _inner(
+    ops: Sequence[ScriptOp], path: str, hint: str = ""
+) -> tuple[list[list[_Line]], str, list[_Part]]:
+    """What is drawn in a box for script ops in it: those at its path, and loops and branches."""
+    lines: list[list[_Line]] = []
+    deeper: dict[str, list[ScriptOp]] = {}
+    start = f"{path} > " if path else ""
+    for op in ops:
+        if op.path == path or not op.path.startswith(start):
+            lines.append(_script_op_lines(op))
+        else:
+            step = op.path.removeprefix(start).partition(" > ")[0]
+            deeper.setdefault(start + step, []).append(op)
+    parts = []
+    for place, others in sorted(deeper.items(), key=lambda item: table.rank(item[0])):
+        box = _Box("bare", [], *_inner(others, place))
+        parts.append(_Part(table.role_of(place), functools.partial(_draw, box), *box.size))
+    return lines, hint, parts
+
+
+def _title(cluster: Cluster) -> str:
+    """The last part of a cluster's name, which tells it from its neighbours."""
+    _, separator, number = cluster.name.rpartition("__cluster_")
+    return f"cluster {number}" if separator else f"{table.short_name(cluster.name)}, compiled"
+
+
+def _script_op_lines(op: ScriptOp) -> list[_Line]:
+    lines = [_Line(line, "name") for line in _wrapped(table.callback(op))]
+    lines.append(_Line(f"{op.kind}{_at(op.location)}", "dim"))
+    return lines + [_Line(line) for line in _wrapped(table.shapes(op))]
+
+
+def _host_op(step: HostOp) -> _Box:
+    lines = [_Line(step.op, "name")]
+    if step.location:
+        lines.append(_Line(_at(step.location).strip(), "dim"))
+    if step.calls and not step.op.endswith(("While", "If", "Case")):
+        names = ", ".join(table.short_name(name) for name in step.calls)
+        lines += [_Line(line) for line in _wrapped(f"calls {names}")]
+    lines += [_Line(line, "dim") for line in _wrapped(f"why here: {step.reason}")]
+    return _Box("other", lines, [], f"{step.node}\n{step.location}\n{step.reason}")
+
+
+def _at(location: str) -> str:
+    """The line in the user's file, by its last name: the whole path is in the hint."""
+    return f" {os.path.basename(location)}" if location else ""
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _PICTURE_COLUMNS, max_lines=_MOST_LINES, placeholder=" …") or [""]
+
+
+def _draw(box: _Box, x: float, y: float) -> str:
+    width, height = box.size
+    parts = [f"<g><title>{escape(box.hint)}</title>", _rectangle(box.kind, x, y, width, height, 7)]
+    top = y + 0.7 * _PADDING
+    for line in box.lines:
+        top += _LINE
+        parts.append(_text(line, x + _PADDING, top - 4))
+    for lines in box.inner:
+        top += 0.8 * _PADDING
+        room = _LINE * len(lines) + 0.6 * _PADDING
+        parts.append(_rectangle("inner", x + _PADDING, top, width - 2 * _PADDING, room, 4))
+        for line in lines:
+            top += _LINE
+            parts.append(_text(line, x + 2 * _PADDING, top - 1))
+        top += 0.8 * _PADDING
+    for part in box.parts:
+        top += _PADDING
+        height = part.height + _LINE + 2 * _PADDING
+        parts.append(_rectangle("part", x + _PADDING, top, width - 2 * _PADDING, height, 5))
+        parts.append(_text(_Line(part.title, "name"), x + 2 * _PADDING, top + _LINE - 2))
+        parts.append(part.draw(x + 2 * _PADDING, top + _LINE + _PADDING))
+        top += height
+    return "".join([*parts, "</g>"])
+
+
+def _rectangle(kind: str, x: float, y: float, width: float, height: float, radius: int) -> str:
+    return (
+        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'rx="{radius}"/>'
+    )
+
+
+def _text(line: _Line, x: float, y: float) -> str:
+    style = f' class="{line.style}"' if line.style else ""
+    return f'<text{style} x="{x:.1f}" y="{y:.1f}">{escape(line.text)}</text>'
+
 
 _STYLE = """\
 .hostcall { color: #1f2933; background: #fff; font: 14px/1.45 system-ui, sans-serif; padding: 16px;
@@ -81,9 +442,9 @@ def fragment(explanation: Facts) -> str:
         part.name
         for function in explanation.functions
         for step in function.steps
-        for part in words.parts_of(step, functions)
+        for part in table.parts_of(step, functions)
     }
-    for function in filter(words.worth_showing, explanation.functions):
+    for function in filter(table.worth_showing, explanation.functions):
         if function.name not in within:
             parts.append(_heading(function))
             parts.append(f'<div class="scroll">{drawing(function, inside, functions)}</div>')
@@ -106,14 +467,14 @@ def _heading(function: Function) -> str:
         "host": "not compiled",
     }
     return (
-        f"<h3>{escape(words.short_name(function.name))}"
+        f"<h3>{escape(table.short_name(function.name))}"
         f'<span class="dim">{escape(where)}: {mode[function.mode]}</span></h3>'
     )
 
 
 def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(words.name_of(op))}</td><td>{escape(words.relative(op.location))}</td>"
+        f"<tr><td>{escape(table.name_of(op))}</td><td>{escape(table.relative(op.location))}</td>"
         f"<td>{escape(op.reason)}</td><td><code>{escape(op.advice)}</code></td></tr>"
         for op in ops
     )
@@ -127,11 +488,11 @@ def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
 def _transfers(function: Function) -> str:
     rows = "".join(
         f"<tr><td>{escape(one.value)}</td><td>{one.to}</td>"
-        f"<td>{escape(words.type_of(one.what))}</td><td>{words.size(one.what.nbytes)}</td></tr>"
+        f"<td>{escape(table.type_of(one.what))}</td><td>{table.size(one.what.nbytes)}</td></tr>"
         for one in function.transfers
     )
     return (
-        f"<h3>{escape(words.transfers_title(function))}</h3>"
+        f"<h3>{escape(table.transfers_title(function))}</h3>"
         '<div class="scroll"><table><thead><tr><th>value</th><th>to the</th><th>what</th>'
         f"<th>size</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
@@ -149,12 +510,12 @@ def _table(ops: tuple[ScriptOp, ...]) -> str:
 def _cells(op: ScriptOp) -> str:
     cells = (
         f"{op.path} > {op.node}" if op.path else op.node,
-        f"{words.kind(op)} of {words.callback(op)}",
-        words.relative(op.location),
+        f"{table.kind(op)} of {table.callback(op)}",
+        table.relative(op.location),
         op.route,
         op.reason,
-        words.shapes(op),
-        words.size(op.bytes_copied),
+        table.shapes(op),
+        table.size(op.bytes_copied),
         op.follows or "",
     )
     return "".join(f"<td>{escape(cell)}</td>" for cell in cells)

@@ -1,21 +1,89 @@
-"""Explaining functions that are partitioned: their clusters and what is between them."""
+"""Facts on a partitioned function: clusters, host ops, and transfers between them."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import tensorflow as tf
+
+from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
-from hostcall._explain import transfers
-from hostcall._explain.bodies import Bodies, Edges, called, sources
-from hostcall._explain.boundary_advice import of_host_op
-from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step, Transfer
+from hostcall._explain.callback_facts import (
+    Bodies,
+    Body,
+    Edges,
+    called,
+    of_host_op,
+    sources,
+    value_of,
+)
+from hostcall._explain.facts import Cluster, Function, HostOp, Op, ScriptOp, Step, Transfer, Value
 from hostcall._functions import call_stats
 from hostcall._tf import function_defs as defs
-from hostcall._tf import function_names, op_kinds
-from hostcall._tf.types import NodeDef
+from hostcall._tf import op_kinds
+from hostcall._tf.types import FunctionDef, NodeDef
+
+_TO_HOST, _TO_DEVICE = "host", "device"
+
+# These are in the host's memory, or are what is there of something on the device.
+_NEVER_SENT = frozenset(dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant))
+
+
+def of_function(
+    old: FunctionDef,
+    new: FunctionDef,
+    body: Body,
+    functions: Mapping[str, Any],
+    called: Iterable[ScriptOp],
+) -> tuple[Transfer, ...]:
+    """What crosses in one call, each value once.
+
+    Args:
+      old: the FunctionDef as it was.
+      new: what has taken its place, whose nodes have devices.
+      body: of `old`, which knows shapes.
+      functions: those that `old` may call, by name.
+      called: the script ops on the host, of whose results more is known.
+    """
+    types = defs.Types(old, functions)
+    results = {op.node: op.results for op in called}
+
+    def facts(value: str) -> Value:
+        node, _, result = value.partition(":")
+        if node in results:
+            return results[node][types.position(node, result)]
+        return value_of(tf.TensorSpec(body.shape_of(value), types.of(value)))
+
+    on_host = {node.name for node in new.node_def if _is_on_host(node.device)}
+    crossing = _crossing(old, on_host)
+    sent = ((value, to) for value, to in crossing if types.of(value) not in _NEVER_SENT)
+    return tuple(Transfer(value, to, facts(value)) for value, to in sent)
+
+
+def _crossing(function: FunctionDef, on_host: set[str]) -> dict[tuple[str, str], None]:
+    """The values of the edges between the host and the device, with their destinations."""
+    constants = {node.name for node in function.node_def if node.op == "Const"}
+    found: dict[tuple[str, str], None] = {}
+    for node in defs.program_order(function):
+        to_host = node.name in on_host
+        for value in node.input:
+            source = defs.source(value)
+            if value.startswith("^") or source in constants:
+                continue
+            if (source in on_host) != to_host:
+                found[value, _TO_HOST if to_host else _TO_DEVICE] = None
+    for value in function.ret.values():
+        if defs.source(value) in on_host:
+            found[value, _TO_DEVICE] = None
+    return found
+
+
+def _is_on_host(device: str) -> bool:
+    return bool(device) and not placement.is_accelerator(device)
+
 
 # In the name of a cluster: what tells devices and refusals apart. Like digests, it is not known
 # beforehand.
@@ -132,7 +200,7 @@ class PartitionWalk:
     def _transfers(self, plan: PartitionedFunction, steps: Sequence[Step]) -> tuple[Transfer, ...]:
         if not self._device:
             return ()
-        return transfers.of_function(
+        return of_function(
             self._old[plan.name],
             self._new[plan.new_name],
             self._walk.bodies[plan.name],
@@ -169,4 +237,4 @@ class PartitionWalk:
 
 
 def _stem(cluster: str) -> str:
-    return _VARIANT.sub(SUFFIX, function_names.without_digests(cluster), count=1)
+    return _VARIANT.sub(SUFFIX, defs.without_digests(cluster), count=1)

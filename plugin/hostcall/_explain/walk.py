@@ -13,13 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._compiler import function_routes, risks, route_selection
-from hostcall._compiler.regions.foreseeing import foreseen_program
-from hostcall._compiler.regions.writing import Region
+from hostcall._compiler.regions.writing import Region, foreseen_program
 from hostcall._explain import callback_facts as ops
-from hostcall._explain.bodies import Bodies, Edges, sources
+from hostcall._explain.callback_facts import Bodies, Edges, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, Risk, ScriptOp, Step
 from hostcall._explain.partitions import PartitionWalk, Place, joined
-from hostcall._explain.words import is_plumbing
+from hostcall._explain.table import is_plumbing
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDefLibrary, NodeDef

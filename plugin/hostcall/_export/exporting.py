@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._compiler import ordering
-from hostcall._compiler.bounded import analysis, own_names
+from hostcall._compiler.bounded import analysis
 from hostcall._export import exported_callbacks
 from hostcall._export import function_interface as exported
 from hostcall._tf import autograph, concrete_functions
@@ -92,7 +92,7 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
     marked = analysis.marked(library, name, whole=True, compiled=True)
     # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
     ordered, name = ordering.order_side_effects(marked, name, "__exported")
-    ordered.function.extend(own_names.new_functions(library, marked))
+    ordered.function.extend(analysis.new_functions(library, marked))
     try:
         with _lock:  # another thread may export the same function
             return concrete_functions.stablehlo_of(traced, list(ordered.function), name)

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._callbacks.call_modules import Module
-from hostcall._callbacks.specs import check_integers
-from hostcall._tf import autograph, eager_threads, module_gradient, op_kinds, sub_byte
+from hostcall._callbacks.lookup import Module
+from hostcall._callbacks.structures import check_integers
+from hostcall._tf import autograph, eager_execution, op_kinds, tensor_structures
 from hostcall_mlir import exporting as mlir
 from hostcall_mlir.exporting import Callback, Manifest, Program, Spec, dtype_of
 from hostcall_runtime import Target, register, within
@@ -94,9 +94,12 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         specs = [_tensor_spec(output.spec) for output in outputs]
         with self._module.called():
             values = op_kinds.call_module(
-                [tf.cast(tensor, sub_byte.wide(tensor.dtype)) for tensor in (*tensors, *state)],
+                [
+                    tf.cast(tensor, tensor_structures.wide(tensor.dtype))
+                    for tensor in (*tensors, *state)
+                ],
                 self._artifact,
-                [tf.TensorSpec(spec.shape, sub_byte.wide(spec.dtype)) for spec in specs],
+                [tf.TensorSpec(spec.shape, tensor_structures.wide(spec.dtype)) for spec in specs],
             )
         results = []
         for output, spec, wide in zip(outputs, specs, values, strict=True):
@@ -112,7 +115,7 @@ def load(
     directory: str | os.PathLike[str], callbacks: Mapping[str, Callable[..., Any]], imports: bool
 ) -> LoadedFunction:
     """What `hostcall.load` does."""
-    module_gradient.refuse()
+    eager_execution.refuse()
     return LoadedFunction(mlir.read(directory), callbacks, imports)
 
 
@@ -125,7 +128,7 @@ def _register(
         # Calls with results of other dtypes are another callback's.
         dtypes = [tf.as_dtype(dtype_of(spec.dtype)) for spec in callback.calls[0].results]
         call = functools.partial(_call_with_tensors, call, dtypes)
-        call = functools.partial(eager_threads.apart, call)
+        call = functools.partial(eager_execution.apart, call)
     places = dict.fromkeys(call.location for call in callback.calls if call.location)
     where = f", called at {', '.join(places)}" if places else ""
     description = f"callback {callback.name} of an exported program{where}"

@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import tape_residuals
-from hostcall._callbacks.specs import check_integers
+from hostcall._callbacks.structures import check_integers
 from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, tensor_structures
 from hostcall._tf.types import ConcreteFunction
 from hostcall_runtime import _library
-from hostcall_runtime._words import counted
+from hostcall_runtime._errors import counted
 
 # What TensorFlow gives the dtype that is wanted; everything else has one of its own.
 _PYTHON_VALUES = (bool, int, float, complex, str, bytes, list, tuple)

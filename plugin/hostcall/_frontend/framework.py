@@ -1,24 +1,81 @@
-"""TensorFlow as `_functions.frameworks` knows it."""
+"""TensorFlow as `_functions.frameworks` sees it, and calls of callbacks on tensors."""
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._frontend import callback_calls, handler_programs
-from hostcall._functions import call_stats, frameworks, source_location
+from hostcall._callbacks import structures
+from hostcall._frontend import gradients, handler_programs, script_ops
+from hostcall._functions import call_stats, callback, frameworks, source_location
 from hostcall._functions.callback import Callback
+from hostcall._functions.frameworks import Parts
 from hostcall._functions.mapping import mapped
 from hostcall._functions.native_functions import Native
-from hostcall._tf import autograph, compilation_cache, function_names, tensor_structures
-from hostcall_runtime import _library, _stable_ids
+from hostcall._tf import autograph, concrete_functions, function_defs, tensor_structures
+from hostcall_runtime import _library, _registry
+
+
+# Ours, like TensorFlow's own functions, is not for autograph to convert.
+@autograph.do_not_convert
+def call(parts: Parts, args: tuple[Any, ...]) -> Any:
+    """The results of a callback, tensors in the structure of the declared result.
+
+    Raises:
+      TypeError: when the declared result has no dtypes, or an argument is no tensor.
+    """
+    eager = parts.kind == "eager"
+    tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=eager)
+    inputs = structures.read_inputs(tensors, eager, pack_lists=False)
+    specs = structures.specs_for(parts.declaration.result, inputs)
+    outputs = structures.Outputs(specs, strict=True)
+    emit = functools.partial(_emit, parts)
+    if parts.grad is None:
+        return emit(inputs, outputs)
+    return gradients.call(emit, parts.grad, inputs, outputs)
+
+
+def _emit(parts: Parts, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
+    function = callback.parts(parts.function)[0]
+    return script_ops.call(
+        parts.function,
+        inputs,
+        outputs,
+        eager=parts.kind == "eager",
+        stateful=parts.stateful,
+        name=_op_name(str(parts.name or getattr(function, "__name__", ""))),
+        declaration=parts.declaration,
+        given_name=parts.name,
+        grad=parts.grad,
+    )
+
+
+def _op_name(name: str) -> str | None:
+    """A name that TensorFlow takes for an op."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, tf.Variable):
+        return value
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(
+            f"hostcall.callback: {value!r}, which is passed by position, is nothing that "
+            f"TensorFlow makes a tensor of: {error} Pass by keyword what is no tensor: it reaches "
+            "the function as it is."
+        ) from error
 
 
 class _TensorFlow:
     """See `frameworks.TensorFlow`."""
 
-    call = staticmethod(callback_calls.call)
+    call = staticmethod(call)
     check_handler = staticmethod(handler_programs.check)
     run_handler = staticmethod(handler_programs.run)
     shape = staticmethod(tf.TensorShape)
@@ -47,10 +104,10 @@ def enter() -> None:
     source_location.read_with(autograph.stack, autograph.original_location)
     call_stats.count_clusters(_compilations)
     autograph.leave_alone(Callback, Native, mapped)
-    _stable_ids.caches.append(compilation_cache.is_on)
+    _registry.caches.append(concrete_functions.is_on)
 
 
 def _compilations(reset: bool) -> list[tuple[str, int, int]]:
     counts: list[tuple[str, int, int]]
     counts = _library.load("hostcall._tensorflow").compilations(reset)
-    return [(function_names.without_digests(name), done, plain) for name, done, plain in counts]
+    return [(function_defs.without_digests(name), done, plain) for name, done, plain in counts]

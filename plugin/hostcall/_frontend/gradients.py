@@ -1,4 +1,4 @@
-"""The gradient of a py_function: another script op, tied to its call by a tape residual."""
+"""The gradient of a py_function: a second script op, tied to its call by a tape residual."""
 
 from __future__ import annotations
 
@@ -7,19 +7,78 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, tape_residuals
 from hostcall._callbacks.callback_spec import Recording
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.specs import Spec
-from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._callbacks.structures import Inputs, Outputs, Spec
 from hostcall._frontend import script_ops
+from hostcall._functions import source_location
 from hostcall._functions.declaration import Declaration
-from hostcall._tf import eager_execution, gradient_tapes, py_function_gradient, token_registry
+from hostcall._tf import eager_execution, py_function_gradient, token_registry
 from hostcall._tf.types import Operation
 from hostcall_runtime import _interception
 from hostcall_runtime._patching import Patch
+
+
+def call(
+    emit: Callable[[Inputs, Outputs], Any],
+    grad: Callable[..., Any],
+    inputs: Inputs,
+    outputs: Outputs,
+) -> Any:
+    """The results of `emit(inputs, outputs)`, whose gradient is what `grad` computes.
+
+    Args:
+      emit: creates the op and returns its results, packed.
+      grad: `grad(inputs, results, upstream)`, structures in, a gradient for each argument out.
+      inputs: the arguments.
+      outputs: the types of the results.
+    """
+    # Where the call is in a branch, what `grad` is given must be tensors of the branch.
+    tensors = inputs.flat if tf.executing_eagerly() else [tf.identity(t) for t in inputs.flat]
+    results: list[Any] = []
+
+    def op(*tensors: Any) -> tuple[list[Any], Callable[..., Any]]:
+        inputs.flat = list(tensors)
+        called = outputs.unpack(emit(inputs, outputs))
+
+        def gradient(*dy: Any, variables: Sequence[Any] | None = None) -> Any:
+            arguments = tuple(inputs.pack(tensors))
+            given = grad(arguments, outputs.pack(results), outputs.pack(dy))
+            gradients = inputs.flatten_gradients(given)
+            check(gradients, tensors, grad)
+            if variables is None:
+                return gradients
+            # A callback that runs eagerly may read variables: they have no gradient through it.
+            return gradients, [None] * len(variables)
+
+        return called, gradient
+
+    # `grad` gets these results, and not those of `emit`: they have the gradient that the next
+    # derivative needs.
+    results += tf.custom_gradient(op)(*tensors)
+    if results and not tf.executing_eagerly():
+        eager_execution.own_custom_gradient(results[0].op)
+    return outputs.pack(results)
+
+
+def check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., Any]) -> None:
+    """Checks gradients against what they are of: TensorFlow would pass on whatever they are."""
+    for number, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
+        differentiable = tensor.dtype.is_floating or tensor.dtype.is_complex
+        if not differentiable or not isinstance(gradient, tf.Tensor | np.ndarray):
+            continue
+        dtype, shape = tf.as_dtype(gradient.dtype), tf.TensorShape(gradient.shape)
+        if dtype != tensor.dtype or not shape.is_compatible_with(tensor.shape):
+            raise ValueError(
+                f"hostcall: grad, {source_location.of_function(grad)}, returned a gradient of "
+                f"{dtype.name}{shape} for input {number}, which is "
+                f"{tensor.dtype.name}{tensor.shape}. A gradient has the dtype and the shape of "
+                "what it is of."
+            )
 
 
 class GradientSpec(EagerSpec):
@@ -62,7 +121,7 @@ class GradientSpec(EagerSpec):
         self.timeout = parent.timeout
         self.route = parent.route
         # Tapes around a whole function may ask for more later, when its calls have been recorded.
-        orders = max(self.order, 3) if gradient_tapes.more_orders_may_follow() else self.order
+        orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
         self.description = f"the gradient of {parent.description}"
         self.static_specs = list(specs)
@@ -130,7 +189,7 @@ class GradientSpec(EagerSpec):
         """Executes eagerly, and has `tapes` record what is done with `upstream`."""
         with eager_execution.eager_mode(), contextlib.ExitStack() as stack:
             for tape in reversed(tapes):
-                stack.enter_context(gradient_tapes.resumed(tape))
+                stack.enter_context(eager_execution.resumed(tape))
                 tape.watch(upstream)
             yield
 
@@ -263,7 +322,7 @@ def _computing_once_more(
 def gradients_of(
     tape: tf.GradientTape, results: list[Any], sources: list[Any], dy: list[Any]
 ) -> list[Any]:
-    gradients = gradient_tapes.gradients(tape, results, sources, dy)
+    gradients = eager_execution.gradients(tape, results, sources, dy)
     # The gradient of a gather is IndexedSlices; a tensor is what an op returns.
     return [
         g if type(g) is eager_execution.EagerTensor else tf.convert_to_tensor(g) for g in gradients
@@ -271,7 +330,7 @@ def gradients_of(
 
 
 def _trainable_inputs(op: Operation) -> list[int]:
-    return [i for i, tensor in enumerate(op.inputs) if gradient_tapes.is_trainable(tensor)]
+    return [i for i, tensor in enumerate(op.inputs) if eager_execution.is_trainable(tensor)]
 
 
 def _spec_of_tensor(tensor: tf.Tensor) -> tf.TensorSpec:
@@ -308,7 +367,7 @@ def _upstream(op: Operation, dy: Sequence[Any]) -> dict[int, Any]:
     return {
         i: tf.zeros_like(output) if gradient is None else tf.convert_to_tensor(gradient)
         for i, (output, gradient) in enumerate(zip(op.outputs, dy, strict=True))
-        if gradient_tapes.is_trainable(output)
+        if eager_execution.is_trainable(output)
     }
 
 

@@ -1,44 +1,84 @@
-"""The front end: what happens when the user's program creates a script op."""
+"""The front end: creates script ops, and what tracing knows of their results."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import requested_routes, result_shapes, structures, tape_residuals
-from hostcall._callbacks.borrowed_views import BorrowingSpec
+from hostcall._callbacks import (
+    requested_routes,
+    result_shapes,
+    shape_demands,
+    structures,
+    tape_residuals,
+)
+from hostcall._callbacks.array_specs import BorrowingSpec, LendingSpec, NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.lent_arrays import LendingSpec
-from hostcall._callbacks.native_spec import NativeSpec
-from hostcall._frontend import static_shapes
+from hostcall._callbacks.structures import BoundedSpec, Spec, merge, static_shape
 from hostcall._functions import source_location
-from hostcall._functions.declaration import Declaration
-from hostcall._functions.declaration_checks import (
+from hostcall._functions.declaration import (
+    Declaration,
     check_no_results,
     check_repeatable,
     check_takes_tensors,
     check_unordered,
 )
 from hostcall._functions.declarations import declaration_of
-from hostcall._functions.native.native_code import NativeCode
+from hostcall._functions.native_code import NativeCode
 from hostcall._tf import (
+    autograph,
     eager_execution,
     features,
-    gradient_tapes,
-    graph_ownership,
     op_kinds,
     py_function_gradient,
     script_op_graphs,
     tensor_structures,
     token_registry,
 )
+from hostcall._tf.types import FuncGraph
 from hostcall_runtime import _errors, _interception
+
+
+def note(spec: CallbackSpec) -> None:
+    """Notes what is known of the results in tracing: from `Tout` and the shape function."""
+    unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
+    said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
+    told = said
+    if isinstance(spec, EagerSpec) and not spec.outputs.strict:
+        # In the Tout of a py_function TensorFlow takes specs of its own for no more than dtypes.
+        pairs = zip(said, unknown, strict=True)
+        told = [one if isinstance(one, BoundedSpec) else none for one, none in pairs]
+    ruled: Sequence[Spec | None] = [None] * len(unknown)
+    if spec.shape_function is not None:
+        tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
+        operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+        spec.pending = result_shapes.pending(spec, operands)
+        # A shape function may compute with sizes that are not known yet; XLA asks again later.
+        with contextlib.suppress(Exception):
+            ruled = spec.shape_function(operands)
+    spec.static_specs = _merged(said, ruled)
+    spec.plain_specs = _merged(told, ruled)
+
+
+def set_on(results: Sequence[Any], spec: CallbackSpec) -> None:
+    """Sets the shapes of symbolic results."""
+    told = spec.static_specs if autograph.is_traced_to_compile() else spec.plain_specs
+    for result, static in zip(results, told, strict=True):
+        result.set_shape(static_shape(static))
+
+
+def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
+    with contextlib.suppress(ValueError):  # XLA will tell of the contradiction
+        return [merge(one, other) for one, other in zip(said, ruled, strict=True)]
+    return said
+
 
 # TensorFlow's own functions, by name, once ours stand in their place.
 stock: dict[str, Callable[..., Any]] = {}
@@ -153,7 +193,7 @@ def _spec_for(
             any(map(_is_trainable, inputs.flat))
             and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
             and features.GRADIENTS.available
-            and not gradient_tapes.gradient_is_overridden()
+            and not eager_execution.gradient_is_overridden()
         )
         # Nobody but its tape residual would keep the function of an eager call for the gradient.
         pure = declaration.pure and not tf.executing_eagerly()
@@ -171,7 +211,7 @@ def _spec_for(
 
 def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
     """The results of a new op that calls what a spec says, packed."""
-    static_shapes.note(spec)
+    note(spec)
     if isinstance(spec, EagerSpec):
         results = emit_eager(spec, name)
     else:
@@ -180,7 +220,7 @@ def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
     if not spec.outputs.dtypes:
         return results  # as in TensorFlow: the op in a graph, an empty list eagerly
     if not tf.executing_eagerly():
-        static_shapes.set_on(results, spec)
+        set_on(results, spec)
     return spec.outputs.pack(results)
 
 
@@ -198,7 +238,7 @@ def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None
     if tf.executing_eagerly() and spec.differentiable:
         if spec.order == 0:
             tensors = [value for value in flat if isinstance(value, tf.Tensor)]
-            spec.orders_wanted = gradient_tapes.orders_recorded(tensors)
+            spec.orders_wanted = eager_execution.orders_recorded(tensors)
         spec.gradient_wanted = spec.root.orders_wanted > spec.order
     results = op_kinds.gen_script_ops.eager_py_func(
         input=flat, token=token, is_async=eager_execution.is_async(), Tout=spec.op_dtypes, name=name
@@ -252,10 +292,10 @@ def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
         return
     spec.title = token_registry.new_token()
     token_registry.register_token(spec.title, spec)
-    graph_ownership.own(spec)
+    script_op_graphs.own(spec)
     if eager_execution.is_async():
         # The op runs later, when nobody may hold the spec any more.
-        graph_ownership.keep_alive_in_background(spec)
+        script_op_graphs.keep_alive_in_background(spec)
     yield flat, spec.title
 
 
@@ -272,7 +312,7 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
 
 def _is_trainable(value: object) -> bool:
     if isinstance(value, tf.Tensor):
-        return bool(gradient_tapes.is_trainable(value))
+        return bool(eager_execution.is_trainable(value))
     return False
 
 
@@ -329,3 +369,37 @@ def _holds_tensors(value: object) -> bool:
             structures.pack_list(tensor_structures.convert_variables_to_tensors(value)), tf.Tensor
         )
     )
+
+
+def finish(func_graph: FuncGraph) -> None:
+    """Called by TensorFlow with each FuncGraph that it has traced."""
+    if replaced := script_op_graphs.replaced_ops_of(func_graph):
+        script_op_graphs.must_not_run(func_graph, replaced)
+    for op in script_op_graphs.script_ops_of(func_graph):
+        result_shapes.write(op)
+    for op in script_op_graphs.table_lookups_of(func_graph):
+        result_shapes.write(op)  # Python knows more of tables than the op's shape function
+    shape_demands.note(func_graph)
+    requested_routes.mark_others(func_graph)
+    if script_op_graphs.calls_functions(func_graph):
+        script_op_graphs.mark_differing_branches(func_graph)
+        _order_jitted_calls(func_graph)
+
+
+def _order_jitted_calls(func_graph: FuncGraph) -> None:
+    """Orders calls of compiled functions with the script ops around them.
+
+    TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
+    `jit_compile=True`, and does not run those whose results are unused either.
+    """
+    ops = func_graph.get_operations()
+    jitted = [
+        op for op in ops if script_op_graphs.is_jitted_call(op) and script_op_graphs.has_effect(op)
+    ]
+    if not jitted:
+        return
+    effects = [op for op in ops if script_op_graphs.has_effect(op)]
+    for before, after in pairwise(effects):
+        if script_op_graphs.is_jitted_call(before) or script_op_graphs.is_jitted_call(after):
+            script_op_graphs.add_control_edge(before, after)
+    script_op_graphs.must_run(func_graph, jitted)

@@ -7,18 +7,17 @@ from typing import Any, TypeAlias, TypeGuard
 
 import tensorflow as tf
 
-from hostcall._callbacks import batches, lookup, requested_routes
+from hostcall._callbacks import array_specs, lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._frontend import batched_callback_gradients, custom_gradients, script_ops
+from hostcall._frontend import batched_gradients, gradients, script_ops
 from hostcall._frontend.batched_gradients import GradientOfBatch, RecomputingOfBatch
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
-from hostcall._functions.vmap_methods import BROADCAST_ALL, MAP, OF_BATCHES
+from hostcall._functions.declaration import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._tf import (
     autograph,
-    gradient_tapes,
-    graph_ownership,
+    eager_execution,
     op_kinds,
     parallel_for,
     py_function_gradient,
@@ -93,17 +92,17 @@ def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
     recorded = isinstance(spec, EagerSpec) and spec.gradient_wanted
     tensors = [
         mapped.stacked(i)
-        if method == BROADCAST_ALL or (recorded and gradient_tapes.is_trainable(tensor))
+        if method == BROADCAST_ALL or (recorded and eager_execution.is_trainable(tensor))
         else mapped.led(i)
         for i, (tensor, _) in enumerate(mapped.inputs)
     ]
     inputs = spec.inputs.with_tensors(tensors)
     divided = [stacked for _, stacked in mapped.inputs] if method == MAP else None
-    batched = batches.of_batch(spec, inputs, mapped.loop, divided)
+    batched = array_specs.of_batch(spec, inputs, mapped.loop, divided)
     if spec.grad is not None:
         expands = method != BROADCAST_ALL and not recorded
         shared = [expands and not stacked for _, stacked in mapped.inputs]
-        batched.grad = batched_callback_gradients.of_batch(spec, shared)
+        batched.grad = batched_gradients.of_batch(spec, shared)
     name = mapped.op.name.rpartition("/")[2]
 
     def emit(*_: Any) -> Any:
@@ -137,7 +136,7 @@ def _with_gradient(spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: A
     if spec.grad is None or not outputs.dtypes:
         packed = emit(inputs, outputs)
     else:
-        packed = custom_gradients.call(emit, spec.grad, inputs, outputs)
+        packed = gradients.call(emit, spec.grad, inputs, outputs)
     return packed if _is_op(packed) else outputs.unpack(packed)
 
 
@@ -198,7 +197,7 @@ def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> Any:
     hidden: list[Any] = []
 
     def emit(inputs: Inputs, outputs: Outputs) -> Any:
-        graph_ownership.own(spec)
+        script_op_graphs.own(spec)
         created = op_kinds.script_op_like(op, inputs.flat)
         script_op_graphs.note_script_op(created)
         requested_routes.mark(created, spec.route)

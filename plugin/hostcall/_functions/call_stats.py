@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from hostcall_runtime import _executor_stats, _library, _locks, _unawaited_calls
+from hostcall_runtime import _executors as hostcall_runtime_executors
+from hostcall_runtime import _fire_and_forget, _library, _locks
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -259,14 +260,14 @@ def compilations(*, reset: bool = False) -> list[ClusterStats]:
 
 
 def _unawaited_stats(reset: bool) -> list[UnawaitedStats]:
-    rows = [UnawaitedStats(*counts) for counts in _unawaited_calls.counts(reset) if any(counts[1:])]
+    rows = [UnawaitedStats(*counts) for counts in _fire_and_forget.counts(reset) if any(counts[1:])]
     return sorted(rows, key=lambda row: (-row.handed_over, row.callback))
 
 
 def _executors(*, reset: bool) -> list[ExecutorStats]:
     found = [
         ExecutorStats(label, row.calls, row.unfinished, row.waiting, row.running, row.sending)
-        for label, row in _executor_stats.rows(reset=reset).items()
+        for label, row in hostcall_runtime_executors.rows(reset=reset).items()
     ]
     seconds = operator.attrgetter("waiting_seconds", "running_seconds", "sending_seconds")
     return sorted(found, key=lambda row: sum(seconds(row)), reverse=True)

@@ -1,26 +1,368 @@
-"""What is declared of one function, checked."""
+"""What is declared of one function, with its validation."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import numbers
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
-from hostcall._functions import memoization, routes
-from hostcall._functions.declaration_checks import (
-    DEVICE,
-    HOST,
-    check_concurrent,
-    check_executor,
-    check_memory,
-    check_result,
-    check_retries,
-    check_unawaited,
+from hostcall._functions import memoization
+from hostcall_runtime import _executor_errors, _executors, _fire_and_forget, _mapped_calls
+from hostcall_runtime._errors import counted
+
+SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL = "sequential", "expand_dims", "broadcast_all"
+MAP = "map"
+METHODS = (SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL, MAP)
+
+# One call for the whole batch; by the last, one that an executor divides.
+OF_BATCHES = (EXPAND_DIMS, BROADCAST_ALL, MAP)
+
+_NO_EXECUTOR = (
+    "hostcall: vmap_method='map' divides a batch among the workers of an executor, and there is "
+    "none. Write executor=concurrent.futures.ThreadPoolExecutor(4), for one."
 )
-from hostcall._functions.vmap_methods import check_vmap_method
-from hostcall_runtime import _executors, _mapped_calls, _unawaited, _unawaited_calls
+
+
+def check_vmap_method(method: object, executor: object) -> None:
+    """Checks that there is such a method, and the executor that it needs.
+
+    Raises:
+      ValueError: when there is none.
+    """
+    if method is not None and method not in METHODS:
+        raise ValueError(f"hostcall: vmap_method={method!r} is none of {METHODS}.")
+    if method == MAP and executor is None:
+        raise ValueError(_NO_EXECUTOR)
+
+
+AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
+ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
+
+
+def checked(route: object, what: str = "route") -> str:
+    """`route`, if it is one.
+
+    Raises:
+      ValueError: when it is none.
+    """
+    if route not in ROUTES:
+        raise ValueError(f"hostcall: {what}={route!r} is none of {', '.join(map(repr, ROUTES))}.")
+    return str(route)
+
+
+TRACE = "trace"
+
+# Where the arrays of a function lie: NumPy's, or wherever the program has them.
+HOST, DEVICE = "host", "device"
+
+# Whether a `hostcall.callback` takes arrays or EagerTensors.
+KINDS = ("numpy", "eager")
+
+
+# Why it does not go with wait=False.
+_NOT_WITHOUT_WAITING = {
+    "borrow": "lends the function the program's own memory for the call alone",
+    "out": "has the function write the program's results",
+    "memo": "keeps the results of the function",
+    "pure": "says that the function does nothing but return results",
+    "concurrent": "lets calls overlap, and hostcall makes them one by one",
+}
+
+
+def check_result(result: object) -> None:
+    """Checks that a declared result holds no string but "trace", alone.
+
+    Raises:
+      ValueError: when it does.
+    """
+    if isinstance(result, str) and result == TRACE:
+        return
+    for leaf in _leaves(result):
+        if isinstance(leaf, str | bytes):
+            raise ValueError(
+                f"hostcall: result={leaf!r} says nothing of a result. Write tf.TensorSpec([3], "
+                "tf.float32), for one, a function that returns such specs, or, alone, "
+                f'result="{TRACE}" for the shapes that TensorFlow finds by tracing a '
+                "tf.py_function."
+            )
+
+
+def _leaves(result: object) -> list[Any]:
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, list | tuple):
+        return [leaf for item in result for leaf in _leaves(item)]
+    return [result]
+
+
+def check_function(function: object, who: str) -> None:
+    """Checks that `who` has been given a function whose calls return results.
+
+    Raises:
+      TypeError: when it is no function, or one whose calls return something that has to be run.
+    """
+    if not callable(function):
+        raise TypeError(f"{who} wants a function, and not {function!r}.")
+    called = [function, type(function).__call__]
+    if any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in called):
+        raise TypeError(
+            f"{who} wants a function whose calls return results, and {function!r} is an `async` "
+            "one: its calls return a coroutine, which nobody would await. Give a function that "
+            "runs it, such as lambda x: asyncio.run(function(x))."
+        )
+
+
+def check_concurrent(declaration: Any) -> None:
+    """Checks that `concurrent` is a bool.
+
+    Raises:
+      TypeError: when it is not.
+    """
+    if not isinstance(declaration.concurrent, bool):
+        raise TypeError(
+            f"hostcall: concurrent={declaration.concurrent!r} is neither True, where calls may run "
+            "at the same time, nor False."
+        )
+
+
+def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> None:
+    """Checks that calls which may overlap need not keep an order.
+
+    Args:
+      declaration: of the function.
+      ordered: whether the calls run in the order of the program.
+      who: calls it.
+      remedy: what to write.
+
+    Raises:
+      ValueError: when they do.
+    """
+    if declaration.concurrent and ordered:
+        raise ValueError(
+            f"{who}: concurrent=True lets calls run at the same time, and these may have side "
+            f"effects, which happen in the order of the program. If they have none, write {remedy};"
+            " else take concurrent away."
+        )
+
+
+def check_executor(declaration: Any) -> None:
+    """Checks that a function on an executor borrows no arrays.
+
+    Raises:
+      ValueError: when it does.
+    """
+    for option in ("borrow", "out"):
+        if declaration.executor is not None and getattr(declaration, option):
+            raise ValueError(
+                f"hostcall: {option}=True lends the function the program's own memory for the call "
+                "alone, and a call on an executor may outlast the program, or run in another "
+                f"process. Take {option}=True or executor= away."
+            )
+
+
+# Why it does not go with memory="device".
+_NOT_ON_DEVICE = {
+    "borrow": "lends the function arrays of NumPy's, and memory='device' lends arrays already",
+    "out": "has the function write into arrays of NumPy's",
+    "memo": "keeps results by the values of the arguments, which nobody looks at on a device",
+    "executor": "makes the call elsewhere, where the program's memory is not",
+    "timeout": "lets the program go on while the call still has its memory",
+}
+
+
+def check_memory(declaration: Any) -> None:
+    """Checks what is declared of a function that takes arrays where they lie.
+
+    Raises:
+      ValueError: when something is that does not go with it, or there is no such memory.
+    """
+    if declaration.memory not in (HOST, DEVICE):
+        raise ValueError(
+            f"hostcall: memory={declaration.memory!r} is neither {HOST!r}, for arrays of NumPy's, "
+            f"nor {DEVICE!r}, for arrays in the program's own memory."
+        )
+    if declaration.memory == HOST:
+        return
+    check_waits(declaration.memory, declaration.wait)
+    for option, why in _NOT_ON_DEVICE.items():
+        given = getattr(declaration, option)
+        if given is not None and given is not False:
+            raise ValueError(
+                f"hostcall: {option}={given!r} {why}. Take {option}= or memory='device' away."
+            )
+
+
+def check_waits(memory: str, wait: bool, concurrent: bool = False) -> None:
+    """Raises a ValueError for what does not go with a call that no program waits for."""
+    if concurrent and not wait:
+        raise ValueError(
+            f"hostcall: concurrent=True {_NOT_WITHOUT_WAITING['concurrent']} where no "
+            "program waits for them (wait=False). Take one of the two away."
+        )
+    if memory == DEVICE and not wait:
+        raise ValueError(
+            "hostcall: memory='device' lends the function the program's own memory for the call "
+            "alone, and with wait=False no program waits for the call. Take one of the two away."
+        )
+
+
+def check_unawaited(declaration: Any) -> None:
+    """Checks what is declared of a function that programs do not wait for.
+
+    Raises:
+      ValueError: when something is that does not go with it.
+    """
+    for option, why in _NOT_WITHOUT_WAITING.items():
+        if not declaration.wait and getattr(declaration, option):
+            raise ValueError(
+                f"hostcall: {option}={getattr(declaration, option)!r} {why}, and with wait=False "
+                f"no program waits for the call. Take {option}= or wait=False away."
+            )
+
+
+def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: str) -> None:
+    """Checks that nobody needs the results of a function that programs do not wait for.
+
+    Args:
+      line: its calls, or None where programs wait for them.
+      dtypes: those of the results.
+      stateful: whether the call has to run.
+      who: the call, as the message names it.
+
+    Raises:
+      ValueError: when somebody does.
+    """
+    if line is None:
+        return
+    if dtypes:
+        results = ", ".join(getattr(dtype, "name", str(dtype)) for dtype in dtypes)
+        raise ValueError(
+            f"{who}: wait=False is for functions without results, since no program waits for the "
+            f"call, and this one has {counted(len(dtypes), 'result')} ({results}). Write Tout=[] "
+            "(result=[] of a hostcall.callback, None of hostcall.jax.call), or take wait=False "
+            "away."
+        )
+    if not stateful:
+        raise ValueError(
+            f"{who}: wait=False is for functions that have an effect, and this call is said to "
+            "have none and has no results: XLA would leave it out. Take stateful=False "
+            "(pure=True of hostcall.jax.call) away."
+        )
+
+
+def check_retries(retries: object) -> None:
+    """Checks that `retries` is a number of calls.
+
+    Raises:
+      ValueError: when it is not.
+    """
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise ValueError(
+            f"hostcall: retries={retries!r} is no number of calls. Write retries=2, for one."
+        )
+
+
+def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) -> None:
+    """Checks that calls which may be made again have no side effects.
+
+    Args:
+      declaration: of the function.
+      stateful: whether the op or the callback is.
+      who: calls it.
+      remedy: what to write.
+
+    Raises:
+      ValueError: when they may have some.
+    """
+    is_pure = not stateful or declaration.pure or declaration.table is not None
+    if declaration.retries and not is_pure:
+        raise ValueError(
+            f"{who}: retries={declaration.retries} makes a call again whose worker has died. "
+            "Nobody knows how far that one came, and this function may have side effects, which "
+            f"must not happen twice. If it has none, write {remedy}; else take retries away."
+        )
+
+
+def check_takes_tensors(declaration: Any, who: str) -> None:
+    """Checks that nothing is declared which only holds for functions from arrays to arrays.
+
+    Raises:
+      ValueError: naming what is, and `who` calls the function.
+    """
+    for option in ("borrow", "out"):
+        if getattr(declaration, option):
+            raise ValueError(
+                f"hostcall: {option}=True is for functions that take NumPy arrays, and {who} gives "
+                f"its function tensors, which nobody can write to. Use tf.numpy_function, or take "
+                f"{option}=True away."
+            )
+    if declaration.memory == DEVICE:
+        raise ValueError(
+            f"hostcall: memory='device' is for functions that take arrays, and {who} gives its "
+            "function tensors. Use tf.numpy_function, or take memory='device' away."
+        )
+    if declaration.table is not None:
+        raise ValueError(
+            f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "
+            f"{who} gives its function tensors: its gradient needs what each call computes, and so "
+            "each call runs. Use tf.numpy_function, or take memo away."
+        )
+    if declaration.vmap_method == MAP:
+        raise ValueError(
+            f"hostcall: vmap_method='map' is for functions that take NumPy arrays, and {who} gives "
+            "its function tensors, which cannot be divided here. Use tf.numpy_function, or "
+            'vmap_method="expand_dims".'
+        )
+    if declaration.executor is not None and declaration.executor.runs_no_threads:
+        raise ValueError(_executor_errors.takes_tensors(who, declaration.executor.given))
+
+
+def check_callback(
+    kind: object, name: object, grad: object, stateful: bool, result: object
+) -> None:
+    """Checks what `hostcall.callback` is given beyond what `hostcall.declare` takes.
+
+    Raises:
+      TypeError: when `name` is no string, or `grad` is not callable.
+      ValueError: for an unknown `kind`, a stateless eager callback, or a `result` that is `TRACE`.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"hostcall.callback: kind={kind!r} is none of {KINDS}.")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"hostcall.callback: name={name!r} is no string.")
+    if grad is not None and not callable(grad):
+        raise TypeError(
+            f"hostcall.callback: grad={grad!r} is no function. It is called as grad(inputs, "
+            "results, upstream), and returns a gradient for each argument."
+        )
+    if kind == "eager" and not stateful:
+        raise ValueError(
+            "hostcall.callback: an eager callback records its gradient, which is a side effect. "
+            'Use stateful=True, or kind="numpy".'
+        )
+    if isinstance(result, str) and result == TRACE:
+        raise ValueError(
+            f"hostcall.callback: result={TRACE!r} is for hostcall.declare, where Tout says the "
+            "dtypes. Here the result has to say them: write tf.TensorSpec([3], tf.float32), for "
+            "one."
+        )
+
+
+def check_stateless(declaration: Any) -> None:
+    """Checks that a stateful `hostcall.callback` has no `memo`.
+
+    Raises:
+      ValueError: when it has one.
+    """
+    if declaration.table is not None:
+        raise ValueError(
+            f"hostcall.callback: memo={declaration.memo!r} says that the function does nothing but "
+            "return its results, and stateful=True, the default, that each call has to run. Write "
+            f"hostcall.callback(..., stateful=False, memo={declaration.memo!r})."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +401,18 @@ class Declaration:
     executor: Any = None
     wait: bool = True
     queue: int | None = None
-    when_full: str = _unawaited_calls.WAIT
+    when_full: str = _fire_and_forget.WAIT
     vmap_method: str | None = None
     retries: int = 0
     memory: str = HOST
     concurrent: bool = False
     table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
-    line: _unawaited_calls.Line | None = dataclasses.field(init=False, compare=False, repr=False)
+    line: _fire_and_forget.Line | None = dataclasses.field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_result(self.result)
         if self.route is not None:
-            routes.checked(self.route)
+            checked(self.route)
         if self.timeout is not None:
             is_time = isinstance(self.timeout, numbers.Real) and self.timeout > 0
             if not is_time:
@@ -79,7 +421,7 @@ class Declaration:
                 )
         object.__setattr__(self, "executor", _executors.provider_of(self.executor))
         check_executor(self)
-        line = _unawaited.line_for(self.wait, self.queue, self.when_full)
+        line = _fire_and_forget.line_for(self.wait, self.queue, self.when_full)
         object.__setattr__(self, "line", line)
         check_concurrent(self)
         check_unawaited(self)

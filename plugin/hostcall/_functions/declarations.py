@@ -9,9 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from hostcall._functions.declaration import Declaration
-from hostcall._functions.declaration_checks import check_function
-from hostcall._functions.native.native_code import NativeCode, check_declared
+from hostcall._functions.declaration import Declaration, check_function
+from hostcall._functions.native_code import NativeCode, check_declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 

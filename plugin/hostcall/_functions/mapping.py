@@ -8,10 +8,10 @@ from typing import Any
 
 from hostcall._functions import source_location
 from hostcall._functions.callback import Callback
-from hostcall._functions.declaration_checks import check_function
+from hostcall._functions.declaration import check_function
 from hostcall._functions.declarations import declaration_of
-from hostcall._functions.native.native_code import NativeCode
-from hostcall_runtime import _batches, _executors
+from hostcall._functions.native_code import NativeCode
+from hostcall_runtime import _executors, _mapped_calls
 from hostcall_runtime._mapped_calls import MappedFunction
 
 
@@ -73,7 +73,7 @@ def mapped(
              [1., 2.]], dtype=float32)
     """
     check_function(fn, "hostcall.map")
-    _batches.check_axes(in_axes)
+    _mapped_calls.check_axes(in_axes)
     _check_chunks(chunks)
     if isinstance(fn, Callback):
         return _mapped_callback(fn, executor, in_axes, chunks)

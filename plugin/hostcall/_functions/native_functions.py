@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hostcall._functions import frameworks, nests
+from hostcall._functions import frameworks, native_code, specs
 from hostcall._functions.callback import Callback
 from hostcall._functions.declaration import Declaration
 from hostcall._functions.declarations import of_native
-from hostcall._functions.native import ffi_handlers, signatures
-from hostcall._functions.native.c_functions import CFunction
-from hostcall._functions.native.ffi_handlers import FfiHandler
-from hostcall._functions.native.native_code import NativeCode
+from hostcall._functions.native_code import CFunction, FfiHandler, NativeCode
 
 
 class Native(NativeCode):
@@ -60,7 +57,7 @@ class Native(NativeCode):
             it returns.
           RuntimeError: when the code is called at once, and says that it has failed.
         """
-        leaves = nests.flatten(arrays)
+        leaves = specs.flatten(arrays)
         if out is None and any(map(frameworks.belongs_to_a_program, leaves)):
             declaration = of_native(self, Declaration())
             return Callback(self, declaration, "numpy", True, None, None)(*arrays)
@@ -138,11 +135,11 @@ def native(
             "Write result=tf.TensorSpec([3], tf.float32), for one; result=lambda x: x where it is "
             "like the input; or result=[] where there is none."
         )
-    code: CFunction | FfiHandler | None = ffi_handlers.read(function, name, attributes or {})
+    code: CFunction | FfiHandler | None = native_code.read(function, name, attributes or {})
     if code is None:
         if attributes is not None:
             raise TypeError("hostcall.native: only handlers of XLA's FFI take attributes.")
-        code = signatures.read(function, name)
+        code = native_code.read_signature(function, name)
     if code is None:
         raise TypeError(
             "hostcall.native wants a ctypes function, a numba.cfunc, or a capsule with a handler "

@@ -6,15 +6,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from hostcall._inspect import exported_programs, graph_files, keras_files
-from hostcall._inspect.facts import InspectionError
-from hostcall._inspect.inspection import Inspection
+from hostcall._inspect import files
+from hostcall._inspect.inspection import Inspection, InspectionError
 
 _GRAPHS: dict[str, Callable[[Path], Inspection]] = {
-    ".pb": graph_files.of_graph,
-    ".pbtxt": graph_files.of_graph,
-    ".meta": graph_files.of_meta_graph,
-    ".keras": keras_files.of_model,
+    ".pb": files.of_graph,
+    ".pbtxt": files.of_graph,
+    ".meta": files.of_meta_graph,
+    ".keras": files.of_model,
 }
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -51,9 +50,9 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
         found = found.parent
     if found.is_dir():
         if any((found / name).is_file() for name in _SAVED_MODEL):
-            return graph_files.of_saved_model(found)
-        if exported_programs.lies_in(found):
-            return exported_programs.of_program(found)
+            return files.of_saved_model(found)
+        if files.lies_in(found):
+            return files.of_program(found)
         raise InspectionError(
             f"{found} holds no SavedModel (saved_model.pb), and no program of hostcall.export "
             "(manifest.json)."

@@ -1,10 +1,157 @@
-"""What `hostcall.inspect` returns: the facts, and how they are shown."""
+"""The result of `hostcall.inspect`: facts, and a table of them."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
+from typing import Any
 
-from hostcall._inspect.facts import Facts
+from hostcall_runtime._errors import counted
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """A place in a file that names a Python function.
+
+    Attributes:
+      kind: what calls it: "tf.numpy_function", "tf.py_function", "tf.compat.v1.py_func",
+        "hostcall.callback", "the gradient of ..." one of these, "host call" in an exported
+        program, or "layer" and the like in a Keras model.
+      of: the signatures and functions of the file that lead there.
+      node: the op's name, or the layer's.
+      arguments, results: dtypes and shapes, as text.
+      line: `file:line` of the call, "" where that is not known.
+    """
+
+    kind: str
+    of: tuple[str, ...]
+    node: str
+    arguments: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    line: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class PythonFunction:
+    """A Python function that a file names.
+
+    Attributes:
+      name: what messages call it.
+      place: `module:qualname` where it is imported from; None where it cannot be.
+      given_name: the name that the user has given it, or None.
+      pickle: the SHA-256 of the pickle that the file carries of it, or None.
+      declared: what was declared of it, where that says something.
+      uses: the places that name it.
+      problem: why it cannot be called here; "" where nothing stands against it, as far as can be
+        told without importing it.
+      write: what to write so that it can be called; "" where it can.
+    """
+
+    name: str
+    place: str | None = None
+    given_name: str | None = None
+    pickle: str | None = None
+    declared: dict[str, Any] = dataclasses.field(default_factory=dict)
+    uses: tuple[Use, ...] = ()
+    problem: str = ""
+    write: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """The Python functions that a file names.
+
+    Attributes:
+      path: of the file or directory.
+      format: "SavedModel", "exported program", "Keras model", "GraphDef" or "MetaGraphDef".
+      functions: each once.
+      notes: what else one has to know.
+    """
+
+    path: str
+    format: str
+    functions: tuple[PythonFunction, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """What the file is, in one line."""
+        missing = sum(bool(function.problem) for function in self.functions)
+        more = f", of which {missing} cannot be called here as yet" if missing else ""
+        return f"{self.format} with {counted(len(self.functions), 'Python function')}{more}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, strings and numbers."""
+        return {"headline": self.headline, **dataclasses.asdict(self)}
+
+
+class InspectionError(ValueError):
+    """What is wrong with a file, in one line."""
+
+
+def merged(functions: list[PythonFunction]) -> tuple[PythonFunction, ...]:
+    """The same functions, each once with all uses."""
+    found: dict[tuple[Any, ...], PythonFunction] = {}
+    for function in functions:
+        key = (function.name, function.place, function.pickle, function.problem)
+        known = found.get(key, dataclasses.replace(function, uses=()))
+        found[key] = dataclasses.replace(known, uses=known.uses + function.uses)
+    return tuple(found.values())
+
+
+_WIDTH = 110
+
+
+def text(inspection: Facts) -> str:
+    """The table as plain text, and below it what to write."""
+    from rich.console import Console
+    from rich.text import Text
+
+    stream = io.StringIO()
+    console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
+    console.print(Text(f"{inspection.path}: {inspection.headline}", style="bold"))
+    for note in inspection.notes:
+        console.print(Text(note))
+    if inspection.functions:
+        console.print(_table(inspection))
+    lines = dict.fromkeys(function.write for function in inspection.functions if function.write)
+    if lines:
+        console.print(Text("\nIf you trust the file, write:\n"))
+        for line in lines:
+            console.print(Text(f"    {line}"), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def _table(inspection: Facts) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table(show_lines=True)
+    rows.add_column("function", overflow="fold", ratio=3)
+    rows.add_column("used", overflow="fold", ratio=5)
+    rows.add_column("here", overflow="fold", ratio=3)
+    for function in inspection.functions:
+        uses = "\n".join(map(_use, function.uses))
+        rows.add_row(Text(_name(function)), Text(uses), Text(function.problem or "can be called"))
+    return rows
+
+
+def _name(function: PythonFunction) -> str:
+    place = [function.place] if function.place not in (None, function.name) else []
+    carried = ["a pickle in the file"] if function.pickle else []
+    declared = [f"{name}={value}" for name, value in function.declared.items()]
+    return "\n".join(map(str, [function.name, *place, *carried, *declared]))
+
+
+def _use(use: Use) -> str:
+    of = f" in {', '.join(use.of)}" if use.of else ""
+    line = f" at {use.line}" if use.line else ""
+    flow = f"\n  {_listed(use.arguments)} → {_listed(use.results)}" if use.arguments else ""
+    return f"{use.kind}, {use.node}{of}{line}{flow}"
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    return ", ".join(values) or "?"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +176,4 @@ class Inspection(Facts):
     """
 
     def __str__(self) -> str:
-        from hostcall._inspect import table  # what draws is loaded when somebody looks
-
-        return table.text(self)
+        return text(self)

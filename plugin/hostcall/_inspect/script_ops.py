@@ -10,12 +10,11 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._explain.bodies import SHAPES, Body
-from hostcall._explain.callback_facts import KINDS
+from hostcall._explain.callback_facts import KINDS, SHAPES, Body
 from hostcall._functions import source_location
-from hostcall._inspect.facts import PythonFunction, Use
-from hostcall._saving import carried, checking, structures, tokens
-from hostcall._saving.errors import Problem
+from hostcall._inspect.inspection import PythonFunction, Use
+from hostcall._saving import checking, pickled_functions, tokens
+from hostcall._saving.tokens import Problem
 from hostcall._tf import op_kinds, token_registry
 from hostcall._tf.types import GraphDef, NodeDef
 
@@ -91,7 +90,7 @@ def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction
         return
     function = record.users
     if function.pickled is not None and directory is None:
-        problem = carried.missing(function.pickled)
+        problem = pickled_functions.missing(function.pickled)
     found = PythonFunction(
         function.label,
         function.place,
@@ -131,8 +130,8 @@ def _kind(record: tokens.Record) -> str:
 
 def _result(written: Any) -> str:
     try:
-        return _text(structures.read(written))
-    except structures.UnreadableError:
+        return _text(tokens.read(written))
+    except tokens.UnreadableError:
         return "nonsense"
 
 

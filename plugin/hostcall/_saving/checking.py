@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 from hostcall._callbacks import lookup
-from hostcall._saving import carried, fitting, functions, options, tokens
-from hostcall._saving.errors import Problem, SavedFunctionError
+from hostcall._saving import decoding, functions, options, pickled_functions, tokens
+from hostcall._saving.tokens import Problem, SavedFunctionError
 from hostcall._tf import op_kinds, script_op_graphs, token_registry
 
 _WARNING = """\
@@ -112,7 +112,7 @@ def judged(
         return token, None, _UNNAMED
     record, problem = record.with_leave(""), None
     if (pickled := record.users.pickled) is not None and directory is not None:
-        problem = carried.read(pickled.sha256, directory)
+        problem = pickled_functions.read(pickled.sha256, directory)
     return record.users.label, record, problem or functions.problem_of(record.users)
 
 
@@ -126,7 +126,7 @@ def _read(token: str, nodes: list[Any]) -> tokens.Record | None:
         return None
     record = tokens.decode(token)
     for node in nodes:
-        fitting.check(record, node)
+        decoding.check(record, node)
     return record
 
 
@@ -138,7 +138,7 @@ def _with_leave(
     record: tokens.Record, pickled: tokens.Pickled, path: str
 ) -> tuple[tokens.Record, Problem | None]:
     """The record with leave to call its pickle where the user gives it; and what is wrong."""
-    problem = carried.read(pickled.sha256, path)
+    problem = pickled_functions.read(pickled.sha256, path)
     if not options.allows_pickles():
         return record.with_leave(""), problem
     if problem is not None:
@@ -146,4 +146,4 @@ def _with_leave(
             f"hostcall: {path} cannot be loaded with allow_pickle=True. Of the Python function "
             f"{pickled.title}, {problem.reason}. Nothing was run."
         )
-    return record.with_leave(carried.leave_for(pickled.sha256)), None
+    return record.with_leave(pickled_functions.leave_for(pickled.sha256)), None

@@ -1,4 +1,7 @@
-"""What is done to a graph that is saved: its script ops get qualified tokens."""
+"""Names the script ops of graphs that are traced or saved.
+
+The function may run in another process of the job: on a worker, or in a service of tf.data.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any, TypeVar
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._functions import source_location
-from hostcall._saving import carried, options, pickling, recording, resolving, tokens
-from hostcall._saving.errors import SavedFunctionError
+from hostcall._saving import decoding, encoding, options, pickled_functions, tokens
+from hostcall._saving.tokens import SavedFunctionError
 from hostcall._tf import (
     attributes,
     function_defs,
@@ -20,7 +23,48 @@ from hostcall._tf import (
     script_op_graphs,
     token_registry,
 )
-from hostcall._tf.types import MetaGraphDef
+from hostcall._tf.types import Graph, MetaGraphDef
+from hostcall_runtime import _locks
+
+_lock = _locks.new_lock()
+
+
+def name_traced_functions(graph: Graph) -> None:
+    """Gives the script ops of a function's graph tokens by which any process finds what they call.
+
+    Those of functions without a name stay what they are: they run in this process.
+    """
+    for op in script_op_graphs.script_ops_of(graph):
+        _name_op(op)
+
+
+def name_new_functions(graph: Graph) -> None:
+    """The same of a session's graph, whose ops cannot be changed any more when they have run."""
+    with _lock:  # whoever comes second may send the ops as soon as this has returned
+        for op in script_op_graphs.new_script_ops_of(graph):
+            _name_op(op)
+
+
+def _name_op(op: Any) -> None:
+    token = op.get_attr("token").decode(errors="replace")
+    if token_registry.is_qualified(token) and not token_registry.is_own(token):
+        return  # of a graph that was loaded
+    written = _token_of(token_registry.find_present(token))
+    if written is not None and written != token:
+        protos.set_attr(op, "token", s=written.encode())
+
+
+def _token_of(spec: Any) -> str | None:
+    if spec is None:
+        return None
+    try:
+        with options.save_options(pickle=False):  # other processes have no files of ours
+            token = tokens.encode(encoding.record_of(spec, encoding.asked_so_far))
+    except encoding.UnnamedError:
+        return None
+    token_registry.register_token(token, spec)
+    return token
+
 
 _UNNAMED = """\
 hostcall: a {what} is written, and another process could not find these Python functions in it:
@@ -120,16 +164,16 @@ def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
     """Gives script ops among nodes qualified tokens; returns the functions that have no name."""
     nodes = [node for node in nodes if node.op in op_kinds.SCRIPT_OPS]
     entries = {token: token_registry.find_present(token) for token in map(lookup.token_of, nodes)}
-    asked = recording.asked_of(list(entries.values()))
+    asked = encoding.asked_of(list(entries.values()))
     unnamed: list[_Unnamed] = []
     unpicklable: dict[tuple[str, str], None] = {}
     written: dict[str, str] = {}
     for token, entry in entries.items():
         try:
             written[token] = _qualified(token, entry, asked, directory)
-        except recording.UnnamedError as error:
+        except encoding.UnnamedError as error:
             unnamed.append((token, entry, str(error)))
-        except pickling.UnpicklableError as error:
+        except pickled_functions.UnpicklableError as error:
             unpicklable[_described(token, entry), str(error)] = None
     if unpicklable:
         raise ValueError(_UNPICKLABLE.format(listed=_indented(unpicklable)))
@@ -140,15 +184,15 @@ def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
     return unnamed
 
 
-def _qualified(token: str, entry: Any, asked: recording.Asked, directory: str | None) -> str:
+def _qualified(token: str, entry: Any, asked: encoding.Asked, directory: str | None) -> str:
     if entry is None:
         if not token_registry.is_qualified(token):
-            raise recording.UnnamedError("it does not exist any more, here either")
+            raise encoding.UnnamedError("it does not exist any more, here either")
         return _qualified_before(token, directory)
-    record = recording.record_of(entry, asked).with_leave("")
+    record = encoding.record_of(entry, asked).with_leave("")
     _carry(record, directory)
     written = tokens.encode(record)
-    resolving.keep(written, entry)
+    decoding.keep(written, entry)
     return written
 
 
@@ -169,9 +213,9 @@ def _carry(record: tokens.Record, directory: str | None) -> None:
     if pickled is None:
         return
     if directory is None:
-        raise recording.UnnamedError("only a SavedModel can carry its pickle")
-    if not carried.write(pickled.sha256, directory):
-        raise recording.UnnamedError("its pickle is not here: only a SavedModel carries it")
+        raise encoding.UnnamedError("only a SavedModel can carry its pickle")
+    if not pickled_functions.write(pickled.sha256, directory):
+        raise encoding.UnnamedError("its pickle is not here: only a SavedModel carries it")
 
 
 def _described(token: str, entry: Any) -> str:

@@ -1,21 +1,309 @@
-"""What a worker does for one client, on a thread of its own."""
+"""One client's session in a worker, and its calls.
+
+It is read and written by calls and not mapped: an array that a function gets is its own, whatever
+the client does meanwhile, and nothing that the client does to the file ends this process.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import fcntl
 import logging
 import os
+import re
 import socket
-from collections.abc import Callable
-from typing import Protocol
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
-from hostcall._serving import calls
-from hostcall._serving.arena import Arena, ArenaFullError
-from hostcall._serving.calls import CallError
-from hostcall_runtime import _worker_channel as channel
-from hostcall_runtime import _worker_frames as frames
-from hostcall_runtime._worker_channel import ClosedError, Frame
-from hostcall_runtime._worker_frames import Health, Kind, ProtocolError
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks import lookup, result_shapes, tape_residuals
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.structures import BoundedSpec
+from hostcall._saving import tokens
+from hostcall._saving.tokens import SavedFunctionError
+from hostcall._tf import eager_execution, protos, token_registry
+from hostcall_runtime import _serving_wire
+from hostcall_runtime._errors import INVALID_ARGUMENT, UNKNOWN, LoweringError
+from hostcall_runtime._serving_wire import (
+    ELEMENT_SIZES,
+    Array,
+    Call,
+    ClosedError,
+    Frame,
+    Health,
+    Kind,
+    ProtocolError,
+)
+
+_ALIGNMENT = 64
+_LENGTH = np.dtype("<u8")
+
+
+class ArenaFullError(Exception):
+    """Results need more memory than the client or the worker allows."""
+
+
+class Arena:
+    """The arena of one connection.
+
+    Args:
+      descriptor: of the file, which is the arena's once this has not failed.
+      limit: the most bytes of it that are used.
+
+    Raises:
+      ProtocolError: when it is no such file.
+    """
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        self._descriptor = descriptor
+        self.limit = limit
+        try:
+            seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+        except OSError as error:
+            raise ProtocolError("the arena is no file made by memfd_create") from error
+        if not seals & fcntl.F_SEAL_SHRINK:
+            raise ProtocolError("the arena is not sealed by F_SEAL_SHRINK")
+
+    def close(self) -> None:
+        """Gives the file back."""
+        os.close(self._descriptor)
+
+    def read(self, arrays: Sequence[Array]) -> list[Any]:
+        """The arrays at places in it, each with memory of its own.
+
+        Raises:
+          ProtocolError: when one does not lie in it, or has not the size that its shape has.
+        """
+        total = min(os.fstat(self._descriptor).st_size, self.limit)
+        if sum(array.size for array in arrays) > total:
+            raise ProtocolError("the arguments are larger than the arena")
+        for array in arrays:
+            if array.offset + array.size > total:
+                raise ProtocolError("an argument lies outside of the arena")
+        return [self._strings(one) if one.is_strings else self._numbers(one) for one in arrays]
+
+    def write(self, results: Sequence[Any], dtypes: Sequence[int]) -> list[Array]:
+        """Writes arrays one after the other, and says where they are.
+
+        Raises:
+          ArenaFullError: when there is no room for them.
+        """
+        arrays, pieces, end = [], [], 0
+        for result, dtype in zip(results, dtypes, strict=True):
+            array = Array(dtype, np.shape(result), -(-end // _ALIGNMENT) * _ALIGNMENT)
+            content = _packed(result) if array.is_strings else _bytes_of(result)
+            arrays.append(array._replace(size=len(content)))
+            pieces.append(content)
+            end = array.offset + len(content)
+        if end > self.limit:
+            raise ArenaFullError(
+                f"hostcall: the results of a Python function have {end} bytes, and a worker may "
+                f"return {self.limit}: HOSTCALL_WORKER_BYTES of the process that calls it, and "
+                "--bytes of the worker, set the limit."
+            )
+        try:
+            for array, content in zip(arrays, pieces, strict=True):
+                self._write(array.offset, content)
+        except OSError as error:
+            raise ArenaFullError(f"hostcall: the arena cannot be written: {error}") from error
+        return arrays
+
+    def _numbers(self, array: Array) -> Any:
+        element = ELEMENT_SIZES.get(array.dtype)
+        if element is None:
+            raise ProtocolError(f"arrays of dtype {array.dtype} cannot be sent")
+        if array.elements * element != array.size:
+            raise ProtocolError(f"an array of shape {array.shape} has {array.size} bytes")
+        # TensorFlow takes over what is aligned as its own tensors are.
+        memory = np.empty(array.size + _ALIGNMENT, np.uint8)
+        begin = -memory.ctypes.data % _ALIGNMENT
+        flat = memory[begin : begin + array.size]
+        self._read(array.offset, flat.data)
+        return flat.view(tf.as_dtype(array.dtype).as_numpy_dtype).reshape(array.shape)
+
+    def _strings(self, array: Array) -> Any:
+        count = array.elements
+        if count * _LENGTH.itemsize > array.size:
+            raise ProtocolError("an array of strings has no room for their lengths")
+        packed = np.empty(array.size, np.uint8)
+        self._read(array.offset, _bytes_of(packed))
+        lengths = packed[: count * _LENGTH.itemsize].view(_LENGTH).tolist()
+        content = packed[count * _LENGTH.itemsize :].tobytes()
+        if sum(lengths) != len(content):
+            raise ProtocolError("an array of strings has another size than they")
+        strings, at = np.empty(count, object), 0
+        for index, length in enumerate(lengths):
+            strings[index] = content[at : at + length]
+            at += length
+        return strings.reshape(array.shape)
+
+    def _read(self, offset: int, into: memoryview) -> None:
+        while into:
+            count = os.preadv(self._descriptor, [into], offset)
+            if not count:
+                raise ProtocolError("the arena has become smaller")
+            into, offset = into[count:], offset + count
+
+    def _write(self, offset: int, content: memoryview | bytes) -> None:
+        rest = memoryview(content)
+        while rest:
+            count = os.pwrite(self._descriptor, rest, offset)
+            rest, offset = rest[count:], offset + count
+
+
+def _bytes_of(array: Any) -> memoryview:
+    """The memory of an array of numbers."""
+    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def _packed(strings: Any) -> bytes:
+    """The lengths of strings, and the strings."""
+    flat = np.asarray(strings, object).reshape(-1).tolist()
+    return struct.pack(f"<{len(flat)}Q", *map(len, flat)) + b"".join(flat)
+
+
+# What TensorFlow adds to the text of an error in an eager call, and what means something only in
+# the process of the function.
+_ADDED = re.compile(
+    r"^\{\{function_node __wrapped__[^}\n]*\}\} ?"
+    r"|\n?\[hostcall error \d+: hostcall\.last_error[^\]\n]*\]\n?"
+    r"|\s*\[Op:\w*PyFunc\w*\](?: name: ?)?$"
+)
+
+_IN_WORKER = """\
+
+
+This is a worker: `hostcall worker --allow MODULE` allows it there, and `--import MODULE` runs a \
+module that calls hostcall.provide."""
+
+
+# Of recorded calls whose gradient has not been asked for, the latest are kept.
+MOST_RESIDUALS = 1024
+_handles: collections.deque[int] = collections.deque()
+
+
+class CallError(Exception):
+    """A call that failed, with what its caller is told.
+
+    Attributes:
+      code: that of absl::StatusCode.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
+    """Calls a function.
+
+    Args:
+      call: the op and its token.
+      arguments: arrays, whose memory is the call's.
+
+    Returns:
+      The results, as arrays that must not be written to.
+
+    Raises:
+      CallError: when it fails in any way.
+    """
+    try:
+        dtypes = _checked(call)
+        op = getattr(tf.raw_ops, call.op)
+        with tf.device("/CPU:0"):
+            inputs = [
+                eager_execution.over_array(array, tf.as_dtype(place.dtype))
+                for array, place in zip(arguments, call.arguments, strict=True)
+            ]
+            results = op(input=inputs, token=call.token, Tout=dtypes)
+        # Without results the op returns itself.
+        arrays = [eager_execution.as_array(result) for result in results] if dtypes else []
+    except CallError:
+        raise
+    except tf.errors.OpError as error:
+        raise CallError(error.error_code, _text_of(error, call)) from error
+    except BaseException as error:
+        raise CallError(UNKNOWN, f"{type(error).__name__}: {error}") from error
+    if call.op == "EagerPyFunc" and dtypes[-1:] == [tf.int64]:
+        _note_handle(int(arrays[-1].reshape(-1)[:1].sum()))
+    return arrays
+
+
+def shapes(call: Call) -> list[Array]:
+    """The shapes of the results of a call, for arguments that have shapes and no values.
+
+    Raises:
+      CallError: when they cannot be known before the call.
+    """
+    dtypes = _checked(call)
+    node = protos.node_def_pb2.NodeDef(name="call", op=call.op)
+    node.attr["token"].s = call.token.encode()
+    node.attr["Tin"].list.type.extend(one.dtype for one in call.arguments)
+    node.attr["Tout"].list.type.extend(call.result_dtypes)
+    try:
+        spec = lookup.existing_spec_of(node)
+        operands = [tf.TensorSpec(one.shape, tf.as_dtype(one.dtype)) for one in call.arguments]
+        specs = result_shapes.resolve(spec, node, operands)
+    except Exception as error:  # a shape function is the user's
+        raise CallError(INVALID_ARGUMENT, str(error)) from error
+    if any(isinstance(one, BoundedSpec) for one in specs):
+        raise CallError(
+            INVALID_ARGUMENT,
+            f"hostcall: a result of {spec.description} has a bounded size, and the compiled "
+            "programs of a process without Python take known sizes only.",
+        )
+    if isinstance(spec, EagerSpec) and spec.differentiable:
+        specs = [*specs, tf.TensorSpec([], tf.int64)]  # the handle of the tape residual
+    return [
+        Array(dtype.as_datatype_enum, tuple(one.shape))
+        for one, dtype in zip(specs, dtypes, strict=True)
+    ]
+
+
+def _note_handle(handle: int) -> None:
+    """Bounds what is kept for gradients, of which nobody tells that they will never be asked for.
+
+    Args:
+      handle: the last result of a call, which may be another number.
+    """
+    if tape_residuals.spec_of(handle) is None:
+        return
+    _handles.append(handle)
+    while len(_handles) > MOST_RESIDUALS:
+        tape_residuals.drop(_handles.popleft())
+
+
+def _text_of(error: tf.errors.OpError, call: Call) -> str:
+    label = tokens.decode(call.token).users.label
+    return _ADDED.sub("", str(error.message)).replace(call.token, label)
+
+
+def _checked(call: Call) -> list[tf.DType]:
+    """The dtypes of the results, if the call's token may be called."""
+    if not token_registry.is_qualified(call.token):
+        raise CallError(
+            INVALID_ARGUMENT,
+            f"hostcall: the script op has the token {call.token[:100]!r}, which means something in "
+            "the process that traced it, and nothing in a worker. Save the model again, with "
+            "hostcall imported.",
+        )
+    try:
+        dtypes = [tf.as_dtype(dtype) for dtype in call.result_dtypes]
+        op = f"in a saved graph ({call.op})"
+        lookup.entry_for(call.token, op, call.op, len(call.arguments), dtypes)
+        if (why := token_registry.why_missing(call.token)) is not None:
+            raise why
+    except SavedFunctionError as error:
+        hint = _IN_WORKER if "hostcall.allow" in str(error) else ""
+        raise CallError(INVALID_ARGUMENT, str(error) + hint) from error
+    except (LoweringError, TypeError) as error:
+        raise CallError(INVALID_ARGUMENT, str(error)) from error
+    return dtypes
+
 
 _log = logging.getLogger("hostcall.worker")
 
@@ -43,7 +331,7 @@ def serve(connection: socket.socket, owner: Owner) -> None:
     """
     with connection:
         try:
-            channel.prepare(connection)
+            _serving_wire.prepare(connection)
             _serve(connection, owner)
         except ClosedError:
             pass
@@ -51,28 +339,30 @@ def serve(connection: socket.socket, owner: Owner) -> None:
             _log.warning("hostcall worker: the connection of a client ends: %s", error)
             with contextlib.suppress(ClosedError):
                 text = f"hostcall: the worker ends the connection: {error}"
-                body = frames.encode_error(frames.INVALID_ARGUMENT, text)
-                channel.send(connection, Kind.ERROR, 0, body)
+                body = _serving_wire.encode_error(_serving_wire.INVALID_ARGUMENT, text)
+                _serving_wire.send(connection, Kind.ERROR, 0, body)
 
 
 def _serve(connection: socket.socket, owner: Owner) -> None:
-    frame, descriptor = channel.receive_with_descriptor(connection, _HELLO_SECONDS)
+    frame, descriptor = _serving_wire.receive_with_descriptor(connection, _HELLO_SECONDS)
     if frame.kind == Kind.PING and descriptor is None:
         _pong(connection, owner, frame)
         return
     if descriptor is None:
         raise ProtocolError("a client has to begin with HELLO and an arena")
     with contextlib.closing(_arena(frame, descriptor, owner)) as arena:
-        channel.send(connection, Kind.WELCOME, frame.number, frames.encode_welcome(arena.limit))
+        _serving_wire.send(
+            connection, Kind.WELCOME, frame.number, _serving_wire.encode_welcome(arena.limit)
+        )
         while not owner.stopping:
-            _answer(connection, owner, arena, channel.receive(connection))
+            _answer(connection, owner, arena, _serving_wire.receive(connection))
 
 
 def _arena(frame: Frame, descriptor: int, owner: Owner) -> Arena:
     try:
         if frame.kind != Kind.HELLO:
             raise ProtocolError("a client has to begin with HELLO")
-        return Arena(descriptor, min(owner.max_bytes, frames.decode_hello(frame.body)))
+        return Arena(descriptor, min(owner.max_bytes, _serving_wire.decode_hello(frame.body)))
     except ProtocolError:
         os.close(descriptor)
         raise
@@ -82,29 +372,37 @@ def _answer(connection: socket.socket, owner: Owner, arena: Arena, frame: Frame)
     if frame.kind == Kind.PING:
         _pong(connection, owner, frame)
         return
-    answers: dict[int, Callable[[frames.Call], list[frames.Array]]] = {
+    answers: dict[int, Callable[[_serving_wire.Call], list[_serving_wire.Array]]] = {
         Kind.CALL: lambda call: _call(call, arena),
-        Kind.SHAPES: calls.shapes,
+        Kind.SHAPES: shapes,
     }
     if frame.kind not in answers:
         raise ProtocolError(f"no client sends frames of kind {frame.kind}")
     try:
-        results = answers[frame.kind](frames.decode_call(frame.body))
-        kind, body = Kind.RESULTS, frames.encode_results(results)
+        results = answers[frame.kind](_serving_wire.decode_call(frame.body))
+        kind, body = Kind.RESULTS, _serving_wire.encode_results(results)
     except CallError as error:
-        kind, body = Kind.ERROR, frames.encode_error(error.code, str(error))
+        kind, body = Kind.ERROR, _serving_wire.encode_error(error.code, str(error))
     except ValueError as error:  # NumPy has fewer shapes than the protocol
-        kind, body = Kind.ERROR, frames.encode_error(frames.INVALID_ARGUMENT, str(error))
+        kind, body = (
+            Kind.ERROR,
+            _serving_wire.encode_error(_serving_wire.INVALID_ARGUMENT, str(error)),
+        )
     except (ArenaFullError, MemoryError) as error:
-        kind, body = Kind.ERROR, frames.encode_error(frames.RESOURCE_EXHAUSTED, str(error))
+        kind, body = (
+            Kind.ERROR,
+            _serving_wire.encode_error(_serving_wire.RESOURCE_EXHAUSTED, str(error)),
+        )
     owner.count(kind == Kind.ERROR)
-    channel.send(connection, kind, frame.number, body)
+    _serving_wire.send(connection, kind, frame.number, body)
 
 
-def _call(call: frames.Call, arena: Arena) -> list[frames.Array]:
-    results = calls.run(call, arena.read(call.arguments))
+def _call(call: _serving_wire.Call, arena: Arena) -> list[_serving_wire.Array]:
+    results = run(call, arena.read(call.arguments))
     return arena.write(results, call.result_dtypes)
 
 
 def _pong(connection: socket.socket, owner: Owner, frame: Frame) -> None:
-    channel.send(connection, Kind.PONG, frame.number, frames.encode_health(owner.health()))
+    _serving_wire.send(
+        connection, Kind.PONG, frame.number, _serving_wire.encode_health(owner.health())
+    )

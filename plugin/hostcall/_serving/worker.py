@@ -1,23 +1,95 @@
-"""A worker: the loop that takes clients in, and its end."""
+"""`hostcall worker`: the socket, the loop that accepts clients, and the options."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import importlib
 import logging
 import os
 import selectors
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from hostcall import _control
+from hostcall._saving import functions
 from hostcall._serving import session
-from hostcall_runtime import _worker_channel as channel
-from hostcall_runtime import _worker_frames as frames
-from hostcall_runtime._worker_channel import ClosedError
-from hostcall_runtime._worker_frames import Health, Kind
+from hostcall_runtime import _serving_wire
+from hostcall_runtime._serving_wire import ClosedError, Health, Kind
+
+
+class ListeningError(ValueError):
+    """A worker cannot listen where it shall; the text says why."""
+
+
+@contextlib.contextmanager
+def listening_at(path: str) -> Iterator[socket.socket]:
+    """A socket at a path, which nobody but this user can connect to.
+
+    A socket that a dead worker has left behind is replaced. A living one holds the lock beside it.
+
+    Raises:
+      ListeningError: when another worker listens there, or the path is none for a socket.
+    """
+    with _locked(path):
+        listener = _bound(path)
+        try:
+            yield listener
+        finally:
+            listener.close()
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        lock = os.open(path + ".lock", flags, 0o600)
+    except OSError as error:
+        raise _cannot_listen(path, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise ListeningError(
+            f"hostcall: another worker listens at {path}. End it first, or take another path."
+        ) from error
+    finally:
+        os.close(lock)
+
+
+def _bound(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                raise ListeningError(f"hostcall: {path} is there, and is no socket.")
+            os.unlink(path)  # of a dead worker
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(path, error) from error
+    except ListeningError:
+        listener.close()
+        raise
+    return listener
+
+
+def _cannot_listen(path: str, error: OSError) -> ListeningError:
+    reason = error.strerror or error
+    return ListeningError(f"hostcall: no worker can listen at {path}: {reason}.")
+
 
 _log = logging.getLogger("hostcall.worker")
 
@@ -80,7 +152,7 @@ class Worker:
             _log.warning("hostcall worker: no client can connect: %s", error)
             time.sleep(0.1)
             return
-        if channel.is_same_user(connection):
+        if _serving_wire.is_same_user(connection):
             self._start(connection)
         else:
             _log.warning("hostcall worker: a client of another user was sent away")
@@ -115,9 +187,9 @@ class Worker:
 
     def _send_away(self, connection: socket.socket) -> None:
         text = f"hostcall: the worker has {self._max_connections} clients, and takes no more."
-        body = frames.encode_error(frames.RESOURCE_EXHAUSTED, text)
+        body = _serving_wire.encode_error(_serving_wire.RESOURCE_EXHAUSTED, text)
         with connection, contextlib.suppress(ClosedError):
-            channel.send(connection, Kind.ERROR, 0, body)
+            _serving_wire.send(connection, Kind.ERROR, 0, body)
 
     def _end(self) -> None:
         with self._lock:
@@ -153,3 +225,60 @@ def _signals() -> Iterator[socket.socket]:
             signal.set_wakeup_fd(before_fd)
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+
+
+def run(
+    path: str | None,
+    control: int | None,
+    allowed: Sequence[str],
+    imported: Sequence[str],
+    worker: Worker,
+    say: Callable[[str], None],
+) -> None:
+    """Runs a worker until it shall end; does not return then, but ends the process.
+
+    Args:
+      path: of the socket to listen at; None for no such.
+      control: the descriptor by which the process that started this one hands clients over.
+      allowed: names of modules, as for `hostcall.allow`.
+      imported: modules that are imported first; they may call `hostcall.provide`.
+      worker: it.
+      say: what tells the user that it listens.
+
+    Raises:
+      ValueError: when an option makes no sense, an import fails, or it cannot listen.
+    """
+    if not _control.is_enabled():
+        raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
+    logging.basicConfig(format="%(message)s")
+    functions.allow(*allowed)
+    for module in imported:
+        _import(module)
+    with contextlib.ExitStack() as stack:
+        if path is not None:
+            source = stack.enter_context(listening_at(os.path.abspath(path)))
+            listed = ", ".join(functions.allowed()) or "none, so that nothing can be called"
+            say(f"hostcall worker: process {os.getpid()} listens at {path}. Allowed: {listed}.")
+        else:
+            source = stack.enter_context(_handed_over(control))
+        worker.run(source, hands_over=path is None)
+    # A function that does not end must not keep the process; nor what libraries do at its end.
+    exit_now()
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # it may raise anything
+        raise ValueError(
+            f"hostcall: the import of {module} has failed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _handed_over(control: int | None) -> socket.socket:
+    try:
+        source = socket.socket(fileno=control)
+        os.set_inheritable(source.fileno(), False)
+    except OSError as error:
+        raise ListeningError(f"hostcall: descriptor {control} is no connection: {error}") from error
+    return source

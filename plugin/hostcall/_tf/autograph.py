@@ -1,4 +1,4 @@
-"""What autograph does to functions, and where the user wrote what it has copied."""
+"""What autograph does to functions, and where the user wrote an op."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from hostcall._tf import features, graph_ownership, names
-from hostcall._tf.types import TracingFunction
+from hostcall._functions.source_location import HOSTCALL, directories_of, innermost
+from hostcall._tf import features, script_op_graphs
+from hostcall._tf.types import Operation, TracingFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 do_not_convert: Callable[[F], F] = tf.autograph.experimental.do_not_convert
 _quick = features.QUICK_CALLS.available
-_AUTOGRAPH_IS_OFF = names.ControlStatusCtx(names.AUTOGRAPH_DISABLED) if _quick else None
+_AUTOGRAPH_IS_OFF = features.ControlStatusCtx(features.AUTOGRAPH_DISABLED) if _quick else None
 
 
 def leave_alone(*functions: Any) -> None:
@@ -44,7 +45,7 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     if not _quick:
         return do_not_convert(function)
-    statuses = names.autograph_statuses
+    statuses = features.autograph_statuses
 
     def call(*args: Any, **kwargs: Any) -> Any:
         stack = statuses()
@@ -62,7 +63,7 @@ def without_autograph(function: Callable[..., Any]) -> Any:
     code = getattr(function, "__code__", None)
     if not features.LOCATIONS.available or code is None:
         return function
-    if code.co_filename != names.autograph_api.__file__:
+    if code.co_filename != features.autograph_api.__file__:
         return function
     return inspect.getclosurevars(function).nonlocals.get("func", function)
 
@@ -84,7 +85,7 @@ def stack() -> Iterator[tuple[str, int]]:
     if not features.LOCATIONS.available:
         frames = traceback.walk_stack(sys._getframe(1))
         return ((frame.f_code.co_filename, line) for frame, line in frames)
-    return ((frame.filename, frame.lineno) for frame in reversed(names.extract_stack()))
+    return ((frame.filename, frame.lineno) for frame in reversed(features.extract_stack()))
 
 
 def original_location(file: str, line: int) -> tuple[str, int]:
@@ -94,7 +95,7 @@ def original_location(file: str, line: int) -> tuple[str, int]:
     """
     if not features.LOCATIONS.available:
         return file, line
-    for mapper in reversed(names.source_mappers[threading.get_ident()]):
+    for mapper in reversed(features.source_mappers[threading.get_ident()]):
         known = mapper.get_effective_source_map()
         # A function's first line may be that of a decorator, which only autograph has written.
         later = [at for name, at in known if name == file and at >= line]
@@ -111,12 +112,32 @@ def is_traced_to_compile() -> bool:
     """
     if not features.SPECS_IN_TOUT.available:
         return False
-    graphs = graph_ownership.owning_graphs()
+    graphs = script_op_graphs.owning_graphs()
     frame = sys._getframe() if graphs else None
     while frame is not None:
-        if frame.f_code is names.create_concrete_function.__code__:
+        if frame.f_code is features.create_concrete_function.__code__:
             attributes = frame.f_locals["tracing_options"].attributes or {}
-            if attributes.get(names.XLA_COMPILE) and frame.f_locals["func_graph"] in graphs:
+            if attributes.get(features.XLA_COMPILE) and frame.f_locals["func_graph"] in graphs:
                 return True
         frame = frame.f_back
     return False
+
+
+# Of those that have led to an op.
+_MANY_FRAMES = 8
+
+
+def of_op(op: Operation) -> str:
+    """`file:line` of the user's code that has created an op of a graph, or ""."""
+    frames = reversed(op.traceback or ())
+    return innermost((frame.filename, frame.lineno) for frame in frames)
+
+
+def definition(op: Operation) -> list[str]:
+    """The lines of the user's code that have led to an op of a graph, as those of a traceback."""
+    internal = (HOSTCALL, *directories_of("tensorflow", "jax", "keras"))
+    frames = [frame for frame in op.traceback or () if not frame.filename.startswith(internal)]
+    return [
+        f'  File "{frame.filename}", line {frame.lineno}, in {frame.name or "<lambda>"}'
+        for frame in frames[-_MANY_FRAMES:]
+    ]

@@ -1,17 +1,32 @@
-"""ConcreteFunctions: made anew, called without TensorFlow's dispatch, compiled to StableHLO."""
+"""ConcreteFunctions: created anew, called directly, compiled to StableHLO, cached on disk."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import eager_execution, features, gradient_tapes, graph_ownership, names
+from hostcall._tf import eager_execution, features, script_op_graphs
 from hostcall._tf.types import ConcreteFunction as Concrete
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary
 
-ConcreteFunction = names.ConcreteFunction
+_VARIABLE = "TF_XLA_FLAGS"
+_FLAG = "tf_xla_persistent_cache_directory="
+
+
+def is_on() -> bool:
+    """Whether programs may be kept for other processes."""
+    flags = os.environ.get(_VARIABLE, "")
+    if flags and not flags.startswith("-"):  # then it names a file that has them
+        path = Path(flags)
+        flags = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return _FLAG in flags
+
+
+ConcreteFunction = features.ConcreteFunction
 _HANDLES = frozenset({tf.resource, tf.variant})
 
 
@@ -28,7 +43,7 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
     name = concrete.function_def.signature.name
     function = next(f for f in library.function if f.signature.name == name)
     attributes = {key: value for key, value in function.attr.items() if key != "_input_shapes"}
-    loaded = names.load_function_library(library, load_shared_name_suffix="")
+    loaded = features.load_function_library(library, load_shared_name_suffix="")
     graph = loaded[name].graph
     graph.structured_input_signature = concrete.structured_input_signature
     outputs = iter(graph.outputs)
@@ -37,11 +52,11 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
         concrete.graph.structured_outputs,
         expand_composites=True,
     )
-    graph_ownership.keep_alive(graph, concrete)
+    script_op_graphs.keep_alive(graph, concrete)
     new = ConcreteFunction.from_func_graph(graph, concrete.function_type, attributes)
     new._arg_keywords = concrete._arg_keywords
     new._num_positional_args = concrete._num_positional_args
-    names.restore_captures(new, concrete.captured_inputs)
+    features.restore_captures(new, concrete.captured_inputs)
     new.set_variables(concrete.variables)
     return new
 
@@ -52,7 +67,7 @@ def read_saved_model(path: str) -> Any:
     Raises:
       OSError: when it holds none, or one that cannot be read.
     """
-    return names.parse_saved_model(path)
+    return features.parse_saved_model(path)
 
 
 def calls_are_plain() -> bool:
@@ -61,22 +76,22 @@ def calls_are_plain() -> bool:
     It is more where tapes or accumulators record, where a graph is being built (also in the eager
     mode of an `init_scope`, as the graph wants to know of variables), and in asynchronous mode.
     """
-    context = names.context()
+    context = features.context()
     return (
-        gradient_tapes.has_no_tapes()
+        eager_execution.has_no_tapes()
         and context.executing_eagerly()
-        and not names.has_default_graph()
+        and not features.has_default_graph()
         and not _runs_later(context)
     )
 
 
 def _runs_later(context: Any) -> bool:
     """Whether calls of this thread are asynchronous: `is_async`, at half of its cost."""
-    executor = names.executor_for_thread(context._handle)
+    executor = features.executor_for_thread(context._handle)
     try:
-        return bool(names.executor_is_async(executor))
+        return bool(features.executor_is_async(executor))
     finally:
-        names.delete_executor(executor)
+        features.delete_executor(executor)
 
 
 def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
@@ -104,13 +119,13 @@ def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
         options = context.function_call_options
         config, executor = options.config_proto_serialized, options.executor_type
         try:
-            if names.cancellation_context() is not None or config is None:
+            if features.cancellation_context() is not None or config is None:
                 outputs = context.call_function(name, tensors, count)
             else:  # what that comes to
                 attrs = ("executor_type", executor or "", "config_proto", config)
-                outputs = names.execution.execute(op_name, count, tensors, attrs, context)
+                outputs = features.execution.execute(op_name, count, tensors, attrs, context)
         except tf.errors.OpError:
-            with names.InterpolateRuntimeError(inference):  # adds lines of the user's
+            with features.InterpolateRuntimeError(inference):  # adds lines of the user's
                 raise
         return signature.pack_output(outputs)
 
@@ -166,7 +181,7 @@ def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) ->
       ValueError, tf.errors.OpError: when XLA cannot compile it.
     """
     features.EXPORTING.require()
-    context = names.context()
+    context = features.context()
     context.ensure_initialized()
     new = [function for function in functions if not context.has_function(function.signature.name)]
     for function in new:
@@ -189,7 +204,7 @@ def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) ->
 
 def function_of_context(name: str) -> Any:
     """The FunctionDef that the eager context has of that name, or None."""
-    context = names.context()
+    context = features.context()
     return context.get_function_def(name) if context.has_function(name) else None
 
 
@@ -206,7 +221,7 @@ def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
     Returns:
       Whether all of them were new.
     """
-    context = names.context()
+    context = features.context()
     if not context.has_function(owner):
         return False
     names_of_owner = owned.setdefault(owner, [])

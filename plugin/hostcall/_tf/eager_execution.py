@@ -1,33 +1,197 @@
-"""EagerTensors, and whether TensorFlow executes eagerly."""
+"""EagerTensors, eager mode, and callbacks that need it on their thread."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import names
+from hostcall._tf import features, op_kinds, script_op_graphs
 from hostcall._tf.types import EagerTensor as Tensor
+from hostcall._tf.types import Operation
+from hostcall_runtime import _patching
+from hostcall_runtime._threads import Call
 
-EagerTensor = names.EagerTensor
-ResourceVariable = names.ResourceVariable
-eager_mode = names.eager_mode
-is_async = names.is_async
-ensure_initialized = names.ensure_initialized
-executing_eagerly = names.executing_eagerly
+# What calls keep for their gradients. TensorFlow's keys are tokens (bytes), ours are handles.
+tape_cache: dict[Any, Any] = features.tape_cache if features.GRADIENTS.available else {}
+building = threading.local()
+is_trainable = features.is_trainable
+
+
+def own_custom_gradient(op: Operation) -> None:
+    """Lets the gradient of an op that `tf.custom_gradient` has made die with the op's graphs.
+
+    TensorFlow's registry would hold it for ever, and the graph with it.
+    """
+    if not features.CUSTOM_GRADIENTS.available:
+        return
+    name = op.get_attr("_gradient_op_type").decode()
+    entries = features.custom_gradients
+    function = entries[name][features.CUSTOM_TYPE_TAG]
+    reference: Callable[[], Any] = weakref.ref(function)
+    entries[name] = {
+        **entries[name],
+        features.CUSTOM_TYPE_TAG: lambda op, *upstream: reference()(op, *upstream),
+    }
+    weakref.finalize(function, entries.pop, name, None).atexit = False
+    script_op_graphs.own(function)
+
+
+# Whether tapes do not record on this thread, as while TensorFlow runs a function; how to let them,
+# and to stop them again; whether there are none. All in C: no signal's handler runs in them.
+has_no_tapes = features.has_no_tapes
+tapes_are_stopped = features.tapes_are_stopped
+recording_functions = (
+    tapes_are_stopped,
+    features.restart_tapes,
+    features.stop_tapes,
+    has_no_tapes,
+)
+
+
+def gradient_is_overridden() -> bool:
+    """Whether a py_function that is created now has another gradient than EagerPyFunc's.
+
+    That is so within a `tf.Graph.gradient_override_map` which names it.
+    """
+    if features.executing_eagerly():
+        return False
+    return op_kinds.EAGER_PY_FUNC in features.get_default_graph()._gradient_override_map
+
+
+@contextlib.contextmanager
+def resumed(tape: tf.GradientTape) -> Iterator[None]:
+    """Lets a GradientTape that has ended record once more."""
+    tape._push_tape()
+    try:
+        yield
+    finally:
+        tape._pop_tape()
+
+
+def watch(tape: tf.GradientTape, tensors: Iterable[Any]) -> None:
+    """Has a tape record what is done with those tensors that may have a gradient."""
+    for tensor in filter(is_trainable, tensors):
+        if features.QUICK_GRADIENTS.available and type(tensor) is features.EagerTensor:
+            features.watch_tensor(tape._tape, tensor)
+        else:
+            tape.watch(tensor)
+
+
+def gradients(
+    tape: tf.GradientTape, targets: list[Any], sources: list[Any], upstream: list[Any]
+) -> list[Any]:
+    """What `tape.gradient` returns, zeros where nothing flows back.
+
+    That looks for nested structures, which takes longer than the gradient of a small function.
+
+    Args:
+      tape: one that has ended.
+      targets: tensors, or variables.
+      sources: the same.
+      upstream: the gradients of the targets: tensors.
+    """
+    zero = tf.UnconnectedGradients.ZERO
+    values = (*targets, *sources, *upstream)
+    is_flat = all(type(value) is features.EagerTensor for value in values)
+    if not features.QUICK_GRADIENTS.available or not is_flat or tape._recording:
+        return list(tape.gradient(targets, sources, upstream, zero))
+    found = features.imperative_grad(tape._tape, targets, sources, upstream, sources, zero)
+    return list(found)
+
+
+def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:
+    """How many orders of derivative an op that runs eagerly on `tensors` may be asked for.
+
+    TensorFlow tells one tape from several and no more; three orders stand for several. A
+    ForwardAccumulator differentiates the gradient.
+    """
+    if not features.NESTED_GRADIENTS.available:
+        return 1
+    if features.pack_tangents(tensors).tangents:
+        return 3
+    possible = features.possible_gradient_types(tensors)
+    if possible == features.NO_GRADIENT:
+        return 0
+    return 1 if possible == features.FIRST_ORDER else 3
+
+
+def more_orders_may_follow() -> bool:
+    """Whether TensorFlow is building the gradient of a function for several nested tapes."""
+    return getattr(building, "higher_order", False)
+
+
+_wanted: list[bool] = []
+_ours: list[Any] = []
+
+
+def refuse() -> None:
+    """Says from now on what to do, where TensorFlow knows no gradient of XlaCallModule."""
+    _wanted[:] = [True]
+    if _patching.are_installed() and features.GRADIENTS.available:
+        _install()
+
+
+def patch() -> _patching.Patch:
+    """The entry in the table; nothing is installed before somebody has called `refuse`."""
+    return _patching.Patch(
+        'tensorflow.python.framework.ops.gradient_registry["XlaCallModule"]',
+        _install,
+        _uninstall,
+        _entry,
+        "TensorFlow has no gradient of the op by which hostcall.load runs programs, and its "
+        "message does not say what to do. Ours is registered when hostcall.load is first called.",
+        features.GRADIENTS.title,
+    )
+
+
+def _entry() -> Any:
+    return features.py_function_gradients.get(op_kinds.XLA_CALL_MODULE)
+
+
+def _install() -> None:
+    if _wanted and _entry() is None:
+        tf.RegisterGradient(op_kinds.XLA_CALL_MODULE)(_refuse)
+        _ours[:] = [_entry()]
+
+
+def _uninstall() -> None:
+    if _ours and _entry() is _ours[0]:
+        del features.py_function_gradients[op_kinds.XLA_CALL_MODULE]
+    _ours.clear()
+
+
+def _refuse(*_: Any) -> Any:
+    raise LookupError(
+        "hostcall: a gradient is asked for through a program that has none, by TensorFlow's op "
+        "XlaCallModule; hostcall.load makes such ops of exported programs. Export a function that "
+        "computes the gradient, too; or, where none is needed, put tf.stop_gradient around the "
+        "arguments."
+    )
+
+
+EagerTensor = features.EagerTensor
+ResourceVariable = features.ResourceVariable
+eager_mode = features.eager_mode
+is_async = features.is_async
+ensure_initialized = features.ensure_initialized
+executing_eagerly = features.executing_eagerly
 
 
 def wait_for_ops() -> None:
     """Waits for what eager code has started, where it goes on while ops run."""
     if is_async():
-        names.context().sync_executors()
+        features.context().sync_executors()
 
 
 def device_in_scope() -> str:
     """The full name of the device of the innermost `tf.device` in eager code; "" without one."""
-    return str(names.context().device_name or "")
+    return str(features.context().device_name or "")
 
 
 def as_array(tensor: Tensor) -> Any:
@@ -37,9 +201,9 @@ def as_array(tensor: Tensor) -> Any:
 
 def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
     """An EagerTensor of an array that nobody else writes to; shares its memory where it can."""
-    ctx = names.context()
+    ctx = features.context()
     ctx.ensure_initialized()
-    return names.convert_to_eager_tensor(value, ctx, dtype)
+    return features.convert_to_eager_tensor(value, ctx, dtype)
 
 
 def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
@@ -68,18 +232,29 @@ def over_array(array: Any, dtype: tf.DType) -> Any:
 
     It is on the device of the innermost `tf.device`.
     """
-    ctx = names.context()
+    ctx = features.context()
     ctx.ensure_initialized()
-    return names.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
+    return features.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
 
 
 def convert_to_tensor(value: object, dtype: tf.DType | None) -> Any:
     """`tf.convert_to_tensor`, without the cost of the public one's dispatch."""
-    return names.convert_to_tensor(value, dtype=dtype)
+    return features.convert_to_tensor(value, dtype=dtype)
 
 
 def copy_to_device(tensor: Tensor, device: str | None) -> Any:
     """An EagerTensor on the device of the kernel that returns it; None is the CPU."""
     name = device or "/job:localhost/replica:0/task:0/device:CPU:0"
-    with names.device(device):
-        return names.copy_to_context_device(tensor, name)
+    with features.device(device):
+        return features.copy_to_context_device(tensor, name)
+
+
+def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What `function(*args, **kwargs)` returns, run in eager mode and where its tapes record.
+
+    That is on another thread where this one builds a graph, or where TensorFlow has stopped
+    recording on it, as while it runs a function: a tape would record nothing, silently.
+    """
+    if executing_eagerly() and not tapes_are_stopped():
+        return function(*args, **kwargs)
+    return Call(functools.partial(function, *args, **kwargs)).result(None)

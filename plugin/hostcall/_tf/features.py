@@ -1,4 +1,8 @@
-"""What of hostcall needs private names of TensorFlow, and what happens where one is missing."""
+"""Every private name of TensorFlow that hostcall uses, and the features that need them.
+
+A new version of TensorFlow is compared with this list: `tests/unit/tf/test_names.py` has a test for
+each name. A name that is missing switches its feature off, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from hostcall_runtime._patching import Name
+from hostcall_runtime._patching import Name, StoredName
 
 
 class MissingNameError(ImportError):
@@ -190,3 +194,254 @@ SAVED_MODEL_FILES = Feature(
     "`hostcall explain` and `hostcall rewrite` raise an error; hostcall.explain works.",
 )
 ALL = [value for value in list(globals().values()) if isinstance(value, Feature)]
+
+
+NAMES: list[Name] = []
+
+_PYTHON = "tensorflow.python."
+_CONTEXT = _PYTHON + "eager.context"
+_OPS = _PYTHON + "framework.ops"
+_SCRIPT_OPS = _PYTHON + "ops.script_ops"
+_FUNCTION = _PYTHON + "eager.polymorphic_function."
+_CONCRETE = _FUNCTION + "concrete_function"
+_ATOMIC = _FUNCTION + "atomic_function"
+_TFE = _PYTHON + "pywrap_tfe"
+_REGISTRY = _PYTHON + "framework.registry"
+
+
+def _find(feature: Feature, module: str, attribute: str = "", kind: type[Name] = Name) -> Any:
+    """Enters a name in the table, and returns what it stands for here."""
+    name = kind(module, attribute, feature.title, feature.without)
+    NAMES.append(name)
+    try:
+        return name.find()
+    except (ImportError, AttributeError):
+        feature.missing.append(name)
+        return Missing(name, feature)
+
+
+def _stored(feature: Feature, module: str, *attributes: str) -> None:
+    """Enters names that objects have from the method that makes them."""
+    for attribute in attributes:
+        _find(feature, module, attribute, StoredName)
+
+
+# Script ops: nothing works without these.
+_E = SCRIPT_OPS
+script_ops = _find(_E, _SCRIPT_OPS)
+internal_py_func = _find(_E, _SCRIPT_OPS, "_internal_py_func")
+py_func_common = _find(_E, _SCRIPT_OPS, "py_func_common")
+EagerFunc = _find(_E, _SCRIPT_OPS, "EagerFunc")
+_stored(_E, _SCRIPT_OPS, "EagerFunc.__init__._func")
+py_funcs = _find(_E, _SCRIPT_OPS, "_py_funcs")
+functions_of_tokens = _find(_E, _SCRIPT_OPS, "_py_funcs._funcs")
+to_array = _find(_E, _SCRIPT_OPS, "_py_funcs._convert")
+next_unique_token = _find(_E, _SCRIPT_OPS, "FuncRegistry._next_unique_token")
+_find(_E, _SCRIPT_OPS, "FuncRegistry.get")
+copy_to_context_device = _find(_E, _SCRIPT_OPS, "_maybe_copy_to_context_device")
+gen_script_ops = _find(_E, _PYTHON + "ops.gen_script_ops")
+op_defs = _find(_E, _PYTHON + "framework.op_def_registry")
+
+context = _find(_E, _CONTEXT, "context")
+executing_eagerly = _find(_E, _CONTEXT, "executing_eagerly")
+eager_mode = _find(_E, _CONTEXT, "eager_mode")
+is_async = _find(_E, _CONTEXT, "is_async")
+ensure_initialized = _find(_E, _CONTEXT, "ensure_initialized")
+_find(_E, _CONTEXT, "Context.has_function")
+_find(_E, _CONTEXT, "Context.add_function_def")
+_find(_E, _CONTEXT, "Context.get_function_def")
+
+EagerTensor = _find(_E, _OPS, "EagerTensor")
+_find(_E, _OPS, "EagerTensor._numpy")
+convert_to_tensor = _find(_E, _OPS, "convert_to_tensor")
+device = _find(_E, _OPS, "device")
+get_default_graph = _find(_E, _OPS, "get_default_graph")
+executing_eagerly_outside_functions = _find(_E, _OPS, "executing_eagerly_outside_functions")
+_find(_E, _OPS, "Operation._set_attr")
+_stored(_E, _OPS, "Graph.__init__._functions")
+FuncGraph = _find(_E, _PYTHON + "framework.func_graph", "FuncGraph")
+FuncGraphOfVersion1 = _find(_E, _PYTHON + "framework.function", "_FuncGraph")
+_stored(_E, _PYTHON + "framework.function", "_FuncGraph.__init__._outer_graph")
+convert_to_eager_tensor = _find(_E, _PYTHON + "framework.constant_op", "convert_to_eager_tensor")
+ResourceVariable = _find(_E, _PYTHON + "ops.resource_variable_ops", "BaseResourceVariable")
+is_trainable = _find(_E, _PYTHON + "eager.backprop_util", "IsTrainable")
+has_no_tapes = _find(_E, _TFE, "TFE_Py_TapeSetIsEmpty")
+tapes_are_stopped = _find(_E, _TFE, "TFE_Py_TapeSetIsStopped")
+restart_tapes = _find(_E, _TFE, "TFE_Py_TapeSetRestartOnThread")
+stop_tapes = _find(_E, _TFE, "TFE_Py_TapeSetStopOnThread")
+
+ConcreteFunction = _find(_E, _CONCRETE, "ConcreteFunction")
+CompositeTensor = _find(_E, _PYTHON + "framework.composite_tensor", "CompositeTensor")
+type_spec_from_value = _find(_E, _PYTHON + "framework.type_spec", "type_spec_from_value")
+flatten_up_to = _find(_E, _PYTHON + "util.nest", "flatten_up_to")
+flatten_with_tuple_paths = _find(_E, _PYTHON + "util.nest", "flatten_with_tuple_paths")
+convert_variables_to_tensors = _find(
+    _E, _PYTHON + "util.variable_utils", "convert_variables_to_tensors"
+)
+attr_value_pb2 = _find(_E, "tensorflow.core.framework.attr_value_pb2")
+function_pb2 = _find(_E, "tensorflow.core.framework.function_pb2")
+node_def_pb2 = _find(_E, "tensorflow.core.framework.node_def_pb2")
+tensor_pb2 = _find(_E, "tensorflow.core.framework.tensor_pb2")
+
+# What is done when the tracing of a function ends.
+_F = TRACING
+transform = _find(_F, _FUNCTION + "transform")
+_find(_F, _FUNCTION + "transform", "FUNC_GRAPH_TRANSFORMS")
+_find(_F, _OPS, "Operation._add_control_input")
+_stored(_F, _OPS, "Operation._init._control_flow_context")
+handle_data = _find(_F, _PYTHON + "ops.resource_variable_ops", "get_eager_safe_handle_data")
+
+# What the first call of a function does.
+_F = FIRST_CALLS
+_POLYMORPHIC = _FUNCTION + "polymorphic_function"
+PolymorphicFunction = _find(_F, _POLYMORPHIC, "Function")
+_find(_F, _POLYMORPHIC, "Function._call")
+_stored(_F, _POLYMORPHIC, "Function.__init__._function_type", "Function.__init__._default_values")
+_stored(_F, _POLYMORPHIC, "Function.__init__._created_variables")
+_stored(_F, _POLYMORPHIC, "Function._initialize._concrete_variable_creation_fn")
+
+# Gradients.
+_F = GRADIENTS
+tape_cache = _find(_F, _SCRIPT_OPS, "tape_cache")
+gradient_registry = _find(_F, _OPS, "gradient_registry")
+py_function_gradients = _find(_F, _OPS, "gradient_registry._registry")
+TYPE_TAG = _find(_F, _REGISTRY, "_TYPE_TAG")
+_stored(_F, _OPS, "Graph.__init__._gradient_override_map", "Operation._init._gradient_function")
+_F = CUSTOM_GRADIENTS
+custom_gradients = _find(_F, _OPS, "gradient_registry._registry")
+CUSTOM_TYPE_TAG = _find(_F, _REGISTRY, "_TYPE_TAG")
+_F = NESTED_GRADIENTS
+pack_tangents = _find(_F, _PYTHON + "eager.forwardprop_util", "pack_tangents")
+_UTIL = _PYTHON + "ops.gradients_util"
+possible_gradient_types = _find(_F, _UTIL, "PossibleTapeGradientTypes")
+NO_GRADIENT = _find(_F, _UTIL, "POSSIBLE_GRADIENT_TYPES_NONE")
+FIRST_ORDER = _find(_F, _UTIL, "POSSIBLE_GRADIENT_TYPES_FIRST_ORDER")
+HigherOrderFunctions = _find(_F, _CONCRETE, "_HigherOrderTapeGradientFunctions")
+_find(_F, _CONCRETE, "_HigherOrderTapeGradientFunctions._forward_and_backward_functions")
+_BACKPROP = _PYTHON + "eager.backprop"
+_find(_F, _BACKPROP, "GradientTape._push_tape")
+_find(_F, _BACKPROP, "GradientTape._pop_tape")
+_F = QUICK_GRADIENTS
+imperative_grad = _find(_F, _PYTHON + "eager.imperative_grad", "imperative_grad")
+watch_tensor = _find(_F, _PYTHON + "eager.tape", "watch")
+_stored(_F, _BACKPROP, "GradientTape.__init__._tape", "GradientTape.__init__._recording")
+_F = RESIDUALS
+_find(_F, _CONCRETE, "ConcreteFunction._call_flat")
+ForwardBackwardCall = _find(_F, _CONCRETE, "_ForwardBackwardCall")
+_find(_F, _CONCRETE, "_ForwardBackwardCall.record")
+Session = _find(_F, _PYTHON + "client.session", "BaseSession")
+_find(_F, _PYTHON + "client.session", "BaseSession.run")
+
+# Loops over the elements of a batch that become ops of the whole batch.
+_F = VECTORIZING
+_PFOR = _PYTHON + "ops.parallel_for.pfor"
+PFor = _find(_F, _PFOR, "PFor")
+converters = _find(_F, _PFOR, "_pfor_converter_registry")
+wrap_converted = _find(_F, _PFOR, "wrap")
+ConversionNotImplementedError = _find(_F, _PFOR, "ConversionNotImplementedError")
+_find(_F, _PFOR, "PFor._convert_helper")
+_stored(_F, _PFOR, "PFor.__init__._pfor_ops", "PFor.__init__._warn")
+_find(_F, _OPS, "Operation._id")
+_find(_F, _OPS, "Operation._remove_all_control_inputs")
+_find(_F, _OPS, "Operation._add_control_inputs")
+
+# Errors.
+_find(EXCEPTIONS, _PYTHON + "framework.errors_impl", "OpError.__init__")
+_F = INTERRUPTS
+execute = _find(_F, _PYTHON + "eager.execute")
+_find(_F, _PYTHON + "eager.execute", "execute")
+BaseSession = _find(_F, _PYTHON + "client.session", "BaseSession")
+_find(_F, _PYTHON + "client.session", "BaseSession.run")
+context_module = _find(_F, _CONTEXT)
+_find(_F, _CONTEXT, "_context")
+_find(_F, _SCRIPT_OPS, "FuncRegistry._ctx")
+_stored(_F, _CONTEXT, "Context.__init__._context_handle")
+traceback_utils = _find(TRACEBACKS, _PYTHON + "util.traceback_utils")
+_find(TRACEBACKS, _PYTHON + "util.traceback_utils", "_EXCLUDED_PATHS")
+
+# Graphs and functions that go, and copies of them.
+_F = SAVED_MODELS
+_SAVED = _PYTHON + "saved_model."
+save = _find(_F, _SAVED + "save")
+_find(_F, _SAVED + "save", "_build_meta_graph_impl")
+_find(_F, _SAVED + "save", "save_and_return_nodes")
+SavedModelBuilder = _find(_F, _SAVED + "builder_impl", "_SavedModelBuilder")
+_find(_F, _SAVED + "builder_impl", "_SavedModelBuilder._tag_and_add_meta_graph")
+_stored(_F, _SAVED + "builder_impl", "_SavedModelBuilder.__init__._export_dir")
+graph_io = _find(_F, _PYTHON + "framework.graph_io")
+_find(_F, _PYTHON + "framework.graph_io", "write_graph")
+loader = _find(_F, _SAVED + "loader_impl")
+_find(_F, _SAVED + "loader_impl", "parse_saved_model")
+encode_structure = _find(_F, _SAVED + "nested_structure_coder", "encode_structure")
+decode_structure = _find(_F, _SAVED + "nested_structure_coder", "decode_proto")
+struct_pb2 = _find(_F, "tensorflow.core.protobuf.struct_pb2")
+_F = OTHER_PROCESSES
+atomic_function = _find(_F, _ATOMIC)
+_find(_F, _ATOMIC, "from_func_graph")
+ExtendedSession = _find(_F, _PYTHON + "client.session", "BaseSession")
+_find(_F, _PYTHON + "client.session", "BaseSession._extend_graph")
+_F = COPIED_GRAPHS
+importer = _find(_F, _PYTHON + "framework.importer")
+_find(_F, _PYTHON + "framework.importer", "_import_graph_def_internal")
+lift_to_graph = _find(_F, _PYTHON + "eager.lift_to_graph")
+_find(_F, _PYTHON + "eager.lift_to_graph", "lift_to_graph")
+Context = _find(REMOVED_FUNCTIONS, _CONTEXT, "Context")
+_find(REMOVED_FUNCTIONS, _CONTEXT, "Context.remove_function")
+
+# What autograph has made of the user's code.
+_F = LOCATIONS
+autograph_api = _find(_F, _PYTHON + "autograph.impl.api")
+extract_stack = _find(_F, _PYTHON + "util.tf_stack", "extract_stack")
+source_mappers = _find(_F, _PYTHON + "util.tf_stack", "_source_mapper_stacks")
+_F = QUICK_CALLS
+autograph_statuses = _find(_F, _PYTHON + "autograph.core.ag_ctx", "_control_ctx")
+ControlStatusCtx = _find(_F, _PYTHON + "autograph.core.ag_ctx", "ControlStatusCtx")
+AUTOGRAPH_DISABLED = _find(_F, _PYTHON + "autograph.core.ag_ctx", "Status.DISABLED")
+_F = SPECS_IN_TOUT
+_TRACED = "_create_concrete_function"
+create_concrete_function = _find(_F, _FUNCTION + "tracing_compilation", _TRACED)
+_stored(_F, _FUNCTION + "tracing_compilation", f"{_TRACED}.tracing_options")
+_stored(_F, _FUNCTION + "tracing_compilation", f"{_TRACED}.func_graph")
+XLA_COMPILE = _find(_F, _FUNCTION + "attributes", "XLA_COMPILE")
+
+# Calls without TensorFlow's dispatch.
+_F = BOUND_CALLS
+has_default_graph = _find(_F, _OPS, "has_default_graph")
+executor_for_thread = _find(_F, _TFE, "TFE_ContextGetExecutorForThread")
+executor_is_async = _find(_F, _TFE, "TFE_ExecutorIsAsync")
+delete_executor = _find(_F, _TFE, "TFE_DeleteExecutor")
+execution = _find(_F, _PYTHON + "eager.execute")
+_find(_F, _PYTHON + "eager.execute", "execute")
+cancellation_context = _find(_F, _PYTHON + "eager.cancellation", "context")
+InterpolateRuntimeError = _find(_F, _ATOMIC, "InterpolateRuntimeError")
+_find(_F, _CONTEXT, "Context._handle")
+_find(_F, _CONTEXT, "Context.call_function")
+_find(_F, _CONTEXT, "Context.function_call_options")
+_find(_F, _ATOMIC, "AtomicFunction._bound_context")
+_find(_F, _CONCRETE, "ConcreteFunction.inference_fn")
+_find(_F, _CONCRETE, "ConcreteFunction._call_flat")
+_find(_F, _OPS, "EagerTensor._datatype_enum")
+_find(_F, _OPS, "EagerTensor._shape_tuple")
+_stored(_F, _CONCRETE, "ConcreteFunction.__init__._captured_inputs")
+
+# Functions and programs made anew.
+_F = REWRITING
+restore_captures = _find(
+    _F, "tensorflow.core.function.capture.restore_captures", "restore_captures"
+)
+load_function_library = _find(
+    _F, _PYTHON + "saved_model.function_deserialization", "load_function_def_library"
+)
+_find(_F, _CONCRETE, "ConcreteFunction.from_func_graph")
+_find(_F, _CONCRETE, "ConcreteFunction.set_variables")
+_stored(_F, _CONCRETE, "ConcreteFunction.__init__._arg_keywords")
+_stored(_F, _CONCRETE, "ConcreteFunction.__init__._num_positional_args")
+_F = EXPORTING
+_find(_F, _CONTEXT, "Context.get_compiler_ir")
+_stored(_F, _FUNCTION + "polymorphic_function", "Function.__init__._autograph")
+parse_saved_model = _find(
+    SAVED_MODEL_FILES, _PYTHON + "saved_model.loader_impl", "parse_saved_model"
+)
+_F = PROGRAMS
+xla_call_module = _find(_F, "tensorflow.compiler.tf2xla.ops.gen_xla_ops", "xla_call_module")
+_find(_F, _OPS, "Graph._attr_scope")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from hostcall._tf import attributes, names
+from hostcall._tf import attributes, features
 from hostcall._tf.types import AttrValue, NodeDef, Operation
 
-gen_script_ops = names.gen_script_ops
+gen_script_ops = features.gen_script_ops
 SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -81,7 +81,7 @@ def op_def(name: str) -> Any:
 
 def op_def_or_none(name: str) -> Any:
     """The OpDef of an op of TensorFlow's; None where there is none."""
-    return names.op_defs.get(name)
+    return features.op_defs.get(name)
 
 
 _kernels: dict[tuple[Any, ...], bool] = {}
@@ -126,7 +126,7 @@ def _is_type(attr: AttrValue) -> bool:
 
 def script_op_like(op: Operation, inputs: list[Any]) -> Any:
     """A new script op that calls the function of another one, in a graph."""
-    return names.get_default_graph().create_op(
+    return features.get_default_graph().create_op(
         op.type,
         inputs,
         [output.dtype for output in op.outputs],
@@ -146,7 +146,7 @@ def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[A
       module: a portable artifact.
       results: their TensorSpecs.
     """
-    called = names.xla_call_module(
+    called = features.xla_call_module(
         tensors,
         version=9,  # from which on a token may be among the arguments and results
         module=module,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from hostcall._tf import features, names, op_kinds, script_op_graphs
-from hostcall._tf.replacements import Replacement, attribute
+from hostcall._tf import features, op_kinds, script_op_graphs
+from hostcall._tf.patches import Replacement, attribute
 from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch
 
@@ -77,7 +77,7 @@ Convert = Callable[[MappedOp], "Sequence[Converted] | Operation"]
 
 def refusal(text: str) -> Exception:
     """What a converter raises for TensorFlow to make a loop of the op, or to refuse where not."""
-    error: Exception = names.ConversionNotImplementedError(text)
+    error: Exception = features.ConversionNotImplementedError(text)
     return error
 
 
@@ -102,27 +102,27 @@ def conversions(convert: Convert) -> list[Patch]:
         )
         if not isinstance(converted, Sequence):
             return converted
-        return [names.wrap_converted(tensor, stacked) for tensor, stacked in converted]
+        return [features.wrap_converted(tensor, stacked) for tensor, stacked in converted]
 
     return [_conversion(kind, converter) for kind in sorted(op_kinds.SCRIPT_OPS)]
 
 
 def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
     def read() -> Any:
-        return names.converters.get(kind, _NONE)
+        return features.converters.get(kind, _NONE)
 
     def write(value: Any) -> None:
         if value is _NONE:
-            names.converters.pop(kind, None)
+            features.converters.pop(kind, None)
         else:
-            names.converters[kind] = value
+            features.converters[kind] = value
 
     replacement = Replacement(read, write, lambda *_: converter)
     return Patch(
         f'tensorflow.python.ops.parallel_for.pfor._pfor_converter_registry["{kind}"]',
         replacement.install,
         replacement.uninstall,
-        lambda: names.converters.get(kind),
+        lambda: features.converters.get(kind),
         "TensorFlow has no converter for script ops, and makes a loop around each.",
         features.VECTORIZING.title,
     )
@@ -154,7 +154,7 @@ def effects(has_effect: Callable[[Any], bool]) -> Patch:
         return convert_helper
 
     return attribute(
-        names.PFor,
+        features.PFor,
         "_convert_helper",
         wrap,
         features.VECTORIZING,
@@ -165,8 +165,8 @@ def effects(has_effect: Callable[[Any], bool]) -> Patch:
 def _convert_effects(
     pfor: Any, convert: Callable[..., Any], has_effect: Callable[[Any], bool]
 ) -> None:
-    graph = names.get_default_graph()
-    if not isinstance(graph, names.FuncGraph):
+    graph = features.get_default_graph()
+    if not isinstance(graph, features.FuncGraph):
         return  # in a graph of TensorFlow 1 runs what is asked for
     body = [op for op in _in_order(pfor._pfor_ops) if script_op_graphs.has_effect(op)]
     done = {

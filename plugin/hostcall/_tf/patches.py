@@ -1,28 +1,308 @@
-"""What of TensorFlow's functions and methods hostcall replaces: one function a patch.
+"""TensorFlow's functions and methods that hostcall replaces: one function a patch.
 
-Each takes what is to be done there, and returns the patch, for the table in `hostcall._patches`.
+One function a patch, as in `patches`.
+
+Each takes what is to be done there, and returns the patch for the table in
+`hostcall._installation`.
 """
 
 from __future__ import annotations
 
+import contextvars
 import functools
-from collections.abc import Callable, Iterator
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._tf import (
     concrete_functions,
+    eager_execution,
     features,
-    gradient_tapes,
-    names,
     op_kinds,
     script_op_graphs,
     token_registry,
 )
-from hostcall._tf.replacements import Replacement, attribute
-from hostcall._tf.types import Graph, GraphDef, NodeDef
+from hostcall._tf.features import Feature, Missing
+from hostcall._tf.types import Graph, GraphDef, MetaGraphDef, NodeDef
 from hostcall_runtime._patching import Patch
+
+
+class Replacement:
+    """A value of ours in the place of one of TensorFlow's.
+
+    Where somebody else has replaced ours in turn, theirs stays on removal, and with it ours, which
+    they may call: it asks `installed`, and does what TensorFlow's does while that is false.
+
+    Args:
+      read: what stands there now.
+      write: puts a value there.
+      wrap: makes our value of what stands there, and of this object.
+
+    Attributes:
+      installed: whether ours has to do its work.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Any],
+        write: Callable[[Any], None],
+        wrap: Callable[[Any, Replacement], Any],
+    ) -> None:
+        self.installed = False
+        self.read = read
+        self._write = write
+        self._wrap = wrap
+        self._stock: Any = None
+        self._ours: Any = None
+        self._is_inside = False  # of what somebody else has put there
+
+    def install(self) -> None:
+        """Puts ours there."""
+        self.installed = True
+        now = self.read()
+        if now is self._ours or (self._is_inside and now is not self._stock):
+            return
+        if self._ours is None or now is not self._stock:
+            self._stock, self._ours = now, self._wrap(now, self)
+        self._write(self._ours)
+
+    def uninstall(self) -> None:
+        """Puts back what stood there, unless it is somebody else's that stands there now."""
+        self.installed = False
+        self._is_inside = self.read() is not self._ours
+        if not self._is_inside:
+            self._write(self._stock)
+
+
+def attribute(
+    owner: object, name: str, wrap: Callable[[Any, Replacement], Any], feature: Feature, why: str
+) -> Patch:
+    """The patch of one attribute of a module, a class or an object.
+
+    Args:
+      owner: whose it is.
+      name: of the attribute.
+      wrap: as for `Replacement`.
+      feature: what needs it.
+      why: what it is replaced for.
+    """
+
+    def read() -> Any:
+        return inspect.getattr_static(owner, name)
+
+    def write(value: object) -> None:
+        # An object's own attribute is taken away again where its class has one.
+        of_class = inspect.getattr_static(type(owner), name, None)
+        if of_class is not None and value is of_class:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, value)
+
+    target = f"{_name_of(owner)}.{name}"
+    return patch(target, Replacement(read, write, wrap), feature, why)
+
+
+def functions(
+    owner: Any,
+    ours: Mapping[str, Callable[..., Any]],
+    stock: dict[str, Callable[..., Any]],
+    feature: Feature,
+    why: str,
+) -> list[Patch]:
+    """The patches that put functions of ours in the place of a module's.
+
+    Args:
+      owner: the module.
+      ours: by the name of the function that each replaces.
+      stock: takes the functions that stood there, for ours to call.
+      feature: what needs them.
+      why: what they are replaced for.
+    """
+
+    def replaced(name: str, function: Callable[..., Any]) -> Patch:
+        def wrap(before: Callable[..., Any], patch: Replacement) -> Any:
+            stock[name] = before
+
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return (function if patch.installed else before)(*args, **kwargs)
+
+            return call
+
+        return attribute(owner, name, wrap, feature, why)
+
+    return [replaced(name, function) for name, function in ours.items()]
+
+
+def patch(target: str, replacement: Replacement, feature: Feature, why: str) -> Patch:
+    """The entry in the table of a replacement."""
+    return Patch(
+        target, replacement.install, replacement.uninstall, replacement.read, why, feature.title
+    )
+
+
+def _name_of(owner: object) -> str:
+    if isinstance(owner, Missing):
+        return str(owner.name)
+    if inspect.ismodule(owner):
+        return owner.__name__
+    kind = owner if isinstance(owner, type) else type(owner)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+_NAMES_FUNCTIONS = "A SavedModel names its Python functions so that other processes find them."
+
+
+def making_functions(hook: Callable[[Any], None]) -> Patch:
+    """Calls `hook` with the graph of every function that is made, before it is."""
+
+    def wrap(make: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(make)
+        def tell_and_make(name: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+            if patch.installed:
+                hook(graph)
+            return make(name, graph, *args, **kwargs)
+
+        return tell_and_make
+
+    owner, name = features.atomic_function, "from_func_graph"
+    why = "A function may run in another process of the job, which has to find what it calls."
+    return attribute(owner, name, wrap, features.OTHER_PROCESSES, why)
+
+
+def extending_sessions(hook: Callable[[Any], None]) -> Patch:
+    """Calls `hook` with the graph of a session before its new ops are sent where they run."""
+
+    def wrap(extend: Callable[[Any], None], patch: Replacement) -> Any:
+        @functools.wraps(extend)
+        def tell_and_extend(self: Any) -> None:
+            if patch.installed:
+                hook(self.graph)
+            extend(self)
+
+        return tell_and_extend
+
+    why = "Ops of a session may run on other tasks, which have to find what they call."
+    return attribute(features.ExtendedSession, "_extend_graph", wrap, features.OTHER_PROCESSES, why)
+
+
+# Of the SavedModel that this thread writes.
+_directory: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+    "hostcall_saved_model", default=None
+)
+
+
+def directories() -> Patch:
+    """Notes the directory of the SavedModel that is written, for the next one."""
+
+    def wrap(save: Callable[..., Any], _: Replacement) -> Any:
+        @functools.wraps(save)
+        def note_and_save(obj: Any, export_dir: Any, *args: Any, **kwargs: Any) -> Any:
+            before = _directory.set(os.fspath(export_dir))
+            try:
+                return save(obj, export_dir, *args, **kwargs)
+            finally:
+                _directory.reset(before)
+
+        return note_and_save
+
+    name, why = "save_and_return_nodes", "Functions that a SavedModel carries lie in its directory."
+    return attribute(features.save, name, wrap, features.SAVED_MODELS, why)
+
+
+def saving(hook: Callable[[Any, str | None], None]) -> Patch:
+    """Calls `hook` with the MetaGraphDef of every SavedModel that is written, before it is.
+
+    And with its directory, or None where nothing but the MetaGraphDef is written.
+    """
+
+    def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(build)
+        def build_and_tell(*args: Any, **kwargs: Any) -> Any:
+            built = build(*args, **kwargs)
+            if patch.installed:
+                hook(built[0], _directory.get())
+            return built
+
+        return build_and_tell
+
+    name = "_build_meta_graph_impl"
+    return attribute(features.save, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
+
+
+def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
+    """The same for those that `tf.compat.v1.saved_model` writes."""
+
+    def wrap(add: Callable[..., None], patch: Replacement) -> Any:
+        @functools.wraps(add)
+        def tell_and_add(self: Any, meta_graph: MetaGraphDef, *args: Any, **kwargs: Any) -> None:
+            if patch.installed:
+                hook(meta_graph, os.fspath(self._export_dir))
+            add(self, meta_graph, *args, **kwargs)
+
+        return tell_and_add
+
+    owner, name = features.SavedModelBuilder, "_tag_and_add_meta_graph"
+    return attribute(owner, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
+
+
+def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
+    """Has graphs that are written into files be `named` before, those of `Saver` among them."""
+
+    def wrap(write: Callable[..., str], patch: Replacement) -> Any:
+        @functools.wraps(write)
+        def name_and_write(graph_or_graph_def: Any, *args: Any, **kwargs: Any) -> str:
+            graph = graph_or_graph_def
+            if patch.installed:
+                graph = graph.as_graph_def() if isinstance(graph, tf.Graph) else graph
+                graph = named(graph)
+            return write(graph, *args, **kwargs)
+
+        return name_and_write
+
+    why = "The Python functions of a graph in a file are to be found by other processes."
+    v1 = tf.compat.v1
+    owners = (features.graph_io, tf.io, v1.io, v1.train)
+    return [attribute(o, "write_graph", wrap, features.SAVED_MODELS, why) for o in owners]
+
+
+def loading(hook: Callable[[Any, str], None]) -> Patch:
+    """Calls `hook` with the SavedModel message that is read in order to load it, and its path."""
+
+    def wrap(parse: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(parse)
+        def parse_and_tell(export_dir: Any, *args: Any, **kwargs: Any) -> Any:
+            model = parse(export_dir, *args, **kwargs)
+            if patch.installed:
+                hook(model, os.fspath(export_dir))
+            return model
+
+        return parse_and_tell
+
+    why = "Whoever loads a SavedModel is told at once which Python functions cannot be called."
+    return attribute(features.loader, "parse_saved_model", wrap, features.SAVED_MODELS, why)
+
+
+def resolving(resolve: Callable[[str], Any]) -> Patch:
+    """Lets `resolve` find what tokens of other processes stand for, when first asked for."""
+
+    def wrap(get: Callable[..., Any], patch: Replacement) -> Any:
+        functions = token_registry.functions
+
+        @functools.wraps(get)
+        def get_or_resolve(token: str, default: Any = None) -> Any:
+            found = get(functions, token)
+            if found is None and patch.installed:
+                found = resolve(token)
+            return default if found is None else found
+
+        return get_or_resolve
+
+    why = "TensorFlow's kernels look a function up here, and it may have to be found by its name."
+    return attribute(token_registry.functions, "get", wrap, features.SCRIPT_OPS, why)
 
 
 def tokens(nonce: Callable[[], str]) -> Patch:
@@ -52,7 +332,7 @@ def frames_left_out(*directories: str) -> Patch:
     """
     why = "Each error of a function would show frames that stand around TensorFlow's own functions."
     return attribute(
-        names.traceback_utils,
+        features.traceback_utils,
         "_EXCLUDED_PATHS",
         lambda stock, _: (*stock, *directories),
         features.TRACEBACKS,
@@ -64,18 +344,18 @@ def trace_hook(hook: Callable[[Any], None]) -> Patch:
     """Calls `hook` with each FuncGraph when its tracing has ended."""
 
     def install() -> None:
-        if hook not in names.transform.FUNC_GRAPH_TRANSFORMS:
-            names.transform.FUNC_GRAPH_TRANSFORMS.append(hook)
+        if hook not in features.transform.FUNC_GRAPH_TRANSFORMS:
+            features.transform.FUNC_GRAPH_TRANSFORMS.append(hook)
 
     def uninstall() -> None:
-        if hook in names.transform.FUNC_GRAPH_TRANSFORMS:
-            names.transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
+        if hook in features.transform.FUNC_GRAPH_TRANSFORMS:
+            features.transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
 
     return Patch(
         "tensorflow.python.eager.polymorphic_function.transform.FUNC_GRAPH_TRANSFORMS",
         install,
         uninstall,
-        lambda: list(names.transform.FUNC_GRAPH_TRANSFORMS),
+        lambda: list(features.transform.FUNC_GRAPH_TRANSFORMS),
         "What set_shape says is nowhere in the graph: it is written onto the ops when their "
         "function has been traced.",
         features.TRACING.title,
@@ -90,17 +370,17 @@ def higher_orders() -> Patch:
         def build_and_tell(*args: Any, **kwargs: Any) -> Any:
             if not patch.installed:
                 return build(*args, **kwargs)
-            outer = gradient_tapes.more_orders_may_follow()
-            gradient_tapes.building.higher_order = True
+            outer = eager_execution.more_orders_may_follow()
+            eager_execution.building.higher_order = True
             try:
                 return build(*args, **kwargs)
             finally:
-                gradient_tapes.building.higher_order = outer
+                eager_execution.building.higher_order = outer
 
         return build_and_tell
 
     return attribute(
-        names.HigherOrderFunctions,
+        features.HigherOrderFunctions,
         "_forward_and_backward_functions",
         wrap,
         features.NESTED_GRADIENTS,
@@ -141,8 +421,8 @@ def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]
 
 def _is_building(owner: object) -> bool:
     """Whether a call of a function goes into a graph, or to a thread that nobody waits for."""
-    return isinstance(owner, names.ConcreteFunction) and (
-        not names.executing_eagerly() or names.is_async()
+    return isinstance(owner, features.ConcreteFunction) and (
+        not features.executing_eagerly() or features.is_async()
     )
 
 
@@ -159,7 +439,7 @@ def forward_calls(hook: Callable[[Any], None]) -> Patch:
         return record_and_tell
 
     why = "What a program has kept for gradients lives as long as the tensors that refer to it."
-    return attribute(names.ForwardBackwardCall, "record", wrap, features.RESIDUALS, why)
+    return attribute(features.ForwardBackwardCall, "record", wrap, features.RESIDUALS, why)
 
 
 def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
@@ -223,9 +503,9 @@ def context_handle(reader: Callable[[], Callable[[Any, Any], Any]]) -> Patch:
     )
 
     def wrap(_: property, __: Replacement) -> Any:
-        return property(functools.partial(reader(), names.context_module))
+        return property(functools.partial(reader(), features.context_module))
 
-    return attribute(type(names.py_funcs), "_ctx", wrap, features.INTERRUPTS, why)
+    return attribute(type(features.py_funcs), "_ctx", wrap, features.INTERRUPTS, why)
 
 
 def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
@@ -243,7 +523,7 @@ def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
 
     why = "A graph that is imported owns the functions that it calls, too."
     name = "_import_graph_def_internal"
-    return attribute(names.importer, name, wrap, features.COPIED_GRAPHS, why)
+    return attribute(features.importer, name, wrap, features.COPIED_GRAPHS, why)
 
 
 def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
@@ -263,7 +543,7 @@ def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
         return lift_and_tell
 
     why = "A pruned or frozen copy of a graph owns the functions that it calls, too."
-    return attribute(names.lift_to_graph, "lift_to_graph", wrap, features.COPIED_GRAPHS, why)
+    return attribute(features.lift_to_graph, "lift_to_graph", wrap, features.COPIED_GRAPHS, why)
 
 
 def removed_functions() -> Patch:
@@ -282,4 +562,4 @@ def removed_functions() -> Patch:
         return remove_with_owned
 
     why = "The functions that hostcall derives from one are removed along with it."
-    return attribute(names.Context, "remove_function", wrap, features.REMOVED_FUNCTIONS, why)
+    return attribute(features.Context, "remove_function", wrap, features.REMOVED_FUNCTIONS, why)

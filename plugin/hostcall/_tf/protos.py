@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from hostcall._tf import names
+from hostcall._tf import features
 from hostcall._tf.types import Operation
 
-attr_value_pb2 = names.attr_value_pb2
-function_pb2 = names.function_pb2
-node_def_pb2 = names.node_def_pb2
-tensor_pb2 = names.tensor_pb2
+attr_value_pb2 = features.attr_value_pb2
+function_pb2 = features.function_pb2
+node_def_pb2 = features.node_def_pb2
+tensor_pb2 = features.tensor_pb2
 
 
 _Message = TypeVar("_Message")

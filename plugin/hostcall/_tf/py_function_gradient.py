@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import features, names, op_kinds
-from hostcall._tf.replacements import Replacement, patch
+from hostcall._tf import features, op_kinds
+from hostcall._tf.patches import Replacement, patch
 from hostcall_runtime._patching import Patch
 
 # On ops within a `gradient_override_map`.
@@ -29,14 +29,14 @@ def replaced_by(gradient: Callable[..., Any]) -> Patch:
     _gradients[:] = [gradient]
 
     def wrap(entry: dict[str, Any], _: Replacement) -> dict[str, Any]:
-        _stock[:] = [entry[names.TYPE_TAG]]
-        return {**entry, names.TYPE_TAG: gradient}
+        _stock[:] = [entry[features.TYPE_TAG]]
+        return {**entry, features.TYPE_TAG: gradient}
 
     def read() -> Any:
-        return names.py_function_gradients[op_kinds.EAGER_PY_FUNC]
+        return features.py_function_gradients[op_kinds.EAGER_PY_FUNC]
 
     def write(entry: Any) -> None:
-        names.py_function_gradients[op_kinds.EAGER_PY_FUNC] = entry
+        features.py_function_gradients[op_kinds.EAGER_PY_FUNC] = entry
 
     return patch(
         'tensorflow.python.framework.ops.gradient_registry["EagerPyFunc"]',
@@ -65,5 +65,5 @@ def given_to(op: Any) -> Callable[..., Any] | None:
     if not isinstance(op, tf.Operation) or _OVERRIDDEN not in op.node_def.attr:
         return None
     name = op.get_attr(_OVERRIDDEN).decode()
-    found: Callable[..., Any] = names.gradient_registry.lookup(name)
+    found: Callable[..., Any] = features.gradient_registry.lookup(name)
     return found

@@ -1,4 +1,4 @@
-"""Script ops in graphs: which there are, and who reaches them."""
+"""Script ops in graphs: which there are, who holds them, and the variables beside them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,64 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import attributes, features, names, op_kinds, protos, token_registry
+from hostcall._tf import attributes, features, op_kinds, protos, token_registry
 from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
+
+
+def owning_graphs() -> list[Any]:
+    """The graphs, innermost first, that a script op created now belongs to.
+
+    Empty when executing eagerly. The default graph that TensorFlow keeps in the background of eager
+    execution is left out: it never dies, and what is tied to it leaks.
+    """
+    if features.executing_eagerly():
+        return []
+    graphs = []
+    graph = features.get_default_graph()
+    while isinstance(graph, features.FuncGraph | features.FuncGraphOfVersion1):
+        graphs.append(graph)
+        outer = graph.outer_graph if isinstance(graph, features.FuncGraph) else graph._outer_graph
+        if outer is graph:
+            break
+        graph = outer
+    in_background = graphs and features.executing_eagerly_outside_functions()
+    return graphs if in_background else [*graphs, graph]
+
+
+def keep_alive(graph: Graph, value: object) -> None:
+    """Makes `graph` own `value`, in the list that stock TensorFlow uses for it."""
+    if not hasattr(graph, "_py_funcs_used_in_graph"):
+        graph._py_funcs_used_in_graph = []
+    graph._py_funcs_used_in_graph.append(value)
+
+
+def own(value: object) -> None:
+    """Makes the graphs own `value` that an op created now belongs to."""
+    for graph in owning_graphs():
+        keep_alive(graph, value)
+
+
+def keep_alive_in_background(value: object) -> None:
+    """Keeps `value` as long as stock TensorFlow would: until the process ends."""
+    keep_alive(features.get_default_graph(), value)
+
+
+def outermost(graph: Graph) -> Any:
+    """The graph that a graph of a function was traced in, or in one that was traced in it."""
+    while (outer := getattr(graph, "outer_graph", None)) is not None:
+        graph = outer
+    return graph
+
+
+def shape_of_variable(handle: Any) -> tf.TensorShape:
+    """The shape of the variable of a handle, a tensor of a graph."""
+    if not features.TRACING.available:
+        return tf.TensorShape(None)
+    data = features.handle_data(handle)
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return tf.TensorShape(None)
+    return tf.TensorShape(data.shape_and_type[0].shape)
+
 
 _WITHOUT_SHAPES = (tf.resource, tf.variant, tf.string)
 
@@ -18,7 +74,7 @@ _WITHOUT_SHAPES = (tf.resource, tf.variant, tf.string)
 @contextlib.contextmanager
 def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
     """Puts marks, attributes and their values, onto the ops that are created in the context."""
-    if names.executing_eagerly():
+    if features.executing_eagerly():
         yield
         return
     features.PROGRAMS.require()
@@ -26,7 +82,7 @@ def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
         mark: protos.attr_value_pb2.AttrValue(**{"b" if isinstance(value, bool) else "s": value})
         for mark, value in marks.items()
     }
-    with names.get_default_graph()._attr_scope(values):
+    with features.get_default_graph()._attr_scope(values):
         yield
 
 
@@ -149,8 +205,8 @@ def _leads_to_script_op(graph: Graph) -> bool:
 
 def _called_by(op: Operation) -> list[str]:
     """The names of the functions that an op calls."""
-    names = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
-    return names + [f.name for a in op.node_def.attr.values() for f in a.list.func]
+    features = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
+    return features + [f.name for a in op.node_def.attr.values() for f in a.list.func]
 
 
 def is_jitted_call(op: Operation) -> bool:
@@ -215,14 +271,14 @@ def tokens_of(graph: Graph) -> frozenset[str]:
         body = getattr(function, "graph", None)
         if body is not None:
             tokens |= tokens_of(body)
-    if isinstance(graph, names.FuncGraph):  # the user may add to any other
+    if isinstance(graph, features.FuncGraph):  # the user may add to any other
         graph._hostcall_tokens = frozenset(tokens)
     return frozenset(tokens)
 
 
 def py_functions_of_default_graph() -> list[Any]:
     """The ops of the default graph that run a py_function, whoever has created them."""
-    ops = names.get_default_graph().get_operations()
+    ops = features.get_default_graph().get_operations()
     return [op for op in ops if op.type == op_kinds.EAGER_PY_FUNC]
 
 

@@ -7,14 +7,14 @@ import os
 import re
 from typing import Any
 
-from hostcall._tf import names
+from hostcall._tf import features
 from hostcall_runtime._errors import LoweringError
 
-EagerFunc = names.EagerFunc
+EagerFunc = features.EagerFunc
 # Token -> object that the stock kernel calls; holds its values weakly.
-functions = names.py_funcs
+functions = features.py_funcs
 # From what a function returns to an array; the bytes of its strings are kept as they are.
-to_array = names.to_array
+to_array = features.to_array
 
 # How the tokens in saved graphs begin, which say what function they mean in any process.
 QUALIFIED = "hostcall:"
@@ -64,7 +64,7 @@ def find(token: str) -> Any:
 
 def find_present(token: str) -> Any:
     """The same of what is there already: nothing is imported for it."""
-    entry = names.functions_of_tokens.get(token)
+    entry = features.functions_of_tokens.get(token)
     return getattr(entry, "__hostcall_stands_for__", entry)
 
 
@@ -107,4 +107,4 @@ def title_of(token: str) -> str:
 
 def register_token(token: str, function: object) -> None:
     """Makes the stock kernel call `function` for ops with this token; holds it weakly."""
-    names.functions_of_tokens[token] = function
+    features.functions_of_tokens[token] = function

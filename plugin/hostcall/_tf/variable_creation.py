@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import features, names
-from hostcall._tf.replacements import Replacement, attribute
+from hostcall._tf import features
+from hostcall._tf.patches import Replacement, attribute
 from hostcall._tf.types import TracingFunction
 from hostcall_runtime._patching import Patch
 
@@ -40,12 +40,12 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
 
         # The ops that a call traces keep its frames, for messages. TensorFlow leaves out those of
         # its own files.
-        file = inspect.getfile(names.PolymorphicFunction)
+        file = inspect.getfile(features.PolymorphicFunction)
         call.__code__ = call.__code__.replace(co_filename=file)
         return functools.update_wrapper(call, method)
 
     why = "TensorFlow compiles no function whose variables get initial values of its arguments."
-    return attribute(names.PolymorphicFunction, "_call", wrap, features.FIRST_CALLS, why)
+    return attribute(features.PolymorphicFunction, "_call", wrap, features.FIRST_CALLS, why)
 
 
 def _initialize_and_run(

@@ -1,4 +1,4 @@
-"""`hostcall.jax.call`: a Python function in a JAX program."""
+"""`hostcall.jax.call`: a Python function in a JAX program, and the results it declares."""
 
 from __future__ import annotations
 
@@ -7,20 +7,89 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hostcall._functions import frameworks, source_location, specs
-from hostcall._functions.declaration import Declaration
-from hostcall._functions.declaration_checks import (
+from hostcall._functions.declaration import (
+    MAP,
+    Declaration,
     check_no_results,
     check_repeatable,
     check_unordered,
     check_waits,
 )
-from hostcall._functions.vmap_methods import MAP
-from hostcall.jax import _effects, _keys, _primitive, _sharding
+from hostcall._functions.specs import BoundedSpec
+from hostcall.jax import _primitive, _sharding, _values
 from hostcall.jax._functions import Function, hashable
-from hostcall.jax._results import flatten_results
-from hostcall_runtime import _unawaited
+from hostcall_runtime import _fire_and_forget
+
+
+def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
+    """The leaves of a declared result, checked, and its structure.
+
+    Args:
+      declared: a pytree.
+      place: what is called, and where, for messages.
+    """
+    leaves, tree = jax.tree.flatten(declared)
+    return [_as_struct(leaf, place) for leaf in leaves], tree
+
+
+def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
+    if specs.is_dtype(leaf):
+        name = f"jnp.{np.dtype(getattr(leaf, 'as_numpy_dtype', leaf))}"
+        raise TypeError(
+            f"{place}: a result {specs.lacking(leaf)}. Write jax.ShapeDtypeStruct((), {name}) for "
+            f"one number, jax.ShapeDtypeStruct((3,), {name}) for three."
+        )
+    if isinstance(leaf, type) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+        raise TypeError(
+            f"a result is declared as {leaf!r}, and not as a jax.ShapeDtypeStruct(shape, "
+            f"dtype): {place}."
+        )
+    if isinstance(leaf, BoundedSpec):
+        raise ValueError(
+            f"{place}: a result is declared as the BoundedSpec {leaf}, and JAX has no arrays whose "
+            "size only the call tells. Return an array of the largest size, and the true size as "
+            "one more result."
+        )
+    dtype = getattr(leaf.dtype, "as_numpy_dtype", leaf.dtype)
+    if _values.is_key(dtype):
+        return jax.ShapeDtypeStruct(_sizes(leaf.shape, place), dtype)
+    check_numbers(dtype, place)
+    try:
+        _values.check_dtype(dtype)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    return jax.ShapeDtypeStruct(_sizes(leaf.shape, place), dtype)
+
+
+def check_numbers(dtype: Any, place: str) -> None:
+    """Raises a TypeError for a dtype of what is no number, such as strings."""
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
+        raise TypeError(f"{place}: a result is declared as {dtype}, which NumPy does not have.")
+    if np.dtype(dtype).kind in "OSUTmM":
+        raise TypeError(
+            f"{place}: a result is of dtype {np.dtype(dtype)}, and JAX has arrays of numbers alone."
+        )
+
+
+def _sizes(shape: Any, place: str) -> tuple[Any, ...]:
+    """The sizes of a shape, which may be symbolic."""
+    sizes = specs.sizes_of(shape)
+    if sizes is None or any(size is None for size in sizes):
+        known = "<unknown>" if sizes is None else sizes
+        raise ValueError(
+            f"{place}: a result is declared with the shape {known}, and JAX needs every size. "
+            "Declare it as a function of the arguments: result=lambda x: tf.TensorSpec(x.shape, "
+            "x.dtype) or, for hostcall.jax.call, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)."
+        )
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise ValueError(
+            f"{place}: a result is declared with the shape {sizes}, of which a size is negative."
+        )
+    return sizes
+
 
 VMAP_METHODS = (
     "sequential",
@@ -140,7 +209,7 @@ def call(
         result = result(*jax.tree.unflatten(in_tree, structs))
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
-    line = _unawaited.line_of(fn, wait, queue, when_full)
+    line = _fire_and_forget.line_of(fn, wait, queue, when_full)
     check_waits(memory, wait, concurrent)
     check_no_results(line, [spec.dtype for spec in results], not pure, place)
     function = Function(
@@ -154,7 +223,7 @@ def call(
         executor=declared.executor,
         retries=declared.retries,
         on_device=declared.on_device,
-        result_dtypes=_keys.dtypes_of(results),
+        result_dtypes=_values.dtypes_of(results),
         concurrent=declared.lets_overlap(fn),
     )
 
@@ -183,7 +252,7 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
         )
     if pure:
         return None
-    return _effects.ORDERED if ordered else _effects.UNORDERED
+    return _primitive.ORDERED if ordered else _primitive.UNORDERED
 
 
 def as_array(value: Any, place: str) -> Any:
@@ -202,7 +271,7 @@ def as_array(value: Any, place: str) -> Any:
             f"{place}: {value!r} is no array, nor a structure of arrays. Give the function what is "
             "not an array by functools.partial."
         ) from error
-    if jnp.issubdtype(array.dtype, jax.dtypes.extended) and not _keys.is_key(array.dtype):
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended) and not _values.is_key(array.dtype):
         raise TypeError(f"{place}: an argument is {array.dtype}, which NumPy does not have.")
     return array
 

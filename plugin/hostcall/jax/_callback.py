@@ -1,20 +1,114 @@
-"""Objects of `hostcall.callback`, called from JAX."""
+"""Objects of `hostcall.callback` called from JAX, with their gradients."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from hostcall._functions import frameworks, source_location, specs
-from hostcall._functions.declaration_checks import check_no_results
+from hostcall._functions.declaration import SEQUENTIAL, check_no_results
 from hostcall._functions.frameworks import Parts
-from hostcall._functions.vmap_methods import SEQUENTIAL
-from hostcall.jax import _effects, _gradients, _keys, _primitive
-from hostcall.jax._call import as_array
+from hostcall.jax import _primitive, _values
+from hostcall.jax._call import as_array, flatten_results
 from hostcall.jax._functions import Function, hashable
-from hostcall.jax._results import flatten_results
+from hostcall_runtime._errors import counted
+
+
+def call_with_gradient(
+    bind: Callable[[Any], list[Any]],
+    grad: Callable[..., Any],
+    function: Function,
+    arrays: Sequence[Any],
+) -> list[Any]:
+    """The results of `bind(arrays)`, whose gradient is what `grad` computes.
+
+    Args:
+      bind: makes the call; takes and returns flat lists.
+      grad: `grad(inputs, results, upstream)`, structures in, a gradient for each argument out.
+      function: what is called.
+      arrays: its flat arguments.
+    """
+    called = jax.custom_vjp(lambda *flat: bind(flat))
+
+    def forward(*flat: Any) -> Any:
+        results = called(*flat)
+        return results, (flat, results)
+
+    def backward(kept: Any, upstream: Any) -> Any:
+        flat, results = kept
+        flat = list(map(jnp.asarray, flat))  # JAX keeps constants in forms of its own
+        inputs = jax.tree.unflatten(function.in_tree, flat)
+        real = [_without_float0(u, result) for u, result in zip(upstream, results, strict=True)]
+        pack = function.out_tree.unflatten
+        given = _gradients(grad, function, inputs, pack(results), pack(real))
+        return tuple(_as_cotangent(*pair) for pair in zip(given, flat, strict=True))
+
+    called.defvjp(forward, backward)
+    results: list[Any] = called(*arrays)
+    return results
+
+
+def _gradients(
+    grad: Callable[..., Any], function: Function, inputs: Any, results: Any, upstream: Any
+) -> list[Any]:
+    """What `grad` returns, flat: an entry for each leaf of the inputs."""
+    try:
+        given = grad(inputs, results, upstream)
+    except Exception as error:
+        if _comes_from_tensorflow(error):
+            raise _wants_jax(function) from error
+        raise
+    if not isinstance(given, list | tuple):
+        given = [given]
+    if len(given) != len(inputs):
+        raise ValueError(
+            f"hostcall: grad of {function.description} returned {counted(len(given), 'gradient')} "
+            f"for {counted(len(inputs), 'argument')}. Return one for each argument, and None "
+            "for those that have none."
+        )
+    flat: list[Any] = []
+    for argument, gradient in zip(inputs, given, strict=True):
+        leaves = jax.tree.structure(argument)
+        flat += [None] * leaves.num_leaves if gradient is None else leaves.flatten_up_to(gradient)
+    if any(map(frameworks.is_tensorflows, flat)):
+        raise _wants_jax(function)
+    return flat
+
+
+def _without_float0(upstream: jax.Array | np.ndarray, result: Any) -> Any:
+    """JAX's gradient of an integer has no bytes; `grad` is given zeros. Keys have no zeros."""
+    has_no_bytes = upstream.dtype == jax.dtypes.float0 and not _values.is_key(result.dtype)
+    return jnp.zeros_like(result) if has_no_bytes else upstream
+
+
+def _as_cotangent(gradient: Any, value: Any) -> Any:
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return np.zeros(value.shape, jax.dtypes.float0)
+    return jnp.zeros_like(value) if gradient is None else jnp.asarray(gradient)
+
+
+def _comes_from_tensorflow(error: BaseException) -> bool:
+    directories = source_location.directories_of("tensorflow")
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(directories):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _wants_jax(function: Function) -> TypeError:
+    return TypeError(
+        f"hostcall: the gradient of {function.description} is TensorFlow code, and it is asked for "
+        "in JAX, with JAX's arrays. Make it a hostcall.callback of its own, or write it without "
+        "names of TensorFlow's, as in `lambda inputs, results, upstream: upstream * results`: "
+        "either works in both."
+    )
 
 
 def call(parts: Parts, args: tuple[Any, ...]) -> Any:
@@ -55,13 +149,13 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         declared.line,
         declared.retries,
         declared.on_device,
-        _keys.dtypes_of(results),
+        _values.dtypes_of(results),
         declared.lets_overlap(parts.function),
     )
     check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
 
     def bind(flat: Any) -> list[Any]:
-        effect, method = _effects.ORDERED if parts.stateful else None, declared.vmap_method
+        effect, method = _primitive.ORDERED if parts.stateful else None, declared.vmap_method
         if not parts.stateful:
             method = method or SEQUENTIAL
         return _primitive.bind(function, flat, results, effect, method)
@@ -69,7 +163,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
     if parts.grad is None:
         called = bind(arrays)
     else:
-        called = _gradients.call(bind, parts.grad, function, arrays)
+        called = call_with_gradient(bind, parts.grad, function, arrays)
     return jax.tree.unflatten(out_tree, called)
 
 
@@ -79,7 +173,7 @@ def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     if not specs.is_shape_function(result):
         return result
     tensorflow = frameworks.tensorflow()
-    holds_keys = any(_keys.is_key(array.dtype) for array in arrays)
+    holds_keys = any(_values.is_key(array.dtype) for array in arrays)
     if tensorflow is not None and not holds_keys:
         known = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
         # It may make specs of JAX's, which take no dtypes and shapes of TensorFlow's.

@@ -16,8 +16,8 @@ from jax._src import core as _core
 from jax._src.interpreters import batching as _batching
 from jax.interpreters import mlir
 
-from hostcall.jax import _effects
-from hostcall.jax._jaxprs import effectful_call, have_effectful_calls
+from hostcall.jax import _primitive
+from hostcall.jax._primitive import effectful_call, have_effectful_calls
 
 Rule = Callable[..., Any]
 
@@ -94,7 +94,7 @@ def loop_with_its_condition(entry: Any) -> Any:
         condition = params["cond_jaxpr"]
         if not have_effectful_calls([condition]):
             return stock(context, *args, **params)
-        if any(map(_effects.is_ordered, condition.effects)):
+        if any(map(_primitive.is_ordered, condition.effects)):
             return stock(context, *args, **params)
         carrying = functools.partial(_loop_that_carries_its_condition, **params)
         return mlir.lower_fun(carrying)(context, *args)

@@ -1,7 +1,7 @@
 """Programs with calls in JAX's cache on disk, where later processes find them.
 
 A program holds the ids of its calls, and ids are of a process. They are the same in each process
-(`hostcall_runtime._stable_ids`) for functions that have a place there. Programs that call others,
+(`hostcall_runtime._registry`) for functions that have a place there. Programs that call others,
 as a lambda or a function of a notebook, are kept out: nobody would find them. JAX before 0.11
 writes no programs with callbacks at all.
 """

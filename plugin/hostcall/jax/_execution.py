@@ -22,8 +22,8 @@ from jax._src.lib import _jax as _jaxlib
 from hostcall.jax import _joint
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _runs
-from hostcall_runtime._places import PLACES
-from hostcall_runtime._starters import Program
+from hostcall_runtime._locks import PLACES
+from hostcall_runtime._runs import Program
 
 # Of the runs of programs, from ids on that no thread has as its own.
 _streams = itertools.count(1 << 40)
@@ -43,7 +43,7 @@ class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
         stream = _jaxlib.get_execution_stream_id()
         _jaxlib.set_execution_stream_id(next(_streams))
         try:
-            with PLACES.taken(), _runs.under_way(_programs[self]):
+            with PLACES.taken(), _runs.running(_programs[self]):
                 return super().__call__(*args)
         finally:
             _jaxlib.set_execution_stream_id(stream)

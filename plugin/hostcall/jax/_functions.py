@@ -12,15 +12,15 @@ import jax
 
 from hostcall._functions import exportable, memoization, source_location
 from hostcall._functions.exportable import Source
-from hostcall._functions.native.native_code import NativeCode
-from hostcall.jax import _keys
+from hostcall._functions.native_code import NativeCode
+from hostcall.jax import _values
 from hostcall_runtime import (
     Target,
+    _executor_providers,
     _executors,
+    _fire_and_forget,
     _interception,
     _mapped_calls,
-    _unawaited,
-    _unawaited_calls,
     register,
     within,
 )
@@ -67,8 +67,8 @@ class Function:
     borrow: bool = False
     out: bool = False
     given_name: str | None = None
-    executor: _executors.Provider | None = None
-    line: _unawaited_calls.Line | None = None
+    executor: _executor_providers.Provider | None = None
+    line: _fire_and_forget.Line | None = None
     retries: int = 0
     on_device: bool = False
     result_dtypes: tuple[Any, ...] = ()
@@ -144,9 +144,9 @@ class Function:
         called = _mapped_calls.repeating(self.function, self.retries)
         if self.line is None:
             return self._awaited(called)
-        return _unawaited.handing_over(
+        return _fire_and_forget.handing_over(
             self.line,
-            self._awaited(_unawaited.marking(self.line, called)),
+            self._awaited(_fire_and_forget.marking(self.line, called)),
             self.executor,
             self.description,
             source_location.of_function(self.function),
@@ -197,7 +197,7 @@ class Function:
         if tree == self.out_tree or _is_plain_sequence(returned, leaves, self.out_tree):
             if self.result_dtypes:
                 pairs = zip(leaves, self.result_dtypes, strict=True)
-                return [_keys.returned(*pair, self.description) for pair in pairs]
+                return [_values.returned(*pair, self.description) for pair in pairs]
             return leaves
         raise ResultError(
             f"{self.title} returned a result of the structure {tree}, and {self.out_tree} is "

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from hostcall._functions.frameworks import Native
-from hostcall._functions.native.ffi_handlers import FfiHandler
+from hostcall._functions.native_code import FfiHandler
 
 _numbers = itertools.count(1)
 

@@ -1,33 +1,124 @@
-"""What `import hostcall.jax` does beyond defining its functions."""
+"""`import hostcall.jax`: what it installs, and JAX's settings of threads.
+
+JAX's states are objects of C++ with a value for each thread. What a trace depends on comes in one
+tuple, so that it costs next to nothing to look whether two threads agree.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import jax
+from jax._src import config as _config
 
 from hostcall._functions import frameworks
 from hostcall.jax import (
     _callback,
     _disk_cache,
-    _effects,
     _handlers,
+    _names,
     _patches,
+    _primitive,
     _rules,
-    _settings,
     _values,
 )
-from hostcall_runtime import _at_exit, _patching, _stable_ids
+from hostcall_runtime import _fire_and_forget, _patching, _registry, _runs
+
+# How a trace stands, and not what the user has said; and what keeps JAX to one thread.
+_STAYS = frozenset({"trace_state", "axis_env_state", "jax_thread_guard"})
+
+
+def carry() -> None:
+    """Has calls see the settings of who started the program, on whatever thread they run."""
+    if _names.has(_names.SETTINGS):
+        names = _trace_names()
+        of_trace = _states(vars(_config))
+        others = _states(vars(jax)) | _contexts(of_trace)
+        others = {name: state for name, state in others.items() if name not in names}
+        traced = [of_trace.get(name) for name in names]
+        _runs.captures.append(functools.partial(_Captured, traced, [*others.values()]))
+
+
+def _states(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The states in it, by their own names. Those that JAX exports users can set for a block."""
+    states = [one for one in namespace.values() if isinstance(one, _config.config_ext.Config)]
+    return {state.name: state for state in states if state.name not in _STAYS}
+
+
+def _contexts(states: Mapping[str, Any]) -> dict[str, Any]:
+    """Those behind `jax.set_mesh` and the like, which have no value for the process."""
+    bare = _config.config_ext.Config
+    return {name: state for name, state in states.items() if type(state) is bare}
+
+
+def _trace_names() -> list[str]:
+    """The names of what `trace_context` returns, in its order; none where JAX does not tell."""
+    tell: Any = getattr(_config, "trace_context_names", list)
+    try:
+        names = [*tell()]
+    except NotImplementedError:
+        return []
+    values = _config.trace_context()
+    return names if isinstance(values, tuple) and len(values) == len(names) else []
+
+
+class _Captured:
+    """The values of a thread.
+
+    Args:
+      traced: the states of `trace_context`, in its order; None for those to leave.
+      others: other states.
+    """
+
+    __slots__ = ("_context", "_others", "_traced", "_values")
+
+    def __init__(self, traced: list[Any], others: list[Any]) -> None:
+        self._traced = traced
+        self._others = others
+        self._context = _config.trace_context() if traced else ()
+        self._values = [*map(_config.config_ext.Config.get_local, others)]
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Inside of it this thread has them."""
+        with contextlib.ExitStack() as stack:
+            if self._traced and _config.trace_context() != self._context:
+                for state, value in zip(self._traced, self._context, strict=True):
+                    if state is not None and state.value != value:
+                        stack.enter_context(_set(state, value))
+            for state, value in zip(self._others, self._values, strict=True):
+                if state.get_local() is not value:
+                    stack.enter_context(_set(state, value))
+            yield
+
+
+@contextlib.contextmanager
+def _set(state: Any, value: object) -> Iterator[None]:
+    """As `State.__call__` does it, for a value that has been parsed."""
+    changed = getattr(state, "_update_thread_local_hook", None) or (lambda _: None)
+    before = state.swap_local(value)
+    unset = _config.config_ext.unset
+    changed(None if value is unset else value)
+    try:
+        yield
+    finally:
+        state.set_local(before)
+        changed(None if before is unset else before)
 
 
 def load() -> None:
     """Tells JAX of calls, and `hostcall.callback` of JAX."""
     _patches.check()
-    _effects.register()
+    _primitive.register()
     _rules.register()
     # A program that still runs may hand over calls.
-    _at_exit.programs_end.append(jax.effects_barrier)
-    _stable_ids.caches.append(_disk_cache.is_on)
+    _fire_and_forget.programs_end.append(jax.effects_barrier)
+    _registry.caches.append(_disk_cache.is_on)
     _patches.hide_frames()
-    _settings.carry()
+    carry()
     _patching.add(_patches.TABLE)
     frameworks.enter_jax(_Jax())
 

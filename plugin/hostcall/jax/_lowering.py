@@ -1,4 +1,4 @@
-"""How a call becomes a custom call of the compiled program, in MLIR."""
+"""Lowers a call to a custom call in MLIR."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from jax._src.lib.mlir import ir as _ir
 from jax._src.lib.mlir.dialects import hlo as _hlo
 from jax.interpreters import mlir
 
-from hostcall._functions.native.entries import NativeEntry
-from hostcall.jax import _drift, _effects
+from hostcall._functions.native_code import NativeEntry
+from hostcall.jax import _primitive, _values, _versions
 from hostcall_runtime import Target
 from hostcall_runtime._errors import NotExportableError
+from hostcall_runtime._prepared import DTYPES
 
 # JAX's LoweringRuleContext: its package has no types.
 LoweringContext = Any
@@ -67,7 +68,7 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
     while block is not None:
         op = block.owner.operation
         yield op, list(op.regions).index(block.region)
-        block = op.block if _drift.parent_of(op) is not None else None
+        block = op.block if _versions.parent_of(op) is not None else None
 
 
 class Owned:
@@ -105,7 +106,7 @@ def own_with_executable(
 
 def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
     """An MLIR value as one of `aval`, of another dtype."""
-    return _hlo.convert(_drift.type_of(context.module_context, aval), value)
+    return _hlo.convert(_versions.type_of(context.module_context, aval), value)
 
 
 def emit_call(
@@ -134,7 +135,7 @@ def emit_call(
     place = _callback._callback_op_sharding(
         context.module_context.axis_context, sharding, avals_out
     )
-    ordered = effect is not None and _effects.is_ordered(effect)
+    ordered = effect is not None and _primitive.is_ordered(effect)
     tokens = [_core.abstract_token] if ordered else []
     if ordered:
         operands = [*operands, context.tokens_in.get(effect)]
@@ -148,7 +149,7 @@ def emit_call(
     )
     op = lower(inner, *operands)
     if place is not None:
-        _drift.set_sharding(context.module_context, op, _with_token(place, ordered, context))
+        _versions.set_sharding(context.module_context, op, _with_token(place, ordered, context))
     results = list(op.results)
     if ordered:
         token = results.pop()
@@ -169,3 +170,38 @@ def _attribute(value: int | Sequence[int]) -> Any:
     if isinstance(value, int):
         return _ir.IntegerAttr.get(_ir.IntegerType.get_signless(64), value)
     return _ir.DenseI64ArrayAttr.get(list(value))
+
+
+# The dtype of the buffer for each, which holds the same values.
+_WIDE = {
+    "int4": "int8",
+    "uint4": "uint8",
+    "int2": "int8",
+    "uint2": "uint8",
+    "float4_e2m1fn": "float8_e4m3fn",
+}
+
+# What the runtime knows dtypes by.
+_CODES = {name: code for code, _, name in DTYPES}
+
+
+def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
+    """The attribute `sub_byte_operands` or `sub_byte_results`: index and dtype code of each."""
+    names = [str(aval.dtype) for aval in avals]
+    return tuple(n for i, name in enumerate(names) if name in _WIDE for n in (i, _CODES[name]))
+
+
+def wide(avals: Sequence[Any]) -> list[Any]:
+    """The abstract values of the buffers that the call takes or returns."""
+    dtypes = [_WIDE.get(str(aval.dtype), aval.dtype) for aval in avals]
+    return [_values.aval_of(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)]
+
+
+def converted(
+    context: Any, values: Sequence[Any], old: Sequence[Any], new: Sequence[Any]
+) -> list[Any]:
+    """MLIR values of the abstract values `old`, converted to those of `new`."""
+    return [
+        value if aval.dtype == other.dtype else convert(context, value, other)
+        for value, aval, other in zip(values, old, new, strict=True)
+    ]

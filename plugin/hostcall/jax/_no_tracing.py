@@ -12,7 +12,7 @@ from typing import Any
 
 from jax._src import pjit as _pjit
 
-from hostcall.jax import _jaxprs
+from hostcall.jax import _primitive
 
 # Of JAX's function that runs a jitted function which its fast path cannot run: its name, and how it
 # calls what it was given.
@@ -46,4 +46,4 @@ def _runs_what_was_traced(frame: FrameType) -> bool:
         params, _ = _pjit._infer_params(*given)
     except Exception:  # the switch's own, since this asks it once more, or one of the arguments'
         return False
-    return _jaxprs.holds_call(params.params["jaxpr"].jaxpr)
+    return _primitive.holds_call(params.params["jaxpr"].jaxpr)

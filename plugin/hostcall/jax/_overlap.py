@@ -2,7 +2,7 @@
 
 Calls without side effects go on while their program does: see `hostcall_mlir.passes.overlap`. What
 is left of a program that fails, `_execution` lets go of. And no function takes tokens alone, which
-XLA cannot compile: see `hostcall_mlir.passes.token_calls`.
+XLA cannot compile: see `hostcall_mlir.passes.tokens`.
 """
 
 from __future__ import annotations

@@ -17,15 +17,7 @@ from typing import Any
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import (
-    _control_flow,
-    _disk_cache,
-    _effects,
-    _names,
-    _overlap,
-    _reducers,
-    _signatures,
-)
+from hostcall.jax import _control_flow, _disk_cache, _names, _overlap, _primitive, _rules, _versions
 from hostcall_runtime._patching import Patch, PatchTable, replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -46,7 +38,7 @@ def _replacement(
     **about: str,
 ) -> Patch:
     def misfit() -> str:
-        return _signatures.misfit(target, read(), wrap, tried)
+        return _versions.misfit(target, read(), wrap, tried)
 
     return replacement(target, read, write, wrap, misfit=misfit, **about)
 
@@ -136,8 +128,8 @@ TABLE = PatchTable(
     "JAX",
     _names.NAMES,
     (
-        _allowed_in_control_flow(_effects.CallEffect),
-        _allowed_in_control_flow(_effects.OrderedCallEffect),
+        _allowed_in_control_flow(_primitive.CallEffect),
+        _allowed_in_control_flow(_primitive.OrderedCallEffect),
         _rule(
             _BATCHERS,
             lax.cond_p,
@@ -183,12 +175,12 @@ TABLE = PatchTable(
             _rule(
                 _LOWERINGS,
                 reducer,
-                functools.partial(_reducers.guarded, reducer),
+                functools.partial(_rules.guarded, reducer),
                 "ctx ...",
                 why="XLA would end the process where a reducer makes a call.",
                 feature=_names.REDUCERS,
             )
-            for reducer in _reducers.REDUCERS
+            for reducer in _rules.REDUCERS
         ),
         _attribute(
             "jax._src.interpreters.pxla",

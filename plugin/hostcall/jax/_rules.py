@@ -1,7 +1,11 @@
-"""What JAX's transformations and its compiler make of a call: the rules of its primitive."""
+"""The rules of the primitive: JAX's transformations, native code, and reducers.
+
+XLA ends the process where it meets a call there. The lowering refuses it instead.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -9,26 +13,110 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
+from jax._src.core import jaxprs_in_params
 from jax.interpreters import ad, batching, mlir
 
-from hostcall._functions.native import entries
-from hostcall._functions.vmap_methods import MAP, OF_BATCHES
-from hostcall.jax import (
-    _disk_cache,
-    _effects,
-    _joint,
-    _lowering,
-    _names,
-    _native,
-    _reducers,
-    _sub_byte,
-    _values,
-)
+from hostcall._functions import native_code, specs
+from hostcall._functions.declaration import MAP, OF_BATCHES
+from hostcall._functions.native_code import FfiHandler, NativeCode, NativeEntry, contradiction
+from hostcall._functions.specs import ArraySpec
+from hostcall.jax import _disk_cache, _handlers, _joint, _lowering, _names, _primitive, _values
 from hostcall.jax._functions import Function, divided
-from hostcall.jax._primitive import call_p
-from hostcall_runtime import _patching, prepared
+from hostcall.jax._primitive import call_p, equations, holds_call
+from hostcall_runtime import _interception, _patching, prepared
+
+# The primitives of JAX that take a function of the user's which becomes a part of their own code.
+REDUCERS = (lax.reduce_p, lax.reduce_window_p, lax.select_and_scatter_p, lax.scatter_p)
+
+
+def guarded(reducer: Any, entry: Any) -> Any:
+    """JAX's lowering rule of a reducer, which refuses calls in the reducer's function."""
+    stock = entry.rule
+
+    @functools.wraps(stock)
+    def lower(context: Any, *args: Any, **params: Any) -> Any:
+        if any(map(holds_call, jaxprs_in_params(params))):
+            function = _first_call(params)["function"]
+            raise refusal(function.description, reducer.name)
+        return stock(context, *args, **params)
+
+    return dataclasses.replace(entry, rule=lower)
+
+
+def check(jaxpr: Any, kinds: dict[Any, str]) -> None:
+    """Raises for a primitive in `kinds`, with what the user has called, in a reducer of a jaxpr."""
+    for reducer in equations([jaxpr]):
+        if reducer.primitive in REDUCERS:
+            for equation in equations(jaxprs_in_params(reducer.params)):
+                if equation.primitive in kinds:
+                    raise refusal(kinds[equation.primitive], reducer.primitive.name)
+
+
+def refusal(called: str, reducer: str) -> NotImplementedError:
+    """The error of a call in a reducer's function.
+
+    Args:
+      called: the function and the call, for the message.
+      reducer: the name of the reducer in `jax.lax`.
+    """
+    return NotImplementedError(
+        f"{called}: it is called in a function that is given to jax.lax.{reducer}, of which XLA "
+        "makes machine code that calls no Python. Call the function with the whole array, or with "
+        "one element after the other in jax.lax.scan."
+    )
+
+
+def _first_call(params: dict[str, Any]) -> dict[str, Any]:
+    found = (e for e in equations(jaxprs_in_params(params)) if e.primitive is call_p)
+    return dict(next(found).params)
+
+
+def lower(
+    context: _lowering.LoweringContext,
+    operands: Sequence[Any],
+    function: Function,
+    effect: Any | None,
+) -> Sequence[Any]:
+    """The custom call of native code.
+
+    Raises:
+      TypeError: when the code does not take the operands or make the results.
+      jax.errors.JaxRuntimeError: for a handler of another version of XLA's FFI than JAX's.
+    """
+    code: Any = function.function
+    _check(code, function, context)
+    if isinstance(code.code, FfiHandler):
+        _handlers.registered(code.code)  # XLA looks at its version
+    name = function.given_name or _interception.name_of(code)
+    ordered = effect is _primitive.ORDERED
+    site = _interception.Site(name, function.description, code, ordered=ordered)
+    entry = NativeEntry(code, function.description, site, origin=function)
+    _lowering.own_with_executable(context, entry, entry.callback_id)
+    return _lowering.emit_call(
+        context,
+        native_code.TARGET,
+        operands,
+        context.avals_in,
+        context.avals_out,
+        {"callback": entry.callback_id},
+        effect,
+    )
+
+
+def _check(code: NativeCode, function: Function, context: _lowering.LoweringContext) -> None:
+    inputs = [specs.of_array(aval) for aval in context.avals_in]
+    declared = specs.flatten(code.structure(jax.tree.unflatten(function.in_tree, inputs)))
+    results = [ArraySpec(tuple(aval.shape), aval.dtype) for aval in context.avals_out]
+    plain = [*map(specs.plain, declared)]
+    wrong = code.complaint(inputs, declared)
+    if not wrong and plain != results:
+        wrong = contradiction(plain, results)
+    if wrong:
+        raise TypeError(f"hostcall.native: {wrong} This is {function.description}.")
+
 
 TARGET = "hostcall"
 
@@ -50,7 +138,7 @@ def register() -> None:
     joint = prepared().joint_handler()
     jax.ffi.register_ffi_target(_joint.TARGET, joint, platform="cpu", api_version=1)
     native = prepared().native_handler()
-    jax.ffi.register_ffi_target(entries.TARGET, native, platform="cpu", api_version=1)
+    jax.ffi.register_ffi_target(native_code.TARGET, native, platform="cpu", api_version=1)
     for name, handler in prepared().early_handlers().items():
         jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
     # Needs no GPU: JAX keeps it until there is one.
@@ -80,11 +168,11 @@ def emit(
         "callback": callback_id,
         "dynamic_operands": (),
         "dynamic_results": (),
-        "sub_byte_operands": _sub_byte.pairs(context.avals_in),
-        "sub_byte_results": _sub_byte.pairs(context.avals_out),
+        "sub_byte_operands": _lowering.pairs(context.avals_in),
+        "sub_byte_results": _lowering.pairs(context.avals_out),
     }
-    avals_in, avals_out = _sub_byte.wide(context.avals_in), _sub_byte.wide(context.avals_out)
-    wide = _sub_byte.converted(context, operands, context.avals_in, avals_in)
+    avals_in, avals_out = _lowering.wide(context.avals_in), _lowering.wide(context.avals_out)
+    wide = _lowering.converted(context, operands, context.avals_in, avals_in)
     target = TARGET
     if place is not None:
         target, wide = _joint.TARGET, [place.shard, *wide]
@@ -93,7 +181,7 @@ def emit(
     called = _lowering.emit_call(
         context, target, wide, avals_in, avals_out, attributes, effect, sharding
     )
-    return _sub_byte.converted(context, called, avals_out, context.avals_out)
+    return _lowering.converted(context, called, avals_out, context.avals_out)
 
 
 def _abstract(*_: Any, result_avals: Any, effect: Any | None, **__: Any) -> Any:
@@ -119,9 +207,9 @@ def _lower(
     if joint is not None and not together and _lowering.has_several_devices(context):
         raise _joint.not_together(function.description, platforms)
     if function.is_native and platforms == ("cpu",) and not _lowering.has_several_devices(context):
-        return _native.lower(context, operands, function, effect)
+        return lower(context, operands, function, effect)
     target, callback_id = function.register(
-        effect is _effects.ORDERED, _disk_cache.identity(function, context)
+        effect is _primitive.ORDERED, _disk_cache.identity(function, context)
     )
     if _lowering.has_several_devices(context):
         target.host_function = _joint.marking(target.host_function)
@@ -133,8 +221,8 @@ def _check_without_patches(function: Function, effect: Any | None) -> None:
     """Refuses what XLA would end the process for, or leave out, as JAX's rules are not wrapped."""
     reduction = _lowering.enclosing_reduction()
     if reduction is not None:
-        raise _reducers.refusal(function.description, reduction)
-    if effect is _effects.UNORDERED and _lowering.is_in_condition():
+        raise refusal(function.description, reduction)
+    if effect is _primitive.UNORDERED and _lowering.is_in_condition():
         raise NotImplementedError(
             f"{function.description}: it has a side effect and is called in the condition of a "
             "loop, which XLA leaves out where it knows the number of iterations. hostcall is "
@@ -166,7 +254,7 @@ def _refuse_derivative(*_: Any, **__: Any) -> Any:
 
 def _batch(args: Any, dims: Any, **params: Any) -> Any:
     function, method = params["function"], params["vmap_method"]
-    if params["effect"] is _effects.ORDERED and method not in OF_BATCHES:
+    if params["effect"] is _primitive.ORDERED and method not in OF_BATCHES:
         raise ValueError(
             f"jax.vmap of an ordered call, {function.description}: there is no one order of the "
             "calls of a batch. Use ordered=False (stateful=False of a hostcall.callback), one call "

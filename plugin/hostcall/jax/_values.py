@@ -1,7 +1,8 @@
-"""Questions about JAX's values, functions and dtypes."""
+"""Questions about JAX values and dtypes, and random keys as arguments."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from jax._src import core as _core
 
 from hostcall.jax import _names
+from hostcall_runtime._errors import ResultError
 
 
 def check_dtype(dtype: Any) -> None:
@@ -36,3 +38,72 @@ def is_tracing() -> bool:
 def aval_of(shape: Sequence[Any], dtype: Any) -> Any:
     """What JAX knows of an array of this shape and dtype."""
     return jax.core.ShapedArray(shape, dtype)
+
+
+def is_key(dtype: Any) -> bool:
+    """Whether a dtype is one of random keys."""
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def data_of(array: Any) -> Any:
+    """The data of keys; anything else as it is."""
+    return jax.random.key_data(array) if is_key(array.dtype) else array
+
+
+def struct_of_data(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """The same for what is known of an array."""
+    if not is_key(struct.dtype):
+        return struct
+    data = _data_of_one(struct.dtype)
+    return jax.ShapeDtypeStruct((*struct.shape, *data.shape), data.dtype)
+
+
+def of_data(data: Any, dtype: Any) -> Any:
+    """The keys of a dtype that have such data; the data itself for another dtype."""
+    return jax.random.wrap_key_data(data, impl=_impl_of(dtype)) if is_key(dtype) else data
+
+
+def dtypes_of(results: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
+    """The dtypes of declared results, if there are keys among them."""
+    dtypes = tuple(result.dtype for result in results)
+    return dtypes if any(map(is_key, dtypes)) else ()
+
+
+def returned(leaf: Any, declared: Any, description: str) -> Any:
+    """The data of a result that is declared as keys, which a function may return as either.
+
+    Args:
+      leaf: what the function has returned.
+      declared: a dtype.
+      description: of the function.
+
+    Raises:
+      ResultError: when it is of other keys.
+    """
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return leaf
+    if dtype != declared:
+        raise ResultError(
+            f"a result is of dtype {dtype}, and {declared} is declared. Correct the function or "
+            f"the declaration: {description}."
+        )
+    return data_of(leaf)
+
+
+@functools.cache
+def _data_of_one(dtype: Any) -> jax.ShapeDtypeStruct:
+    data: jax.ShapeDtypeStruct = jax.eval_shape(
+        jax.random.key_data, jax.ShapeDtypeStruct((), dtype)
+    )
+    return data
+
+
+@functools.cache
+def _impl_of(dtype: Any) -> Any:
+    """What `jax.random.key` takes as `impl` for keys of a dtype."""
+    found: list[Any] = []
+    jax.eval_shape(
+        lambda key: found.append(jax.random.key_impl(key)), jax.ShapeDtypeStruct((), dtype)
+    )
+    return found[0]

@@ -1,6 +1,17 @@
-"""Which versions of JAX hostcall has been tried with. Does not import JAX."""
+"""The JAX versions that hostcall was tried with, and where they differ. Does not import JAX.
+
+One that takes something else than in the versions that were tried may mean something else by it,
+and is left alone.
+"""
 
 from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src.interpreters import mlir as _private_mlir
+from jax.interpreters import mlir as _mlir
 
 # The minor versions that the tests have passed with, the oldest first. MLIR in older ones ends the
 # process where Python reads a constant of complex numbers.
@@ -27,3 +38,65 @@ def untested(version: str) -> str | None:
         "with a warning for each; programs without calls are JAX's own. `hostcall doctor` lists "
         f"all names. If something goes wrong, try a version that was tested: {INSTALL}."
     )
+
+
+# At the end of the parameters that were tried: and whatever comes then.
+_MORE = " ..."
+
+
+def misfit(target: str, stock: Any, wrap: Callable[[Any], Any], tried: Sequence[str]) -> str:
+    """Why a function of JAX's cannot be replaced, "" where it can.
+
+    Args:
+      target: the function, for the message.
+      stock: the function, or the entry of a lowering rule.
+      wrap: what makes hostcall's of it.
+      tried: the names of its parameters in the versions that were tried; none for no function.
+    """
+    found = _parameters(stock)
+    if tried and not any(_is_as(found, one) for one in tried):
+        known = " or ".join(f"({one.replace(' ', ', ')})" for one in tried)
+        return f"{target} with other parameters, ({found.replace(' ', ', ')}) for {known}"
+    try:
+        wrap(stock)
+    except Exception as error:
+        return f"another {target}, which cannot be replaced ({type(error).__name__}: {error})"
+    return ""
+
+
+def _parameters(stock: Any) -> str:
+    try:
+        return " ".join(inspect.signature(getattr(stock, "rule", stock)).parameters)
+    except (TypeError, ValueError):
+        return "unknown"
+
+
+def _is_as(found: str, tried: str) -> bool:
+    if tried.endswith(_MORE):
+        return f"{found} ".startswith(f"{tried.removesuffix(_MORE)} ")
+    return found == tried
+
+
+_SETS_SHARDING_IN_A_MODULE = len(inspect.signature(_private_mlir.set_sharding).parameters) > 2
+
+_TYPES_ARE_OF_A_MODULE = len(inspect.signature(_mlir.aval_to_ir_type).parameters) > 1
+
+
+def type_of(module_context: Any, aval: Any) -> Any:
+    """The type of MLIR's for an abstract value. Before 0.10: whatever the module."""
+    module = (module_context,) if _TYPES_ARE_OF_A_MODULE else ()
+    return _mlir.aval_to_ir_type(*module, aval)
+
+
+def set_sharding(module_context: Any, op: Any, sharding: Any) -> None:
+    """Says which sharding the results of an op of a module have. Before 0.9: of any module."""
+    module = (module_context,) if _SETS_SHARDING_IN_A_MODULE else ()
+    _private_mlir.set_sharding(*module, op, sharding)
+
+
+def parent_of(op: Any) -> Any | None:
+    """What an op is in, or None. From 0.11 on: also for functions that are in no module yet."""
+    try:
+        return op.parent
+    except ValueError:
+        return None

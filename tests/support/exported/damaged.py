@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.program import files, mlir_artifact
+from hostcall_mlir.program import files
 from tests.support.exported.programs import TOKEN, call, make
 
 LOOP = f"""
@@ -38,7 +38,7 @@ PROGRAM = make(LOOP, variables={"v": np.array(3)})
 def save(folder: Path) -> Path:
     """The program's directory."""
     PROGRAM.save(folder / "program")
-    mlir_artifact.trust(PROGRAM.artifact)
+    files.trust(PROGRAM.artifact)
     return folder / "program"
 
 

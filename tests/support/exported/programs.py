@@ -10,12 +10,12 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import hostcall_mlir
-from hostcall_mlir.ir import custom_calls, side_effects
+from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.program import mlir_artifact, signature
+from hostcall_mlir.program import files, manifests
 from hostcall_mlir.program.files import Program
-from hostcall_mlir.program.manifest_schema import Callback, Input, Manifest, Output, Spec
-from hostcall_mlir.runner import standalone
+from hostcall_mlir.program.manifests import Callback, Input, Manifest, Output, Spec
+from hostcall_mlir.runner import execution
 
 FUNCTIONS = "tests.support.exported.functions"
 TOKEN = "!stablehlo.token"
@@ -82,7 +82,7 @@ def make(
     variables = variables or {}
     with private.new_context():
         module = ir.Module.parse(text)
-        main = side_effects.functions(module)["main"]
+        main = traversal.functions(module)["main"]
         type_ = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         inputs, outputs = (
             [_spec_of(type_) for type_ in types] for types in (type_.inputs, type_.results)
@@ -111,7 +111,7 @@ def make(
 
 
 def _spec_of(type_: ir.Type) -> Spec:
-    spec = signature.spec_of(type_)
+    spec = manifests.spec_of(type_)
     assert spec is not None  # of a token, which no main function takes or returns
     return spec
 
@@ -124,7 +124,7 @@ def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:
     calls: dict[str, list[Any]] = {}
     for number, op in enumerate(custom_calls.host_calls(module)):
         name = str(custom_calls.callback_of(op))
-        calls.setdefault(name, []).append(signature.call_of(op, f"model.py:{10 + number}"))
+        calls.setdefault(name, []).append(manifests.call_of(op, f"model.py:{10 + number}"))
     found = []
     for name, of_name in calls.items():
         operands, results = len(of_name[0].operands), len(of_name[0].results)
@@ -169,9 +169,9 @@ def _without_tokens(text: str) -> str:
 
 def without_tokens(module: ir.Module) -> str:
     """The text of a module with a @main around its own, which it changes."""
-    main = side_effects.functions(module)["main"]
+    main = traversal.functions(module)["main"]
     main.attributes["sym_name"] = ir.StringAttr.get("inner")
-    return str(standalone.cluster(side_effects.functions(module), "inner"))
+    return str(execution.cluster(traversal.functions(module), "inner"))
 
 
 def _drop_shardings(module: ir.Module) -> None:
@@ -189,5 +189,5 @@ def load(program: Program, folder: Path, **options: Any) -> Any:
     """The program as it is when it has been saved and loaded."""
     program.save(folder)
     # What was made here needs no child process to try whether it can be read.
-    mlir_artifact.trust(program.artifact)
+    files.trust(program.artifact)
     return hostcall_mlir.load(folder, **options)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hostcall_runtime import _device_arrays
-from hostcall_runtime._foreign_arrays import _is_contiguous
+from hostcall_runtime._device_arrays import _is_contiguous
 from tests.support.native.frames import (
     Buffer,
     Outcome,

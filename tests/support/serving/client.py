@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall_runtime import _worker_channel as channel
-from hostcall_runtime import _worker_frames as frames
-from hostcall_runtime._worker_channel import Frame
-from hostcall_runtime._worker_frames import Array, Call, Kind
+from hostcall_runtime import _serving_wire
+from hostcall_runtime._serving_wire import Array, Call, Frame, Kind
 
 SECONDS = 60.0
 MOST = 1 << 30
@@ -44,7 +42,7 @@ class Client:
         self.connection = connection or socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         if path is not None:
             self.connection.connect(path)
-        channel.prepare(self.connection)
+        _serving_wire.prepare(self.connection)
         self.arena = make_arena()
         self.number = 0
 
@@ -57,10 +55,10 @@ class Client:
 
     def hello(self, most: int = MOST, descriptors: Sequence[int] | None = None) -> Client:
         with contextlib.suppress(BrokenPipeError):  # it may have said why
-            self.send_with(Kind.HELLO, frames.encode_hello(most), descriptors)
+            self.send_with(Kind.HELLO, _serving_wire.encode_hello(most), descriptors)
         frame = self.receive()
         if frame.kind == Kind.ERROR:
-            raise WorkerError(*frames.decode_error(frame.body))
+            raise WorkerError(*_serving_wire.decode_error(frame.body))
         assert frame.kind == Kind.WELCOME
         return self
 
@@ -76,7 +74,7 @@ class Client:
         return struct.pack("<4sHHII", b"HCWP", version, kind, len(body), self.number) + body
 
     def receive(self) -> Frame:
-        return channel.receive(self.connection, SECONDS)
+        return _serving_wire.receive(self.connection, SECONDS)
 
     def put(self, arrays: Sequence[Any]) -> list[Array]:
         """Writes arrays to the arena."""
@@ -94,11 +92,11 @@ class Client:
 
     def ask(self, kind: Kind, call: Call) -> Frame:
         self.number += 1
-        self.send_with(kind, frames.encode_call(call), [])
+        self.send_with(kind, _serving_wire.encode_call(call), [])
         frame = self.receive()
         assert frame.number == self.number or frame.kind == Kind.ERROR
         if frame.kind == Kind.ERROR:
-            raise WorkerError(*frames.decode_error(frame.body))
+            raise WorkerError(*_serving_wire.decode_error(frame.body))
         assert frame.kind == Kind.RESULTS
         return frame
 
@@ -109,7 +107,7 @@ class Client:
         wanted = [tf.as_dtype(dtype) for dtype in dtypes]
         numbers = [dtype.as_datatype_enum for dtype in wanted]
         frame = self.ask(Kind.CALL, Call(op, token, self.put(arrays), numbers))
-        places = frames.decode_results(frame.body)
+        places = _serving_wire.decode_results(frame.body)
         assert [place.dtype for place in places] == numbers
         return [self._get(place, dtype) for place, dtype in zip(places, wanted, strict=True)]
 

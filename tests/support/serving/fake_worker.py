@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hostcall_runtime import _worker_channel as channel
-from hostcall_runtime import _worker_frames as frames
-from hostcall_runtime._worker_frames import Array, Kind, ProtocolError
+from hostcall_runtime import _serving_wire
+from hostcall_runtime._serving_wire import Array, Kind, ProtocolError
 
 # Sends what it likes in answer to a frame of the client, given the arena too; False ends the
 # connection.
-Answer = Callable[[socket.socket, channel.Frame, int], bool]
+Answer = Callable[[socket.socket, _serving_wire.Frame, int], bool]
 
 
 class FakeWorker:
@@ -59,17 +58,17 @@ class FakeWorker:
 
     def _serve(self, connection: socket.socket) -> None:
         self._open.add(connection)
-        with connection, contextlib.suppress(channel.ClosedError, ProtocolError, OSError):
+        with connection, contextlib.suppress(_serving_wire.ClosedError, ProtocolError, OSError):
             self._converse(connection)
         self._open.discard(connection)
 
     def _converse(self, connection: socket.socket) -> None:
-        channel.prepare(connection)
-        frame, arena = channel.receive_with_descriptor(connection, 60)
+        _serving_wire.prepare(connection)
+        frame, arena = _serving_wire.receive_with_descriptor(connection, 60)
         assert arena is not None
         try:
             while self._answer(connection, frame, arena):
-                frame = channel.receive(connection, 60)
+                frame = _serving_wire.receive(connection, 60)
         finally:
             os.close(arena)
 
@@ -79,17 +78,17 @@ def packed(kind: int, body: bytes, number: int = 0, version: int = 1) -> bytes:
 
 
 def welcome(most: int = 1 << 20) -> bytes:
-    return packed(Kind.WELCOME, frames.encode_welcome(most))
+    return packed(Kind.WELCOME, _serving_wire.encode_welcome(most))
 
 
 def results(arrays: list[Array], number: int = 1) -> bytes:
-    return packed(Kind.RESULTS, frames.encode_results(arrays), number)
+    return packed(Kind.RESULTS, _serving_wire.encode_results(arrays), number)
 
 
 def saying(*replies: bytes, arena: bytes = b"") -> Answer:
     """Answers each frame of a client with the next of these, and ends the connection."""
 
-    def answer(connection: socket.socket, frame: channel.Frame, descriptor: int) -> bool:
+    def answer(connection: socket.socket, frame: _serving_wire.Frame, descriptor: int) -> bool:
         place = 0 if frame.kind == Kind.HELLO else 1
         if place and arena:
             os.pwrite(descriptor, arena, 0)
@@ -140,7 +139,7 @@ class Mutator:
     def __exit__(self, *error: object) -> None:
         self._fake.__exit__(*error)
 
-    def _answer(self, connection: socket.socket, frame: channel.Frame, arena: int) -> bool:
+    def _answer(self, connection: socket.socket, frame: _serving_wire.Frame, arena: int) -> bool:
         chance = self._chance
         if frame.kind == Kind.HELLO:
             return self._send(connection, welcome(), 0.1)
@@ -157,7 +156,7 @@ class Mutator:
 
     def _reply(self, number: int) -> bytes:
         if self._chance.random() < 0.1:
-            return packed(Kind.ERROR, frames.encode_error(3, "no such sensor"), number)
+            return packed(Kind.ERROR, _serving_wire.encode_error(3, "no such sensor"), number)
         return results([Array(1, (3,), 0, 12), Array(7, (2,), 64, 18)], number)
 
 

@@ -1,4 +1,4 @@
-"""hostcall._callbacks.specs: what the user says of results."""
+"""hostcall._callbacks.structures: what the user says of results."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall import BoundedSpec
-from hostcall._callbacks import specs
+from hostcall._callbacks import structures
 
 FLOAT = tf.float32
 
@@ -70,15 +70,15 @@ def test_bounded_specs_are_values() -> None:
 def test_the_tensor_spec_leaves_dynamic_dims_open() -> None:
     spec = BoundedSpec([3, 4, 5], FLOAT, dynamic_dims=[0, 2])
     assert spec.tensor_spec() == tf.TensorSpec([None, 4, None], FLOAT)
-    assert specs.static_shape(spec).as_list() == [None, 4, None]
-    assert specs.static_shape(tf.TensorSpec([1, None], FLOAT)).as_list() == [1, None]
+    assert structures.static_shape(spec).as_list() == [None, 4, None]
+    assert structures.static_shape(tf.TensorSpec([1, None], FLOAT)).as_list() == [1, None]
 
 
 def test_leaves() -> None:
     leaves = [tf.TensorSpec([1], FLOAT), BoundedSpec([1], FLOAT), tf.TensorShape([1])]
-    assert all(specs.is_leaf(leaf) for leaf in leaves)
+    assert all(structures.is_leaf(leaf) for leaf in leaves)
     others: list[object] = [[1], (1,), None, {}, FLOAT, len]
-    assert not any(map(specs.is_leaf, others))
+    assert not any(map(structures.is_leaf, others))
 
 
 @pytest.mark.parametrize(
@@ -92,28 +92,28 @@ def test_leaves() -> None:
     ],
 )
 def test_shapes_become_specs(value: Any, shape: Any) -> None:
-    spec = specs.as_spec(value, FLOAT)
+    spec = structures.as_spec(value, FLOAT)
     assert spec.shape.as_list() == shape
     assert spec.dtype == FLOAT
 
 
 def test_specs_stay_what_they_are() -> None:
     bounded = BoundedSpec([3], tf.int32)
-    assert specs.as_spec(bounded, FLOAT) is bounded
-    assert specs.as_spec(tf.TensorSpec([3], tf.int32), None).dtype == tf.int32
-    assert specs.as_spec(tf.constant([1.0]), None) == tf.TensorSpec([1], FLOAT)
+    assert structures.as_spec(bounded, FLOAT) is bounded
+    assert structures.as_spec(tf.TensorSpec([3], tf.int32), None).dtype == tf.int32
+    assert structures.as_spec(tf.constant([1.0]), None) == tf.TensorSpec([1], FLOAT)
 
 
 @pytest.mark.parametrize("value", [FLOAT, "text", {"a": 1}, ["a"], object()])
 def test_what_is_no_spec_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match=r"a result is declared as a tf\.TensorSpec"):
-        specs.as_spec(value, FLOAT)
+        structures.as_spec(value, FLOAT)
 
 
 @pytest.mark.parametrize("value", [[2], tf.TensorShape([2]), FLOAT, None])
 def test_a_result_without_a_dtype_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match=r"must say its (dtype|shape)"):
-        specs.as_spec(value, None)
+        structures.as_spec(value, None)
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_a_result_without_a_dtype_is_a_type_error(value: Any) -> None:
     ],
 )
 def test_what_a_bound_admits(shape: Any, admitted: bool) -> None:
-    assert specs.admits(BoundedSpec([4, 5], FLOAT), shape) is admitted
+    assert structures.admits(BoundedSpec([4, 5], FLOAT), shape) is admitted
 
 
 def test_what_a_tensor_spec_admits() -> None:
     spec = tf.TensorSpec([None, 5], FLOAT)
-    assert specs.admits(spec, (100, 5))
-    assert not specs.admits(spec, (100, 4))
-    assert not specs.admits(spec, (5,))
-    assert specs.admits(tf.TensorSpec(None, FLOAT), (1, 2, 3))
-    assert specs.admits(tf.TensorSpec([], FLOAT), ())
+    assert structures.admits(spec, (100, 5))
+    assert not structures.admits(spec, (100, 4))
+    assert not structures.admits(spec, (5,))
+    assert structures.admits(tf.TensorSpec(None, FLOAT), (1, 2, 3))
+    assert structures.admits(tf.TensorSpec([], FLOAT), ())
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,15 @@ def test_what_a_tensor_spec_admits() -> None:
     ],
 )
 def test_merged_specs_say_what_both_say(first: Any, second: Any, merged: Any) -> None:
-    assert specs.merge(first, second) == merged
+    assert structures.merge(first, second) == merged
 
 
 def test_specs_that_contradict_each_other_do_not_merge() -> None:
     with pytest.raises(ValueError, match="not compatible"):
-        specs.merge(tf.TensorSpec([2], FLOAT), tf.TensorSpec([3], FLOAT))
+        structures.merge(tf.TensorSpec([2], FLOAT), tf.TensorSpec([3], FLOAT))
     with pytest.raises(ValueError, match="not compatible"):
-        specs.merge(BoundedSpec([4, 3], FLOAT), tf.TensorSpec([None, 5], FLOAT))
+        structures.merge(BoundedSpec([4, 3], FLOAT), tf.TensorSpec([None, 5], FLOAT))
 
 
 def test_it_is_part_of_the_api() -> None:
-    assert hostcall.BoundedSpec is specs.BoundedSpec
+    assert hostcall.BoundedSpec is structures.BoundedSpec

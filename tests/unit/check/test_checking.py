@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._check import checking, results
-from hostcall._check.checks import Entry
+from hostcall._check.checking import Entry
 
 VECTOR = np.array([3.0, 1.0, 2.0], np.float32)
 
@@ -178,7 +178,7 @@ def test_function_that_costs_too_much_for_many_rows_is_not_called_with_them() ->
 
 
 def test_slow_function_is_called_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hostcall._check.threads._SLOW", -1.0)
+    monkeypatch.setattr("hostcall._check.side_effects._SLOW", -1.0)
     some = hostcall.check(doubling(stateful=False), VECTOR).calls
     monkeypatch.undo()
     assert some < hostcall.check(doubling(stateful=False), VECTOR).calls
@@ -187,7 +187,7 @@ def test_slow_function_is_called_less_often(monkeypatch: pytest.MonkeyPatch) -> 
 def test_threads_that_wait_for_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    monkeypatch.setattr("hostcall._check.threads._SECONDS", 0.2)
+    monkeypatch.setattr("hostcall._check.side_effects._SECONDS", 0.2)
     one_at_a_time, goes_on = threading.Lock(), threading.Event()
 
     def stuck(x: Any) -> Any:

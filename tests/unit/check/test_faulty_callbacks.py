@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hostcall
-from hostcall._check.checks import CHECKS
+from hostcall._check.checking import CHECKS
 from tests.support.check.faulty import FAULTS
 
 

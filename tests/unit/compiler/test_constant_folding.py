@@ -1,4 +1,4 @@
-"""hostcall._compiler.constant_folding: calls of pure functions that are made when XLA compiles."""
+"""hostcall._compiler.lowering: calls of pure functions that are made when XLA compiles."""
 
 from typing import Any
 

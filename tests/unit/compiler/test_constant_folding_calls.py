@@ -1,4 +1,4 @@
-"""hostcall._compiler.constant_folding: calls of constants that are made when the program runs."""
+"""hostcall._compiler.lowering: calls of constants that are made when the program runs."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""hostcall._compiler.lost_order: loops and branches that XLA would not keep in order."""
+"""hostcall._compiler.ordering: loops and branches that XLA would not keep in order."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ import tensorflow as tf
 import hostcall
 from hostcall import _versions
 from hostcall._callbacks import settings, tape_residuals
-from hostcall._compiler import lost_order
+from hostcall._compiler import ordering
 from hostcall._tf import function_defs
 from hostcall_runtime._errors import LoweringError
 
@@ -138,7 +138,7 @@ def an_older_xla(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_loses_the_order(program: Any) -> None:
     traced = concrete(program, Log())
     library = library_of(traced)
-    found = lost_order.Units(library).losing(traced.function_def.signature.name)
+    found = ordering.Units(library).losing(traced.function_def.signature.name)
     wanted = LOSING.get(program, [])
     assert [node.op.removeprefix("Stateless") for node in found] == wanted
 
@@ -150,8 +150,8 @@ def test_a_library_is_left_alone_where_xla_keeps_the_order(
     monkeypatch.setattr(_versions, "keeps_order", lambda _: True)
     traced = concrete(program, Log())
     library, entry = library_of(traced), traced.function_def.signature.name
-    assert lost_order.marked(library, entry) is library
-    assert lost_order.is_kept(library, entry)
+    assert ordering.marked(library, entry) is library
+    assert ordering.is_kept(library, entry)
 
 
 @pytest.mark.usefixtures("an_older_xla")

@@ -1,4 +1,4 @@
-"""hostcall._compiler.no_ops: NoOps that only join control edges."""
+"""hostcall._compiler.ordering: NoOps that only join control edges."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - its script ops are what is waited for
-from hostcall._compiler import no_ops, ordering
+from hostcall._compiler import ordering
 from hostcall._tf import function_defs, protos
 
 Nodes = Mapping[str, tuple[str, Sequence[str]]]
@@ -27,7 +27,7 @@ def function_of(nodes: Nodes, returned: Sequence[str] = ()) -> Any:
 def bypassed(nodes: Nodes, returned: Sequence[str] = ()) -> Any:
     """The inputs of the nodes that are left."""
     function = function_of(nodes, returned)
-    no_ops.bypass(function)
+    ordering.bypass(function)
     return {node.name: list(node.input) for node in function.node_def}
 
 

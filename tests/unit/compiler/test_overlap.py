@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler import ordering
-from hostcall._compiler.overlap import early_calls, nodes, pure_calls
+from hostcall._compiler import async_calls, ordering
 from hostcall._tf import protos
 
 X = tf.constant([[1.0, 2.0], [3.0, 4.0]])
@@ -35,11 +34,11 @@ class Program:
         library.function.append(concrete.function_def)
         library.function.extend(concrete.graph.as_graph_def().library.function)
         before = library.SerializeToString(deterministic=True)
-        pure_calls.free(library)
+        async_calls.free(library)
         new, self.entry = ordering.order_side_effects(library, concrete.function_def.signature.name)
-        early_calls.begin_early(new, self.entry, library)
+        async_calls.begin_early(new, self.entry, library)
         self.functions = {f.signature.name: f for f in new.function}
-        if not any(nodes.GATE in self.ops(name) for name in self.functions):
+        if not any(async_calls.GATE in self.ops(name) for name in self.functions):
             assert before == library.SerializeToString(deterministic=True)
 
     def nodes(self, op: str, function: str | None = None) -> list[Any]:
@@ -52,7 +51,7 @@ class Program:
         """For each gate the names of the nodes that it waits for."""
         return [
             [value.partition(":")[0] for value in node.input]
-            for node in self.nodes(nodes.GATE, function)
+            for node in self.nodes(async_calls.GATE, function)
         ]
 
 
@@ -68,10 +67,10 @@ def test_calls_that_need_one_another_stay_as_they_are() -> None:
 
 def test_independent_calls_begin_before_any_is_waited_for() -> None:
     program = Program(lambda x: call(x) + call(x + 1.0) + call(x + 2.0))
-    assert len(program.nodes(nodes.START)) == 3
+    assert len(program.nodes(async_calls.START)) == 3
     (gate,) = program.gates()
     assert sorted(gate) == [f"call{i}/hostcall_start" for i in ("", "_1", "_2")]
-    for done in program.nodes(nodes.DONE):
+    for done in program.nodes(async_calls.DONE):
         assert list(done.input[-2:]) == [
             f"{done.name}/hostcall_start:handle:0",
             "hostcall_gate_0:gate:0",
@@ -152,7 +151,7 @@ def test_values_that_xla_has_no_arrays_of_are_not_taken() -> None:
         return call(x), array.stack()
 
     program = Program(function)
-    for node in program.nodes(nodes.GATE):
+    for node in program.nodes(async_calls.GATE):
         assert tf.variant.as_datatype_enum not in node.attr["Tawaited"].list.type
 
 

@@ -20,7 +20,7 @@ from jax import lax
 
 import hostcall
 import hostcall.jax
-from hostcall.jax import _jaxprs, _names, _patches
+from hostcall.jax import _names, _patches, _primitive
 from hostcall_runtime import _patching
 from tests.support.jax import stock_programs, stock_state
 from tests.support.jax.helpers import X, run_python, struct
@@ -148,14 +148,14 @@ def test_which_jaxprs_hold_calls() -> None:
     with_call = jax.make_jaxpr(lambda x: lax.cond(x > 0, inner, jnp.sin, x))(1.0).jaxpr
     without = jax.make_jaxpr(lambda x: lax.cond(x > 0, jnp.cos, jnp.sin, x))(1.0).jaxpr
     for _ in range(2):
-        assert _jaxprs.holds_call(with_call)
-        assert not _jaxprs.holds_call(without)
-    assert not _jaxprs.have_effectful_calls([with_call])
+        assert _primitive.holds_call(with_call)
+        assert not _primitive.holds_call(without)
+    assert not _primitive.have_effectful_calls([with_call])
 
 
 def test_what_is_known_of_a_jaxpr_does_not_keep_it_alive() -> None:
     jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
-    assert not _jaxprs.holds_call(jaxpr)
+    assert not _primitive.holds_call(jaxpr)
     alive = weakref.ref(jaxpr)
     del jaxpr
     jax.clear_caches()

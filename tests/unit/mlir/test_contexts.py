@@ -18,7 +18,7 @@ import hostcall
 import hostcall.jax
 import hostcall_mlir
 from hostcall_mlir import opt
-from hostcall_mlir.program import mlir_artifact
+from hostcall_mlir.program import files
 from tests.support.exported import functions
 from tests.support.exported.programs import F3, TRIPLE, load, make
 
@@ -56,7 +56,7 @@ def load_a_partitioned_program(folder: Path) -> None:
 def read_what_is_damaged(folder: Path) -> None:
     artifact = make(TRIPLE).artifact
     with pytest.raises(ValueError, match="artifact"):
-        mlir_artifact._parse(artifact[: len(artifact) // 2])
+        files._parse(artifact[: len(artifact) // 2])
 
 
 def export_from_tensorflow(folder: Path) -> None:

@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir import nesting
+from hostcall_mlir.ir import traversal
 from tests.support.exported.programs import call, make
 
 TYPES = "(tensor<f32>, tensor<i1>) -> tensor<f32>"
@@ -140,7 +140,7 @@ def test_an_artifact_is_held_against_the_limit_too(tmp_path: Path) -> None:
 # Of a program that is compiled as a whole, and of one that is run in parts.
 COMPILED = {
     False: private.MOST_COMPILED,
-    True: min(nesting.SPLIT_OPS, private.MOST_COMPILED),
+    True: min(traversal.SPLIT_OPS, private.MOST_COMPILED),
 }
 
 

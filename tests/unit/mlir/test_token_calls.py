@@ -1,4 +1,4 @@
-"""hostcall_mlir.passes.token_calls: functions that take tokens alone."""
+"""hostcall_mlir.passes.tokens: functions that take tokens alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.passes import token_calls
+from hostcall_mlir.passes import tokens
 from tests.support.exported.programs import TOKEN, call
 
 LOG = call("log", f"(tensor<f32>, {TOKEN}) -> {TOKEN}", "%x, %t")
@@ -56,7 +56,7 @@ def _fails(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_private_functions_get_a_number_beside_their_tokens() -> None:
     module = _parsed()
     before = str(module)
-    copy = token_calls.with_numbers(module)
+    copy = tokens.with_numbers(module)
     assert copy is not None
     copy.operation.verify()
     assert str(module) == before
@@ -72,11 +72,11 @@ def test_private_functions_get_a_number_beside_their_tokens() -> None:
 
 @pytest.mark.usefixtures("_fails")
 def test_a_module_without_such_functions_is_not_copied() -> None:
-    copy = token_calls.with_numbers(_parsed())
+    copy = tokens.with_numbers(_parsed())
     assert copy is not None
-    assert token_calls.with_numbers(copy) is None
+    assert tokens.with_numbers(copy) is None
 
 
 def test_nothing_is_done_where_xla_can_compile_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private, "FAILS_FOR_TOKENS_ALONE", False)
-    assert token_calls.with_numbers(_parsed()) is None
+    assert tokens.with_numbers(_parsed()) is None

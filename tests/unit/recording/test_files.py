@@ -12,13 +12,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hostcall._recording import differences, values
-from hostcall._recording import format as file_format
-from hostcall._recording.errors import RecordingError
-from hostcall._recording.format import Raised, Returned
-from hostcall._recording.reading import Reader
-from hostcall._recording.recorder import Recorder
-from hostcall._recording.replayer import Replayer
+from hostcall._replay import file_format, values
+from hostcall._replay import replayer as replay_replayer
+from hostcall._replay.calls import RecordingError
+from hostcall._replay.file_format import Raised, Returned
+from hostcall._replay.recorder import Recorder
+from hostcall._replay.replayer import Reader, Replayer
 from hostcall_runtime._interception import Site
 
 SITE = Site("module:function", "function, called at file.py:1")
@@ -254,12 +253,12 @@ def test_only_recordings_are_overwritten(file: str) -> None:
 
 
 def test_no_module_is_imported_and_no_class_called_that_is_no_exception(file: str) -> None:
-    from hostcall._recording import exceptions
+    from hostcall._replay import calls
 
     for kind in ("antigravity:Error", "builtins:print", "os:system", "builtins:SystemExit", ":"):
-        error = exceptions.decode(Raised(kind, "text", [values.encode("text")]))
+        error = calls.decode(Raised(kind, "text", [values.encode("text")]))
         assert type(error).__name__ == "RecordedError"
-    assert str(exceptions.decode(Raised("a.b:C.D", "text"))) == "a.b.C.D: text"
+    assert str(calls.decode(Raised("a.b:C.D", "text"))) == "a.b.C.D: text"
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_program(
@@ -293,5 +292,5 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(
 )
 def test_differences(recorded: list[Any], got: list[Any], said: str) -> None:
     encoded = [[values.encode_argument(value) for value in side] for side in (recorded, got)]
-    difference = differences.first_difference(*encoded)
+    difference = replay_replayer.first_difference(*encoded)
     assert said in difference if said else not difference

@@ -1,4 +1,4 @@
-"""plugin/hostcall/_recording/recorder.py and replayer.py: threads, processes and interrupts."""
+"""plugin/hostcall/_replay/recorder.py and replayer.py: threads, processes and interrupts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hostcall._recording.errors import ReplayError
-from hostcall._recording.reading import Reader
-from hostcall._recording.recorder import Recorder
-from hostcall._recording.replayer import Replayer
+from hostcall._replay.calls import ReplayError
+from hostcall._replay.recorder import Recorder
+from hostcall._replay.replayer import Reader, Replayer
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
 

@@ -1,4 +1,4 @@
-"""hostcall_runtime._batches: structures of arrays that are divided and put together."""
+"""hostcall_runtime._mapped_calls: structures of arrays that are divided and put together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hostcall_runtime import _batches
+from hostcall_runtime import _mapped_calls
 
 X = np.arange(12).reshape(4, 3)
 
@@ -17,54 +17,54 @@ Pair = collections.namedtuple("Pair", ["first", "second"])
 
 @pytest.mark.parametrize("axes", [0, 1, -1, -2])
 def test_arrays_are_divided_and_put_together(axes: int) -> None:
-    size = _batches.size_of((X,), axes, "f")
+    size = _mapped_calls.size_of((X,), axes, "f")
     assert size == X.shape[axes]
-    parts = [_batches.part((X,), axes, n, n + 1) for n in range(size)]
+    parts = [_mapped_calls.part_of((X,), axes, n, n + 1) for n in range(size)]
     assert all(part[0].shape[axes] == 1 for part in parts)
-    [whole] = _batches.joined(parts, axes, "f")
+    [whole] = _mapped_calls.joined(parts, axes, "f")
     np.testing.assert_array_equal(whole, X)
 
 
 def test_structures_keep_their_kind() -> None:
     value = ([X, {"b": X.T, "a": X}], Pair(X, 5))
     axes = ([0, {"a": 0, "b": 1}], (0, None))
-    assert _batches.size_of(value, axes, "f") == 4
-    part = _batches.part(value, axes, 1, 3)
+    assert _mapped_calls.size_of(value, axes, "f") == 4
+    part = _mapped_calls.part_of(value, axes, 1, 3)
     assert isinstance(part[0], list)
     assert list(part[0][1]) == ["b", "a"]
     np.testing.assert_array_equal(part[0][1]["b"], X.T[:, 1:3])
     assert isinstance(part[1], Pair)
     assert part[1].second == 5
-    again = _batches.joined(
-        [_batches.part(value[0], axes[0], n, n + 2) for n in (0, 2)], axes[0], "f"
+    again = _mapped_calls.joined(
+        [_mapped_calls.part_of(value[0], axes[0], n, n + 2) for n in (0, 2)], axes[0], "f"
     )
     np.testing.assert_array_equal(again[1]["b"], X.T)
 
 
 def test_what_is_passed_whole_is_copied_and_added_up() -> None:
     value, axes = (X, X), (0, None)
-    part = _batches.copied_where_whole(_batches.part(value, axes, 0, 2), axes)
+    part = _mapped_calls.copied_where_whole(_mapped_calls.part_of(value, axes, 0, 2), axes)
     assert part[0].base is X.base or part[0].base is X
     assert not np.shares_memory(part[1], X)
-    np.testing.assert_array_equal(_batches.joined([X, X, X], None, "f"), 3 * X)
+    np.testing.assert_array_equal(_mapped_calls.joined([X, X, X], None, "f"), 3 * X)
 
 
 def test_results_may_be_none_or_alone() -> None:
-    assert _batches.joined([None, None], 0, "f") is None
-    assert _batches.joined([(), ()], 0, "f") == ()
-    np.testing.assert_array_equal(_batches.joined([X, X], (0,), "f"), np.concatenate([X, X]))
+    assert _mapped_calls.joined([None, None], 0, "f") is None
+    assert _mapped_calls.joined([(), ()], 0, "f") == ()
+    np.testing.assert_array_equal(_mapped_calls.joined([X, X], (0,), "f"), np.concatenate([X, X]))
 
 
 @pytest.mark.parametrize("axes", [True, "0", 1.0, (0, "x")])
 def test_what_is_no_axis_is_refused(axes: Any) -> None:
     with pytest.raises(TypeError, match="is no axis"):
-        _batches.check_axes(axes)
+        _mapped_calls.check_axes(axes)
 
 
 @pytest.mark.parametrize("axes", [None, (None, None), ()])
 def test_axes_that_divide_nothing_are_refused(axes: Any) -> None:
     with pytest.raises(ValueError, match="divides none"):
-        _batches.check_axes(axes)
+        _mapped_calls.check_axes(axes)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_axes_that_divide_nothing_are_refused(axes: Any) -> None:
 )
 def test_arguments_that_cannot_be_divided_are_named(value: Any, axes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"f: .*{message}"):
-        _batches.size_of(value, axes, "f")
+        _mapped_calls.size_of(value, axes, "f")
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_arguments_that_cannot_be_divided_are_named(value: Any, axes: Any, messa
 )
 def test_results_that_cannot_be_put_together_are_named(parts: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^f has returned .*{message}"):
-        _batches.joined(parts, 0, "f")
+        _mapped_calls.joined(parts, 0, "f")

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from hostcall_runtime import _dask_calls, _worker_side
+from hostcall_runtime import _dask_calls, _processes
 from tests.support.threads import PATIENCE, in_threads
 
 
@@ -28,4 +28,4 @@ def test_first_calls_of_several_threads_send_the_same_function() -> None:
             assert len(set(sent)) == 1
     finally:
         sys.setswitchinterval(interval)
-    assert pickle.loads(sent[0]).__name__ == _worker_side.run_once_on_dask.__name__
+    assert pickle.loads(sent[0]).__name__ == _processes.run_once_on_dask.__name__

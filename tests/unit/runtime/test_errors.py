@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import pytest
 
 import hostcall
-from hostcall_runtime import _errors, _targets
+from hostcall_runtime import _errors, _registry
 from tests.support.helpers import DetailedError
 from tests.support.threads import PATIENCE, in_threads
 
-CALL = _targets.Target(lambda: None, "pyfunc_1", "a call")
+CALL = _registry.Target(lambda: None, "pyfunc_1", "a call")
 
 
 class ChildOfStopIteration(StopIteration):
@@ -187,7 +187,7 @@ def test_what_utf8_cannot_encode_is_not_given_to_the_stock_kernel(kind: Any) -> 
 
 
 def test_the_text_names_the_call() -> None:
-    call = _targets.Target(lambda: None, "pyfunc_1", "a call of mine", node="layer/PyFunc")
+    call = _registry.Target(lambda: None, "pyfunc_1", "a call of mine", node="layer/PyFunc")
     call.definition = lambda: ["  File one", "  File two"]
     _, text = _errors.describe(raised(ValueError("blah")), call)
     assert "In a call of mine (most recent call last):\n\n  File one\n  File two\n" in text

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hostcall_runtime import _starters
-from hostcall_runtime._given_up_calls import Waiting, choose
+from hostcall_runtime import _runs
+from hostcall_runtime._runs import Waiting, choose
 
 MAIN = threading.main_thread().ident or 0
 NO_CALLBACK = -1
@@ -29,9 +29,9 @@ def handler() -> Iterator[None]:
 def run() -> Iterator[int]:
     """A run of TensorFlow's that this thread begins. No other one has a number like it."""
     run = -1000 - next(_numbers)
-    _starters.begin(run)
+    _runs.begin(run)
     yield run
-    _starters.under_way.discard(_starters.runs.pop(run))
+    _runs.under_way.discard(_runs.runs.pop(run))
 
 
 def _call(run: int = -1, thread: int = MAIN) -> Waiting:
@@ -51,11 +51,11 @@ def test_calls_of_a_run_that_has_begun_before(run: int) -> None:
 def test_not_those_of_a_run_that_has_begun_since() -> None:
     came = time.monotonic_ns()
     run = -1000 - next(_numbers)
-    _starters.begin(run)
+    _runs.begin(run)
     try:
         assert choose([_call(run)], came) == ([], 0, "", False)
     finally:
-        _starters.under_way.discard(_starters.runs.pop(run))
+        _runs.under_way.discard(_runs.runs.pop(run))
 
 
 def test_calls_whose_run_nobody_knows() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hostcall_runtime._interrupts import Ended, Flag, Postponed
+from hostcall_runtime._locks import Ended, Flag, Postponed
 
 INTERRUPT = signal.SIGINT
 

@@ -1,4 +1,4 @@
-"""hostcall_runtime._parcels: arrays on their way to processes of this machine, and back."""
+"""hostcall_runtime._shared_memory: arrays on their way to processes of this machine, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hostcall_runtime import _parcels, _shared_blocks
+from hostcall_runtime import _shared_memory
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executors import Callee, provider_of
 from tests.support import executor_functions as functions
@@ -127,7 +127,7 @@ def test_lent_results_keep_their_memory(pool: Any) -> None:
 def test_more_calls_at_once_than_there_may_be_blocks(
     pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_shared_blocks, "_MOST_OPEN", 3)
+    monkeypatch.setattr(_shared_memory, "_MOST_OPEN", 3)
     provider = provider_of(pool)
     assert provider is not None
     callee = Callee(provider, functions.doubled, "doubled")
@@ -139,14 +139,14 @@ def test_more_calls_at_once_than_there_may_be_blocks(
 def test_a_worker_that_cannot_open_the_memory_is_sent_the_arrays(
     pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_shared_blocks, "_free", type(_shared_blocks._free)())
-    monkeypatch.setattr(_parcels, "_is_reachable", True)
-    block = _shared_blocks.take()
+    monkeypatch.setattr(_shared_memory, "_free", type(_shared_memory._free)())
+    monkeypatch.setattr(_shared_memory, "_is_reachable", True)
+    block = _shared_memory.take()
     process, file, number = block.address
     block.address = process, file, number + 1
-    _shared_blocks.give_back(block)
+    _shared_memory.give_back(block)
     np.testing.assert_array_equal(called(pool, functions.doubled, array()), 2 * array())
-    assert not _parcels._is_reachable
+    assert not _shared_memory._is_reachable
 
 
 def test_what_fails_gives_all_memory_back() -> None:

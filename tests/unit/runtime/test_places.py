@@ -1,4 +1,4 @@
-"""Tests of the places of programs under way (hostcall_runtime/_places.py)."""
+"""Tests of the places of programs under way (hostcall_runtime/_locks.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from hostcall_runtime._places import Places
+from hostcall_runtime._locks import Places
 from hostcall_runtime._threads import Call
 from tests.support.threads import PATIENCE, in_threads
 

@@ -1,4 +1,4 @@
-"""hostcall_runtime._sent_functions: how another process finds the functions that it is sent."""
+"""hostcall_runtime._processes: how another process finds the functions that it is sent."""
 
 import pickle
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 import hostcall
 from hostcall_runtime._keyword_call import KeywordCall
-from hostcall_runtime._sent_functions import sendable
+from hostcall_runtime._processes import sendable
 from tests.support import executor_functions as functions
 
 

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from hostcall_runtime import _stable_ids, _targets
+from hostcall_runtime import _registry
 from hostcall_runtime._interception import Site
 
 _numbers = iter(range(1_000_000))
 KEPT = 1 << 62
 
 
-def registered(description: str, *identity: object) -> tuple[_targets.Target, int]:
+def registered(description: str, *identity: object) -> tuple[_registry.Target, int]:
     """A target of that description, and its id."""
-    target = _targets.Target(lambda: None, "a test")
+    target = _registry.Target(lambda: None, "a test")
     target.site = Site("function", description)
     name = f"test_stable_ids/{next(_numbers)}"
-    return target, _targets.register(target, name, identity=identity)
+    return target, _registry.register(target, name, identity=identity)
 
 
 @pytest.fixture
@@ -26,23 +26,23 @@ def outliving(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Says whether programs outlive the process."""
 
     def say(outlive: bool) -> None:
-        monkeypatch.setattr(_stable_ids, "caches", [lambda: outlive])
+        monkeypatch.setattr(_registry, "caches", [lambda: outlive])
 
     return say
 
 
 def test_ids_depend_on_the_callback_alone(outliving: Callable[[bool], None]) -> None:
     outliving(True)
-    ids = [_stable_ids.wanted("name", where, "NO") for where in ("a.py:1", "a.py:2", "a.py:1")]
+    ids = [_registry.wanted_id("name", where, "NO") for where in ("a.py:1", "a.py:2", "a.py:1")]
     assert ids[0] == ids[2] != ids[1]
     assert all(0 < wanted < KEPT for wanted in ids)
     # As in each process: other ids would find no program that was kept before.
-    assert _stable_ids.wanted("f", "a.py:1") == 1376043967840819593
+    assert _registry.wanted_id("f", "a.py:1") == 1376043967840819593
 
 
 def test_elsewhere_ids_are_random(outliving: Callable[[bool], None]) -> None:
     outliving(False)
-    assert _stable_ids.wanted("name", "a.py:1") == 0
+    assert _registry.wanted_id("name", "a.py:1") == 0
     (_, first), (_, second) = registered("a.py:10"), registered("a.py:10")
     assert first != second
 
@@ -52,7 +52,7 @@ def test_an_id_is_never_given_twice(outliving: Callable[[bool], None]) -> None:
     kept = [registered("a.py:20") for _ in range(5)]
     ids = [callback_id for _, callback_id in kept]
     assert len({*ids}) == 5
-    assert ids[0] == _stable_ids.wanted("function", "a.py:20", "")
+    assert ids[0] == _registry.wanted_id("function", "a.py:20", "")
     del kept
     _, later = registered("a.py:20")
     assert later not in ids

@@ -1,8 +1,8 @@
-"""hostcall_runtime._words: numbers with their nouns."""
+"""hostcall_runtime._errors: numbers with their nouns."""
 
 import pytest
 
-from hostcall_runtime._words import counted
+from hostcall_runtime._errors import counted
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 sizes"), (1, "1 size"), (2, "2 sizes")])

@@ -11,8 +11,7 @@ import pytest
 
 import hostcall
 from hostcall._saving import functions
-from hostcall._saving.errors import SavedFunctionError
-from hostcall._saving.tokens import Function
+from hostcall._saving.tokens import Function, SavedFunctionError
 from tests.support.saved import functions as users
 
 PLACE = f"{users.__name__}:halve"

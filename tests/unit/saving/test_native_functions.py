@@ -1,4 +1,4 @@
-"""hostcall._saving.native_functions: what processes without Python are told of native code."""
+"""hostcall._saving.encoding: what processes without Python are told of native code."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import tensorflow as tf
 from numba import types
 
 import hostcall
-from hostcall._saving import native_functions, recording, tokens
-from hostcall._saving.errors import SavedFunctionError
-from hostcall._saving.tokens import Native, Size
+from hostcall._saving import encoding, tokens
+from hostcall._saving.tokens import Native, SavedFunctionError, Size
 from hostcall._tf import token_registry
 from tests.support import native_code
 
@@ -40,7 +39,7 @@ def recorded(function: Any, shape: Any, result: Any = tf.float32) -> Native:
     graph = program.get_concrete_function().graph
     (op,) = (op for op in graph.get_operations() if op.type == "PyFunc")
     spec = token_registry.find_present(op.get_attr("token").decode())
-    record = recording.record_of(spec, recording.asked_so_far)
+    record = encoding.record_of(spec, encoding.asked_so_far)
     assert record.function is not None
     assert tokens.decode(tokens.encode(record)) == record
     if record.function.native is None:
@@ -101,7 +100,7 @@ def test_where_the_code_is_and_what_it_takes() -> None:
     assert told.library == native_code.functions()._name
     assert (told.symbol, told.kind) == ("next_float32", "c")
     assert (told.arguments, told.sizes, told.status) == (4, True, False)
-    assert native_functions.name_of(told).endswith(".so::next_float32")
+    assert encoding.name_of(told).endswith(".so::next_float32")
 
 
 def test_code_in_memory_has_no_library() -> None:

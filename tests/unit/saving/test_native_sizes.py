@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from hostcall._saving.native_functions import sizes_of
+from hostcall._saving.encoding import sizes_of
 from hostcall._saving.tokens import Size
 
 SPEC = tf.TensorSpec([None, None], tf.float32)

@@ -1,4 +1,4 @@
-"""hostcall._saving.pickling and carried: functions as bytes, and what must not become bytes."""
+"""hostcall._saving.pickled_functions: functions as bytes, and what must not become bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._saving import carried, pickling, resolving, tokens
-from hostcall._saving.errors import SavedFunctionError
-from hostcall._saving.tokens import Function, Pickled
+from hostcall._saving import decoding, pickled_functions, tokens
+from hostcall._saving.tokens import Function, Pickled, SavedFunctionError
 
 SPEC = tf.TensorSpec([2], tf.float32)
 X = np.array([1.0, 2.0], np.float32)
@@ -38,12 +37,12 @@ class Module(tf.Module):
 
 
 def again(function: Callable[..., Any], shape_function: Any = None) -> Any:
-    return pickling.loads(pickling.dumps(function, shape_function), "f")
+    return pickled_functions.loads(pickled_functions.dumps(function, shape_function), "f")
 
 
 def refusal(function: Callable[..., Any]) -> list[str]:
-    with pytest.raises(pickling.UnpicklableError) as caught:
-        pickling.dumps(function, None)
+    with pytest.raises(pickled_functions.UnpicklableError) as caught:
+        pickled_functions.dumps(function, None)
     return str(caught.value).splitlines()
 
 
@@ -135,8 +134,8 @@ def test_nothing_is_pickled_that_has_a_name_or_without_being_asked(tmp_path: Pat
 
 def token(function: Callable[..., Any], **changes: Any) -> str:
     """That of a graph that was loaded with leave, but for the changes."""
-    pickled = carried.pickled(function, None, "f (model.py:1)")
-    pickled = msgspec.structs.replace(pickled, leave=carried.leave_for(pickled.sha256))
+    pickled = pickled_functions.pickled(function, None, "f (model.py:1)")
+    pickled = msgspec.structs.replace(pickled, leave=pickled_functions.leave_for(pickled.sha256))
     record = tokens.Record(
         id="pyfunc_0_00000000",
         kind="numpy",
@@ -151,12 +150,12 @@ def token(function: Callable[..., Any], **changes: Any) -> str:
 
 def test_leave_is_for_one_pickle() -> None:
     factor = np.float32(7)
-    spec = resolving.resolve(token(lambda v: v * factor))
+    spec = decoding.resolve(token(lambda v: v * factor))
     np.testing.assert_array_equal(spec(X), X * factor)
-    other = carried.leave_for(carried.pickled(lambda v: v, None, "g").sha256)
+    other = pickled_functions.leave_for(pickled_functions.pickled(lambda v: v, None, "g").sha256)
     for leave in ("", "no secret", other):
         with pytest.raises(SavedFunctionError, match="nobody has allowed"):
-            resolving.resolve(token(lambda v: v * factor, leave=leave))
+            decoding.resolve(token(lambda v: v * factor, leave=leave))
 
 
 @pytest.mark.parametrize(
@@ -169,12 +168,12 @@ def test_leave_is_for_one_pickle() -> None:
 )
 def test_pickle_that_cannot_be_read_here_is_an_error(changes: Any, match: str) -> None:
     with pytest.raises(SavedFunctionError, match=match):
-        resolving.resolve(token(lambda v: v, **changes))
+        decoding.resolve(token(lambda v: v, **changes))
 
 
 def test_a_function_can_be_provided_in_its_place() -> None:
     hostcall.provide("f (model.py:1)", abs)
-    assert resolving.resolve(token(lambda v: v, leave="")).function is abs
+    assert decoding.resolve(token(lambda v: v, leave="")).function is abs
 
 
 class Unreadable:
@@ -192,14 +191,14 @@ def test_pickle_that_fails_or_holds_something_else_is_an_error() -> None:
         again(lambda v: unreadable)
     for what, match in [((3, None), "holds no function"), (5, "cannot be read here: TypeError")]:
         with pytest.raises(SavedFunctionError, match=match):
-            pickling.loads(cloudpickle.dumps(what), "f")
+            pickled_functions.loads(cloudpickle.dumps(what), "f")
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     folder = tmp_path / "assets.extra" / "hostcall"
     folder.mkdir(parents=True)
     os.mkfifo(folder / f"{'0' * 64}.pickle")
-    problem = carried.read("0" * 64, str(tmp_path))
+    problem = pickled_functions.read("0" * 64, str(tmp_path))
     assert problem is not None
     assert "is no file" in problem.reason
 

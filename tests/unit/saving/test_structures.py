@@ -1,4 +1,4 @@
-"""hostcall._saving.structures: structures of types as JSON, and back."""
+"""hostcall._saving.tokens: structures of types as JSON, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._saving import structures
+from hostcall._saving import tokens
 
 Pair = collections.namedtuple("Pair", ["low", "high"])
 
@@ -42,24 +42,24 @@ BOUNDED = hostcall.BoundedSpec([5, 2], tf.int64, [1])
     ids=str,
 )
 def test_what_is_written_is_read_again(structure: Any) -> None:
-    written = json.loads(json.dumps(structures.write(structure)))
-    assert structures.read(written) == structure
+    written = json.loads(json.dumps(tokens.write(structure)))
+    assert tokens.read(written) == structure
 
 
 def test_namedtuple_has_its_name_and_fields_again() -> None:
-    read = structures.read(structures.write(Pair(SPEC, tf.int32)))
+    read = tokens.read(tokens.write(Pair(SPEC, tf.int32)))
     assert (type(read).__name__, read._fields) == ("Pair", ("low", "high"))
     assert (read.low, read.high) == (SPEC, tf.int32)
 
 
 def test_dtypes_of_other_libraries_are_written_as_tensorflows() -> None:
-    assert structures.write([np.float32, float, "int8"]) == {"list": ["float32", "float32", "int8"]}
+    assert tokens.write([np.float32, float, "int8"]) == {"list": ["float32", "float32", "int8"]}
 
 
 @pytest.mark.parametrize("value", [object(), {("a", 1): tf.int32}, [b"bytes no dtype"]])
 def test_what_has_no_words_is_an_error(value: Any) -> None:
-    with pytest.raises(structures.UnwritableError, match="cannot be written"):
-        structures.write(value)
+    with pytest.raises(tokens.UnwritableError, match="cannot be written"):
+        tokens.write(value)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_what_has_no_words_is_an_error(value: Any) -> None:
     ids=str,
 )
 def test_what_is_no_structure_is_an_error(value: Any) -> None:
-    with pytest.raises(structures.UnreadableError):
-        structures.read(value)
+    with pytest.raises(tokens.UnreadableError):
+        tokens.read(value)

@@ -13,9 +13,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
-from hostcall._saving import resolving, tokens
-from hostcall._saving.errors import SavedFunctionError
-from hostcall._saving.tokens import Declared, Function, Record
+from hostcall._saving import decoding, tokens
+from hostcall._saving.tokens import Declared, Function, Record, SavedFunctionError
 from tests.support.saved import functions as users
 
 CALL = Record(
@@ -53,14 +52,14 @@ def test_token_says_what_was_written(record: Record) -> None:
 
 def test_spec_is_made_of_a_token() -> None:
     hostcall.allow(users.__name__)
-    spec = resolving.resolve(tokens.encode(CALL))
+    spec = decoding.resolve(tokens.encode(CALL))
     assert spec.function is users.cube
     assert spec.timeout == 5.0
     assert spec.op_dtypes == [tf.float32, tf.int64]
     assert "cube" in spec.description
     assert spec.description.endswith("called at model.py:7")
-    assert resolving.resolve(tokens.encode(CALL)) is spec
-    assert resolving.resolve(tokens.encode(GRADIENT)).parent is spec
+    assert decoding.resolve(tokens.encode(CALL)) is spec
+    assert decoding.resolve(tokens.encode(GRADIENT)).parent is spec
 
 
 def changed(**fields: Any) -> str:
@@ -89,7 +88,7 @@ BAD = {
 def test_bad_token_is_an_error(what: str) -> None:
     hostcall.allow(users.__name__, "os")
     with pytest.raises(SavedFunctionError, match="damaged or altered"):
-        resolving.resolve(BAD[what])
+        decoding.resolve(BAD[what])
 
 
 SENSELESS: dict[str, dict[str, Any]] = {
@@ -106,7 +105,7 @@ SENSELESS: dict[str, dict[str, Any]] = {
 def test_record_that_makes_no_sense_is_an_error(what: str) -> None:
     hostcall.allow(users.__name__)
     with pytest.raises(SavedFunctionError, match="makes no sense"):
-        resolving.resolve(changed(**SENSELESS[what]))
+        decoding.resolve(changed(**SENSELESS[what]))
 
 
 def test_flipped_bits_are_an_error_or_another_name() -> None:
@@ -120,7 +119,7 @@ def test_flipped_bits_are_an_error_or_another_name() -> None:
         place = choice.randrange(len(b"hostcall:"), len(data))
         flipped[place] ^= 1 << choice.randrange(8)
         try:
-            resolving.resolve(bytes(flipped).decode(errors="replace"))
+            decoding.resolve(bytes(flipped).decode(errors="replace"))
             outcomes.append("found")
         except SavedFunctionError:
             outcomes.append("refused")

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._saving import resolving, tokens
+from hostcall._saving import decoding, tokens
 from hostcall._tf import attributes
 from tests.support.saved import functions as users
 
@@ -110,7 +110,7 @@ def test_what_is_declared_otherwise_here_is_a_warning_that_shows_both(tmp_path: 
     )
     hostcall.provide("ns::declared", hostcall.declare(lambda v: v, timeout=7.0))
     with pytest.warns(UserWarning, match=r"ns::declared.*timeout=7.0 here, and 5.0 there"):
-        spec = resolving.resolve(tokens.encode(record))
+        spec = decoding.resolve(tokens.encode(record))
     assert spec.timeout == 7.0
 
 

@@ -1,4 +1,4 @@
-"""hostcall._serving.calls: what a worker keeps."""
+"""hostcall._serving.session: what a worker keeps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import hostcall
 from hostcall._callbacks import tape_residuals
 from hostcall._saving import functions
-from hostcall._serving import calls
-from hostcall._serving.calls import CallError
-from hostcall_runtime._worker_frames import Array, Call
+from hostcall._serving import session
+from hostcall._serving.session import CallError
+from hostcall_runtime._serving_wire import Array, Call
 from tests.support.serving.tokens import FUNCTIONS, token
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
@@ -37,12 +37,12 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(functions, "_allowed", {})
     hostcall.allow(FUNCTIONS)
     yield
-    calls._handles.clear()
+    session._handles.clear()
 
 
 def forward() -> np.int64:
     call = Call("EagerPyFunc", FORWARD, [Array(1, (3,))], [1, 9])
-    result, handle = calls.run(call, [X.copy()])
+    result, handle = session.run(call, [X.copy()])
     np.testing.assert_array_equal(result, X * 2)
     return np.int64(handle)
 
@@ -51,7 +51,7 @@ def gradient(handle: np.int64) -> list[float]:
     places = [Array(9, ()), Array(1, (3,)), Array(1, (3,))]
     call = Call("EagerPyFunc", GRADIENT, places, [1, 9])
     ones = np.ones(3, np.float32)
-    return [*map(float, calls.run(call, [np.array(handle), ones, X.copy()])[0])]
+    return [*map(float, session.run(call, [np.array(handle), ones, X.copy()])[0])]
 
 
 def test_a_gradient_finds_what_its_call_has_kept() -> None:
@@ -65,7 +65,7 @@ def test_a_gradient_finds_what_its_call_has_kept() -> None:
 def test_calls_whose_gradient_nobody_asks_for_are_not_kept_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(calls, "MOST_RESIDUALS", 3)
+    monkeypatch.setattr(session, "MOST_RESIDUALS", 3)
     handles = [int(forward()) for _ in range(10)]
     kept = [tape_residuals.spec_of(handle) is not None for handle in handles]
     assert kept == [False] * 7 + [True] * 3

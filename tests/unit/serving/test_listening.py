@@ -1,4 +1,4 @@
-"""hostcall._serving.listening."""
+"""hostcall._serving.worker."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostcall._serving.listening import ListeningError, listening_at
+from hostcall._serving.worker import ListeningError, listening_at
 
 
 def test_only_the_user_may_connect_and_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""hostcall._serving.running: what keeps a worker from beginning."""
+"""hostcall._serving.worker: what keeps a worker from beginning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hostcall import _control
 from hostcall._saving import functions
-from hostcall._serving import running
+from hostcall._serving import worker
 from hostcall._serving.worker import Worker
 
 
@@ -20,7 +20,7 @@ def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(path: str | None, control: int | None = None, imported: tuple[str, ...] = ()) -> None:
     said: list[str] = []
-    running.run(path, control, (), imported, Worker(1 << 20, 8), said.append)
+    worker.run(path, control, (), imported, Worker(1 << 20, 8), said.append)
     raise AssertionError(f"a worker has begun: {said}")
 
 

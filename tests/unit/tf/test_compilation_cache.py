@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hostcall._tf import compilation_cache
+from hostcall._tf import concrete_functions
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,10 @@ def test_the_flag_of_tensorflow(
     flags: str, is_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TF_XLA_FLAGS", flags)
-    assert compilation_cache.is_on() == is_on
+    assert concrete_functions.is_on() == is_on
     path = tmp_path / "flags"
     path.write_text(flags + "\n")
     monkeypatch.setenv("TF_XLA_FLAGS", str(path))
-    assert compilation_cache.is_on() == is_on
+    assert concrete_functions.is_on() == is_on
     monkeypatch.setenv("TF_XLA_FLAGS", str(tmp_path / "missing"))
-    assert not compilation_cache.is_on()
+    assert not concrete_functions.is_on()

@@ -1,4 +1,4 @@
-"""hostcall._tf.gradient_tapes: gradients are those of `tf.GradientTape`, in a shorter way."""
+"""hostcall._tf.eager_execution: gradients are those of `tf.GradientTape`, in a shorter way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hostcall._tf import features, gradient_tapes
+from hostcall._tf import eager_execution, features
 from hostcall_runtime._patching import Name
 
 Function = Callable[[Any, Any], Any]
@@ -44,11 +44,11 @@ def test_gradients_are_those_of_the_tape(
     x, y, dy = tf.constant(X), make(Y), tf.constant(DY)
     with contextlib.ExitStack() as recording:
         tape = recording.enter_context(tf.GradientTape(persistent=True))
-        gradient_tapes.watch(tape, [x] if make is tf.Variable else [x, y])
+        eager_execution.watch(tape, [x] if make is tf.Variable else [x, y])
         target = function(x, y)
         if ended:
             recording.close()
-        found = gradient_tapes.gradients(tape, [target], [x, y], [dy])
+        found = eager_execution.gradients(tape, [target], [x, y], [dy])
 
     with tf.GradientTape() as tape:
         tape.watch([x, y])
@@ -62,7 +62,7 @@ def test_gradients_are_those_of_the_tape(
 def test_what_has_no_gradient_is_not_watched() -> None:
     number, x = tf.constant([1, 2, 3]), tf.constant(X)
     with tf.GradientTape() as tape:
-        gradient_tapes.watch(tape, [number, x])
+        eager_execution.watch(tape, [number, x])
         target = tf.cast(number, tf.float32) * x
-    (gradient,) = gradient_tapes.gradients(tape, [target], [x], [tf.constant(DY)])
+    (gradient,) = eager_execution.gradients(tape, [target], [x], [tf.constant(DY)])
     np.testing.assert_array_equal(gradient, np.multiply([1, 2, 3], DY))

@@ -1,4 +1,4 @@
-"""hostcall._tf.names: each private name of TensorFlow, and what happens where one is missing."""
+"""hostcall._tf.features: each private name of TensorFlow, and what happens where one is missing."""
 
 import ast
 import json
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import hostcall
-from hostcall import _patches
-from hostcall._tf import features, names
+from hostcall import _installation
+from hostcall._tf import features
 from hostcall_runtime._patching import Name
 
 _ESSENTIAL = features.SCRIPT_OPS
@@ -21,20 +21,20 @@ def _id(name: Name) -> str:
     return f"{name.feature}: {name}"
 
 
-@pytest.mark.parametrize("name", names.NAMES, ids=_id)
+@pytest.mark.parametrize("name", features.NAMES, ids=_id)
 def test_tensorflow_has_the_name_and_a_feature_needs_it(name: Name) -> None:
     name.find()
     assert name.feature in {feature.title for feature in features.ALL}
 
 
 def test_no_name_is_listed_twice_for_a_feature() -> None:
-    ids = [_id(name) for name in names.NAMES]
+    ids = [_id(name) for name in features.NAMES]
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("feature", features.ALL, ids=lambda feature: feature.title)
 def test_each_feature_needs_a_name_and_says_what_is_without_it(feature: features.Feature) -> None:
-    assert any(name.feature == feature.title for name in names.NAMES)
+    assert any(name.feature == feature.title for name in features.NAMES)
     assert feature.available
     assert feature.without.endswith(".")
     feature.require()
@@ -53,7 +53,7 @@ def _private_attributes(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("file", sorted(_PACKAGE.glob("_tf/*.py")), ids=lambda file: file.name)
 def test_private_attributes_that_are_used_are_in_the_table(file: Path) -> None:
-    known = {part for name in names.NAMES for part in name.attribute.split(".")}
+    known = {part for name in features.NAMES for part in name.attribute.split(".")}
     known.add("_py_funcs_used_in_graph")  # hostcall makes the list where TensorFlow has not
     assert _private_attributes(file) <= known
 
@@ -117,7 +117,7 @@ print(json.dumps([said, missing, patches]))
 
 
 def _without(feature: features.Feature) -> str:
-    return _HIDING.format(hidden=[str(n) for n in names.NAMES if n.feature == feature.title])
+    return _HIDING.format(hidden=[str(n) for n in features.NAMES if n.feature == feature.title])
 
 
 @pytest.mark.parametrize("feature", _OPTIONAL, ids=lambda feature: feature.title)
@@ -125,14 +125,14 @@ def test_a_missing_name_switches_its_feature_off_and_nothing_else(
     run_python: Any, feature: features.Feature
 ) -> None:
     said, missing, patches = json.loads(run_python(_without(feature) + _WORKS))
-    hidden = [str(name) for name in names.NAMES if name.feature == feature.title]
+    hidden = [str(name) for name in features.NAMES if name.feature == feature.title]
     (message,) = [text for text in said if f"for {feature.title}: " in text]
     for name in hidden:
         assert name in message
         assert name in missing
     assert feature.without in message
     assert "Install a version of TensorFlow" in message
-    wanted = [p.target for p in _patches.TABLE.patches if p.feature == feature.title]
+    wanted = [p.target for p in _installation.TABLE.patches if p.feature == feature.title]
     assert set(wanted) - set(patches) == set()
 
 
@@ -158,6 +158,6 @@ def test_without_an_essential_name_hostcall_stays_disabled_and_says_so(run_pytho
     said = json.loads(run_python(_without(_ESSENTIAL) + _STAYS_STOCK))
     warning, error = [text for text in said if not text.startswith("hostcall was tested with")]
     assert warning == error
-    for name in names.NAMES:
+    for name in features.NAMES:
         if name.feature == _ESSENTIAL.title:
             assert str(name) in error

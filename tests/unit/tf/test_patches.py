@@ -1,4 +1,4 @@
-"""hostcall._patches: what is replaced in TensorFlow comes out again, and goes in again."""
+"""hostcall._installation: what is replaced in TensorFlow comes out again, and goes in again."""
 
 import json
 import sys
@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall import _patches
-from hostcall._tf import module_gradient, names
+from hostcall import _installation
+from hostcall._tf import eager_execution, features
 
-_TABLE = _patches.TABLE
+_TABLE = _installation.TABLE
 X = tf.constant([1.0, 2.0, 3.0])
 
 
@@ -88,7 +88,7 @@ def test_switched_off_by_the_environment_nothing_is_replaced(run_python: Any) ->
 
 
 def test_enabled_each_attribute_is_ours_again() -> None:
-    module_gradient.refuse()
+    eager_execution.refuse()
     assert _TABLE.installed == _TABLE.patches
     enabled = {patch.target: patch.current() for patch in _TABLE.patches}
     hostcall.disable()
@@ -110,7 +110,7 @@ def test_each_patch_says_what_it_is_for() -> None:
     for patch in _TABLE.patches:
         assert patch.target.startswith("tensorflow.")
         assert patch.why.endswith(".")
-    for what, why in _patches.PERMANENT.items():
+    for what, why in _installation.PERMANENT.items():
         assert what
         assert why.endswith(".")
 
@@ -213,7 +213,7 @@ def test_no_python_code_looks_up_the_context() -> None:
 
     sys.setprofile(note)
     try:
-        handle = names.py_funcs._ctx
+        handle = features.py_funcs._ctx
     finally:
         sys.setprofile(None)
     assert called == []
@@ -231,6 +231,6 @@ def test_ctrl_c_in_the_lines_of_tensorflows_registry_comes_out_as_it_is(
     with hostcall.scope(route="partition"):
         program = tf.function(lambda x: op(lambda v: v, [x], x.dtype), jit_compile=jit_compile)
         program(tf.ones([3]))
-    monkeypatch.setattr(type(names.py_funcs), "__call__", interrupted)
+    monkeypatch.setattr(type(features.py_funcs), "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         program(tf.ones([3]))

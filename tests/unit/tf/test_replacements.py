@@ -1,11 +1,11 @@
-"""hostcall._tf.replacements: what hostcall puts somewhere, and what others put around it."""
+"""hostcall._tf.patches: what hostcall puts somewhere, and what others put around it."""
 
 import functools
 from typing import Any
 
 import pytest
 
-from hostcall._tf.replacements import Replacement
+from hostcall._tf.patches import Replacement
 
 
 class _Owner:

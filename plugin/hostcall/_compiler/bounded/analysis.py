@@ -1,4 +1,10 @@
-"""Keeps sizes that are only bounded away from the ops that XLA may get wrong there.
+"""Keeps bounded sizes away from ops that XLA may get wrong with them.
+
+TensorFlow finds functions by their names, and still has the ones from before under the old names.
+
+Two kernels of ours (csrc/tensorflow/size_checks.cc) pass values on and refuse what XLA would get
+wrong: results of conditionals whose branches return different sizes, and elements of another dtype
+than a list has. What is refused is put on the host.
 
 A *source* is an op whose results have such sizes (`sources.py`). They may reach ops that are not
 known to be right with them (`flow.py`). Then the source is a host op, so that XLA knows the size
@@ -8,25 +14,253 @@ in one program, that is an error.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from hostcall._compiler import node_places, replaced_ops, route_selection
-from hostcall._compiler.bounded import (
-    callback_sizes,
-    compile_time_checks,
-    own_names,
-    sources,
-    unequal_branches,
-)
-from hostcall._compiler.bounded.flow import Flow, Offence
-from hostcall._compiler.bounded.sizes import Shape, Source, Symbol, Tensor
+import tensorflow as tf
+
+from hostcall._callbacks import lookup, result_shapes
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._callbacks.structures import BoundedSpec, Spec
+from hostcall._compiler import node_places, route_selection, wrong_kernels
+from hostcall._compiler.bounded import sources
+from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker
+from hostcall._compiler.bounded.sizes import Shape, Size, Source, Symbol, Tensor
+from hostcall._compiler.function_edits import FunctionEdits
+from hostcall._functions.declaration import TRACE
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, NodeDef
 from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
+
+
+def give(functions: Functions, changed: Collection[str], entry: str) -> None:
+    """Rename the functions that have changed, and those that call them.
+
+    Equal functions get equal names.
+
+    Args:
+      functions: FunctionDefs by their old names, changed in place.
+      changed: the names of those that have changed.
+      entry: the function that keeps its name, since what takes its place gets another one anyway.
+    """
+    new_names: dict[str, str] = {}
+
+    def renamed(name: str) -> str:
+        if name not in new_names:
+            new_names[name] = name  # XLA compiles no function that calls itself
+            new_names[name] = _renamed(functions[name], functions, name in changed, renamed)
+        return new_names[name]
+
+    for name in functions if changed else ():
+        if renamed(name) != name and name != entry:
+            functions[name].signature.name = new_names[name]
+
+
+def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
+    """List the functions whose names are new, which TensorFlow does not have."""
+    known = {function.signature.name for function in before.function}
+    return [function for function in after.function if function.signature.name not in known]
+
+
+def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
+    """Tell whether a function, or one that it calls, is another one than before.
+
+    Each change adds nodes. The function itself keeps its name.
+    """
+    sizes = [
+        len(function.node_def)
+        for library in (before, after)
+        for function in library.function
+        if function.signature.name == entry
+    ]
+    return len(set(sizes)) > 1 or bool(new_functions(before, after))
+
+
+def _renamed(
+    function: Any, functions: Functions, is_changed: bool, renamed: Callable[[str], str]
+) -> str:
+    name: str = function.signature.name
+    for node in defs.calls_in(function, functions):
+        for called in defs.called_functions(node, functions):
+            if called in functions and (new := renamed(called)) != called:
+                is_changed = True
+                _redirect(node, called, new)
+    if not is_changed:
+        return name
+    return name + defs.of_contents([function])
+
+
+def _redirect(node: Any, old: str, new: str) -> None:
+    if node.op == old:
+        node.op = new
+    for callee in defs.callees(node):
+        if callee.name == old:
+            callee.name = new
+
+
+_LIST = "HostcallList"
+_VARIANT = tf.variant.as_datatype_enum
+# What works with the elements of a list.
+LIST_OPS = {
+    "TensorListConcat",
+    "TensorListConcatV2",
+    "TensorListGather",
+    "TensorListGetItem",
+    "TensorListPopBack",
+    "TensorListPushBack",
+    "TensorListSetItem",
+    "TensorListStack",
+}
+# What gets a check.
+KINDS = LIST_OPS | op_kinds.BRANCH_OPS
+
+
+def add(
+    functions: Functions,
+    bounded: Mapping[Source, set[tuple[int, int]]],
+    hosted: Collection[Source],
+) -> set[str]:
+    """Add the checks to functions that are going to be compiled.
+
+    Args:
+      functions: FunctionDefs by name, changed in place.
+      bounded: of conditionals, the (result, dimension)s that may be bounded, and are right so.
+      hosted: what is not compiled anyway.
+
+    Returns:
+      The names of the functions that have changed.
+    """
+    changed = set()
+    for name, function in functions.items():
+        edits = FunctionEdits(function)
+        for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
+            if (name, node.name) not in hosted:
+                _check_results(edits, node, bounded.get((name, node.name), set()))
+        for node in defs.nodes_of(function, LIST_OPS):
+            if node.attr["element_dtype"].type != _VARIANT:
+                _check_list(edits, node)
+        if edits.write():
+            changed.add(name)
+    return changed
+
+
+def _check_results(edits: FunctionEdits, node: Any, allowed: set[tuple[int, int]]) -> None:
+    results = [i for i in sources.arrays(node) if (i, ANY_DIMENSION) not in allowed]
+    if not results:
+        return
+    types = node.attr["Tout"].list.type
+    check = protos.node_def_pb2.NodeDef(
+        name=edits.unused(f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
+    )
+    for position, i in enumerate(results):
+        edits.change(f"{node.name}:output:{i}", f"{check.name}:output:{position}")
+        check.input.append(f"{node.name}:output:{i}")
+        check.attr["T"].list.type.append(types[i])
+    check.attr["conditional"].s = node.name.encode()
+    pairs = sorted((results.index(i), dim) for i, dim in allowed if i in results)
+    check.attr["bounded"].list.i.extend(n for pair in pairs for n in pair)
+    edits.after(node.name, [check])
+
+
+def _check_list(edits: FunctionEdits, node: Any) -> None:
+    check = protos.node_def_pb2.NodeDef(name=edits.unused(f"{node.name}/list"), op=_LIST)
+    check.input.append(node.input[0])
+    check.attr["dtype"].type = node.attr["element_dtype"].type
+    check.attr["user"].s = node.name.encode()
+    node.input[0] = f"{check.name}:output:0"
+    edits.before(node.name, [check])
+
+
+# Sizes and ranks for those that are not known: what is asked is whether a rule gives bounds.
+_SIZES = (2, 8, 3, 1)
+_RANKS = (1, 2, 3, 4, 0)
+
+
+def results(
+    node: NodeDef, operands: Sequence[Tensor], symbol: SymbolMaker
+) -> list[Shape | None] | None:
+    """The shapes of a script op's results in a program; None where no size of them is bounded.
+
+    Args:
+      node: its NodeDef.
+      operands: what is known of what it takes.
+      symbol: makes a symbol of the number of a result, a dimension and the bound.
+    """
+    try:
+        spec = lookup.existing_spec_of(node)
+    except LoweringError:  # it cannot run in this process
+        return None
+    if spec.like is not None:
+        followed = [operands[i] for i in spec.like]
+        shapes = [operand.shape for operand in followed]
+        return _padded(shapes, node) if any(operand.bounded for operand in followed) else None
+    said = _said(spec, node, operands)
+    if not any(isinstance(one, BoundedSpec) for one in said):
+        return None
+    exact = all(_is_exact(operand) for operand in operands) or spec.shape_function is None
+    found = [_sizes(i, one, exact, symbol) for i, one in enumerate(said)]
+    return _padded(found, node)
+
+
+def _padded(shapes: list[Shape | None], node: NodeDef) -> list[Shape | None]:
+    """With the hidden result of an EagerPyFunc, a scalar."""
+    hidden = len(node.attr["Tout"].list.type) - len(shapes)
+    return [*shapes, *[()] * hidden]
+
+
+def _said(spec: CallbackSpec, node: NodeDef, operands: Sequence[Tensor]) -> list[Spec]:
+    """The specs of the results for such operands, with sizes made up for those not known."""
+    declared = spec.declaration.result
+    if spec.shape_function is None or (isinstance(declared, str) and declared == TRACE):
+        return list(spec.static_specs)
+    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
+    for size, rank in itertools.product(_SIZES, _RANKS):
+        specs = [_made_up(o, dtype, size, rank) for o, dtype in zip(operands, dtypes, strict=True)]
+        with contextlib.suppress(LoweringError):  # not all of them will do
+            return result_shapes.known(spec, node, specs)
+        if all(map(_is_exact, operands)):
+            break
+    return list(spec.static_specs)
+
+
+def _made_up(operand: Tensor, dtype: tf.DType, size: int, rank: int) -> Spec:
+    shape = (None,) * rank if operand.shape is None else operand.shape
+    sizes = [_bound(n, size) for n in shape]
+    unknown = operand.bounded and operand.shape is None
+    dims = [d for d, n in enumerate(shape) if unknown or isinstance(n, Symbol)]
+    return BoundedSpec(sizes, dtype, dims) if dims else tf.TensorSpec(sizes, dtype)
+
+
+def _bound(size: Size, made_up: int) -> int:
+    known = size.bound if isinstance(size, Symbol) else size
+    return made_up if known is None else known
+
+
+def _is_exact(operand: Tensor) -> bool:
+    """Whether nothing has to be made up for an operand."""
+    return operand.shape is not None and all(
+        size is not None and not (isinstance(size, Symbol) and size.bound is None)
+        for size in operand.shape
+    )
+
+
+def _sizes(index: int, spec: Spec, exact: bool, symbol: SymbolMaker) -> Shape | None:
+    if isinstance(spec, BoundedSpec):
+        return tuple(
+            symbol(index, dim, size if exact else None)
+            if dim in spec.dynamic_dims
+            else (size if exact else None)
+            for dim, size in enumerate(spec.shape.as_list())
+        )
+    if spec.shape.rank is None:
+        return ()  # an error when it is compiled
+    return tuple(spec.shape.as_list() if exact else [None] * spec.shape.rank)
+
 
 _AT_RISK = "a size that only the run knows, {of}, is only bounded in a compiled program: {reason}"
 _STUCK = (
@@ -59,9 +293,9 @@ def marked(
         _mark(name, function, search)
     if compiled:
         checked = set[str]()
-        if search.has(compile_time_checks.KINDS):
-            checked = compile_time_checks.add(search.compiled, search.bounded, search.hindered)
-        own_names.give(search.functions, search.replaced | checked, entry)
+        if search.has(KINDS):
+            checked = add(search.compiled, search.bounded, search.hindered)
+        give(search.functions, search.replaced | checked, entry)
     return copy
 
 
@@ -140,13 +374,13 @@ class _Search:
 
     def run(self) -> None:
         """Fill in the attributes."""
-        if self.has(replaced_ops.TABLE):
-            self.replaced |= replaced_ops.replace(self.compiled)
+        if self.has(wrong_kernels.TABLE):
+            self.replaced |= wrong_kernels.replace(self.compiled)
         if self.has(op_kinds.BRANCH_OPS):
-            self.hindered.update(unequal_branches.find(self.functions))
+            self.hindered.update(sources.find(self.functions))
         if not self._any_may_be_bounded():
             return
-        self.replaced |= replaced_ops.replace_ones_like(self.compiled)
+        self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
         loops = _Loops(self.functions, self._entry)
         while offences := self._offences():
             known = len(self.hindered)
@@ -162,7 +396,7 @@ class _Search:
 
     def at_risk(self) -> dict[Source, str]:
         """See the function of this name."""
-        found = unequal_branches.find(self.functions)
+        found = sources.find(self.functions)
         offences = self._offences() if self._any_may_be_bounded() else []
         for offence in offences:
             place = (offence.function, offence.node)
@@ -209,7 +443,7 @@ class _Search:
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
-        return None if on_host else callback_sizes.results(node, *rest)
+        return None if on_host else results(node, *rest)
 
     def _any_may_be_bounded(self) -> bool:
         """Whether a size of some result may be bounded, for what script ops take or might take."""

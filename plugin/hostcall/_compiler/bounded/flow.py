@@ -1,4 +1,9 @@
-"""Follows sizes that are only bounded through a program, to the ops that XLA may get wrong there.
+"""Follows bounded sizes through a function, to the ops that XLA may get wrong with them.
+
+XLA pads such tensors, and not all of its ops, nor all of TensorFlow's lowerings to them, have
+regard for that. `RULES` holds those that do, each with the rule for its sizes, which raises an
+UnprovenError for what is not proven of it. tests/e2e/test_bounded_ops.py proves each one, and
+fails for one that it has no proof of.
 
 A forward analysis: function by function, node by node, calls, branches and loops included.
 """
@@ -7,26 +12,121 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from hostcall._compiler.bounded import sources
-from hostcall._compiler.bounded.elementwise_rules import Site
-from hostcall._compiler.bounded.inferred_shapes import Inferred, argument_shapes
-from hostcall._compiler.bounded.op_table import RULES
+from hostcall._compiler import async_calls
+from hostcall._compiler.bounded import layout_rules as layout
+from hostcall._compiler.bounded import sources, value_rules
 from hostcall._compiler.bounded.sizes import (
+    Inferred,
     Shape,
     Source,
     Symbol,
     Tensor,
     UnprovenError,
+    argument_shapes,
     has_symbol,
     join,
 )
-from hostcall._compiler.overlap import loop_invariants
+from hostcall._compiler.bounded.value_rules import Rule, Site
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
+
+_KEPT = """
+Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGradient
+"""
+_ELEMENTWISE = """
+Abs Acos Acosh AddN Angle Asin Asinh Atan Atan2 Atanh BesselI0e BesselI1e BitwiseAnd BitwiseOr
+BitwiseXor Ceil ClipByValue Complex Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Equal Erf Erfc
+Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert
+IsFinite IsInf IsNan LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd
+LogicalNot LogicalOr MulNoNan Ndtri NextAfter NotEqual Pow Real RealDiv
+Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad RightShift Rint Round Rsqrt RsqrtGrad
+SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad Softsign SoftsignGrad
+Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv TruncateMod Xdivy Xlogy
+"""
+_REDUCTIONS = "All Any Max Mean Min Sum"
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_KEPT.split(), value_rules.kept),
+    **dict.fromkeys(_ELEMENTWISE.split(), value_rules.elementwise),
+    **dict.fromkeys(_REDUCTIONS.split(), value_rules.reduction),
+    "AddV2": value_rules.arithmetic(operator.add),
+    "FloorDiv": value_rules.arithmetic(value_rules.floor_divided),
+    "FloorMod": value_rules.arithmetic(value_rules.remainder),
+    "Maximum": value_rules.arithmetic(max),
+    "Minimum": value_rules.arithmetic(min),
+    "Mul": value_rules.arithmetic(operator.mul),
+    "Neg": value_rules.arithmetic(operator.neg),
+    "Sub": value_rules.arithmetic(operator.sub),
+    "ArgMax": value_rules.arg_reduction,
+    "ArgMin": value_rules.arg_reduction,
+    "BatchMatMulV2": value_rules.matmul,
+    "BiasAdd": value_rules.bias_add,
+    "BiasAddGrad": value_rules.bias_add_grad,
+    "BroadcastGradientArgs": layout.gradient_axes,
+    "BroadcastTo": layout.broadcast_to,
+    "ConcatOffset": layout.concat_offset,
+    "ConcatV2": layout.concat,
+    "Cumprod": value_rules.along_axis,
+    "Cumsum": value_rules.along_axis,
+    "DynamicStitch": layout.stitched,
+    "DynamicPartition": value_rules.partition,
+    "EnsureShape": value_rules.ensure_shape,
+    "ExpandDims": layout.expand_dims,
+    "Fill": layout.filled,
+    "GatherNd": value_rules.gather_nd,
+    "GatherV2": value_rules.gather,
+    "InvertPermutation": layout.inverted,
+    "L2Loss": value_rules.to_scalar,
+    "LogSoftmax": value_rules.like_first,
+    "MatMul": value_rules.matmul,
+    "NonMaxSuppressionV3": value_rules.suppression,
+    "OneHot": value_rules.one_hot,
+    "Pack": layout.pack,
+    "Pad": layout.pad,
+    "PadV2": layout.pad,
+    "Prod": value_rules.product_reduction,
+    "Range": layout.counted,
+    "Rank": value_rules.rank,
+    "Reshape": layout.reshape,
+    "ReverseV2": value_rules.along_any_axis,
+    "ScatterNd": value_rules.scatter_nd,
+    "Select": value_rules.select,
+    "Shape": value_rules.shapes,
+    "ShapeN": value_rules.shapes,
+    "Size": value_rules.size,
+    "Slice": layout.slice_,
+    "Softmax": value_rules.like_first,
+    "SoftmaxCrossEntropyWithLogits": value_rules.cross_entropy,
+    "SparseSoftmaxCrossEntropyWithLogits": value_rules.sparse_cross_entropy,
+    "Split": value_rules.split,
+    "SplitV": value_rules.split_by_sizes,
+    "Squeeze": layout.squeeze,
+    "StridedSlice": layout.strided_slice,
+    "StridedSliceGrad": layout.strided_slice_grad,
+    "TensorScatterAdd": value_rules.scatter,
+    "TensorScatterMax": value_rules.scatter,
+    "TensorScatterMin": value_rules.scatter,
+    "TensorScatterSub": value_rules.scatter,
+    "TensorScatterUpdate": value_rules.scatter,
+    "Tile": layout.tile,
+    "TopKV2": value_rules.top,
+    "Transpose": layout.transpose,
+    "Unique": value_rules.unique,
+    "UniqueV2": value_rules.unique,
+    "Unpack": layout.unpack,
+    "UnsortedSegmentMax": value_rules.segments,
+    "UnsortedSegmentMin": value_rules.segments,
+    "UnsortedSegmentProd": value_rules.segments,
+    "UnsortedSegmentSum": value_rules.segments,
+    "Where": value_rules.where,
+    "ZerosLike": value_rules.zeros_like,
+}
+
 
 _BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
@@ -170,7 +270,7 @@ class Flow:
 
     def _loop(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
         body = self._functions[node.attr["body"].func.name]
-        same = loop_invariants.arguments(body)
+        same = async_calls.arguments(body)
         state = [
             one if i in same else dataclasses.replace(one, varies=True)
             for i, one in enumerate(operands)

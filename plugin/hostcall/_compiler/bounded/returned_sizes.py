@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.node_writer import NodeWriter
+from hostcall._compiler.function_edits import NodeWriter
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef

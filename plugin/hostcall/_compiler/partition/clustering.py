@@ -1,16 +1,28 @@
-"""Which nodes of a function are compiled together.
+"""Clusters: which nodes compile together, and which programs share them.
 
 The nodes of a function that is partitioned fall into *host* nodes and nodes that XLA can compile.
 Time runs in steps: the nodes of an even step are compiled as one cluster, those of an odd step run
 on the host, one by one. Each node takes the first step that comes after all that it waits for. So
 independent chains share their clusters, and there are as many clusters as the path with the most
 changes between host and compiled code has.
+
+TensorFlow keeps what it compiles by the name of the function. A function that is traced again, as
+by a new `tf.function` of it, has clusters that are the same but for their names. So functions get
+names that are made of what they do, down to the names of their nodes: messages and profiles stay
+those of each program.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import FunctionDef, NodeDef
 
 # How often the groups below may push each other on before they are run on the host.
 _ROUNDS = 8
@@ -137,3 +149,106 @@ def _inside(places: Sequence[Place], i: int) -> bool:
 def _keep_together(places: list[Place], group: Sequence[int], on_host: bool) -> None:
     for i in group:
         places[i] = Place.HOST if on_host else Place.COMPILED
+
+
+_RESOURCE = tf.resource.as_datatype_enum
+
+_DIGITS = 32  # of a digest
+
+
+def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) -> None:
+    """Gives clusters that may be shared, and what they call, the names of what they do.
+
+    Args:
+      functions: those of a partitioning, by name, which do not change any more. Changed in place.
+      others: those that they may call besides. They stay as they are: clusters call copies.
+    """
+    shared = _Shared({**others, **functions})
+    clusters = [name for name, each in functions.items() if attributes.CLUSTER in each.attr]
+    renamed = {name: shared.name_of(name) for name in clusters if shared.may_be(name)}
+    for name in renamed:
+        del functions[name]
+    for function in functions.values():
+        for node in function.node_def:
+            for callee in defs.callees(node):
+                if callee.name in renamed:
+                    node.attr[attributes.CLUSTER_NAME].s = callee.name.encode()
+                    callee.name = renamed[callee.name]
+    functions.update(shared.functions)
+
+
+class _Shared:
+    """Functions under the names of what they do.
+
+    Attributes:
+      functions: those that have such names, by them.
+    """
+
+    def __init__(self, functions: Mapping[str, FunctionDef]):
+        self.functions: dict[str, FunctionDef] = {}
+        self._all = functions
+        self._may_be_shared: dict[str, bool] = {}
+        self._names: dict[str, str] = {}
+
+    def may_be(self, name: str) -> bool:
+        """Whether a function, and all that it calls, need not stay that of one program."""
+        if name not in self._may_be_shared:
+            self._may_be_shared[name] = False  # XLA compiles no recursion
+            function = self._all.get(name)
+            self._may_be_shared[name] = function is not None and all(
+                node.op not in self._all
+                and not _has_state(node)
+                and all(self.may_be(callee.name) for callee in defs.callees(node))
+                for node in function.node_def
+            )
+        return self._may_be_shared[name]
+
+    def name_of(self, name: str) -> str:
+        """The new name of a function that may be shared."""
+        if name not in self._names:
+            self._names[name] = self._add(self._all[name])
+        return self._names[name]
+
+    def _add(self, function: FunctionDef) -> str:
+        copy = protos.function_pb2.FunctionDef()
+        copy.CopyFrom(function)
+        _number_arguments(copy)
+        for node in copy.node_def:
+            for callee in defs.callees(node):
+                callee.name = self.name_of(callee.name)
+        copy.signature.name = ""
+        digest = hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
+        name = f"{defs.without_number(function.signature.name)}_{digest[:_DIGITS]}"
+        copy.signature.name = name
+        self.functions[name] = copy
+        return name
+
+
+def _number_arguments(function: FunctionDef) -> None:
+    """Names the arguments as those of clusters are: TensorFlow's names of some hold numbers."""
+    new = {a.name: f"hostcall_arg_{i}" for i, a in enumerate(function.signature.input_arg)}
+    for argument in function.signature.input_arg:
+        argument.name = new[argument.name]
+    for node in function.node_def:
+        node.input[:] = [_renamed(value, new) for value in node.input]
+    for result, value in list(function.ret.items()):
+        function.ret[result] = _renamed(value, new)
+
+
+def _renamed(value: str, new: Mapping[str, str]) -> str:
+    name = defs.source(value)
+    return value.replace(name, new[name], 1) if name in new else value
+
+
+def _has_state(node: NodeDef) -> bool:
+    """Whether one run of a node depends on others, or on the program that it is part of.
+
+    The state of a resource is its own. A call has that of the function, which is looked at as well.
+    A callback lives as long as its program.
+    """
+    definition = op_kinds.op_def_or_none(node.op)
+    if definition is None or op_kinds.calls_python(node):
+        return True
+    if not definition.is_stateful or node.op in op_kinds.CHECKS or defs.callees(node):
+        return False
+    return not defs.handles(node, _RESOURCE, {})

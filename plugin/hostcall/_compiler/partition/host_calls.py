@@ -1,4 +1,8 @@
-"""What the stock kernels call for the script ops of a function that is partitioned.
+"""Script ops on the host: registry entries that keep the contract of compiled calls.
+
+That kernel knows a few status codes and adds a traceback whose frames are not the user's. So it is
+given another exception, whose text holds the status code and the text that are meant;
+host_script_op.cc takes them out again.
 
 In plain graph mode they call the specs themselves, and ops behave as TensorFlow's always did. In a
 compiled function more is promised, whichever way its script ops take: arrays of their own for the
@@ -10,25 +14,96 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_contract, result_shapes, tape_residuals
-from hostcall._callbacks.borrowed_views import BorrowingSpec
+from hostcall._callbacks.array_specs import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.seen_shapes import SeenShapes
-from hostcall._callbacks.specs import Spec
+from hostcall._callbacks.structures import Spec
+from hostcall._callbacks.unknown_shapes import SeenShapes
 from hostcall._compiler import route_selection
-from hostcall._compiler.partition import host_errors
 from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import _interception, _library, _starters
+from hostcall_runtime import _errors, _interception, _library, _runs
+
+T = TypeVar("T")
+
+_numbers = itertools.count(1)
+
+# What the stock kernel, the entry in TensorFlow's registry and the text of an error need of frames.
+_FRAMES = 60
+
+
+class CarriedError(StopIteration):
+    """What the stock kernel is given in the place of an exception.
+
+    A StopIteration, since that is the only kind that it does not log.
+    """
+
+
+def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> CarriedError:
+    """What to raise to the stock kernel in the place of an exception of a spec's function."""
+    if getattr(exception, "hostcall_message", False):
+        code, text = getattr(exception, "code", _errors.INVALID_ARGUMENT), str(exception)
+    else:
+        code, text = _errors.describe(exception, spec)
+    text = _errors.encodable(text)
+    number = next(_numbers)
+    text = f"[hostcall call {number}, status {code}] {text} [end of hostcall call {number}]"
+    return CarriedError(text)
+
+
+def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
+    """A method that the stock kernel calls for a host op: errors come out as they were."""
+
+    @functools.wraps(call)
+    def run(self: Any, *args: Any) -> T:
+        try:
+            return call(self, *args)
+        except BaseException as error:
+            carrier = carrier_of(error, self.spec)
+        try:
+            raise carrier
+        finally:
+            del carrier  # it refers to this frame, and so to what the call has been given
+
+    return run
+
+
+def refusal(token: str, complaint: str) -> tuple[int, str] | None:
+    """Why a call cannot be made that is nested in another one, if it cannot.
+
+    Args:
+      token: of the entry in TensorFlow's registry that is to be called.
+      complaint: what is wrong with the thread's stack, or "".
+
+    Returns:
+      A status code and a text.
+    """
+    entry = token_registry.find(token)
+    spec = entry if isinstance(entry, CallbackSpec) else None
+    if complaint:
+        description = spec.description if spec else token
+        return _errors.RESOURCE_EXHAUSTED, f"{complaint}This is {description}."
+    try:
+        _descend(_FRAMES)
+    except RecursionError as error:
+        return _errors.describe(error, spec)
+    return None
+
+
+def _descend(frames: int) -> None:
+    if frames:
+        _descend(frames - 1)
+
 
 # The stock kernel shares the memory of an array that begins at a multiple of 64.
 _ALIGNMENT = 32
@@ -128,7 +203,7 @@ class _HostOp:
     ) -> list[Any]:
         """What `call` makes of the function and the arguments."""
         results: list[Any]
-        function = _starters.bind_to_run(function, self._run_of_op())
+        function = _runs.bind_to_run(function, self._run_of_op())
         if call_stats.is_collecting():
             results = call_stats.counted(self.spec.description, call, function, arguments)
         else:
@@ -156,7 +231,7 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         self._function = spec.host_function(Recording.NO)
         self._unshared_inputs = _library.load("hostcall._tensorflow").unshared_inputs
 
-    @host_errors.raises_carrier
+    @raises_carrier
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
         function = _interception.around(self.spec.site, self._function)
         return self._counted(self._call, function, arrays)
@@ -186,7 +261,7 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         super().__init__(spec, node)
         self._run = spec.dispatched(spec._run)
 
-    @host_errors.raises_carrier
+    @raises_carrier
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         return self._counted(functools.partial(self._call, device), self._run, args)
 

@@ -1,23 +1,255 @@
-"""Which nodes of a function stay on the host when it is partitioned, and why."""
+"""Selects the nodes that stay on the host, with a reason for each.
+
+XLA wants to know some operands when it compiles: where a slice begins, how long a range is, along
+which axis a sum goes. TensorFlow then keys the cluster, with all the work in it, on every value
+that such an operand is computed from. So these ops run on the host, where their operands depend on
+data; they are rarely what takes time. Where operands follow from shapes, nothing is gained by that.
+
+XLA compiles a program for each value of what it wants to know when it compiles: the sizes of a
+slice, say. Where such a value is a constant, or follows from shapes, that is as it should be.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import settings
-from hostcall._compiler import node_places
-from hostcall._compiler.effects import Effects
-from hostcall._compiler.overlap import turns
-from hostcall._compiler.partition.data_constants import DataConstants
+from hostcall._compiler import async_calls, node_places
+from hostcall._compiler.ordering import Effects
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime._errors import LoweringError
+
+_VARIANT = tf.variant.as_datatype_enum
+
+# What indices and sizes are computed with. It takes less time than to start a program.
+_INDEX_OPS = frozenset(
+    {"AddV2", "Cast", "ConcatV2", "ExpandDims", "Identity", "Maximum", "Minimum", "Mul", "Pack"}
+    | {"Reshape", "Shape", "Squeeze", "StridedSlice", "Sub"}
+)
+
+_REASON = "XLA wants to know operand '{operand}' when it compiles, and it depends on data"
+
+
+class DataConstants:
+    """Finds them in some functions.
+
+    Args:
+      functions: FunctionDefs by name.
+      constant_operands: the positions of the operands of an op that XLA wants to know, by its
+        NodeDef.
+    """
+
+    def __init__(
+        self, functions: Mapping[str, Any], constant_operands: Callable[[Any], Sequence[int]]
+    ) -> None:
+        self._functions = functions
+        self._constant_operands = constant_operands
+
+    @functools.cached_property
+    def _varying(self) -> VaryingValues:
+        return VaryingValues(self._functions)
+
+    def reason(self, function: str, node: NodeDef) -> str:
+        """Why a node is for the host, if it is.
+
+        Args:
+          function: the name of its function.
+          node: its NodeDef.
+        """
+        operands = self._operands(function, node)
+        return _REASON.format(operand=_operand_name(node, operands[0])) if operands else ""
+
+    def index_nodes(self, function: FunctionDef, found: set[str]) -> set[str]:
+        """The nodes that compute the operands of others, and are too little to compile.
+
+        Args:
+          function: a FunctionDef.
+          found: the nodes of it for which there is a reason, by name.
+        """
+        nodes = {node.name: node for node in function.node_def}
+        pending = []
+        for name in found:
+            operands = self._operands(function.signature.name, nodes[name])
+            pending += [defs.source(nodes[name].input[i]) for i in operands]
+        seen: set[str] = set()
+        while pending:
+            node = nodes.get(pending.pop())
+            if node is not None and node.name not in seen and node.op in _INDEX_OPS:
+                seen.add(node.name)
+                pending += [defs.source(v) for v in node.input if not v.startswith("^")]
+        return seen - found
+
+    def _operands(self, function: str, node: NodeDef) -> list[int]:
+        if node.op.startswith("Xla") or node.op in self._functions or defs.callees(node):
+            return []  # XLA alone has a kernel, or the functions that it calls are asked
+        operands = self._constant_operands(node)
+        # Lists cannot leave a compiled program, and would take all that uses them along.
+        if not operands or defs.handles(node, _VARIANT, self._functions):
+            return []
+        return [i for i in operands if self._varying.includes(function, node.input[i])]
+
+
+def _operand_name(node: NodeDef, position: int) -> str:
+    """What an op calls its operand at a position."""
+    for argument in op_kinds.op_def(node.op).input_arg:
+        count = 1
+        if argument.number_attr:
+            count = node.attr[argument.number_attr].i
+        elif argument.type_list_attr:
+            count = len(node.attr[argument.type_list_attr].list.type)
+        if position < count:
+            return str(argument.name)
+        position -= count
+    return str(position)
+
+
+_FIXED = frozenset({"Const", "Shape", "ShapeN", "Rank", "Size"})
+
+
+class VaryingValues:
+    """Follows values through functions and the loops, branches and calls in them.
+
+    A function that none of the others calls is taken to be called with anything.
+
+    Args:
+      functions: FunctionDefs by name.
+    """
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        self._functions = functions
+        self._types = {name: defs.Types(f, functions) for name, f in functions.items()}
+        self._orders = {name: defs.program_order(f) for name, f in functions.items()}
+        self._args: dict[str, set[int]] = defaultdict(set)
+        self._results: dict[str, set[int]] = defaultdict(set)
+        self._values: dict[str, set[str]] = {}
+        self._callers: dict[str, set[str]] = defaultdict(set)
+        self._pending: dict[str, None] = dict.fromkeys(functions)
+        self._start()
+        while self._pending:
+            self._follow(self._pending.popitem()[0])
+
+    def includes(self, function: str, value: str) -> bool:
+        """Whether a value may vary, by the name that the inputs of nodes have for it.
+
+        Args:
+          function: the name of its function.
+          value: an argument, `name`, or the result of a node, `name:result:index`.
+        """
+        values = self._values[function]
+        return value in values or defs.source(value) in values
+
+    def _start(self) -> None:
+        for name, function in self._functions.items():
+            for node in function.node_def:
+                for called in self._called(node):
+                    self._callers[called].add(name)
+        for name, function in self._functions.items():
+            if not self._callers[name]:
+                self._args[name].update(range(len(function.signature.input_arg)))
+
+    def _called(self, node: NodeDef) -> list[str]:
+        called = defs.called_functions(node, self._functions)
+        return [name for name in called if name in self._functions]
+
+    def _follow(self, name: str) -> None:
+        """Finds the values of one function; those that it calls and is called by come again."""
+        function = self._functions[name]
+        arguments = function.signature.input_arg
+        values = self._values[name] = {arguments[i].name for i in self._args[name]}
+        for node in self._orders[name]:
+            called = self._called(node)
+            if called:
+                self._follow_call(name, node, called)
+            elif self._varies(name, node):
+                values.add(node.name)
+        outputs = [function.ret[arg.name] for arg in function.signature.output_arg]
+        found = {i for i, value in enumerate(outputs) if self.includes(name, value)}
+        if not found <= self._results[name]:
+            self._results[name] |= found
+            self._pending.update(dict.fromkeys(self._callers[name]))
+
+    def _varies(self, function: str, node: NodeDef) -> bool:
+        if node.op in _FIXED:
+            return False
+        definition = op_kinds.op_def_or_none(node.op)
+        if definition is None or definition.is_stateful or node.op in op_kinds.SCRIPT_OPS:
+            return True
+        return any(self.includes(function, value) for value in _data(node))
+
+    def _follow_call(self, name: str, node: NodeDef, called: Sequence[str]) -> None:
+        inputs = [self.includes(name, value) for value in _data(node)]
+        if node.op in op_kinds.LOOP_OPS:
+            found = self._loop(node, inputs)
+        elif node.op in op_kinds.BRANCH_OPS:
+            found = self._branches(called, inputs)
+        elif node.op in defs.CALL_OPS or node.op in self._functions:
+            self._pass(called, _positions(inputs))
+            found = {i for callee in called for i in self._results[callee]}
+        else:  # an op of which nothing is known
+            for callee in called:
+                self._pass([callee], range(len(self._functions[callee].signature.input_arg)))
+            self._values[name].add(node.name)
+            return
+        outputs = self._types[name].of_node(node.name)
+        names = [f"{result}:{i}" for result, types in outputs.items() for i in range(len(types))]
+        varying = (f"{node.name}:{names[i]}" for i in found if i < len(names))
+        self._values[name].update(varying)
+
+    def _loop(self, node: NodeDef, inputs: Sequence[bool]) -> set[int]:
+        body = node.attr["body"].func.name
+        found = {*_positions(inputs), *self._results[body]}
+        arguments = self._functions[body].signature.input_arg
+        # What is in a list varies if something that is written to it does.
+        found.update(
+            i
+            for i, argument in enumerate(arguments)
+            if argument.type != _VARIANT and not self._is_invariant(body, i)
+        )
+        self._pass([body, node.attr["cond"].func.name], found)
+        return found
+
+    def _is_invariant(self, body: str, position: int) -> bool:
+        """Whether the body of a loop returns an argument as it is."""
+        function = self._functions[body]
+        value = function.ret[function.signature.output_arg[position].name]
+        producers = {n.name: n for n in function.node_def if n.op == "Identity"}
+        while (name := defs.source(value)) in producers:
+            value = producers[name].input[0]
+        return bool(value == function.signature.input_arg[position].name)
+
+    def _branches(self, called: Iterable[str], inputs: Sequence[bool]) -> set[int]:
+        called = list(called)
+        self._pass(called, _positions(inputs[1:]))
+        found = {i for callee in called for i in self._results[callee]}
+        if inputs[0]:  # which branch is taken
+            results = self._functions[called[0]].signature.output_arg
+            found.update(i for i, result in enumerate(results) if result.type != _VARIANT)
+        return found
+
+    def _pass(self, called: Iterable[str], positions: Iterable[int]) -> None:
+        """Notes that arguments of functions may vary."""
+        for callee in called:
+            if callee in self._functions and not set(positions) <= self._args[callee]:
+                self._args[callee].update(positions)
+                self._pending[callee] = None
+
+
+def _data(node: NodeDef) -> list[str]:
+    return [value for value in node.input if not value.startswith("^")]
+
+
+def _positions(flags: Iterable[bool]) -> list[int]:
+    return [i for i, flag in enumerate(flags) if flag]
+
 
 _STRING = tf.string.as_datatype_enum
 _MADE_UP = frozenset({"FakeParam"})
@@ -64,7 +296,7 @@ class Findings:
 
 
 def _is_in_order(node: NodeDef) -> bool:
-    return op_kinds.has_effect(node) or turns.takes_turns(node)
+    return op_kinds.has_effect(node) or async_calls.takes_turns(node)
 
 
 class HostOps:

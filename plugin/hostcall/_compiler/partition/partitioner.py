@@ -12,18 +12,14 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from hostcall._compiler.partition import host_calls, made_up_lists, placement
-from hostcall._compiler.partition.boundary_values import (
-    TRIVIAL_OPS,
-    partition,
-    passes_inner_values,
-)
+from hostcall._compiler.partition import boundary_values, host_calls, placement
+from hostcall._compiler.partition.boundary_values import TRIVIAL_OPS, partition, passes_inner_values
 from hostcall._compiler.partition.clustering import Place
 from hostcall._compiler.partition.host_ops import Findings, HostOps
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.sub_byte import widen
+from hostcall._tf.tensor_structures import widen
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 # Of the names of new functions.
@@ -201,7 +197,7 @@ class Partitioner:
         function.CopyFrom(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
-        made_up_lists.replace(function)
+        boundary_values.replace(function)
         for node in function.node_def:
             node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
         last = self.host_ops.in_order.chain(function)

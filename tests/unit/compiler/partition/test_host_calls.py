@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler.partition import host_calls, host_errors
+from hostcall._compiler.partition import host_calls
 from hostcall._tf import attributes, token_registry
 from hostcall_runtime import _errors
 from tests.support.helpers import failure, jitted, plain, raising, stateless_py_func
@@ -60,7 +60,7 @@ def test_errors_come_back_by_a_dataset_too(error: Any, kind: Any) -> None:
 
 
 def test_an_error_inside_the_text_of_another() -> None:
-    inner = str(host_errors.carrier_of(ValueError("inner")))
+    inner = str(host_calls.carrier_of(ValueError("inner")))
     raised = failure(failing(RuntimeError(f"{inner} and {inner}")), X)
     assert type(raised) is tf.errors.UnknownError
     assert raised.message.startswith("RuntimeError: ")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from hostcall._compiler.partition.varying_values import VaryingValues
+from hostcall._compiler.partition.host_ops import VaryingValues
 
 X, INDEX = tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([], tf.int32)
 

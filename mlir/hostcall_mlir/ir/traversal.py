@@ -1,0 +1,195 @@
+"""Nested and unused ops: the depth that MLIR can read, side effects, dead code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir.diagnostics import Diagnostic, Failure, report
+from hostcall_mlir.ir.jaxlib_names import address
+
+# Brackets in brackets. MLIR ends a process with the usual stack of 8 MiB at about 4000.
+_BRACKETS = 1000
+
+# Ops in the regions of ops, each of which takes one bracket or more in a text.
+OPS = 500
+
+# Regions of ops that a partitioned program may have in one another: Python runs them by recursion.
+SPLIT_OPS = 100
+
+_BYTECODE = b"ML\xefR"
+
+_OPENING, _CLOSING = b"([{<", b")]}>"
+_OTHERS = bytes({*range(256)} - {*_OPENING, *_CLOSING})
+
+# What brackets are to be counted in: strings, comments and arrows have none. A name that begins a
+# line and has a value stands for that value, brackets and all, wherever it is used.
+_TOKEN = re.compile(
+    rb"""(?P<text>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|//[^\n]*|->|[<>]=)
+       | ^[ \t]*(?P<defined>[\#!][\w$-][\w$.-]*)[ \t]*=(?!=)
+       | (?P<used>[\#!][\w$-]+)
+       | (?P<bracket>[()\[\]{}<>])
+       | (?P<end>\n)""",
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def is_bytecode(data: str | bytes) -> bool:
+    """Whether it is MLIR's bytecode, and no text."""
+    return isinstance(data, bytes) and data.startswith(_BYTECODE)
+
+
+def problem_of_text(text: str | bytes) -> Diagnostic | None:
+    """The error of a text that is nested too deep to be read, which takes no recursion to find."""
+    data = text.encode(errors="replace") if isinstance(text, str) else text
+    position = _first_too_deep(data) if _may_be_deep(data) else None
+    if position is None:
+        return None
+    line = data.count(b"\n", 0, position) + 1
+    column = position - data.rfind(b"\n", 0, position)
+    return Diagnostic("error", "", line, column, _too_deep("brackets", _BRACKETS))
+
+
+def check_ops(module: ir.Module, most: int = OPS) -> None:
+    """Reports an op that is in the regions of more than `most` others, and raises Failure."""
+    ops = custom_calls.walk(module)
+    for op, depth in zip(ops, depths_of(ops), strict=True):
+        if depth > most:
+            report(op, _too_deep("ops", most))
+            raise Failure
+
+
+def depths_of(ops: Sequence[ir.Operation]) -> list[int]:
+    """For each op in how many others of them it is; those come before it."""
+    depths: dict[int, int] = {}
+    for op in ops:
+        parent = op.parent
+        depths[address(op)] = depths.get(address(parent.operation), -1) + 1 if parent else 0
+    return [*depths.values()]
+
+
+def _too_deep(what: str, most: int) -> str:
+    return (
+        f"the program is nested deeper than {most} {what} in {what}, the most that is taken here: "
+        "deeper ones end the process when its stack ends. Move inner parts to functions, and call "
+        "those"
+    )
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """A fast look: whether names are too many, or brackets too deep if all of them count."""
+    if data.count(b"\n#") + data.count(b"\n!") > _BRACKETS // 2:
+        return True
+    brackets = data.replace(b"->", b"").translate(None, _OTHERS)
+    steps = np.where(np.isin(np.frombuffer(brackets, np.uint8), [*_OPENING]), 1, -1)
+    return int(np.cumsum(steps).max(initial=0)) > _BRACKETS // 2
+
+
+def _first_too_deep(data: bytes) -> int | None:
+    """Where the brackets, those that names stand for included, are deeper than the limit."""
+    depth = 0
+    of_names: dict[bytes, int] = {}
+    defined: bytes | None = None
+    for token in _TOKEN.finditer(data):
+        kind = token.lastgroup
+        if kind == "text":
+            continue
+        if kind == "bracket":
+            depth = max(depth + 1 if token[0] in _OPENING else depth - 1, 0)
+        here = depth
+        if kind == "defined":
+            defined = token["defined"]
+            of_names[defined] = 0
+        elif kind == "used":
+            here += of_names.get(token[0], 0)
+        elif kind == "end" and depth == 0:
+            defined = None
+        if here > _BRACKETS:
+            return token.start()
+        if defined is not None:
+            of_names[defined] = max(of_names[defined], here)
+    return None
+
+
+# What does something beside computing its results, or waits for other devices to do the same.
+_EFFECTS = {
+    "stablehlo.all_gather",
+    "stablehlo.all_reduce",
+    "stablehlo.all_to_all",
+    "stablehlo.collective_broadcast",
+    "stablehlo.collective_permute",
+    "stablehlo.infeed",
+    "stablehlo.outfeed",
+    "stablehlo.recv",
+    "stablehlo.reduce_scatter",
+    "stablehlo.send",
+}
+_PURE_DIALECTS = {"chlo", "stablehlo"}
+_TERMINATORS = {"func.return", "stablehlo.return"}
+
+
+def callee_of(op: ir.Operation) -> str | None:
+    """The name of the function that a func.call calls, None for other ops."""
+    if op.name != "func.call":
+        return None
+    name: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    return name
+
+
+def functions(module: ir.Module) -> dict[str, ir.Operation]:
+    """The functions of a module by name, in its order."""
+    ops = (op.operation for op in module.body)
+    return {
+        ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "func.func"
+    }
+
+
+def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str]) -> set[str]:
+    """The functions that are in `found` or call one that is, directly or not.
+
+    Args:
+      bodies: the ops of each function.
+      found: names.
+    """
+    callers: dict[str, list[str]] = {}
+    for name, ops in bodies.items():
+        for op in ops:
+            if (callee := callee_of(op)) is not None:
+                callers.setdefault(callee, []).append(name)
+    reached, waiting = set(found), [*found]
+    while waiting:
+        new = [name for name in callers.get(waiting.pop(), ()) if name not in reached]
+        reached.update(new)
+        waiting += new
+    return reached
+
+
+def drop_unused(module: ir.Module) -> None:
+    """Drops the ops of all functions that only compute what nobody uses."""
+    bodies = {name: custom_calls.walk(op)[1:] for name, op in functions(module).items()}
+    own = [name for name, ops in bodies.items() if not ops or any(map(_has_own_effect, ops))]
+    effectful = reaching(bodies, own)
+    for ops in bodies.values():
+        kept: set[int] = set()  # what has effects, or holds an op that has some
+        # Backwards, users come before what they use, and regions before the op that they are of.
+        for op in reversed(ops):
+            if address(op) in kept or _has_own_effect(op) or callee_of(op) in effectful:
+                kept.add(address(op.parent.operation))
+            elif op.name not in _TERMINATORS and not any(_is_used(value) for value in op.results):
+                op.erase()
+
+
+def _has_own_effect(op: ir.Operation) -> bool:
+    if op.name in _TERMINATORS or callee_of(op) is not None:
+        return False
+    if op.name == "stablehlo.custom_call":
+        return custom_calls.has_side_effect(op)
+    return op.name.split(".")[0] not in _PURE_DIALECTS or op.name in _EFFECTS
+
+
+def _is_used(value: ir.Value) -> bool:
+    return next(iter(value.uses), None) is not None

@@ -1,0 +1,515 @@
+"""`manifest.json`: its schema, its own consistency, and its match with the program.
+
+docs/exporting.md says what the fields mean. Fields that this version does not know are an error:
+whoever wrote them meant something by them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+import ml_dtypes
+import msgspec
+import numpy as np
+from jaxlib.mlir import ir
+
+from hostcall_mlir.ir import custom_calls, traversal
+from hostcall_mlir.ir.jaxlib_names import is_token
+from hostcall_mlir.program import structures
+from hostcall_mlir.program.structures import Structure
+from hostcall_runtime._errors import ProgramError as ProgramError
+from hostcall_runtime._errors import counted
+
+
+def listed(problems: Iterable[str]) -> str:
+    """Problems as the lines of a list."""
+    return "\n".join(f"  - {problem}" for problem in problems)
+
+
+FORMAT = 1
+FILE = "manifest.json"
+
+_Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+Effect = Literal["ordered", "unordered", "pure"]
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What all parts of a manifest are."""
+
+
+class Spec(_Record, frozen=True):
+    """An array.
+
+    Attributes:
+      dtype: its name in NumPy or ml_dtypes.
+      shape: the size of each dimension, of a bounded one the bound.
+      bounded: the dimensions whose true sizes are known only when the program runs.
+    """
+
+    dtype: str
+    shape: tuple[_Size, ...]
+    bounded: tuple[_Size, ...] = ()
+
+
+class File(_Record, frozen=True):
+    """A file of the program, beside the manifest."""
+
+    path: str
+    sha256: str = ""
+
+
+class Input(_Record, frozen=True):
+    """An argument of @main: the user's, or the value of a variable."""
+
+    kind: Literal["argument", "variable"]
+    name: str
+    spec: Spec
+
+
+class Output(_Record, frozen=True):
+    """A result of @main: the user's, a variable's new value, or the true size of a dimension.
+
+    Attributes:
+      kind: which of these.
+      name: the variable's, where it is one.
+      spec: what @main returns.
+      of: for a size, the number of the output that has the dimension.
+      dim: for a size, the dimension.
+    """
+
+    kind: Literal["result", "variable", "size"]
+    name: str
+    spec: Spec
+    of: int | None = None
+    dim: int | None = None
+
+
+class Call(_Record, frozen=True):
+    """One host call of the program; the specs are of what the function sees."""
+
+    operands: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    effect: Effect
+    location: str | None = None
+
+
+class Callback(_Record, frozen=True):
+    """A Python function that the program calls, by one convention.
+
+    Attributes:
+      name: what the program calls it.
+      function: `module:qualname` where it is found, None where only the user can give it.
+      kind: what its arguments are: NumPy arrays or TensorFlow's EagerTensors.
+      signature: what `signature_of` says of it.
+      arguments: the structure of its arguments, a tuple whose leaves number a call's operands.
+      results: the structure of what it returns, whose leaves number a call's results.
+      borrow: whether it only reads its arguments, and only during the call.
+      out: whether it writes its results into arrays that it is given as `out`.
+      timeout: how many seconds a call may take.
+      concurrent: whether calls without side effects may run beside others, on any thread.
+      keywords: for each of the last arguments the keyword that it is passed by.
+      fixed: what else is passed by keyword, as Python literals.
+      calls: in the order of the program's text.
+    """
+
+    name: str
+    function: str | None
+    kind: Literal["numpy", "eager"]
+    signature: str | None
+    arguments: Structure
+    results: Structure
+    borrow: bool = False
+    out: bool = False
+    timeout: float | None = None
+    concurrent: bool = False
+    keywords: tuple[str, ...] = ()
+    fixed: dict[str, str] = {}
+    calls: tuple[Call, ...] = ()
+
+
+class Manifest(_Record, frozen=True):
+    """All that `load` has to know of a program beside its code.
+
+    `program` and `variables` are filled in when it is saved.
+    """
+
+    made_by: dict[str, str]
+    function: str
+    inputs: tuple[Input, ...]
+    arguments: Structure
+    outputs: tuple[Output, ...]
+    results: Structure
+    callbacks: tuple[Callback, ...] = ()
+    program: File = File("program.stablehlo")
+    variables: File | None = None
+    format: int = FORMAT
+
+    def inputs_of(self, kind: str) -> list[Input]:
+        """The inputs of a kind, in their order."""
+        return [entry for entry in self.inputs if entry.kind == kind]
+
+    def outputs_of(self, kind: str) -> list[Output]:
+        """The outputs of a kind, in their order."""
+        return [entry for entry in self.outputs if entry.kind == kind]
+
+
+def write(manifest: Manifest) -> bytes:
+    """The manifest as the text of its file."""
+    # The format stands first, since whoever reads the file has to look at it first.
+    fields: dict[str, Any] = msgspec.to_builtins(manifest)
+    return msgspec.json.format(msgspec.json.encode({"format": FORMAT} | fields), indent=2)
+
+
+def read(data: bytes, reader: str) -> Manifest:
+    """The manifest in a file.
+
+    Args:
+      data: the file's text.
+      reader: which hostcall reads it, for messages.
+
+    Raises:
+      ProgramError: when it is no manifest, or one of another format.
+    """
+    try:
+        fields = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProgramError(f"{FILE} is damaged, or no JSON: {error}.") from error
+    _check_format(fields, reader)
+    try:
+        return msgspec.convert(fields, Manifest)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ProgramError(
+            f"{FILE} is not as format {FORMAT} has it: {error}. It was changed by hand, or not "
+            "written by hostcall."
+        ) from error
+
+
+def is_manifest(data: bytes) -> bool:
+    """Whether a file is a manifest, of whichever format, and not another program's JSON."""
+    try:
+        fields = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(fields, dict) and {"format", "made_by", "program"} <= fields.keys()
+
+
+def _check_format(fields: Any, reader: str) -> None:
+    found = fields.get("format") if isinstance(fields, dict) else None
+    if type(found) is not int:
+        raise ProgramError(
+            f"{FILE} does not say of which format it is: hostcall has not written it."
+        )
+    if found != FORMAT:
+        remedy = "install a newer hostcall" if found > FORMAT else "export the program once more"
+        made_by = fields.get("made_by")
+        raise ProgramError(
+            f"{FILE} is of format {found}, made by {made_by}, and {reader} reads format {FORMAT}: "
+            f"{remedy}."
+        )
+
+
+# NumPy's or ml_dtypes' name to MLIR's element type, for all that the runtime has.
+DTYPES = {
+    "bool": "i1",
+    "int2": "i2",
+    "int4": "i4",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint2": "ui2",
+    "uint4": "ui4",
+    "uint8": "ui8",
+    "uint16": "ui16",
+    "uint32": "ui32",
+    "uint64": "ui64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "complex<f32>",
+    "complex128": "complex<f64>",
+    "float4_e2m1fn": "f4E2M1FN",
+    "float8_e3m4": "f8E3M4",
+    "float8_e4m3": "f8E4M3",
+    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e4m3fnuz": "f8E4M3FNUZ",
+    "float8_e5m2": "f8E5M2",
+    "float8_e5m2fnuz": "f8E5M2FNUZ",
+    "float8_e8m0fnu": "f8E8M0FNU",
+}
+_NAMES = {element: name for name, element in DTYPES.items()}
+
+
+def name_of(element: object) -> str | None:
+    """The name of an element type of MLIR's, None where NumPy has no such dtype."""
+    return _NAMES.get(str(element))
+
+
+def dtype_of(name: str) -> np.dtype:
+    """The dtype of a name in `DTYPES`."""
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+def is_of_numpy(dtype: np.dtype) -> bool:
+    """Whether NumPy itself has the dtype, and files of arrays can tell it."""
+    return dtype.isbuiltin != 2  # for those of others; their kinds do not tell
+
+
+# Calls of Python functions, of JAX's or TensorFlow's, and of native code, by numbers or addresses
+# that mean something in one process alone.
+_OF_ONE_PROCESS = re.compile(r"hostcall_native|xla_(ffi_|buffer_)?(partitioned_)?python_\w+")
+# What waits for somebody who is not there.
+_WAITING = {"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.recv", "stablehlo.send"}
+
+
+def spec_of(type_: ir.Type) -> Spec | None:
+    """The spec of a tensor type, None where a size is not known, or NumPy has no such dtype."""
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        return None
+    dtype = name_of(type_.element_type)
+    return None if dtype is None else Spec(dtype, tuple(type_.shape))
+
+
+def call_of(op: ir.Operation, location: str | None = None) -> Call | None:
+    """What a host call that `hostcall-check` has passed is like; None where a type has no spec."""
+    config = custom_calls.config_of(op)
+    operands = _specs([operand.type for operand in op.operands], config, "operands")
+    results = _specs(custom_calls.result_types(op), config, "results")
+    if operands is None or results is None:
+        return None
+    return Call(operands, results, _effect_of(op), location)
+
+
+def mismatches(module: ir.Module, manifest: Manifest) -> Iterator[str]:
+    """Where a module and its manifest differ, and what cannot be exported in one."""
+    main = traversal.functions(module).get("main")
+    if main is None or not main.regions[0].blocks:
+        yield "the program has no function @main"
+        return
+    type_ = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    specs = [entry.spec for entry in manifest.inputs]
+    yield from _differing("input", type_.inputs, specs)
+    # Of bounded results @main returns all, and their sizes beside them.
+    specs = [Spec(entry.spec.dtype, entry.spec.shape) for entry in manifest.outputs]
+    yield from _differing("output", type_.results, specs)
+    for op in custom_calls.walk(module):
+        target = custom_calls.target_of(op) or ""
+        if _OF_ONE_PROCESS.fullmatch(target):
+            yield f"the program calls '{target}', which works only in the process that made it"
+        elif op.name in _WAITING:
+            yield f"the program has an op '{op.name}', which would wait for ever"
+    yield from _differing_calls(module, manifest)
+
+
+def _differing(what: str, types: Sequence[ir.Type], specs: Sequence[Spec]) -> Iterator[str]:
+    if len(types) != len(specs):
+        yield f"@main has {len(types)} {what}s, and {len(specs)} are listed"
+        return
+    for number, (type_, spec) in enumerate(zip(types, specs, strict=True)):
+        if spec_of(type_) != spec:
+            yield f"{what} {number} of @main is {type_}, and listed as {show(spec)}"
+
+
+def show(spec: Spec) -> str:
+    """A spec for messages: `float32[3, <=5]`."""
+    sizes = (
+        f"<={size}" if dim in spec.bounded else str(size) for dim, size in enumerate(spec.shape)
+    )
+    return f"{spec.dtype}[{', '.join(sizes)}]"
+
+
+def title_of(manifest: Manifest) -> str:
+    """The function and its arguments, for people: `predict(x: float32[32, 3])`."""
+    entries = manifest.inputs_of("argument")
+    return f"{manifest.function}({', '.join(f'{e.name}: {show(e.spec)}' for e in entries)})"
+
+
+def _differing_calls(module: ir.Module, manifest: Manifest) -> Iterator[str]:
+    listed = {callback.name: [*callback.calls] for callback in manifest.callbacks}
+    found: dict[str, list[Call | None]] = {}
+    for op in custom_calls.host_calls(module):
+        name = custom_calls.callback_of(op)
+        if not isinstance(name, str):
+            yield f"a host call has the callback id {name} in the place of a name"
+        else:
+            found.setdefault(name, []).append(call_of(op))
+    for name in found.keys() - listed.keys():
+        yield f"the program calls '{name}', which is not listed"
+    for name, calls in listed.items():
+        in_program = found.get(name, [])
+        if len(calls) != len(in_program):
+            times, listing = counted(len(in_program), "time"), counted(len(calls), "call")
+            yield f"'{name}' is called {times}, and listed with {listing}"
+            continue
+        for number, (call, other) in enumerate(zip(calls, in_program, strict=True)):
+            listed_call = Call(call.operands, call.results, call.effect)
+            if other != listed_call:
+                yield (
+                    f"call {number} of '{name}' is {_show_call(other)}, and listed as "
+                    f"{_show_call(listed_call)}"
+                )
+
+
+def _show_call(call: Call | None) -> str:
+    if call is None:
+        return "of types that NumPy does not have"
+    operands, results = (", ".join(map(show, specs)) for specs in (call.operands, call.results))
+    return f"({operands}) -> ({results}), {call.effect}"
+
+
+def _specs(
+    types: Sequence[ir.Type], config: dict[str, ir.Attribute], side: str
+) -> tuple[Spec, ...] | None:
+    """The specs of one side of a call, as its function sees them; None where one has none."""
+    dynamic, sub_byte = (
+        custom_calls.pairs(config[f"{kind}_{side}"]) for kind in ("dynamic", "sub_byte")
+    )
+    values = [type_ for type_ in types if not is_token(type_)]
+    specs = []
+    for number, type_ in enumerate(values[: len(values) - len(dynamic)]):
+        spec = spec_of(type_)
+        if spec is None:
+            return None
+        visible = [custom_calls.SUB_BYTE[code] for index, code in sub_byte if index == number]
+        dtype = name_of(visible[0]) if visible else spec.dtype
+        assert dtype is not None
+        bounded = sorted(dim for index, dim in dynamic if index == number)
+        specs.append(Spec(dtype, spec.shape, tuple(bounded)))
+    return tuple(specs)
+
+
+def _effect_of(op: ir.Operation) -> Effect:
+    if any(is_token(operand.type) for operand in op.operands):
+        return "ordered"
+    return "unordered" if custom_calls.has_side_effect(op) else "pure"
+
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def problems_of(manifest: Manifest, saved: bool = True) -> Iterator[str]:
+    """What is wrong with a manifest; its files are looked at only where it is a `saved` one."""
+    files = [manifest.program, *([manifest.variables] if manifest.variables else [])]
+    for file in files if saved else ():
+        yield from _problems_of_file(file)
+    if manifest.inputs_of("variable") and manifest.variables is None and saved:
+        yield "there are inputs that are variables, and no file that holds them"
+    for entry in manifest.inputs:
+        yield from _problems_of_spec(entry.spec, f"input '{entry.name}'")
+        if entry.spec.bounded:
+            yield f"input '{entry.name}' is of bounded size, which only results can be"
+    yield from _problems_of_order([e.kind for e in manifest.inputs], ("argument", "variable"))
+    yield from _problems_of_order(
+        [e.kind for e in manifest.outputs], ("result", "variable", "size")
+    )
+    yield from _twice([e.name for e in manifest.inputs_of("variable")], "variable")
+    yield from _twice([e.name for e in manifest.outputs_of("variable")], "new value of variable")
+    yield from _problems_of_outputs(manifest)
+    yield from _problems_of_arguments(manifest.arguments, len(manifest.inputs_of("argument")), "")
+    results = len(manifest.outputs_of("result"))
+    if problem := structures.problem_of(manifest.results, results):
+        yield f"results: {problem}"
+    yield from _twice([callback.name for callback in manifest.callbacks], "callback")
+    for callback in manifest.callbacks:
+        yield from _problems_of_callback(callback)
+
+
+def _problems_of_file(file: File) -> Iterator[str]:
+    path = PurePosixPath(file.path)
+    # A backslash is a separator elsewhere, and a colon can be behind the name of a drive.
+    if path.name != file.path or file.path in ("", ".", "..", FILE) or {*file.path} & {*"\\:\0"}:
+        yield f"'{file.path}' is not the plain name of a file beside {FILE}"
+    if not _SHA256.fullmatch(file.sha256):
+        yield f"'{file.sha256}' is not the SHA-256 of '{file.path}'"
+
+
+def _problems_of_spec(spec: Spec, what: str) -> Iterator[str]:
+    if spec.dtype not in DTYPES:
+        yield f"{what} is of dtype '{spec.dtype}', which is none of {', '.join(sorted(DTYPES))}"
+    if [*spec.bounded] != sorted({*spec.bounded}) or any(
+        dim >= len(spec.shape) for dim in spec.bounded
+    ):
+        yield f"{what} has bounded dimensions {[*spec.bounded]}, which its shape does not have so"
+
+
+def _problems_of_order(kinds: Sequence[str], order: Sequence[str]) -> Iterator[str]:
+    if [*kinds] != sorted(kinds, key=order.index):
+        yield f"those of kind {', '.join(order)} have to come in this order"
+
+
+def _problems_of_outputs(manifest: Manifest) -> Iterator[str]:
+    variables = {entry.name: entry.spec for entry in manifest.inputs_of("variable")}
+    sizes = []
+    for entry in manifest.outputs:
+        yield from _problems_of_spec(entry.spec, f"output '{entry.name}'")
+        if entry.kind == "variable" and variables.get(entry.name) != entry.spec:
+            yield f"output '{entry.name}' is the new value of no variable among the inputs"
+        if entry.kind == "size":
+            sizes.append((entry.of, entry.dim))
+            if entry.spec != Spec("int32", ()):
+                yield f"output '{entry.name}' is a size, which is an int32 without dimensions"
+    bounded = [
+        (number, dim)
+        for number, entry in enumerate(manifest.outputs)
+        for dim in entry.spec.bounded
+        if entry.kind == "result"
+    ]
+    if Counter(sizes) != Counter(bounded):
+        yield "outputs: there has to be one size for each bounded dimension of a result"
+
+
+def _problems_of_arguments(arguments: Structure, count: int, where: str) -> Iterator[str]:
+    if problem := structures.problem_of(arguments, count):
+        yield f"{where}arguments: {problem}"
+    elif not (isinstance(arguments, dict) and "tuple" in arguments):
+        yield f"{where}arguments: has to be a tuple"
+
+
+def _problems_of_callback(callback: Callback) -> Iterator[str]:
+    what = f"callback '{callback.name}'"
+    if not custom_calls.is_name(callback.name):
+        yield f"{what}: a program cannot have such a name in it"
+    if callback.function is not None and not custom_calls.is_qualified(callback.function):
+        yield f"{what}: function '{callback.function}' is not of the form module:qualname"
+    if callback.timeout is not None and not 0 < callback.timeout < float("inf"):
+        yield f"{what}: a timeout of {callback.timeout} seconds"
+    yield from _problems_of_keywords(callback, what)
+    if not callback.calls:
+        yield f"{what} is called nowhere"
+    for call in callback.calls:
+        for spec in (*call.operands, *call.results):
+            yield from _problems_of_spec(spec, what)
+    for operands, results in {(len(c.operands), len(c.results)) for c in callback.calls}:
+        yield from _problems_of_arguments(callback.arguments, operands, f"{what}: ")
+        if problem := structures.problem_of(callback.results, results):
+            yield f"{what}: results: {problem}"
+
+
+def _problems_of_keywords(callback: Callback, what: str) -> Iterator[str]:
+    for name in (*callback.keywords, *callback.fixed):
+        if not name.isidentifier():
+            yield f"{what}: the keyword '{name}' is no name of Python's"
+    yield from _twice([*callback.keywords, *callback.fixed], f"{what}: keyword")
+    arguments = callback.arguments
+    items = arguments.get("tuple", ()) if isinstance(arguments, dict) else ()
+    if len(callback.keywords) > len(items):
+        yield f"{what}: has more keywords than arguments"
+    for name, text in callback.fixed.items():
+        try:
+            ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            yield f"{what}: {name}={text} is no literal of Python's"
+
+
+def _twice(names: Sequence[str], what: str) -> Iterator[str]:
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"{what} '{name}' is there {count} times"

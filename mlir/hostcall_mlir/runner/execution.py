@@ -1,0 +1,524 @@
+"""Runs partitioned programs: the plan, its steps, and the arrays that go in and out.
+
+For a host call the runner has a program of its own, of the call alone, on JAX's CPU. So whatever a
+call does in a program that XLA runs as a whole, it does here: the function gets the same arrays,
+its results are checked the same, and its errors are the same.
+
+What goes in and out of these are arrays: a value of bounded size goes as an array of the bound and
+a tensor<i32> for each true size, a tuple as what is in it, and a token, which holds nothing, not at
+all. `width` says how many arrays a value is.
+
+Each array of the program has a slot, a number, in a list that a run fills. The regions of loops and
+branches use the slots of what is around them. A value that is on the device and on the host has
+slots for both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from jaxlib.mlir import ir
+
+from hostcall_mlir.ir import custom_calls, traversal
+from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.ir.jaxlib_names import attributes_of, bounds_attribute, bounds_of, is_token
+from hostcall_mlir.passes import partition
+from hostcall_mlir.program.manifests import Manifest, Spec, dtype_of, show
+from hostcall_mlir.program.structures import type_name
+from hostcall_runtime._runs import Program
+
+
+def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
+    """An array on a device, of just the dtype and shape of a spec.
+
+    Args:
+      value: an array of NumPy's or JAX's, or a number, which takes the dtype if it is of its kind.
+      spec: what it has to be.
+      device: where it has to be.
+      what: what it is, for errors: "argument x of predict".
+
+    Raises:
+      TypeError: when it is no array.
+      ValueError: when it is of another dtype or shape.
+    """
+    if not isinstance(value, jax.Array):
+        value = _to_numpy(value, spec, what)
+    elif isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            f"{what} is {value}, which JAX traces. A loaded program is compiled already, and no "
+            "part of another: call it outside of jax.jit, jax.grad and jax.vmap."
+        )
+    if value.dtype != dtype_of(spec.dtype) or value.shape != spec.shape:
+        raise ValueError(_differs(value, spec, what))
+    if isinstance(value, jax.Array) and value.devices() == {device}:
+        return value
+    return put(value, device)
+
+
+def put(value: Any, device: jax.Device) -> jax.Array:
+    """An array of JAX's or NumPy's on a device, of the dtype that it has."""
+    if isinstance(value, jax.Array):
+        return jax.device_put(value, device)
+    return private.put(value, device)
+
+
+def without_padding(outputs: Sequence[jax.Array], manifest: Manifest) -> list[jax.Array]:
+    """The outputs that are results, those of bounded size cut to their true sizes."""
+    slices: dict[int, list[slice]] = {}
+    for entry, output in zip(manifest.outputs, outputs, strict=True):
+        if entry.kind == "size":
+            assert entry.of is not None
+            assert entry.dim is not None
+            rank = len(manifest.outputs[entry.of].spec.shape)
+            slices.setdefault(entry.of, [slice(None)] * rank)[entry.dim] = slice(int(output))
+    results = [*outputs[: len(manifest.outputs_of("result"))]]
+    for number, cut in slices.items():
+        # By NumPy: JAX would compile a program for each size that comes.
+        padded = np.asarray(results[number])
+        results[number] = put(padded[tuple(cut)].copy(), results[number].device)
+    return results
+
+
+def _to_numpy(value: Any, spec: Spec, what: str) -> np.ndarray:
+    if isinstance(value, bool | int | float | complex) and spec.shape == ():
+        dtype = dtype_of(spec.dtype)
+        number = np.asarray(value)
+        if _kind(number.dtype) <= _kind(dtype):
+            try:
+                return np.asarray(value, dtype)
+            except OverflowError as error:
+                raise ValueError(f"{what} is {value}: {error}") from error
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"{what} is no array: {error}") from error
+    if array.dtype.kind in "OSUT":
+        found = type_name(value)
+        if isinstance(value, np.ndarray):
+            found = f"an array of dtype {array.dtype}"
+        raise TypeError(f"{what} is {found}, which is no array of numbers.")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _kind(dtype: np.dtype) -> int:
+    """0 to 3 for bools, integers, floats and complex numbers: each kind holds those before it."""
+    kinds = (np.bool_, np.integer, np.floating)
+    return next((i for i, kind in enumerate(kinds) if jax.dtypes.issubdtype(dtype, kind)), 3)
+
+
+def _differs(value: Any, spec: Spec, what: str) -> str:
+    found = show(Spec(value.dtype.name, tuple(value.shape)))
+    text = f"{what} is {found}, and the program is compiled for {show(spec)}. "
+    if value.shape != spec.shape:
+        return f"{text}Export it for arrays of that shape, or pass one of this."
+    wanted = f"np.asarray(x, np.{spec.dtype})"
+    if hasattr(jax.numpy, spec.dtype) and not hasattr(np, spec.dtype):
+        wanted = f"np.asarray(x, jax.numpy.{spec.dtype})"
+    if {spec.dtype, value.dtype.name} & {"int64", "uint64", "float64", "complex128"}:
+        return f"{text}Pass {wanted}: NumPy has 64-bit numbers where JAX, by default, has not."
+    return f"{text}Pass {wanted}, or export it for arrays of that dtype."
+
+
+# Host calls are programs of their own here, which run on the thread that starts them.
+_HERE = Program(())
+
+# The arrays of a run, by their slots.
+Slots = list[Any]
+
+
+class Step(Protocol):
+    """Something that a program does."""
+
+    def run(self, slots: Slots) -> None:
+        """Does it, with arrays from slots, and puts what comes of it into others."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps one after another; `arguments` are the slots that have to be filled before."""
+
+    arguments: list[int]
+    steps: list[Step]
+    results: list[int]
+
+    def run(self, slots: Slots) -> list[Any]:
+        """Runs the steps, and returns the arrays that are the block's results."""
+        for step in self.steps:
+            step.run(slots)
+        return [slots[slot] for slot in self.results]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the device does between host calls."""
+
+    executable: Any
+    operands: list[int]
+    results: list[int]
+
+    def run(self, slots: Slots) -> None:
+        """Starts it; the device may go on when this has returned."""
+        arrays = [slots[slot] for slot in self.operands]
+        _store(slots, self.results, private.execute(self.executable, arrays))
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """A call of a Python function: `executable` is a program of the call alone, for the host."""
+
+    executable: Any
+    operands: list[int]
+    results: list[int]
+
+    def run(self, slots: Slots) -> None:
+        """Makes the call, and returns when it has ended."""
+        arrays = [slots[slot] for slot in self.operands]
+        _store(slots, self.results, private.execute_to_end(self.executable, arrays, _HERE))
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Copies of arrays on the other side; `device` is where they go."""
+
+    device: jax.Device
+    operands: list[int]
+    results: list[int]
+
+    def run(self, slots: Slots) -> None:
+        """Begins to copy; who uses a copy waits for it."""
+        arrays = [put(slots[slot], self.device) for slot in self.operands]
+        _store(slots, self.results, arrays)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A `stablehlo.while`."""
+
+    condition: Block
+    body: Block
+    operands: list[int]
+    results: list[int]
+
+    def run(self, slots: Slots) -> None:
+        """Runs the body as long as the condition holds."""
+        carried = [slots[slot] for slot in self.operands]
+        while True:
+            _store(slots, self.condition.arguments, carried)
+            (goes_on,) = self.condition.run(slots)
+            if not np.asarray(goes_on):
+                break
+            _store(slots, self.body.arguments, carried)
+            carried = self.body.run(slots)
+        _store(slots, self.results, carried)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A `stablehlo.case`, or an `if`, whose branch for true is the last one here."""
+
+    index: int
+    branches: Sequence[Block]
+    results: list[int]
+
+    def run(self, slots: Slots) -> None:
+        """Runs one of the branches; an index that none has means the last."""
+        index = int(np.asarray(slots[self.index]))
+        last = len(self.branches) - 1
+        branch = self.branches[index if 0 <= index <= last else last]
+        _store(slots, self.results, branch.run(slots))
+
+
+def _store(slots: Slots, where: Sequence[int], arrays: Sequence[Any]) -> None:
+    for slot, array in zip(where, arrays, strict=True):
+        slots[slot] = array
+
+
+Body = Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
+
+
+def width(type_: ir.Type) -> int:
+    """How many arrays stand for a value of a type."""
+    return len(_array_types(type_))
+
+
+def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
+    """A program of one of the functions of a module, and of those that it calls."""
+    function = functions[name]
+    called = {name: function}
+    waiting = [function]
+    while waiting:
+        for op in custom_calls.walk(waiting.pop()):
+            callee = traversal.callee_of(op)
+            if callee is not None and callee not in called:
+                called[callee] = functions[callee]
+                waiting.append(functions[callee])
+    type_ = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    # Not its own name, so that clusters which do the same are the same.
+    new_name = "part"
+    while new_name in called:
+        new_name += "_"
+
+    def body(operands: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        callee = {"callee": ir.FlatSymbolRefAttr.get(new_name)}
+        return [*ir.Operation.create("func.call", type_.results, operands, callee).results]
+
+    program, block = _program(type_.inputs, function.location, body)
+    for key, other in called.items():
+        copy = other.clone(ip=False).operation
+        if key == name:
+            copy.attributes["sym_name"] = ir.StringAttr.get(new_name)
+        block.append(copy)
+    return program
+
+
+def host_call(call: ir.Operation) -> ir.Module:
+    """A program that makes one host call."""
+
+    def body(operands: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        types = [result.type for result in call.results]
+        marks = (partition.TO_HOST, partition.TO_DEVICE)
+        attributes = {n: value for n, value in attributes_of(call).items() if n not in marks}
+        return [*ir.Operation.create(call.name, types, operands, attributes).results]
+
+    return _program([operand.type for operand in call.operands], call.location, body)[0]
+
+
+def _program(
+    types: Sequence[ir.Type], location: ir.Location, body: Body
+) -> tuple[ir.Module, ir.Block]:
+    """A program whose @main does what `body` does with values of some types, and its block."""
+    with location:
+        program = ir.Module.create()
+        inputs = [array for type_ in types for array in _array_types(type_)]
+        attributes = {
+            "sym_name": ir.StringAttr.get("main"),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, [])),
+        }
+        main = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
+        program.body.append(main)
+        block = ir.Block.create_at_start(main.regions[0], inputs, [location] * len(inputs))
+        with ir.InsertionPoint(block):
+            arrays = iter(block.arguments)
+            results = body([_enter(type_, arrays) for type_ in types])
+            returned = [array for result in results for array in _leave(result)]
+            ir.Operation.create("func.return", [], returned)
+        type_ = ir.FunctionType.get(inputs, [array.type for array in returned])
+        main.attributes["function_type"] = ir.TypeAttr.get(type_)
+    return program, program.body
+
+
+def _enter(type_: ir.Type, arrays: Iterator[ir.Value]) -> ir.Value:
+    """A value of a type, of the next arrays."""
+    if is_token(type_):
+        return ir.Operation.create("stablehlo.create_token", [type_], []).result
+    if isinstance(type_, ir.TupleType):
+        parts = [_enter(type_.get_type(i), arrays) for i in range(type_.num_types)]
+        return ir.Operation.create("stablehlo.tuple", [type_], parts).result
+    value = next(arrays)
+    bounds: dict[int, int] = {}
+    for dim, bound in bounds_of(type_).items():
+        bounds[dim] = bound
+        value = _with_size(value, dim, next(arrays), bounds)
+    return value
+
+
+def _with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, int]) -> ir.Value:
+    """A value with a true size for one dimension; `bounds` are those that it has from then on."""
+    type_ = ir.RankedTensorType(value.type)
+    shape = [ir.ShapedType.get_dynamic_size() if d == dim else n for d, n in enumerate(type_.shape)]
+    encoding = bounds_attribute(bounds, type_.rank)
+    result = ir.RankedTensorType.get(shape, type_.element_type, encoding)
+    return custom_calls.with_size(value, dim, size, result)
+
+
+def _leave(value: ir.Value) -> list[ir.Value]:
+    """The arrays of a value."""
+    type_ = value.type
+    if is_token(type_):
+        return []
+    if isinstance(type_, ir.TupleType):
+        parts = [custom_calls.element(value, i) for i in range(type_.num_types)]
+        return [array for part in parts for array in _leave(part)]
+    return [
+        custom_calls.padded(value),
+        *(custom_calls.true_size(value, dim) for dim in bounds_of(type_)),
+    ]
+
+
+def _array_types(type_: ir.Type) -> list[ir.Type]:
+    if is_token(type_):
+        return []
+    if isinstance(type_, ir.TupleType):
+        return [array for i in range(type_.num_types) for array in _array_types(type_.get_type(i))]
+    bounds = bounds_of(type_)
+    if not bounds:
+        return [type_]
+    tensor = ir.RankedTensorType(type_)
+    shape = [bounds.get(dim, size) for dim, size in enumerate(tensor.shape)]
+    size = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    return [ir.RankedTensorType.get(shape, tensor.element_type), *[size] * len(bounds)]
+
+
+# The slots of each value's arrays.
+Places = dict[ir.Value, list[int]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program's steps.
+
+    Attributes:
+      block: those of @main.
+      slots: how many slots there are.
+    """
+
+    block: Block
+    slots: int
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """What @main returns for arrays on the device."""
+        slots: Slots = [None] * self.slots
+        for slot, array in zip(self.block.arguments, arrays, strict=True):
+            slots[slot] = array
+        return self.block.run(slots)
+
+
+def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Plan:
+    """The plan of what `hostcall-partition` has made, with each part compiled.
+
+    Args:
+      module: its host calls have callback ids.
+      device: the one that clusters run on.
+      host: one of JAX's CPUs.
+
+    Raises:
+      RuntimeError: when XLA cannot compile a part.
+    """
+    functions = traversal.functions(module)
+    planner = _Planner(functions, device, host)
+    block = planner.block(functions["main"].regions[0].blocks[0])
+    return Plan(block, planner.slots)
+
+
+class _Planner:
+    def __init__(
+        self, functions: Mapping[str, ir.Operation], device: jax.Device, host: jax.Device
+    ) -> None:
+        self.slots = 0
+        self._functions = functions
+        self._device = device
+        self._host = host
+        # Where arrays are that are on the device, and on the host. Where that is one, so are these.
+        self._on_device: Places = {}
+        self._on_host: Places = self._on_device if device == host else {}
+        self._executables: dict[tuple[bytes, jax.Device], Any] = {}
+
+    def block(self, block: ir.Block, is_condition: bool = False) -> Block:
+        arguments = self._new(self._on_device, block.arguments)
+        *ops, terminator = [op.operation for op in block]
+        steps = [step for op in ops for step in self._steps(op)]
+        if not is_condition:
+            return Block(arguments, steps, self._of(self._on_device, terminator.operands))
+        steps += self._to_host(terminator)
+        return Block(arguments, steps, self._of(self._on_host, terminator.operands))
+
+    def _steps(self, op: ir.Operation) -> list[Step]:
+        """What an op does; nothing where it only says which arrays are which."""
+        if (callee := traversal.callee_of(op)) is not None:
+            program = cluster(self._functions, callee)
+            executable = self._compiled(program, self._device, calls=False)
+            operands = self._of(self._on_device, op.operands)
+            return [Cluster(executable, operands, self._new(self._on_device, op.results))]
+        if custom_calls.is_host_call(op):
+            executable = self._compiled(host_call(op), self._host, calls=True)
+            before = self._to_host(op)
+            operands = self._of(self._on_host, op.operands)
+            call = HostCall(executable, operands, self._new(self._on_host, op.results))
+            return [*before, call, *self._to_device(op)]
+        if op.name == "stablehlo.while":
+            operands = self._of(self._on_device, op.operands)
+            condition = self.block(op.regions[0].blocks[0], is_condition=True)
+            body = self.block(op.regions[1].blocks[0])
+            return [Loop(condition, body, operands, self._new(self._on_device, op.results))]
+        if op.name in ("stablehlo.if", "stablehlo.case"):
+            before = self._to_host(op)
+            (index,) = self._of(self._on_host, op.operands)
+            branches = [self.block(region.blocks[0]) for region in op.regions]
+            if op.name == "stablehlo.if":  # the first where it is true, as case would have it last
+                branches.reverse()
+            return [*before, Branch(index, branches, self._new(self._on_device, op.results))]
+        self._join(op)
+        return []
+
+    def _to_host(self, op: ir.Operation) -> list[Step]:
+        """The copies that an op needs on the host, as its mark says."""
+        if self._on_host is self._on_device:
+            return []
+        marked = [op.operands[index] for index in partition.marked(op, partition.TO_HOST)]
+        if not marked:
+            return []
+        operands = self._of(self._on_device, marked)
+        return [Transfer(self._host, operands, self._new(self._on_host, marked))]
+
+    def _to_device(self, op: ir.Operation) -> list[Step]:
+        """The copies of a host call's results that the device needs, as its mark says."""
+        if self._on_host is self._on_device:
+            return []
+        self._new(self._on_device, op.results)
+        parts = zip(self._parts(self._on_host, op), self._parts(self._on_device, op), strict=True)
+        marked = partition.marked(op, partition.TO_DEVICE)
+        crossing = [part for index, part in enumerate(parts) if index in marked]
+        if not crossing:
+            return []
+        sources = [slot for source, _ in crossing for slot in source]
+        copies = [slot for _, copy in crossing for slot in copy]
+        return [Transfer(self._device, sources, copies)]
+
+    def _parts(self, places: Places, op: ir.Operation) -> list[list[int]]:
+        """The slots of each of a host call's results; a tuple is taken apart."""
+        slots = iter(self._of(places, op.results))
+        types = custom_calls.result_types(op)
+        return [[*islice(slots, width(type_))] for type_ in types]
+
+    def _join(self, op: ir.Operation) -> None:
+        """Gives the results of an op that only moves values the slots that those have."""
+        (result,) = op.results
+        for places in (self._on_device, self._on_host):
+            if not all(is_token(value.type) or value in places for value in op.operands):
+                continue  # they are on the other side
+            slots = self._of(places, op.operands)
+            if op.name == "stablehlo.get_tuple_element":
+                index = ir.IntegerAttr(op.attributes["index"]).value
+                tuple_ = ir.TupleType(op.operands[0].type)
+                widths = [width(tuple_.get_type(i)) for i in range(index + 1)]
+                *_, start, end = accumulate(widths, initial=0)
+                slots = slots[start:end]
+            assert len(slots) == width(result.type), f"nobody knows what {op.name} does"
+            places[result] = slots
+
+    def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> Any:
+        """An executable; parts that are the same, as those of an unrolled loop, share one."""
+        code = private.bytecode_of(program)
+        key = hashlib.sha256(code).digest(), device
+        if key not in self._executables:
+            self._executables[key] = private.compile_for(code, device, calls)
+        return self._executables[key]
+
+    def _new(self, places: Places, values: Sequence[ir.Value]) -> list[int]:
+        """New slots for values."""
+        first = self.slots
+        for value in values:
+            count = width(value.type)
+            places[value] = [*range(self.slots, self.slots + count)]
+            self.slots += count
+        return [*range(first, self.slots)]
+
+    def _of(self, places: Places, values: Sequence[ir.Value]) -> list[int]:
+        # Tokens hold nothing, and are on both sides.
+        return [slot for value in values if not is_token(value.type) for slot in places[value]]

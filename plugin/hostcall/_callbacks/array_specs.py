@@ -1,0 +1,333 @@
+"""Registry entries of borrowed, device, batched and native functions.
+
+In a compiled program csrc/runtime/arguments.cc makes these arrays and looks what becomes of them.
+Here the same is done where TensorFlow's own kernels call: eagerly, in plain graphs, and between the
+clusters of a function that is partitioned.
+
+In a compiled program csrc/runtime/loans.cc makes the arrays, on a GPU too. Here they are made where
+TensorFlow's own kernels call, whose arrays are the host's.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks import advice, result_shapes
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording, ShapeFunction
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.structures import BoundedSpec, Inputs, Outputs, Spec, merge, static_shape
+from hostcall._callbacks.unknown_shapes import FreeShapes
+from hostcall._functions import native_code
+from hostcall._functions.native_code import NativeCode, NativeEntry, contradiction
+from hostcall_runtime import _device_arrays, prepared
+from hostcall_runtime._errors import LoweringError, ResultError
+from hostcall_runtime._mapped_calls import MappedFunction
+
+
+class BorrowingSpec(NumpySpec):
+    """A function from arrays to arrays, some of which it only borrows."""
+
+    def _returned(self, arrays: Sequence[Any]) -> Any:
+        operands = [tf.TensorSpec(np.shape(array), _dtype_of(array)) for array in arrays]
+        declared = result_shapes.known(self, None, operands) if self.declaration.out else []
+        if not self.declaration.only_reads:
+            arrays = self.own(arrays)
+        return self.call_borrowing(self.kernel_function(), arrays, declared)
+
+    def call_borrowing(
+        self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
+    ) -> Any:
+        """What the function returns, as arrays that share no memory with those that it borrowed.
+
+        Args:
+          function: what to call.
+          arrays: its arguments.
+          declared: what is known of the results; looked at where the function takes `out`.
+
+        Raises:
+          ResultError: when the size of a result is not known that it should write, when it returns
+            something else than `out`, or when something still refers to an array that was borrowed.
+        """
+        views: list[np.ndarray] = []
+        if self.declaration.borrow:
+            views = [array for array in arrays if isinstance(array, np.ndarray)]
+            for array in views:
+                array.flags.writeable = False
+        given: dict[str, Any] = {}
+        outs: list[np.ndarray] = []
+        if self.declaration.out:
+            outs = [self._new_out(index, declared) for index in range(len(declared))]
+            given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
+        # The tuple of several `out` arrays, too, is only borrowed.
+        borrowed = [*views, *outs, given.get("out")]
+        before = _references(borrowed)
+        returned = function(*arrays, **given)
+        if outs:
+            self._check_is_out(returned, given["out"])
+        returned = None if outs else _detached(returned, views)
+        self._check_let_go(borrowed, before)
+        return list(outs) if outs else returned
+
+    def _new_out(self, index: int, declared: Sequence[Spec]) -> np.ndarray:
+        spec = declared[index]
+        if isinstance(spec, BoundedSpec) or not spec.shape.is_fully_defined():
+            raise ResultError(
+                f"{self.description} is declared with out=True, so that the array for its result "
+                f"{index} is made before the call, and the size is not known by then: all that is "
+                f"declared is {spec if isinstance(spec, BoundedSpec) else spec.shape}. Declare it: "
+                f"{advice.declaration(self, declared)}"
+            )
+        return np.empty(spec.shape, spec.dtype.as_numpy_dtype)
+
+    def _check_is_out(self, returned: object, out: object) -> None:
+        if returned is None or returned is out or _are_same(returned, out):
+            return  # NumPy's functions return what they were given
+        raise ResultError(
+            f"{self.title} returns a value that is not `out`, which it was to write its results "
+            "into: it is declared with out=True. Write out[...] = value and return nothing, or "
+            f"take out=True away. This is {self.description}."
+        )
+
+    def _check_let_go(self, borrowed: list[Any], before: list[int]) -> None:
+        if self.timeout is not None:
+            return  # the thread that made the call may not have left it yet
+        if _more(borrowed, before):
+            gc.collect()  # a cycle that the function has left behind is nobody's any more
+        if _more(borrowed, before):
+            raise ResultError(
+                f"{self.title} has returned, and something still refers to an array that it "
+                "borrowed for the call alone: it is declared with borrow=True or out=True. Keep a "
+                f"copy, np.array(x), or take these away. This is {self.description}."
+            )
+
+
+def _are_same(returned: object, out: object) -> bool:
+    return (
+        isinstance(returned, tuple | list)
+        and isinstance(out, tuple)
+        and len(returned) == len(out)
+        and all(map(operator.is_, returned, out))
+    )
+
+
+def _references(objects: list[Any]) -> list[int]:
+    return [0 if thing is None else sys.getrefcount(thing) for thing in objects]
+
+
+def _more(objects: list[Any], before: list[int]) -> bool:
+    return any(now > then for now, then in zip(_references(objects), before, strict=True))
+
+
+def _detached(returned: object, views: list[np.ndarray]) -> Any:
+    """What a function has returned, where it may lie in an array that it borrowed."""
+    if isinstance(returned, list | tuple):
+        return [_detached(value, views) for value in returned]
+    if isinstance(returned, np.ndarray) and any(
+        np.may_share_memory(returned, array) for array in views
+    ):
+        return returned.copy()
+    return returned
+
+
+def _dtype_of(array: object) -> tf.DType:
+    """Of an array, of a NumPy scalar, or of the bytes that the stock kernel makes of a string."""
+    dtype = getattr(array, "dtype", None)
+    return tf.string if dtype is None or dtype.kind in "OSU" else tf.as_dtype(dtype)
+
+
+class LendingSpec(BorrowingSpec):
+    """A function from arrays to arrays, which it is lent for the call."""
+
+    def call_borrowing(
+        self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
+    ) -> Any:
+        """What the function returns, as arrays that share no memory with those that it was lent.
+
+        Args:
+          function: what to call.
+          arrays: its arguments.
+          declared: not looked at.
+
+        Raises:
+          ResultError: when something still has the memory of an array that was lent.
+        """
+        loans = prepared().Loans([np.asarray(array) for array in arrays])
+        try:
+            returned = _owned(_device_arrays.of_host(function(*loans.shown()), self.title))
+            is_used = loans.any_is_used()
+        finally:
+            loans.end()
+        if is_used:
+            raise ResultError(
+                f"{self.title} has returned, and something still has the memory of an array that "
+                'it was lent for the call alone: it is declared with memory="device". Keep a copy '
+                f"of it. This is {self.description}."
+            )
+        return returned
+
+
+def _owned(returned: Any) -> Any:
+    """What was returned, in arrays that keep nothing of the loans."""
+    if isinstance(returned, list | tuple):
+        return type(returned)(map(_owned, returned))
+    is_view = isinstance(returned, np.ndarray) and returned.base is not None
+    return returned.copy() if is_view else returned
+
+
+class NativeSpec(NumpySpec):
+    """NativeCode code (ops PyFunc and PyFuncStateless).
+
+    A compiled program calls it by a custom call of its own; wherever else a Python function is
+    wanted, that is its `Native`.
+    """
+
+    custom_call = native_code.TARGET
+    function: NativeCode
+
+    def _call(self, lends: bool) -> Callable[..., Any]:
+        return self._run
+
+    def _run(self, *arrays: Any) -> list[np.ndarray]:
+        return self.function.run(arrays, self.inputs.pack_specs)
+
+    def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
+        entry = NativeEntry(self.function, self.description, self.site())
+        return entry, entry.callback_id
+
+    @property
+    def recorded_name(self) -> str:
+        return self.given_name or f"native:{self.function.code.name}"
+
+    def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
+        """What must be right before a compiled program may call it.
+
+        Raises:
+          LoweringError: when the code does not take the operands or make the results.
+        """
+        wrong = self.function.complaint(operands, results) or self._contradiction(operands, results)
+        if wrong:
+            raise LoweringError(f"hostcall: {wrong} This is {self.description}.")
+
+    def _contradiction(self, operands: Sequence[Spec], results: Sequence[Spec]) -> str:
+        """What `hostcall.native` was told of the results, where that is something else, or ""."""
+        structure = self.function.structure(self.inputs.pack_specs(operands))
+        declared = tf.nest.flatten(structure)
+        if len(declared) == len(results) and all(
+            one.dtype == other.dtype and one.shape.is_compatible_with(other.shape)
+            for one, other in zip(declared, results, strict=True)
+        ):
+            return ""
+        return contradiction(declared, results)
+
+
+def of_batch(
+    spec: CallbackSpec, inputs: Inputs, level: int, divided: Sequence[bool] | None = None
+) -> CallbackSpec:
+    """The spec of one call for the elements of a batch.
+
+    Args:
+      spec: that of a call for one element.
+      inputs: the arguments, in the structure of `spec.inputs`. The first axis of each is that of
+        the batch, or has size 1 for an argument that is the same for all elements.
+      level: tells the batch from others.
+      divided: where the call is divided among the workers of the executor: which of the op's inputs
+        are divided; the others each worker gets whole.
+    """
+    function, declaration = spec.function, spec.declaration
+    if divided is not None:
+        function, declaration = _divided(spec, divided), declaration.of_divided_call()
+    outputs = Outputs(without_shapes(spec.outputs.structure), spec.outputs.strict)
+    shapes = shapes_of_batch(spec.shape_function, spec.outputs.specs)
+    batched: CallbackSpec
+    if isinstance(spec, EagerSpec):
+        batched = EagerSpec(function, inputs, outputs, shapes, (), spec.differentiable, spec.pure)
+        batched.orders_wanted = spec.root.orders_wanted
+        batched.gradient_wanted = spec.gradient_wanted
+    else:
+        batched = type(spec)(function, inputs, outputs, shapes)
+    batched.op_name = spec.op_name
+    batched.description = spec.description
+    batched.copies_inputs = spec.copies_inputs
+    batched.declaration = declaration
+    batched.given_name = spec.given_name
+    batched.timeout = spec.timeout
+    batched.route = spec.route
+    batched.levels = (level, *spec.levels)
+    return batched
+
+
+def _divided(spec: CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
+    function: Any = spec.function
+    provider = spec.declaration.executor
+    if provider is None:  # of an inner batch, which goes whole to the workers now
+        assert isinstance(function, MappedFunction)
+        function, provider = function.function, function.provider
+    axes = tuple(spec.inputs.pack([0 if one else None for one in divided]))
+    return MappedFunction(function, provider, axes, None, spec.description)
+
+
+def without_shapes(structure: Any) -> Any:
+    """The types of results without their shapes, which are those of one element."""
+    if isinstance(structure, dict):
+        return type(structure)((key, without_shapes(v)) for key, v in structure.items())
+    if isinstance(structure, list | tuple):
+        parts = [without_shapes(item) for item in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
+    return structure.dtype if isinstance(structure, tf.TensorSpec | BoundedSpec) else structure
+
+
+def shapes_of_batch(
+    shapes: ShapeFunction | None, declared: Sequence[Spec | None]
+) -> ShapeFunction | None:
+    """The shape function of calls for a batch.
+
+    Args:
+      shapes: that of calls for one element, or None.
+      declared: what else is known of the results for one element.
+    """
+    if shapes is None and not any(declared):
+        return None
+
+    def shape_function(specs: Sequence[Spec]) -> list[Spec | None]:
+        known = list(declared)
+        if shapes is not None:
+            said = shapes([element_of(spec) for spec in specs])
+            pairs = zip(said, known, strict=True)
+            known = [other if one is None else merge(one, other) for one, other in pairs]
+        size = size_of([static_shape(spec) for spec in specs])
+        return [None if spec is None else led(spec, size) for spec in known]
+
+    return shape_function
+
+
+def element_of(spec: Spec) -> Spec:
+    """The spec of one element of a batch."""
+    if isinstance(spec, BoundedSpec):
+        dynamic = [dim - 1 for dim in spec.dynamic_dims if dim > 0]
+        return BoundedSpec(spec.shape[1:], spec.dtype, dynamic)
+    return tf.TensorSpec(spec.shape[1:], spec.dtype)
+
+
+def led(spec: Spec, size: int | None) -> Spec:
+    """A spec with one more axis in front."""
+    if not isinstance(spec, BoundedSpec):
+        return tf.TensorSpec(tf.TensorShape([size]).concatenate(spec.shape), spec.dtype)
+    if size is None:  # a bound for it is not known here
+        return led(spec.tensor_spec(), size)
+    return BoundedSpec([size, *spec.shape], spec.dtype, [dim + 1 for dim in spec.dynamic_dims])
+
+
+def size_of(shapes: Sequence[tf.TensorShape]) -> int | None:
+    """The size of the batch that such arguments have; None where it is not known."""
+    sizes = [None if shape.rank is None else shape[0] for shape in shapes]
+    known = [size for size in sizes if size is not None and size != 1]
+    if known:
+        return int(known[0])
+    return None if None in sizes or not sizes else 1

@@ -1,0 +1,185 @@
+"""Result shapes that nothing declares: those that may be any, and those that calls returned.
+
+Such a result is not used, or the program takes the elements alone and gives them a shape itself.
+XLA is told of a vector then, and the function's results are made vectors before they are checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._callbacks import result_contract
+from hostcall._callbacks.structures import BoundedSpec, Spec
+from hostcall._tf import attributes, protos
+from hostcall._tf.types import NodeDef
+from hostcall_runtime import _locks
+from hostcall_runtime._errors import counted
+
+# In the place of a number of elements.
+UNUSED = -1
+
+# By the numbers of the results: how many elements each has, or UNUSED.
+FreeShapes = Mapping[int, int]
+
+
+def write(node: NodeDef, free: FreeShapes) -> None:
+    """Writes onto a script op which of its results have free shapes."""
+    numbers = protos.integer_list([n for pair in sorted(free.items()) for n in pair])
+    node.attr[attributes.FREE_SHAPES].list.CopyFrom(numbers)
+
+
+def of_node(node: NodeDef) -> dict[int, int]:
+    """What `write` has left on a node."""
+    if attributes.FREE_SHAPES not in node.attr:
+        return {}
+    numbers = node.attr[attributes.FREE_SHAPES].list.i
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def completed(specs: Sequence[Spec], free: FreeShapes) -> list[Spec]:
+    """Specs with vectors for the results of free shape, unless their shapes are known after all."""
+    return [
+        tf.TensorSpec([_length(free[index])], spec.dtype) if _is_open(spec, index, free) else spec
+        for index, spec in enumerate(specs)
+    ]
+
+
+def _is_open(spec: Spec, index: int, free: FreeShapes) -> bool:
+    known = isinstance(spec, BoundedSpec) or spec.shape.is_fully_defined()
+    return index in free and not known
+
+
+def _length(count: int) -> int:
+    return 0 if count == UNUSED else count
+
+
+def suffix(free: FreeShapes) -> str:
+    """What tells the name of a target with these results of free shape from those of others."""
+    return "".join(f"/{index}:{count}" for index, count in sorted(free.items()))
+
+
+def returning_vectors(
+    function: Callable[..., Any], spec: result_contract.Callback, free: FreeShapes
+) -> Callable[..., Any]:
+    """A function of arrays, whose results of free shape are vectors."""
+    if not free:
+        return function
+    any_shape = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
+    contract = result_contract.of(spec, any_shape)
+
+    def call(*arrays: Any) -> list[Any]:
+        return _as_vectors(contract.arrays(function(*arrays)), free)
+
+    return call
+
+
+def making_vectors(
+    to_arrays: Callable[[Any], list[Any]], free: FreeShapes
+) -> Callable[[Any], list[Any]]:
+    """The same for what makes arrays of the results of a function of tensors."""
+    if not free:
+        return to_arrays
+    return lambda returned: _as_vectors(to_arrays(returned), free)
+
+
+def _as_vectors(arrays: Sequence[Any], free: FreeShapes) -> list[Any]:
+    """Arrays with vectors in the place of those of free shape."""
+    found = list(arrays)
+    for index, count in free.items():
+        if index < len(found) and hasattr(found[index], "reshape"):
+            vector = found[index].reshape(-1)
+            found[index] = vector[:0] if count == UNUSED else vector
+    return found
+
+
+_lock = _locks.new_lock()
+
+
+class _Kind(enum.IntEnum):
+    """Of a size: what calls have shown of it so far."""
+
+    FIXED = 0
+    FOLLOWS = 1  # it has changed where the shapes of the inputs did
+    VARIES = 2  # it has changed where they did not
+
+
+@dataclasses.dataclass
+class _Size:
+    largest: int
+    kind: _Kind = _Kind.FIXED
+
+
+class SeenShapes:
+    """Those of one op: a few integers, however many calls there are."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._latest: tuple[list[Any], list[list[int]]] | None = None
+        self._results: list[list[_Size] | None] = []  # None: it has changed its rank
+
+    def note(self, inputs: list[Any], results: list[list[int]]) -> None:
+        """Remembers one call.
+
+        Args:
+          inputs: the shapes of its inputs.
+          results: those of its results.
+        """
+        with _lock:
+            self._calls += 1
+            latest, self._latest = self._latest, (inputs, results)
+            if latest is None:
+                self._results = [[_Size(size) for size in shape] for shape in results]
+            elif latest[1] != results:
+                kind = _Kind.VARIES if latest[0] == inputs else _Kind.FOLLOWS
+                self._results = [
+                    _widened(seen, before, shape, kind)
+                    for seen, before, shape in zip(self._results, latest[1], results, strict=True)
+                ]
+
+    def added_to(self, known: Sequence[Spec | None]) -> tuple[list[Spec | None], str]:
+        """What is known of the results with what calls have shown, and a remark that says so.
+
+        Args:
+          known: what is known without them; None where that is nothing.
+        """
+        with _lock:
+            seen = self._results or [None] * len(known)
+            added = [_added(said, sizes) for said, sizes in zip(known, seen, strict=True)]
+            calls = counted(self._calls, "call")
+        new = [one for one, said in zip(added, known, strict=True) if one is not said]
+        if any(isinstance(one, BoundedSpec) for one in new):
+            return added, f"the largest size seen so far, in {calls}"
+        return added, f"the shape seen so far, in {calls}" if new else ""
+
+
+def _widened(
+    seen: list[_Size] | None, before: list[int], shape: list[int], kind: _Kind
+) -> list[_Size] | None:
+    if seen is None or len(seen) != len(shape):
+        return None
+    return [
+        one if old == size else _Size(max(one.largest, size), max(one.kind, kind))
+        for one, old, size in zip(seen, before, shape, strict=True)
+    ]
+
+
+def _added(said: Spec | None, seen: list[_Size] | None) -> Spec | None:
+    if not isinstance(said, tf.TensorSpec) or said.shape.is_fully_defined() or seen is None:
+        return said
+    static = said.shape.as_list() if said.shape.rank is not None else [None] * len(seen)
+    open_dims = [dim for dim, size in enumerate(static) if size is None]
+    kinds = [seen[dim].kind for dim in open_dims]
+    if _Kind.VARIES in kinds:
+        sizes = [
+            one.largest if size is None else size for one, size in zip(seen, static, strict=True)
+        ]
+        changing = [dim for dim in open_dims if seen[dim].kind is not _Kind.FIXED]
+        return BoundedSpec(sizes, said.dtype, changing)
+    if _Kind.FOLLOWS in kinds:
+        return said  # a rule says it, and no number
+    return tf.TensorSpec([one.largest for one in seen], said.dtype)

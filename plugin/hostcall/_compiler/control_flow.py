@@ -1,0 +1,216 @@
+"""Loops and branches whose conditions or results need care before XLA compiles them.
+
+XLA does not compute the condition of a loop whose iterations it can count, whatever side effects
+the condition has. So ordinary calls compute it, before the loop and at the end of each iteration:
+
+    while cond(x):          go = cond(x)
+        x = body(x)   ->    while go:
+                                x = body(x)
+                                go = cond(x)
+
+Where their shapes differ, XLA would end the process: `csrc/tensorflow/branch_results.cc`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._tf import function_defs as defs
+from hostcall._tf import protos
+from hostcall._tf.types import FunctionDef, NodeDef
+
+_LOOP_OPS = frozenset({"While", "StatelessWhile"})
+_BOOL = tf.bool.as_datatype_enum
+_RESOURCE = tf.resource.as_datatype_enum
+# Also the name of the argument and of the result that carry it.
+_CARRIED = "hostcall_condition"
+_ITERATION = "hostcall_iteration"
+
+
+def carry(
+    functions: Mapping[str, Any], has_effect: Callable[[str], bool], prefix: str
+) -> dict[str, Any]:
+    """Functions in which loops have no side effects in their conditions.
+
+    Args:
+      functions: FunctionDefs by name.
+      has_effect: whether the function of a name has side effects.
+      prefix: for the names of new functions.
+
+    Returns:
+      The functions, with copies of those that are changed, and new ones.
+    """
+    carried = dict(functions)
+    pending = list(functions)
+    for name in pending:
+        function = carried[name]
+        found = [
+            index
+            for index, node in enumerate(function.node_def)
+            if node.op in _LOOP_OPS and _must_carry(node, carried, has_effect)
+        ]
+        if found:
+            carried[name] = protos.function_pb2.FunctionDef()
+            carried[name].CopyFrom(function)
+        for index in reversed(found):  # each gets a node before it
+            stem = f"{prefix}__{name}__{function.node_def[index].name}".replace("/", "__")
+            for new in _carry(carried[name], index, carried, stem):
+                carried[new.signature.name] = new
+                pending.append(new.signature.name)  # there may be loops in it
+    return carried
+
+
+def _must_carry(
+    node: NodeDef, functions: Mapping[str, Any], has_effect: Callable[[str], bool]
+) -> bool:
+    if not has_effect(node.attr["cond"].func.name):
+        return False
+    # Of loops that TensorFlow's Python makes both hold.
+    results = functions[node.attr["cond"].func.name].signature.output_arg
+    body = functions[node.attr["body"].func.name]
+    arguments = enumerate(body.signature.input_arg)
+    resources = {number for number, argument in arguments if argument.type == _RESOURCE}
+    return [result.type for result in results] == [_BOOL] and resources <= _invariants(body)
+
+
+def _invariants(body: FunctionDef) -> set[int]:
+    """The numbers of the arguments that a body returns as they are, in their places."""
+    identities = {f"{n.name}:output:0": n.input[0] for n in body.node_def if n.op == "Identity"}
+    found = set()
+    for number, result in enumerate(body.signature.output_arg):
+        value = body.ret[result.name]
+        while value in identities:
+            value = identities[value]
+        if value == body.signature.input_arg[number].name:
+            found.add(number)
+    return found
+
+
+def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem: str) -> list[Any]:
+    """Changes the loop that is a node of a function; returns its new condition and body."""
+    loop = function.node_def[index]
+    condition = functions[loop.attr["cond"].func.name]
+    body = functions[loop.attr["body"].func.name]
+    count = len(loop.attr["T"].list.type)
+    values, order = list(loop.input[:count]), list(loop.input[count:])
+    first = _call(f"{loop.name}/{_CARRIED}", condition, [*values, *order])
+    loop.input[:] = [*values, f"{first.name}:output:0", *order]
+    loop.attr["T"].list.type.append(_BOOL)
+    if loop.attr["output_shapes"].list.shape:
+        loop.attr["output_shapes"].list.shape.add()  # a scalar's
+    carried = _condition(condition, f"{stem}__condition")
+    invariants = _invariants(body)
+    iteration = _without_results(body, invariants, f"{stem}__iteration") if invariants else body
+    around = _body(body, iteration, invariants, condition, f"{stem}__body")
+    loop.attr["cond"].func.name = carried.signature.name
+    loop.attr["body"].func.name = around.signature.name
+    # At the end, the call and the loop would come after all that no edge orders.
+    function.node_def.insert(index, first)
+    return [carried, around, *([iteration] if iteration is not body else [])]
+
+
+def _condition(condition: FunctionDef, name: str) -> Any:
+    """A condition that is what it is given last."""
+    new = _new(name, condition)
+    new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
+    new.ret[_CARRIED] = _CARRIED
+    return new
+
+
+def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
+    """A body without some of its results."""
+    iteration = protos.function_pb2.FunctionDef()
+    iteration.CopyFrom(body)
+    iteration.signature.name = name
+    for number in sorted(numbers, reverse=True):
+        iteration.ret.pop(iteration.signature.output_arg[number].name)
+        del iteration.signature.output_arg[number]
+    return iteration
+
+
+def _body(
+    body: FunctionDef,
+    iteration: FunctionDef,
+    invariants: set[int],
+    condition: FunctionDef,
+    name: str,
+) -> Any:
+    """A body that computes the condition for the next iteration, too.
+
+    Args:
+      body: what it takes the place of.
+      iteration: the same without results that are arguments.
+      invariants: the numbers of these. XLA takes no variable of a call, and knows constants and
+        sizes by the arguments that a body returns itself.
+      condition: the condition.
+      name: of the new body.
+    """
+    new = _new(name, body)
+    new.signature.is_stateful = True
+    new.signature.output_arg.extend(body.signature.output_arg)
+    new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
+    arguments = [argument.name for argument in body.signature.input_arg]
+    called = _call(_ITERATION, iteration, arguments)
+    outputs = itertools.count()
+    results = [
+        argument if number in invariants else f"{_ITERATION}:output:{next(outputs)}"
+        for number, argument in enumerate(arguments)
+    ]
+    after = _call(f"{_ITERATION}/{_CARRIED}", condition, [*results, f"^{_ITERATION}"])
+    new.node_def.extend([called, after])
+    for result, value in zip(body.signature.output_arg, results, strict=True):
+        new.ret[result.name] = value
+    new.ret[_CARRIED] = f"{after.name}:output:0"
+    for node in (called, after):
+        new.control_ret[node.name] = node.name
+        new.signature.control_output.append(node.name)
+    return new
+
+
+def _new(name: str, function: FunctionDef) -> Any:
+    """A function without nodes and results, for the arguments of another and the condition."""
+    new = protos.function_pb2.FunctionDef()
+    new.signature.name = name
+    new.signature.input_arg.extend(function.signature.input_arg)
+    new.signature.input_arg.add(name=_CARRIED, type=_BOOL)
+    for number, attributes in function.arg_attr.items():
+        new.arg_attr[number].CopyFrom(attributes)
+    # TensorFlow adds one where it lacks, and then takes the function for another one.
+    for attribute, value in function.attr.items():
+        new.attr[attribute].CopyFrom(value)
+    return new
+
+
+def _call(name: str, function: FunctionDef, inputs: list[str]) -> Any:
+    return defs.call_node(name, function.signature, inputs, stateful=True)
+
+
+_NAME = "hostcall_branch_results"
+
+# XLA has no arrays of these.
+_OTHERS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.string))
+
+
+def compare_results(branch: FunctionDef, conditional: str, branches: Sequence[str]) -> None:
+    """Lets the results of a branch pass through a node that compares their shapes.
+
+    Args:
+      branch: a FunctionDef, changed in place.
+      conditional: the name of the node whose branch it is.
+      branches: the names of all its branches, in their order.
+    """
+    results = [result for result in branch.signature.output_arg if result.type not in _OTHERS]
+    if not results:
+        return
+    node = branch.node_def.add(name=_NAME, op="HostcallBranchResults")
+    node.input.extend(branch.ret[result.name] for result in results)
+    node.attr["T"].list.type.extend(result.type for result in results)
+    node.attr["conditional"].s = conditional.encode()
+    node.attr["key"].s = "/".join([conditional, *branches]).encode()
+    node.attr["branches"].i = len(branches)
+    for i, result in enumerate(results):
+        branch.ret[result.name] = f"{_NAME}:outputs:{i}"

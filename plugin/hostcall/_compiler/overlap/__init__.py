@@ -1,1 +1,0 @@
-"""Calls without side effects that go on while their program does."""

@@ -1,1 +1,0 @@
-"""Native code that compiled programs call without Python: C functions and FFI handlers."""

@@ -1,0 +1,654 @@
+"""C functions and XLA FFI handlers as native code, and their signatures."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+from _ctypes import CFuncPtr
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hostcall._functions import frameworks, specs
+from hostcall._functions.specs import ArraySpec, BoundedSpec, Declared
+from hostcall_runtime import _interception, _library, _registry
+from hostcall_runtime._errors import counted
+
+_runtime = _library.load("hostcall_runtime._runtime")
+
+# The target of the custom call by which programs call it.
+TARGET = "hostcall_native"
+
+
+class NativeEntry:
+    """An entry of the runtime's table, for as long as this lives.
+
+    Attributes:
+      origin: what made it, where that can be asked what the code is.
+      site: for who records and replays calls.
+      callback_id: by which programs find the code.
+    """
+
+    def __init__(
+        self, native: NativeCode, label: str, site: _interception.Site, origin: Any = None
+    ) -> None:
+        self.origin = origin
+        self.site = site
+        self._owner = native.owner
+        wanted = _registry.wanted_id(site.name, site.description, site.node)
+        self.callback_id = native.code.register(label, wanted)
+        _interception.know(self)
+
+    def answer(self, answer: Callable[..., Any] | None) -> None:
+        """Has something of Python's answer the calls of programs, or nothing any more."""
+        _runtime.answer_native(self.callback_id, answer)
+
+    # Calls that are under way take over the owner. (A finalizer that held it could keep alive what
+    # it is to be called for.) Bound early: when the process exits, modules' names may go before.
+    def __del__(self, unregister: Callable[[int, Any], None] = _runtime.unregister_native) -> None:
+        unregister(self.callback_id, self._owner)
+
+
+CONVENTION = (
+    "A native function takes a pointer for each input, then a pointer for each result, then "
+    "perhaps a 64-bit integer for each dimension of each input, and returns nothing, or an int32 "
+    "that is 0 for success."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pointer:
+    """What is known of the array that an argument points to; None where it can be any.
+
+    Attributes:
+      dtype: its dtype.
+      ndim: its rank.
+      shape: its shape.
+    """
+
+    dtype: np.dtype[Any] | None = None
+    ndim: int | None = None
+    shape: tuple[int, ...] | None = None
+
+    def complaint(self, spec: ArraySpec) -> str:
+        """What is wrong with an array of this spec, or ""."""
+        rank = len(spec.shape or ())
+        if self.dtype is not None and spec.dtype != self.dtype:
+            return f"points to {self.dtype.name}, and not to {spec.dtype.name}"
+        if self.ndim is not None and self.ndim != rank:
+            return f"points to an array of rank {self.ndim}, and not of rank {rank}"
+        if self.shape is not None and self.shape != spec.shape:
+            return f"points to an array of shape {self.shape}, and not of {spec.shape}"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CFunction:
+    """A C function, and what it takes.
+
+    Attributes:
+      name: the function's, for messages.
+      address: where its code is.
+      pointers: what its first arguments point to: its inputs, then its results.
+      sizes: how many 64-bit integers follow, none or one for each dimension of each input.
+      returns_status: whether it returns an int32, or nothing.
+    """
+
+    name: str
+    address: int
+    pointers: tuple[Pointer, ...]
+    sizes: int
+    returns_status: bool
+
+    def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
+        """What is wrong with calling it for these, whose shapes are known; "" where nothing is."""
+        if len(inputs) + len(results) != len(self.pointers):
+            return (
+                f"{self.name} takes {counted(len(self.pointers), 'pointer')}, but there are "
+                f"{counted(len(inputs), 'input')} and {counted(len(results), 'result')}. "
+                f"{CONVENTION}"
+            )
+        dimensions = sum(len(spec.shape or ()) for spec in inputs)
+        if self.sizes not in (0, dimensions):
+            return (
+                f"{self.name} takes {counted(self.sizes, 'size')}, but its inputs have "
+                f"{counted(dimensions, 'dimension')}. {CONVENTION}"
+            )
+        names = [f"input {i}" for i in range(len(inputs))]
+        names += [f"result {i}" for i in range(len(results))]
+        specs = [*inputs, *results]
+        for i, (pointer, spec, name) in enumerate(zip(self.pointers, specs, names, strict=True)):
+            if wrong := pointer.complaint(spec):
+                return f"argument {i} of {self.name}, for {name}, {wrong}."
+        return ""
+
+    def register(self, label: str, wanted: int = 0) -> int:
+        """The runtime's callback id of it, until that is given back; `wanted` if it is not 0."""
+        count = len(self.pointers) + self.sizes
+        callback_id: int = _runtime.register_c_function(
+            label, self.address, count, self.sizes > 0, self.returns_status, wanted
+        )
+        return callback_id
+
+    def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
+        """Calls it, without Python's lock.
+
+        Args:
+          inputs: arrays that lie in memory row by row, and of which there is no complaint.
+          results: arrays like that, to be written.
+          native: of no use here.
+
+        Raises:
+          RuntimeError: when it returns another status than 0.
+        """
+        sizes = [size for array in inputs for size in array.shape] if self.sizes else []
+        returned = ctypes.c_int32 if self.returns_status else None
+        types = [ctypes.c_void_p] * len(self.pointers) + [ctypes.c_int64] * len(sizes)
+        function = ctypes.CFUNCTYPE(returned, *types)(self.address)
+        status = function(*map(_address_of, [*inputs, *results]), *sizes)
+        if status:
+            raise RuntimeError(
+                f"The native function {self.name} returned status {status}, and not 0 for success. "
+                "If it returns nothing, its declaration has to say so: `restype = None` in ctypes, "
+                "`types.void(...)` in Numba."
+            )
+
+
+def _address_of(array: np.ndarray) -> int | None:
+    """Null for an array without elements, as in a compiled program."""
+    return array.ctypes.data if array.size else None
+
+
+_MOST: int = _library.load("hostcall_runtime._runtime").MAX_NATIVE_ARGUMENTS
+
+# Attributes of the classes of ctypes functions, and of those that np.ctypeslib.ndpointer makes.
+_FUNCTION_WANTS_GIL = 4
+_ARRAY_IS_C, _ARRAY_IS_FORTRAN = 1, 2
+
+_INTEGERS = {"int64", "uint64"}
+
+
+def read_signature(function: Any, name: str | None) -> CFunction | None:
+    """The signature of a ctypes function or a `numba.cfunc`; None of anything else.
+
+    Args:
+      function: what may be one.
+      name: what messages call it; None for its own name.
+
+    Raises:
+      TypeError: when its types are unknown, or others than those that native functions can have.
+    """
+    if isinstance(function, CFuncPtr):
+        return _checked(_read_ctypes(function, name or _name_of(function)))
+    if hasattr(function, "address") and hasattr(function, "_sig"):
+        return _checked(_read_numba(function, name or _name_of(function)))
+    return None
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", "function"))
+
+
+def _checked(code: CFunction) -> CFunction:
+    arguments = len(code.pointers) + code.sizes
+    if arguments > _MOST:
+        raise TypeError(
+            f"hostcall.native: {code.name} takes {counted(arguments, 'argument')}, and {_MOST} is "
+            "the most that a native function can have. Pass several values in one array."
+        )
+    return code
+
+
+def _read_ctypes(function: Any, name: str) -> CFunction:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    if address is None:
+        raise TypeError(f"hostcall.native: {name} is a null pointer.")
+    if type(function)._flags_ & _FUNCTION_WANTS_GIL:
+        raise TypeError(
+            f"hostcall.native: {name} is of a ctypes.PyDLL or a ctypes.PYFUNCTYPE, whose functions "
+            "use Python and want its lock, and native functions run without it. If this one does "
+            "not use Python, load its library by ctypes.CDLL."
+        )
+    if any(type(kept).__name__ == "CThunkObject" for kept in (function._objects or {}).values()):
+        raise TypeError(
+            f"hostcall.native: {name} is a Python function that ctypes has made callable from C. "
+            "It would run Python all the same, and its exceptions would be lost. Pass the Python "
+            "function itself to tf.numpy_function or hostcall.callback."
+        )
+    if function.errcheck is not None:
+        raise TypeError(
+            f"hostcall.native: {name} has an errcheck, which is Python code that no native call "
+            "would run. Let the function return an int32, 0 for success."
+        )
+    if function.argtypes is None:
+        raise TypeError(_unknown_types(name))
+    if function.restype not in (None, ctypes.c_int32):
+        raise TypeError(_wrong_return(name, _type_name(function.restype)))
+    kinds = [_kind_of_ctype(ctype) for ctype in function.argtypes]
+    pointers, sizes = _pointers_and_sizes(
+        kinds, [_type_name(ctype) for ctype in function.argtypes], name
+    )
+    return CFunction(name, address, pointers, sizes, function.restype is not None)
+
+
+def _read_numba(function: Any, name: str) -> CFunction:
+    arguments = [str(argument) for argument in function._sig.args]
+    returned = str(function._sig.return_type)
+    if returned not in ("none", "int32"):
+        raise TypeError(_wrong_return(name, returned))
+    pointers, sizes = _pointers_and_sizes(
+        [_kind_of_numba(text) for text in arguments], arguments, name
+    )
+    return CFunction(name, function.address, pointers, sizes, returned == "int32")
+
+
+# Of an argument: what it points to, "size", or None where it is neither.
+_Kind = Pointer | str | None
+_SIZE = "size"
+
+
+def _kind_of_ctype(ctype: Any) -> _Kind:
+    if hasattr(ctype, "_dtype_") and hasattr(ctype, "_ndim_"):
+        return _kind_of_ndpointer(ctype)
+    if ctype is ctypes.c_void_p:
+        return Pointer()
+    if isinstance(ctype, type) and issubclass(ctype, ctypes._Pointer):
+        return _pointer_to(ctype._type_)
+    if isinstance(ctype, type) and issubclass(ctype, ctypes._SimpleCData):
+        return _size_of(ctype)
+    return None
+
+
+def _kind_of_ndpointer(ctype: Any) -> _Kind:
+    flags = ctype._flags_ or 0
+    if flags & _ARRAY_IS_FORTRAN and not flags & _ARRAY_IS_C:
+        return None
+    return Pointer(ctype._dtype_, ctype._ndim_, ctype._shape_)
+
+
+def _kind_of_numba(text: str) -> _Kind:
+    if text == "void*":
+        return Pointer()
+    return _pointer_to(text[:-1]) if text.endswith("*") else _size_of(text)
+
+
+def _pointer_to(item: Any) -> _Kind:
+    try:
+        dtype = np.dtype(item)
+    except TypeError:
+        return None
+    return Pointer(dtype) if dtype.kind in "biufc" and dtype.isnative else None
+
+
+def _size_of(number: Any) -> _Kind:
+    try:
+        return _SIZE if np.dtype(number).name in _INTEGERS else None
+    except TypeError:
+        return None
+
+
+def _pointers_and_sizes(kinds: Sequence[_Kind], texts: Sequence[str], name: str) -> tuple[Any, int]:
+    """The pointers among the kinds of arguments, and how many sizes there are behind them."""
+    count = next((i for i, kind in enumerate(kinds) if not isinstance(kind, Pointer)), len(kinds))
+    sizes = list(kinds[count:])
+    for i, kind in enumerate(sizes, count):
+        if kind != _SIZE:
+            raise TypeError(
+                f"hostcall.native: argument {i} of {name} is of type {texts[i]}, which it cannot "
+                f"be there. {CONVENTION} The pointers are to numbers (c_void_p, or Numba's "
+                "voidptr, to any), and arrays lie in memory row by row, as in C."
+            )
+    return tuple(kinds[:count]), len(sizes)
+
+
+def _unknown_types(name: str) -> str:
+    written = name if name.isidentifier() else "function"
+    return (
+        f"hostcall.native: what {name} takes is not known: ctypes has to be told. Write before, "
+        "with the types that the function has:\n\n"
+        f"    {written}.argtypes = [ctypes.POINTER(ctypes.c_float), "
+        "ctypes.POINTER(ctypes.c_float), ctypes.c_int64]\n"
+        f"    {written}.restype = None    # or ctypes.c_int32: 0 for success\n\n"
+        f"{CONVENTION} If it is a handler of XLA's FFI: hostcall.native(jax.ffi.pycapsule"
+        f"({written}), ...)."
+    )
+
+
+def _wrong_return(name: str, returned: str) -> str:
+    return f"hostcall.native: {name} returns {returned}. {CONVENTION}"
+
+
+def _type_name(ctype: Any) -> str:
+    return str(getattr(ctype, "__name__", ctype))
+
+
+# FFI element types (xla/ffi/api/c_api.h) of scalars, by the names of their dtypes; a text has none.
+_CODES = {
+    "bool": 1,
+    "int8": 2,
+    "int16": 3,
+    "int32": 4,
+    "int64": 5,
+    "uint8": 6,
+    "uint16": 7,
+    "uint32": 8,
+    "uint64": 9,
+    "float16": 10,
+    "float32": 11,
+    "float64": 12,
+    "complex64": 15,
+    "complex128": 18,
+}
+_TEXT = 0
+
+
+class FfiHandler:
+    """A handler of XLA's typed FFI, for the stage of execution.
+
+    Attributes:
+      name: what messages call it.
+      capsule: what holds it.
+      address: where its code is.
+      values: what it is called with beside buffers: NumPy scalars, and texts.
+      programs: a framework's programs that call it.
+    """
+
+    def __init__(
+        self, name: str, capsule: object, address: int, values: Mapping[str, np.generic | str]
+    ) -> None:
+        self.name = name
+        self.capsule = capsule
+        self.address = address
+        self.values = values
+        self.programs: dict[Any, Any] = {}
+
+    @property
+    def attributes(self) -> list[tuple[str, int, bytes]]:
+        """The same: name, element type, bytes."""
+        return [_encoded(name, value) for name, value in self.values.items()]
+
+    def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
+        """Nothing: handlers check what they are called with."""
+        return ""
+
+    def register(self, label: str, wanted: int = 0) -> int:
+        """The runtime's callback id of it, until that is given back; for TensorFlow's programs.
+
+        Args:
+          label: what messages, profiles and statistics call it.
+          wanted: the id that it should have, 0 for any.
+
+        Raises:
+          ValueError: when it was built for another version of XLA's FFI than TensorFlow's.
+        """
+        if (side := frameworks.tensorflow()) is not None:
+            side.check_handler(self.capsule)
+        callback_id: int = _runtime.register_ffi_handler(
+            label, self.address, self.attributes, wanted
+        )
+        return callback_id
+
+    def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
+        """Calls it from a compiled program: only XLA can make what a handler may ask for.
+
+        Args:
+          inputs: arrays.
+          results: arrays, to be written.
+          native: the `Native` of this, of which nothing is declared.
+
+        Raises:
+          RuntimeError, or what stands for the handler's error: when it fails.
+        """
+        frameworks.of_handlers().run_handler(native, inputs, results)
+
+
+def read(function: object, name: str | None, attributes: Mapping[str, Any]) -> FfiHandler | None:
+    """The handler in a capsule; None of anything else.
+
+    Args:
+      function: what may be one.
+      name: what messages call it, or None.
+      attributes: its attributes.
+
+    Raises:
+      TypeError: when the capsule holds something else, or an attribute is of no such type.
+      ValueError: when the handler is of another version of XLA's FFI, or for another stage.
+    """
+    if type(function).__name__ != "PyCapsule":
+        return None
+    address = frameworks.of_handlers().check_handler(function)
+    scalars = {key: _scalar(key, value) for key, value in attributes.items()}
+    return FfiHandler(name or "ffi_handler", function, address, scalars)
+
+
+def _scalar(name: str, value: object) -> np.generic | str:
+    if isinstance(value, str):
+        return value
+    scalar: object = value
+    if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
+        kind = {bool: np.bool_, int: np.int64}.get(type(value), np.float32)
+        with contextlib.suppress(OverflowError):
+            scalar = kind(value)
+    if not isinstance(scalar, np.generic) or scalar.dtype.name not in _CODES:
+        raise TypeError(
+            f"hostcall.native: the attribute {name!r} is {value!r}. A handler's attributes are "
+            "bool, int, float or str, or NumPy scalars of the dtype that it wants: "
+            "np.float64(1e-5)."
+        )
+    return scalar
+
+
+def _encoded(name: str, value: np.generic | str) -> tuple[str, int, bytes]:
+    """Name, element type, bytes."""
+    if isinstance(value, str):
+        return name, _TEXT, value.encode()
+    return name, _CODES[value.dtype.name], value.tobytes()
+
+
+# From the specs of the inputs to the arguments that a shape function takes.
+Pack = Callable[[Sequence[Any]], Sequence[Any]]
+
+# What cannot be declared of native code, and why.
+_NOT_OF_NATIVE = {
+    "timeout": "native code cannot be interrupted: it runs on XLA's own threads.",
+    "borrow": "native code always reads the program's own memory.",
+    "out": "native code always writes into the program's own memory.",
+    "memo": "only Python can look results up. Declare it of a Python function that calls this one.",
+    "executor": "a program calls native code itself, without Python's lock.",
+    "retries": "a program calls native code itself, and no worker that could die.",
+}
+
+
+class NativeCode:
+    """Native code in the place of a Python function, called with NumPy arrays.
+
+    Attributes:
+      code: where it is and what it takes.
+      owner: the object that holds the code.
+      result: what is declared of its results.
+    """
+
+    # Without a dictionary, which functools.update_wrapper would copy to another object.
+    __slots__ = ("__weakref__", "code", "owner", "result")
+
+    def __init__(self, code: CFunction | FfiHandler, owner: object, result: object) -> None:
+        self.code = code
+        self.owner = owner
+        self.result = result
+
+    @property
+    def __name__(self) -> str:
+        return self.code.name
+
+    def __repr__(self) -> str:
+        return f"<hostcall.native {self.code.name}>"
+
+    def __call__(self, *arrays: Any, out: object = None) -> Any:
+        """Calls the code with NumPy arrays, without Python's lock.
+
+        Args:
+          *arrays: an array for each input, or something that NumPy makes one of. They are passed as
+            they are where they lie in memory row by row, and otherwise copied.
+          out: the arrays to write the results to, one, or a structure of them like `result`. They
+            have the dtypes and shapes of the results, and lie in memory row by row.
+
+        Returns:
+          The results, new arrays or `out`, in the structure of `result`.
+
+        Raises:
+          TypeError, ValueError: when the arrays are not what the code takes, or `out` is not what
+            it returns.
+          RuntimeError: when the code says that it has failed.
+        """
+        arguments = list(arrays)
+        flat = specs.flatten(arguments)
+        structure, results = self._prepared(flat, lambda leaves: specs.pack(arguments, leaves), out)
+        return specs.pack(structure, results)
+
+    def run(self, arrays: Sequence[Any], pack: Pack) -> list[np.ndarray]:
+        """The results of one call, flat.
+
+        Args:
+          arrays: the inputs.
+          pack: makes the shape function's arguments of their specs.
+        """
+        return self._prepared(arrays, pack, None)[1]
+
+    def _prepared(
+        self, values: Sequence[Any], pack: Pack, out: object
+    ) -> tuple[Any, list[np.ndarray]]:
+        inputs = [_to_array(value, self) for value in values]
+        given = [_spec_of(array, self) for array in inputs]
+        structure = self.structure(pack(given))
+        declared = specs.flatten(structure)
+        if wrong := self.complaint(given, declared):
+            raise TypeError(f"hostcall.native: {wrong}")
+        results = _allocated(declared) if out is None else self._given(out, declared)
+        self.code.run(inputs, results, NativeCode(self.code, self.owner, declared))
+        return structure, results
+
+    def structure(self, inputs: Sequence[Any]) -> Any:
+        """The structure of the results' specs for inputs of these specs.
+
+        Raises:
+          TypeError: when a result is declared without a dtype.
+        """
+        result = self.result
+        return specs.map_leaves(specs.checked, result(*inputs) if callable(result) else result)
+
+    def complaint(self, inputs: Sequence[Any], results: Sequence[Any]) -> str:
+        """What is wrong with calling the code for these inputs and results; "" where nothing is."""
+        for kind, listed in (("input", inputs), ("result", results)):
+            for index, spec in enumerate(listed):
+                if wrong := _unfit(spec):
+                    return f"{kind} {index} of {self.code.name} {wrong}"
+        return self.code.complaint([*map(specs.plain, inputs)], [*map(specs.plain, results)])
+
+    def _given(self, out: object, declared: Sequence[Any]) -> list[np.ndarray]:
+        arrays = specs.flatten(out)
+        if len(arrays) != len(declared):
+            raise ValueError(
+                f"hostcall.native: {self.code.name} has {counted(len(declared), 'result')}, and "
+                f"out holds {counted(len(arrays), 'array')}."
+            )
+        for index, (array, spec) in enumerate(zip(arrays, declared, strict=True)):
+            plain = specs.plain(spec)
+            dtype, shape = plain.dtype, plain.shape
+            fits = isinstance(array, np.ndarray) and (array.dtype, array.shape) == (dtype, shape)
+            if not fits or not array.flags.carray:
+                raise ValueError(
+                    f"hostcall.native: result {index} of {self.code.name} is to go to an array of "
+                    f"dtype {dtype.name} and shape {shape} that can be written to and lies in "
+                    f"memory row by row, and out holds {_described(array)}."
+                )
+        return arrays
+
+
+def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> str:
+    """What to say where the declared results are not those of a call."""
+    return (
+        f"hostcall.native was told that the results are {_listed(declared)}, and here they are "
+        f"{_listed(results)}. Correct one of them."
+    )
+
+
+def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
+    """Checks that nothing is declared that cannot hold of native code.
+
+    Raises:
+      ValueError: naming what is.
+    """
+    if not declared["wait"]:
+        raise ValueError(
+            f"hostcall: wait=False was declared of {native!r}, but a program calls native code "
+            "itself, and waits for it. Take it away, or declare it of a Python function that calls "
+            "this one."
+        )
+    if declared["memory"] != "host":
+        raise ValueError(
+            f"hostcall: memory= was declared of {native!r}, but a program calls native code "
+            "itself, with its own memory. Take it away."
+        )
+    for option, why in _NOT_OF_NATIVE.items():
+        if declared[option]:
+            raise ValueError(
+                f"hostcall: {option}= was declared of {native!r}, but {why} Take it away."
+            )
+
+
+def _to_array(value: object, who: NativeCode) -> np.ndarray:
+    side = frameworks.tensorflow()
+    if side is not None and side.is_symbolic(value):
+        raise TypeError(
+            f"hostcall.native: {who.code.name} was called with {value}, which has no value yet, "
+            "and with out=, which is for NumPy arrays alone. Leave out= away."
+        )
+    array: np.ndarray = np.require(value, requirements=["C", "A", "E"])
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _spec_of(array: np.ndarray, who: NativeCode) -> Any:
+    try:
+        return specs.of_array(array)
+    except TypeError:
+        raise TypeError(
+            f"hostcall.native: {who.code.name} was called with an array of dtype {array.dtype}, "
+            "which TensorFlow has no values of."
+        ) from None
+
+
+def _unfit(spec: Declared) -> str:
+    """Why native code cannot have such an array, or ""."""
+    if isinstance(spec, BoundedSpec):
+        return (
+            f"has a size that is only bounded, {spec}, and native code wants every size when XLA "
+            "compiles. Pad it, or call a Python function."
+        )
+    plain = specs.plain(spec)
+    dtype = plain.dtype
+    if dtype.kind not in "biufcV" or dtype.fields is not None or dtype.name in ("int4", "uint4"):
+        return f"is of dtype {spec.dtype.name}, which native code cannot have. Cast it before."
+    if plain.shape is None or None in plain.shape:
+        return (
+            f"has the shape {spec.shape}: not every size is known. Let `result` be a function from "
+            "the inputs' specs that says all of them."
+        )
+    return ""
+
+
+def _allocated(declared: Sequence[Any]) -> list[np.ndarray]:
+    plain = map(specs.plain, declared)
+    return [np.empty(spec.shape or (), spec.dtype) for spec in plain]
+
+
+def _listed(declared: Sequence[Declared]) -> str:
+    return ", ".join(f"{spec.dtype.name} of shape {spec.shape}" for spec in declared) or "none"
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    kind = "one" if value.flags.carray else "one that is read-only or does not lie so"
+    return f"{kind} of dtype {value.dtype.name} and shape {value.shape}"

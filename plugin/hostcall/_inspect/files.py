@@ -1,0 +1,346 @@
+"""Files that `hostcall.inspect` reads: graphs, Keras models, exported programs."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from hostcall._inspect import script_ops
+from hostcall._inspect.inspection import Inspection, InspectionError, PythonFunction, Use, merged
+from hostcall._saving import functions
+from hostcall._saving.functions import has_module
+from hostcall._tf import concrete_functions, script_op_graphs
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import GraphDef, MetaGraphDef
+from hostcall_runtime._errors import ProgramError
+
+# A signature that TensorFlow adds by itself.
+_INIT = "__saved_model_init_op"
+_CARRIED_APART = (
+    "Pickles lie beside the graph in a SavedModel, and nowhere else: a graph of its own has none."
+)
+
+
+def of_saved_model(path: Path) -> Inspection:
+    """The functions of a SavedModel.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    try:
+        model = concrete_functions.read_saved_model(str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InspectionError(f"{path} holds no SavedModel that can be read: {reason}") from error
+    if not model.meta_graphs:
+        raise InspectionError(f"{path} holds a SavedModel without a graph.")
+    several = len(model.meta_graphs) > 1
+    functions = []
+    for graph in model.meta_graphs:
+        tags = f" ({', '.join(graph.meta_info_def.tags)})" if several else ""
+        functions += _functions(graph.graph_def, _roots(graph), str(path), tags)
+    return Inspection(str(path), "SavedModel", merged(functions))
+
+
+def of_graph(path: Path) -> Inspection:
+    """The functions of a GraphDef, as `tf.io.write_graph` writes it.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    graph = tf.compat.v1.GraphDef()
+    _read(path, graph)
+    functions = merged(_functions(graph, {}, None, ""))
+    return Inspection(str(path), "GraphDef", functions, _notes(functions))
+
+
+def of_meta_graph(path: Path) -> Inspection:
+    """The functions of a MetaGraphDef, as `tf.compat.v1.train.export_meta_graph` writes it.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    graph = tf.compat.v1.MetaGraphDef()
+    _read(path, graph)
+    functions = merged(_functions(graph.graph_def, _roots(graph), None, ""))
+    return Inspection(str(path), "MetaGraphDef", functions, _notes(functions))
+
+
+def _notes(functions: Iterable[PythonFunction]) -> tuple[str, ...]:
+    return (_CARRIED_APART,) if any(function.pickle for function in functions) else ()
+
+
+def _read(path: Path, message: Any) -> None:
+    data = path.read_bytes()
+    try:
+        if path.suffix == ".pbtxt":
+            text_format.Parse(data.decode(), message)
+        else:
+            message.ParseFromString(data)
+    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InspectionError(
+            f"{path} holds no {message.DESCRIPTOR.name} that can be read: {reason}"
+        ) from error
+
+
+def _functions(
+    graph: GraphDef, roots: Mapping[str, list[str]], directory: str | None, tags: str
+) -> list[PythonFunction]:
+    """Those that the nodes of a graph name, a use each.
+
+    Args:
+      graph: the graph.
+      roots: for the names of functions and nodes, what of the file they are to the user.
+      directory: of the SavedModel, for pickles.
+      tags: what follows the names of a graph among several.
+    """
+    reached = _reached_from(graph, roots)
+    shapes = script_ops.Shapes(graph)
+    found: list[PythonFunction] = []
+    for function, node in script_op_graphs.nodes_by_function(graph):
+        of = reached.get(function or node.name) or ([function] if function else ["the graph"])
+        use = script_ops.Place(tuple(f"{name}{tags}" for name in of), function, node, shapes)
+        found += script_ops.functions_of(use, directory)
+    return found
+
+
+def _roots(graph: MetaGraphDef) -> dict[str, list[str]]:
+    """What the user calls the functions and nodes of a MetaGraphDef."""
+    roots: dict[str, list[str]] = {}
+    for name, signature in graph.signature_def.items():
+        if name != _INIT:
+            for output in signature.outputs.values():
+                roots.setdefault(output.name.partition(":")[0], []).append(f"signature {name}")
+    for path, node in _objects(graph.object_graph_def):
+        for function in node.function.concrete_functions:
+            roots.setdefault(function, []).append(path)
+    return roots
+
+
+def _objects(graph: Any) -> Iterable[tuple[str, Any]]:
+    """The objects of a SavedModel, with the way to each from its root: "encoder.layer"."""
+    seen, pending = {0}, [("", 0)] if graph.nodes else []
+    while pending:
+        path, number = pending.pop(0)
+        yield path, graph.nodes[number]
+        for child in graph.nodes[number].children:
+            if child.node_id not in seen and 0 <= child.node_id < len(graph.nodes):
+                seen.add(child.node_id)
+                name = f"{path}.{child.local_name}" if path else child.local_name
+                pending.append((name, child.node_id))
+
+
+def _reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """For functions and nodes of the graph, what the user calls that leads there."""
+    functions = {function.signature.name: function for function in graph.library.function}
+    nodes = {node.name: node for node in graph.node}
+    reached: dict[str, list[str]] = {}
+    for root, names in roots.items():
+        seen, pending = {root}, [root]
+        while pending:
+            at = pending.pop()
+            reached[at] = list(dict.fromkeys([*reached.get(at, []), *names]))
+            steps = [] if at not in nodes else [_source(value) for value in nodes[at].input]
+            inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
+            steps += [name for node in inside for name in defs.called_functions(node, functions)]
+            pending += [step for step in steps if step not in seen]
+            seen.update(steps)
+    return reached
+
+
+def _source(value: str) -> str:
+    return value.removeprefix("^").partition(":")[0]
+
+
+_CONFIG = "config.json"
+
+# What Keras imports by itself, and where it looks for the functions that it names by strings.
+_KERAS = ("keras", "keras_hub", "keras_cv", "keras_nlp")
+_PARTS = ("activations", "losses", "metrics", "initializers", "regularizers", "constraints")
+_NOTE = (
+    "A .keras file holds no graph: Keras builds the model anew from its classes, and calls the "
+    "Python functions that they call. hostcall.allow has no say in it. Model.export writes a "
+    "SavedModel, which names these functions."
+)
+
+
+def of_model(path: Path) -> Inspection:
+    """The classes and functions of a Keras model that are not Keras's own.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(archive.read(_CONFIG))
+        found = merged(list(_in(config, "")))
+    except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, OSError) as error:
+        raise InspectionError(
+            f"{path} holds no Keras model that can be read: {type(error).__name__}: {error}"
+        ) from error
+    return Inspection(str(path), "Keras model", found, (_NOTE,))
+
+
+def _in(config: Any, layer: str) -> Iterator[PythonFunction]:
+    """What a part of the configuration names, with the name of the layer that it is in."""
+    if isinstance(config, list):
+        for item in config:
+            yield from _in(item, layer)
+    if not isinstance(config, dict):
+        return
+    inner = config.get("config")
+    if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+        layer = inner["name"]
+    if isinstance(config.get("class_name"), str):
+        yield from _named_by(config, layer)
+    for item in config.values():
+        yield from _in(item, layer)
+
+
+def _named_by(config: dict[str, Any], layer: str) -> Iterator[PythonFunction]:
+    name, module = config["class_name"], config.get("module")
+    if name == "__lambda__":
+        use = Use("a lambda, as bytecode", (), layer)
+        yield PythonFunction(
+            f"a lambda in {layer}",
+            uses=(use,),
+            problem="the file holds it as bytecode, which can do anything when it is called",
+            write="keras.saving.load_model(path, safe_mode=False)",
+        )
+        return
+    is_function = name == "function" and isinstance(config.get("config"), str)
+    if is_function:
+        name, registered = config["config"], config["config"]
+    else:
+        registered = config.get("registered_name")
+    if not isinstance(registered, str) or _is_of_keras(name, module, is_function):
+        return
+    short = name.rpartition(">")[2]
+    place = f"{module}:{short}" if isinstance(module, str) and module != "builtins" else None
+    problem, write = _keras_problem(registered, place, short)
+    yield PythonFunction(
+        place or registered,
+        place,
+        registered,
+        uses=(Use("a function" if is_function else "a class", (), layer),),
+        problem=problem,
+        write=write,
+    )
+
+
+def _is_of_keras(name: str, module: Any, is_function: bool) -> bool:
+    if isinstance(module, str) and module.partition(".")[0] in _KERAS:
+        return True
+    keras = _keras()
+    return is_function and any(hasattr(getattr(keras, part, None), name) for part in _PARTS)
+
+
+def _keras_problem(registered: str, place: str | None, name: str) -> tuple[str, str]:
+    """What keeps Keras from finding it, and what to write."""
+    keras = _keras()
+    if keras is not None and keras.saving.get_registered_object(registered) is not None:
+        return "", ""
+    problem = "Keras takes it only where it is registered, or passed in custom_objects"
+    if place is None:
+        return problem, f"keras.saving.load_model(path, custom_objects={{{registered!r}: {name}}})"
+    module = place.partition(":")[0]
+    if not has_module(module):
+        problem = f"there is no module {module} here: its directory is not in sys.path"
+    if ">" in registered:
+        return problem, f"import {module}  # which registers {registered}"
+    return problem, (
+        f"from {module} import {name}\n"
+        f"    keras.saving.load_model(path, custom_objects={{{registered!r}: {name}}})"
+    )
+
+
+@functools.cache
+def _keras() -> Any:
+    """Keras, or None where it is not installed."""
+    try:
+        return importlib.import_module("keras")
+    except ImportError:
+        return None
+
+
+_MANIFEST = "manifest.json"
+
+
+def lies_in(directory: Path) -> bool:
+    """Whether a directory holds an exported program."""
+    return (directory / _MANIFEST).is_file()
+
+
+def of_program(path: Path) -> Inspection:
+    """The callbacks of an exported program, all of whose files are checked.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    try:
+        from hostcall_mlir import exporting  # needs jaxlib
+    except ImportError as error:
+        raise InspectionError(str(error)) from error
+    try:
+        manifest = exporting.read(path).manifest
+    except ProgramError as error:
+        raise InspectionError(str(error)) from error
+    found = tuple(_function(callback, manifest.function) for callback in manifest.callbacks)
+    return Inspection(str(path), "exported program", found)
+
+
+def _function(callback: Any, program: str) -> PythonFunction:
+    declared: dict[str, Any] = {
+        name: getattr(callback, name)
+        for name in ("borrow", "out", "timeout", "concurrent")
+        if getattr(callback, name)
+    }
+    kind = "tf.py_function" if callback.kind == "eager" else "tf.numpy_function"
+    uses = tuple(
+        Use(
+            f"host call of a {kind}",
+            (program,),
+            callback.name,
+            tuple(map(_text, call.operands)),
+            tuple(map(_text, call.results)),
+            call.location or "",
+        )
+        for call in callback.calls
+    )
+    given_name = callback.name if callback.function is None else None
+    problem = _callback_problem(callback)
+    write = f"hostcall.load(path, callbacks={{{json.dumps(callback.name)}: function}})"
+    return PythonFunction(
+        callback.name,
+        callback.function,
+        given_name,
+        declared=declared,
+        uses=uses,
+        problem=problem,
+        write=write if problem else "",
+    )
+
+
+def _callback_problem(callback: Any) -> str:
+    """What keeps `hostcall.load` from finding it, as far as is told without an import."""
+    if callback.function is None:
+        return "it can only be given"
+    module = callback.function.partition(":")[0]
+    if not functions.has_module(module):
+        return f"there is no module {module} here: its directory is not in sys.path"
+    return ""
+
+
+def _text(spec: Any) -> str:
+    sizes = [f"<={size}" if i in spec.bounded else str(size) for i, size in enumerate(spec.shape)]
+    return f"{spec.dtype}({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

@@ -1,0 +1,356 @@
+"""Writes each call into a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import itertools
+import os
+import sqlite3
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hostcall._replay import calls, file_format, values
+from hostcall._replay.calls import ALL, LOCK, RecordingError, Selection
+from hostcall._replay.file_format import Call, Outcome, Returned, Wrote
+from hostcall_runtime import _interception
+from hostcall_runtime._errors import counted
+from hostcall_runtime._interception import Site
+
+
+class Writer:
+    """Writes calls into a new file, each as soon as it has ended.
+
+    Args:
+      path: of the file.
+      overwrite: whether it takes the place of a recording that is there.
+      names: of the functions that it is of, none for all.
+
+    Raises:
+      FileExistsError: when there is a file.
+      RecordingError: when it cannot be written.
+    """
+
+    def __init__(self, path: str, overwrite: bool, names: Iterable[str] = ()) -> None:
+        self.path = path
+        self._callbacks: dict[str, int] = {}
+        self._count = 0
+        if overwrite:
+            _remove(path)
+        _create(path)
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            # No other process reads what is only half there, or writes to it.
+            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            # What a process has written outlives it. To outlive the machine takes much longer.
+            self._database.execute("PRAGMA synchronous = OFF")
+            self._database.executescript(file_format.SCHEMA)
+            self._database.execute("INSERT INTO state VALUES (?, 0, 0)", [_written_by()])
+            self._database.executemany("INSERT INTO only_of VALUES (?)", [(n,) for n in names])
+        except sqlite3.Error as error:
+            self._database.close()
+            raise self._cannot_write(error) from error
+
+    def write(self, call: Call, name: str, arguments: bytes, outcome: bytes) -> None:
+        """Writes a call; its `callback` and its checksum are filled in here.
+
+        Args:
+          call: the call.
+          name: of the callback.
+          arguments: encoded.
+          outcome: encoded.
+
+        Raises:
+          RecordingError: when there is no room on the disk, for one.
+        """
+        call.checksum = file_format.checksum_of(call, name, outcome)
+        try:
+            with LOCK, self._transaction():
+                call.callback = self._callback(name)
+                row = msgspec.structs.astuple(call)
+                blanks = ", ".join("?" * len(row))
+                self._database.execute(f"INSERT INTO calls VALUES ({blanks})", row)
+                self._write_pieces(call.id, file_format.ARGUMENTS, arguments)
+                self._write_pieces(call.id, file_format.OUTCOME, outcome)
+                self._count += 1
+        except sqlite3.Error as error:
+            raise self._cannot_write(error) from error
+
+    def close(self, complete: bool) -> None:
+        """Ends the file.
+
+        Args:
+          complete: whether it holds all that was to be recorded.
+
+        Raises:
+          RecordingError: when that cannot be written.
+        """
+        try:
+            with LOCK, contextlib.closing(self._database):
+                if complete:
+                    self._database.execute(
+                        "UPDATE state SET complete = 1, calls = ?", [self._count]
+                    )
+        except sqlite3.Error as error:
+            raise self._cannot_write(error) from error
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    def _callback(self, name: str) -> int:
+        if name not in self._callbacks:
+            number = len(self._callbacks) + 1
+            self._database.execute("INSERT INTO callbacks VALUES (?, ?)", (number, name))
+            self._callbacks[name] = number
+        return self._callbacks[name]
+
+    def _write_pieces(self, call: int, part: int, data: bytes) -> None:
+        view = memoryview(data)
+        size = file_format.PIECE
+        pieces: Sequence[memoryview] = [view[at : at + size] for at in range(0, len(view), size)]
+        self._database.executemany(
+            "INSERT INTO pieces VALUES (?, ?, ?, ?)",
+            [(call, part, number, piece) for number, piece in enumerate(pieces)],
+        )
+
+    def _cannot_write(self, error: sqlite3.Error) -> RecordingError:
+        return RecordingError(
+            f"hostcall: the recording {self.path!r} cannot be written: {error}. It holds the "
+            f"{self._count} calls that were written before."
+        )
+
+
+def _create(path: str) -> None:
+    try:
+        # At one time: of two processes that record to one file, one fails.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:
+        raise FileExistsError(
+            f"hostcall: {path!r} exists already, or another process records to it. Remove it, "
+            "choose another name, or write hostcall.record(..., overwrite=True), which takes the "
+            "place of a recording."
+        ) from None
+    except OSError as error:
+        raise RecordingError(f"hostcall: {path!r} cannot be written: {error}.") from error
+
+
+def _remove(path: str) -> None:
+    """Removes a recording that nobody writes; any other file stays."""
+    if not os.path.lexists(path):
+        return
+    from hostcall._replay.replayer import Reader
+
+    Reader(path).close()
+    os.unlink(path)
+
+
+def _written_by() -> str:
+    try:
+        return f"hostcall {importlib.metadata.version('hostcall')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "hostcall"
+
+
+class Recorder:
+    """Calls functions, and writes what they get and give.
+
+    Args:
+      path: of the file.
+      overwrite: whether it takes the place of a recording that is there.
+      selection: the functions whose calls are written.
+    """
+
+    def __init__(self, path: str, overwrite: bool, selection: Selection = ALL) -> None:
+        self.path = path
+        self._selection = selection
+        self._writer = Writer(path, overwrite, selection.names or ())
+        self._process = os.getpid()
+        self._ids = itertools.count(1)
+        self._ticks = itertools.count(1)
+        self._functions = _Numbers()
+        self._threads: dict[int, int] = {}
+        self._in_flight: set[int] = set()
+        # By handle, the call that has given it.
+        self._handles: dict[int, int] = {}
+        self._failure: RecordingError | None = None
+        self._is_over = False
+
+    def call(
+        self,
+        site: Site,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        given: Mapping[str, Any],
+    ) -> Any:
+        """What the function returns; see `Interceptor`."""
+        chosen = self._selection.has(site)
+        if not chosen or _interception.is_within_call() or not self._records():
+            return function(*args, **given)
+        with _interception.within_call():  # of which the collector may run code of the user's, too
+            return self._call(site, function, args, given)
+
+    def _call(
+        self,
+        site: Site,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        given: Mapping[str, Any],
+    ) -> Any:
+        begun, arguments = self._begin(site, args)
+        try:
+            returned = function(*args, **given)
+        except Exception as error:
+            self._end(site, begun, arguments, calls.encode(error))
+            raise
+        except BaseException:  # Ctrl-C: not the function's doing
+            with LOCK:
+                self._in_flight.discard(begun.id)
+            raise
+        outs = calls.outs_of(given)
+        outcome: Outcome = (
+            Wrote([values.encode(out) for out in outs])
+            if outs
+            else self._returned(site, begun.id, returned)
+        )
+        self._end(site, begun, arguments, outcome)
+        return returned
+
+    def _records(self) -> bool:
+        if self._process == os.getpid():
+            return not self._is_over and self._failure is None
+        if not self._is_over:
+            self._is_over = True
+            warnings.warn(
+                f"hostcall: the calls of a forked process are not recorded to {self.path!r}. "
+                "Record to another file there.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return False
+
+    def _begin(self, site: Site, args: Sequence[Any]) -> tuple[Call, bytes]:
+        encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
+        if what := values.unknowns(encoded):
+            warnings.warn(
+                f"hostcall: {site.description} takes what cannot be recorded: {', '.join(what)}. A "
+                "replay does not compare it.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        arguments = file_format.encode(encoded)
+        digest = file_format.digest_of(arguments)
+        with LOCK:
+            number = next(self._ids)
+            self._in_flight.add(number)
+            ident = threading.get_ident()
+            begun = Call(
+                number,
+                0,
+                site.description,
+                site.node,
+                self._functions.of(site.function),
+                self._threads.setdefault(ident, len(self._threads) + 1),
+                site.ordered,
+                next(self._ticks),
+                0,
+                digest,
+                0,
+            )
+        return begun, arguments
+
+    def _returned(self, site: Site, number: int, returned: Any) -> Returned:
+        if site.new_handle is None:
+            return Returned(values.encode(returned))
+        *results, last = returned
+        handle = int(np.asarray(last))
+        if handle:
+            self._handles[handle] = number
+        return Returned(values.encode(results), bool(handle))
+
+    def _end(self, site: Site, begun: Call, arguments: bytes, outcome: Outcome) -> None:
+        with LOCK:
+            self._in_flight.discard(begun.id)
+            begun.ended = next(self._ticks)
+        if self._is_over or self._failure is not None:
+            return
+        try:
+            self._writer.write(begun, site.name, arguments, file_format.encode(outcome))
+        except RecordingError as error:
+            self._failure = error
+            warnings.warn(f"{error} Recording ends here.", RuntimeWarning, stacklevel=4)
+            return
+        if isinstance(outcome, Returned) and (what := values.unknowns([outcome.value])):
+            warnings.warn(
+                f"hostcall: {site.description} returned what cannot be recorded: "
+                f"{', '.join(what)}. A replay ends there with an error.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def close(self) -> None:
+        """Ends the file.
+
+        Raises:
+          RecordingError: when calls could not be written.
+        """
+        self._is_over = True
+        if self._process != os.getpid():
+            return  # the file is the other process's
+        with LOCK:
+            left = len(self._in_flight)
+        complete = self._failure is None
+        self._writer.close(complete)
+        if self._failure is not None:
+            raise self._failure
+        if names := self._selection.without_calls():
+            warnings.warn(
+                f"hostcall: the recording {self.path!r} has no call of {', '.join(names)}, which "
+                "only= says: no function of such a name was called.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        if left:
+            warnings.warn(
+                f"hostcall: {counted(left, 'call')} had not ended at the end of "
+                f"hostcall.record, and are not in {self.path!r}. Wait for the programs before.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+class _Numbers:
+    """Numbers for objects, the same for the same object as long as it lives."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._numbers: dict[Any, tuple[int, Any]] = {}
+
+    def of(self, thing: Any) -> int:
+        """The number of an object; 0 for None."""
+        if thing is None:
+            return 0
+        owner = getattr(thing, "__self__", None)
+        key = (id(owner), id(thing.__func__)) if hasattr(thing, "__func__") else id(thing)
+        if key not in self._numbers:
+            forget = self._numbers.pop
+            anchor = thing if not hasattr(thing, "__func__") else owner
+            try:
+                kept: Any = weakref.ref(anchor, lambda _: forget(key, None))
+            except TypeError:
+                kept = anchor
+            self._numbers[key] = next(self._next), kept
+        return self._numbers[key][0]

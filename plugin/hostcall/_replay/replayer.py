@@ -1,0 +1,544 @@
+"""Answers each call from a recording."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import pathlib
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from hostcall._replay import calls, file_format, values
+from hostcall._replay.calls import LOCK, RecordingError, ReplayError, Selection, are_alike
+from hostcall._replay.file_format import Call, Outcome, Raised, Returned, Wrote
+from hostcall._replay.values import Array, Texts, Value
+from hostcall_runtime import _interception
+from hostcall_runtime._errors import counted
+from hostcall_runtime._interception import Site
+
+T = TypeVar("T")
+
+_CALLS = (
+    "SELECT id, callback, description, node, function, thread, ordered, began, ended, arguments, "
+    "checksum FROM calls ORDER BY id"
+)
+
+
+class Reader:
+    """Reads a file. Calls are listed at once, and their values read when they are asked for.
+
+    Attributes:
+      path: of the file.
+      complete: whether it was ended; else its process has died, or has failed to write.
+      names: of the callbacks, by their numbers.
+      only_of: the names of the functions that it is of, none for all.
+      calls: in the order in which they began.
+
+    Raises:
+      RecordingError: when there is no such file, or it is no recording, or one of another version,
+        or it is damaged, or a process writes to it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        if not os.path.isfile(path):
+            raise RecordingError(
+                f"hostcall: there is no recording {path!r}. `with hostcall.record({path!r}):` "
+                "around the calls writes one."
+            )
+        self._database = self._open()
+        try:
+            self._check_kind()
+            self._read(self._list)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        place = pathlib.Path(os.path.abspath(self.path)).as_uri()
+        # To open one whose process has died may mean to take back what was half written.
+        mode = "rw" if os.access(self.path, os.W_OK) else "ro"
+        return sqlite3.connect(
+            f"{place}?mode={mode}",
+            uri=True,
+            check_same_thread=False,
+            isolation_level=None,
+            timeout=0,
+        )
+
+    def _check_kind(self) -> None:
+        with open(self.path, "rb") as file:
+            begin = file.read(16)
+        if begin != b"SQLite format 3\0":
+            what = "is empty" if not begin else "is another kind of file"
+            raise RecordingError(f"hostcall: {self.path!r} is no recording: it {what}.")
+        application = self._read(lambda: self._value("PRAGMA application_id"))
+        if application != file_format.APPLICATION:
+            raise RecordingError(
+                f"hostcall: {self.path!r} is no recording: it is a database of something else, or "
+                "its process has died before it began to record."
+            )
+        version = self._read(lambda: self._value("PRAGMA user_version"))
+        if version != file_format.VERSION:
+            raise RecordingError(
+                f"hostcall: {self.path!r} is a recording of version {version}, and this hostcall "
+                f"reads version {file_format.VERSION}. Use the hostcall that has written it, or "
+                "record again."
+            )
+
+    def _value(self, query: str) -> Any:
+        return self._database.execute(query).fetchone()[0]
+
+    def _list(self) -> None:
+        complete, count = self._database.execute("SELECT complete, calls FROM state").fetchone()
+        self.complete = bool(complete)
+        self.names: dict[int, str] = dict(self._database.execute("SELECT id, name FROM callbacks"))
+        self.only_of: list[str] = [n for (n,) in self._database.execute("SELECT name FROM only_of")]
+        rows = self._database.execute(_CALLS)
+        self.calls = [
+            msgspec.convert(dict(zip(Call.__struct_fields__, row, strict=True)), Call, strict=False)
+            for row in rows
+        ]
+        unnamed = {call.callback for call in self.calls} - self.names.keys()
+        if unnamed or (complete and len(self.calls) != count):
+            raise ValueError(f"{count} calls were written, and {len(self.calls)} are there")
+
+    def arguments(self, call: Call) -> list[Value]:
+        """The arguments of a call.
+
+        Raises:
+          RecordingError: when they are not as they were written.
+        """
+
+        def read() -> list[Value]:
+            data = self._pieces(call, file_format.ARGUMENTS)
+            if file_format.digest_of(data) != call.digest:
+                raise ValueError(f"the arguments of call {call.id} have changed")
+            return file_format.decode_arguments(data)
+
+        return self._read(read)
+
+    def outcome(self, call: Call) -> Outcome:
+        """What became of a call.
+
+        Raises:
+          RecordingError: when it is not as it was written.
+        """
+
+        def read() -> Outcome:
+            data = self._pieces(call, file_format.OUTCOME)
+            if file_format.checksum_of(call, self.names[call.callback], data) != call.checksum:
+                raise ValueError(f"call {call.id} has changed")
+            return file_format.decode_outcome(data)
+
+        return self._read(read)
+
+    def _pieces(self, call: Call, part: int) -> bytes:
+        query = "SELECT data FROM pieces WHERE call = ? AND part = ? ORDER BY number"
+        return b"".join(data for (data,) in self._database.execute(query, (call.id, part)))
+
+    def warn_if_cut_off(self) -> None:
+        """Warns of a file that was not ended."""
+        if not self.complete:
+            warnings.warn(
+                f"hostcall: the recording {self.path!r} was not ended: its process has died, or "
+                f"could not write any more. It holds the {len(self.calls)} calls that had ended by "
+                "then.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
+    def close(self) -> None:
+        """Closes the file."""
+        with LOCK:
+            self._database.close()
+
+    def _read(self, read: Callable[[], T]) -> T:
+        try:
+            with LOCK:
+                return read()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise self._damaged(error) from error
+            raise RecordingError(
+                f"hostcall: a process records to {self.path!r}. Wait until it has ended."
+            ) from error
+        except (sqlite3.Error, msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise self._damaged(error) from error
+        except (TypeError, ValueError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> RecordingError:
+        return RecordingError(
+            f"hostcall: the recording {self.path!r} is damaged: {error}. Record again, or copy the "
+            "file once more from where it comes from."
+        )
+
+
+_Calls = collections.OrderedDict[int, Call]
+
+# Of calls with the same arguments, how many are looked at to find out whether they are alike.
+_MANY_ALIKE = 64
+
+
+class Queue:
+    """The recorded calls of one callback that have not been replayed.
+
+    Calls that were made one after the other come in this order again. Those that overlapped, and
+    those that no program orders, are told apart by their arguments.
+
+    Args:
+      calls: in the order in which they began.
+    """
+
+    def __init__(self, calls: Iterable[Call]) -> None:
+        self.calls: _Calls = collections.OrderedDict((call.id, call) for call in calls)
+        self._ordered: _Calls = collections.OrderedDict()
+        self._alike: dict[bytes, _Calls] = {}
+        for call in self.calls.values():
+            self._alike.setdefault(call.digest, collections.OrderedDict())[call.id] = call
+            if call.ordered:
+                self._ordered[call.id] = call
+        self._numbers = {number: place for place, number in enumerate(self.calls, 1)}
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    @property
+    def count(self) -> int:
+        """How many calls were recorded."""
+        return len(self._numbers)
+
+    def take(self, call: Call) -> None:
+        """The call is replayed."""
+        del self.calls[call.id]
+        self._ordered.pop(call.id, None)
+        alike = self._alike[call.digest]
+        del alike[call.id]
+        if not alike:
+            del self._alike[call.digest]
+
+    def number_of(self, call: Call) -> int:
+        """Its place among the calls of this callback, from 1."""
+        return self._numbers[call.id]
+
+    def possible(self, digest: bytes) -> list[Call]:
+        """The calls with arguments of this digest that may come now, the likeliest first."""
+        alike = itertools.islice(self._alike.get(digest, {}).values(), _MANY_ALIKE)
+        now = {call.id for call in self._next_in_order()}
+        return [call for call in alike if not call.ordered or call.id in now]
+
+    def later(self, digest: bytes) -> Call | None:
+        """The first call with arguments of this digest, whose turn may not have come."""
+        return next(iter(self._alike.get(digest, {}).values()), None)
+
+    def _next_in_order(self) -> Iterable[Call]:
+        """The ordered calls that no other one has to come before."""
+        first_end: int | None = None
+        for call in self._ordered.values():
+            if first_end is not None and call.began > first_end:
+                return
+            yield call
+            first_end = call.ended if first_end is None else min(first_end, call.ended)
+
+    def expected(self) -> Call | None:
+        """The call that is likeliest to come next; None where none is left."""
+        return next(iter([*itertools.islice(self._ordered.values(), 1), *self._first()]), None)
+
+    def _first(self) -> Iterable[Call]:
+        return itertools.islice(self.calls.values(), 1)
+
+
+def preferred(possible: Sequence[Call], node: str) -> list[Call]:
+    """Those of the calls that may be meant, of which the first is to be taken.
+
+    Where these are of several functions with one name, nothing tells which of them is called.
+    """
+    same_place = [call for call in possible if call.node == node] or list(possible)
+    first = same_place[0]
+    return [first, *(call for call in same_place[1:] if _may_change_places(first, call))]
+
+
+def _may_change_places(first: Call, other: Call) -> bool:
+    """Whether another run may call the function of the other call before that of the first."""
+    if first.function == other.function:
+        return False
+    return first.thread != other.thread or other.began < first.ended
+
+
+# Of a string, as much is shown.
+_LONGEST = 60
+
+
+def first_difference(recorded: Sequence[Value], got: Sequence[Value]) -> str:
+    """Where the arguments of two calls differ first, in a sentence; "" where they do not."""
+    if len(recorded) != len(got):
+        before, now = counted(len(recorded), "argument"), counted(len(got), "argument")
+        return f"It was recorded with {before}, and has {now}."
+    for index, (one, other) in enumerate(zip(recorded, got, strict=True)):
+        if difference := _between(one, other):
+            return f"Argument {index}{difference}."
+    return ""
+
+
+def _between(recorded: Value, got: Value) -> str:
+    if not isinstance(recorded, Array | Texts) or not isinstance(got, Array | Texts):
+        return "" if recorded == got else f": recorded {recorded}, got {got}"
+    one, other = values.to_array(recorded), values.to_array(got)
+    if one.dtype != other.dtype:
+        return f": recorded {one.dtype} of shape {one.shape}, got {other.dtype}{_of_shape(other)}"
+    if one.shape != other.shape:
+        return f": recorded shape {one.shape}, got {other.shape} ({one.dtype})"
+    where = _differing(one, other)
+    if where is None:
+        return ""
+    place = f", element {list(map(int, where))}" if where else ""
+    return f"{place}: recorded {_shown(one[where])}, got {_shown(other[where])} ({one.dtype})" + (
+        _bits(one[where], other[where])
+    )
+
+
+def _of_shape(array: np.ndarray) -> str:
+    return f" of shape {array.shape}"
+
+
+def _differing(one: np.ndarray, other: np.ndarray) -> tuple[Any, ...] | None:
+    """The index of the first element with other bits; None where there is none."""
+    if one.dtype == object:
+        pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
+        flat = [type(a) is not type(b) or a != b for a, b in pairs]
+    elif one.dtype.itemsize == 0 or one.size == 0:
+        return None
+    else:
+        shape = (one.size, one.dtype.itemsize)
+        raw = [np.frombuffer(a.tobytes(), np.uint8).reshape(shape) for a in (one, other)]
+        flat = list((raw[0] != raw[1]).any(axis=1))
+    index = int(np.argmax(flat)) if len(flat) else 0
+    return tuple(np.unravel_index(index, one.shape)) if len(flat) and flat[index] else None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.str_ | np.bytes_):
+        value = value.item()
+    text = repr(value) if isinstance(value, bytes | str) else str(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+def _bits(one: Any, other: Any) -> str:
+    """The bits of two values of which the same is shown, such as NaNs."""
+    if _shown(one) != _shown(other):
+        return ""
+    texts = [
+        value.tobytes()[::-1].hex() if isinstance(value, np.generic) else f"{len(value)} long"
+        for value in (one, other)
+    ]
+    return f", whose bits are {texts[0]} and {texts[1]}"
+
+
+_WHY = (
+    "What the program computes before this call is not what it was, or the program, its inputs or "
+    "its seeds have changed."
+)
+
+
+class Replayer:
+    """Answers calls from a file.
+
+    Args:
+      path: of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._reader = Reader(path)
+        self._selection = Selection(self._reader.only_of or None)
+        self._process = os.getpid()
+        by_name: dict[str, list[Call]] = {name: [] for name in self._reader.names.values()}
+        for call in self._reader.calls:
+            by_name[self._reader.names[call.callback]].append(call)
+        self._queues = {name: Queue(some) for name, some in by_name.items()}
+        # By handle, the recorded call in whose place it was given.
+        self._handles: dict[int, int] = {}
+        self._failure: ReplayError | None = None
+        self._is_over = False
+        self._reader.warn_if_cut_off()
+
+    def call(
+        self,
+        site: Site,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        given: Mapping[str, Any],
+    ) -> Any:
+        """What the recorded call gave; see `Interceptor`.
+
+        Raises:
+          ReplayError: when it is not the call that was recorded.
+          RecordingError: when the file cannot be read.
+        """
+        if self._is_over or _interception.is_within_call() or not self._selection.has(site):
+            return function(*args, **given)
+        self._check_process(site)
+        try:
+            with _interception.within_call():  # not what the collector runs meanwhile
+                call, outcome = self._take(site, args)
+                return self._answer(site, call, outcome, given)
+        except ReplayError as error:
+            with LOCK:
+                self._failure = self._failure or error
+            raise
+
+    def _check_process(self, site: Site) -> None:
+        if self._process != os.getpid():
+            raise ReplayError(
+                f"hostcall: {site.description} is called in a forked process, and hostcall.replay "
+                "began in the process that it was forked from. Replay a recording of its own there."
+            )
+
+    def _take(self, site: Site, args: Sequence[Any]) -> tuple[Call, Outcome]:
+        encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
+        digest = file_format.digest_of(file_format.encode(encoded))
+        with LOCK:
+            if self._failure is not None:
+                raise ReplayError(f"{self._failure} This is a later call of {site.description}.")
+            queue = self._queue(site)
+            possible = queue.possible(digest)
+            if not possible:
+                raise ReplayError(self._no_such_call(site, queue, encoded, queue.later(digest)))
+            meant = preferred(possible, site.node)
+            outcome = self._reader.outcome(meant[0])
+            for other in meant[1:]:
+                if self._reader.outcome(other) != outcome:
+                    raise ReplayError(self._ambiguous(site, queue, meant[0], other))
+            queue.take(meant[0])
+        return meant[0], outcome
+
+    def _queue(self, site: Site) -> Queue:
+        """The calls of a function of that name; in another module, where it is the only such."""
+        queue = self._queues.get(site.name)
+        if queue is None:
+            same = [name for name in self._queues if are_alike(name, site.name)]
+            queue = self._queues[same[0]] if len(same) == 1 else None
+        if queue is None:
+            known = ", ".join(sorted(self._queues)) or "none"
+            raise ReplayError(
+                f"hostcall: {site.description} is called, and the recording {self.path!r} has no "
+                f"call of a function named {site.name!r}. It has calls of: {known}. If the "
+                "function was renamed or moved, give it a name that stays: "
+                "hostcall.callback(..., name=...)."
+            )
+        return queue
+
+    def _answer(self, site: Site, call: Call, outcome: Outcome, given: Mapping[str, Any]) -> Any:
+        if isinstance(outcome, Raised):
+            raise calls.decode(outcome)
+        try:
+            if isinstance(outcome, Wrote):
+                return self._write(outcome, calls.outs_of(given))
+            returned = values.decode(outcome.value, site.to_tensor)
+        except ValueError as error:
+            raise ReplayError(
+                f"hostcall: {self._named(site, call)} cannot be answered from {self.path!r}: "
+                f"{error}."
+            ) from error
+        return (
+            returned
+            if site.new_handle is None
+            else self._with_handle(site, call, outcome, returned)
+        )
+
+    def _with_handle(self, site: Site, call: Call, outcome: Returned, returned: Any) -> Any:
+        handle = 0
+        if outcome.has_handle:
+            assert site.new_handle is not None
+            handle = site.new_handle()
+            self._handles[handle] = call.id
+        return [*returned, np.asarray(handle, np.int64)]
+
+    def _write(self, outcome: Wrote, outs: Sequence[Any]) -> None:
+        results = [values.decode(value) for value in outcome.results]
+        for result, out in zip(results, outs, strict=True):
+            if result.dtype != out.dtype or result.shape != out.shape:
+                raise ValueError(
+                    f"a result of it was {result.dtype} of shape {result.shape}, and the program "
+                    f"wants {out.dtype} of shape {out.shape}"
+                )
+            out[...] = result
+
+    def _no_such_call(self, site: Site, queue: Queue, got: list[Value], later: Call | None) -> str:
+        expected = queue.expected()
+        if expected is None:
+            cut_off = "" if self._reader.complete else " The recording was cut off there."
+            return (
+                f"hostcall: {site.description} is called once more than in the recording "
+                f"{self.path!r}, which has {counted(queue.count, 'call')} of it.{cut_off} {_WHY}"
+            )
+        recorded = self._reader.arguments(expected)
+        difference = first_difference(recorded, got)
+        if later is not None:
+            difference += (
+                f" Call {queue.number_of(later)} has these arguments: the calls come in another "
+                "order. Where that does not matter, as in the parallel map of a dataset, say "
+                "stateful=False of the function, and record again."
+            )
+        among = "" if expected.ordered else f"None of the {len(queue)} calls that are left fits. "
+        return (
+            f"hostcall: {self._named(site, expected)} differs from the recording {self.path!r}. "
+            f"{among}{difference} {_WHY}"
+        )
+
+    def _named(self, site: Site, call: Call) -> str:
+        name = self._reader.names[call.callback]
+        number = self._queues[name].number_of(call)
+        return f"call {number} of {name} ({site.description})"
+
+    def _ambiguous(self, site: Site, queue: Queue, one: Call, other: Call) -> str:
+        return (
+            f"hostcall: {site.description} is called, and in the recording {self.path!r} calls "
+            f"{queue.number_of(one)} and {queue.number_of(other)} of it have these arguments and "
+            "are of two functions with the same name, which returned different results. Nothing "
+            "tells which of them this is: give each a name of its own, "
+            "hostcall.callback(..., name=...), or declare them stateful, and record again."
+        )
+
+    def close(self, error: BaseException | None) -> None:
+        """Ends the replay.
+
+        Args:
+          error: what ends the block that was replayed, if that is one.
+
+        Raises:
+          ReplayError: where a call was another one than recorded, unless something else is on its
+            way; where none is, also when recorded calls have not been made.
+        """
+        self._is_over = True
+        failure = self._failure
+        if self._process == os.getpid():
+            self._reader.close()
+        if failure is not None and (error is None or str(failure) in str(error)):
+            raise failure from (None if error is failure else error)
+        if error is None and (left := self._left()):
+            raise ReplayError(left)
+
+    def _left(self) -> str:
+        left = [(name, queue) for name, queue in self._queues.items() if queue.calls]
+        if not left:
+            return ""
+        counts = ", ".join(f"{counted(len(queue), 'call')} of {name}" for name, queue in left)
+        first, name = min(
+            (call.id, name) for name, queue in left for call in list(queue.calls.values())[:1]
+        )
+        queue = self._queues[name]
+        call = queue.calls[first]
+        return (
+            f"hostcall: the recording {self.path!r} has calls that were not made again: {counts}. "
+            f"The first is call {queue.number_of(call)} of {name} ({call.description}). The "
+            "program has ended earlier or has taken another branch, or the functions themselves, "
+            "which are not run now, have made these calls."
+        )

@@ -1,0 +1,268 @@
+"""From the record in a saved graph to a spec of this process."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from hostcall._callbacks import array_specs, result_shapes
+from hostcall._callbacks.array_specs import BorrowingSpec, LendingSpec, NativeSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.structures import Inputs, Outputs
+from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._functions import callback, source_location
+from hostcall._functions.declaration import Declaration, check_no_results
+from hostcall._functions.declarations import declaration_of
+from hostcall._functions.native_code import NativeCode
+from hostcall._saving import functions, tokens
+from hostcall._saving.tokens import OPTIONS, Declared, Function, Record, SavedFunctionError
+from hostcall._tf import op_kinds, token_registry
+from hostcall_runtime import _locks
+
+
+def check(record: Record, node: Any) -> None:
+    """Checks that a script op may call what its token says.
+
+    Raises:
+      SavedFunctionError: when the graph was altered: an op of tensors has the function of one of
+        arrays, say, which would compute something else with them.
+    """
+    of_tensors = node.op == op_kinds.EAGER_PY_FUNC
+    if (record.kind != "numpy") != of_tensors:
+        takes, has = ("tensors", "arrays") if of_tensors else ("arrays", "tensors")
+        raise SavedFunctionError(
+            f"hostcall: the graph was damaged or altered: op '{node.name}' ({node.op}) calls a "
+            f"function of {takes}, and its token names one of {has}, {record.users.label}"
+        )
+    if isinstance(record.inputs, int) and record.inputs != len(node.attr["Tin"].list.type):
+        raise SavedFunctionError(
+            f"hostcall: the graph was damaged or altered: op '{node.name}' ({node.op}) has "
+            f"{len(node.attr['Tin'].list.type)} inputs, and its token names a function of "
+            f"{record.inputs}, {record.users.label}"
+        )
+
+
+def spec_of_call(record: Record) -> CallbackSpec:
+    """The spec of a function that was saved, which may be imported for it.
+
+    Raises:
+      SavedFunctionError: when it is not found, or must not be imported.
+      ValueError: when the record makes no sense.
+    """
+    assert record.function is not None
+    found, carried = functions.find(record.function, record.at)
+    function = getattr(found, "__hostcall_function__", found)
+    here = getattr(found, "__hostcall_declaration__", None) or declaration_of(function)
+    inputs, outputs = _inputs(record), Outputs(tokens.read(record.outputs), record.callback)
+    declaration = _declaration(record, here, carried)
+    called, declaration = _with_keywords(record.function, function, declaration, inputs.count)
+    try:
+        check_no_results(declaration.line, outputs.dtypes, True, record.users.label)
+    except ValueError as error:  # the graph is as it should be
+        raise SavedFunctionError(str(error)) from None
+    shape_function = None
+    if declaration.result is not None:
+        shape_function = result_shapes.make_shape_function(declaration, called, inputs, outputs)
+    for _ in record.levels:
+        shape_function = array_specs.shapes_of_batch(shape_function, [None] * len(outputs.dtypes))
+    if record.kind == "eager":
+        pure, hidden = declaration.pure, record.differentiable
+        spec: CallbackSpec = EagerSpec(called, inputs, outputs, shape_function, (), hidden, pure)
+    else:
+        spec = _array_class(called, declaration)(called, inputs, outputs, shape_function)
+    spec.declaration = declaration
+    spec.levels = tuple(record.levels)
+    spec.timeout = declaration.timeout
+    _complete(spec, record)
+    return spec
+
+
+def spec_of_gradient(record: Record, parent: Any) -> CallbackSpec:
+    """The spec of a gradient that was saved.
+
+    Args:
+      record: what the graph says of it.
+      parent: the spec of what is differentiated.
+
+    Raises:
+      ValueError: when the record makes no sense.
+    """
+    specs = tokens.read(record.outputs)
+    if not isinstance(specs, list) or not all(isinstance(one, tf.TensorSpec) for one in specs):
+        raise ValueError("the results of a gradient are no list of specs")
+    kind = GradientSpec if record.kind == "gradient" else RecomputingSpec
+    inputs = _inputs(record)
+    spec: EagerSpec = kind(parent, inputs.flat, record.targets, record.sources, specs)
+    spec.gradient_wanted = record.recorded
+    return spec
+
+
+def _inputs(record: Record) -> Inputs:
+    if isinstance(record.inputs, int):
+        return Inputs([None] * min(record.inputs, 100_000), False)
+    structure = tokens.read(record.inputs)
+    if not isinstance(structure, list):
+        raise ValueError("the arguments are no list")
+    return Inputs(structure, record.kind == "eager")
+
+
+def _array_class(function: Any, declaration: Declaration) -> type[NumpySpec]:
+    if declaration.on_device:
+        return LendingSpec
+    if declaration.shares_memory:
+        return BorrowingSpec
+    return NativeSpec if isinstance(function, NativeCode) else NumpySpec
+
+
+def _with_keywords(
+    saved: Function, function: Any, declaration: Declaration, count: int
+) -> tuple[Any, Declaration]:
+    """What is called by position, and what is declared of that."""
+    if not (saved.keywords or saved.fixed):
+        return function, declaration
+    fixed = {name: ast.literal_eval(text) for name, text in saved.fixed.items()}
+    arguments = callback.of_saved(function, count, tuple(saved.keywords), fixed)
+    called: Any = arguments.of_function(function)
+    result = arguments.of_shape_function(declaration.result)
+    return called, declaration.of_call(result, called.key)
+
+
+def _complete(spec: CallbackSpec, record: Record) -> None:
+    if record.callback:
+        spec.op_name = "hostcall.callback"
+    spec.copies_inputs = record.copies
+    spec.route = record.route
+    spec.given_name = None if record.function is None else record.function.name
+    called_at = f", called at {record.at}" if record.at else ""
+    of = source_location.of_function(spec.function)
+    spec.description = f"{spec.op_name} of {of}{called_at}"
+    spec.static_specs = _specs(record.static, spec)
+    spec.plain_specs = _specs(record.plain, spec)
+    count = len(spec.outputs.dtypes)
+    if len(record.consumers) == count:
+        spec.consumer_shapes = [tf.TensorShape(shape) for shape in record.consumers]
+    if len(record.counts) == count:
+        spec.element_counts = list(record.counts)
+    spec.shape_reasons = list(record.reasons)
+    if isinstance(spec, EagerSpec):
+        spec.orders_wanted = record.orders
+        spec.gradient_wanted = record.recorded
+
+
+def _specs(written: list[Any], spec: CallbackSpec) -> list[Any]:
+    specs = [tokens.read(one) for one in written]
+    if [getattr(one, "dtype", None) for one in specs] != spec.outputs.dtypes:
+        raise ValueError("the specs of the results are not those of the results")
+    return specs
+
+
+def _declaration(record: Record, here: Declaration | None, carried: Any) -> Declaration:
+    """What is declared in this process, or where that is nothing, what was declared then."""
+    saved = record.declared
+    result = saved.result
+    if isinstance(result, list):
+        result = [tokens.read(one) for one in result]
+    if result is None:
+        result = carried
+    then = Declaration(result, **{name: getattr(saved, name) for name in OPTIONS})
+    if here is None:
+        return then
+    differing = _differences(saved, here, result)
+    if differing:
+        warnings.warn(
+            f"hostcall: {record.users.label}, which a graph from another process calls, is "
+            f"declared otherwise here than where the graph was made: {'; '.join(differing)}. What "
+            "is declared here counts.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return here
+
+
+def _differences(saved: Declared, here: Declaration, result: Any) -> list[str]:
+    differing = [
+        f"{name}={getattr(here, name)!r} here, and {getattr(saved, name)!r} there"
+        for name in OPTIONS
+        if getattr(here, name) != getattr(saved, name)
+    ]
+    ours = here.result
+    if isinstance(result, list) and ours is not None and not isinstance(ours, str):
+        dtypes = [one.dtype for one in result]
+        said = None if callable(ours) else _flat(ours, dtypes)
+        if said is not None and said != result:
+            differing.append(f"result={said} here, and {result} there")
+    return differing
+
+
+def _flat(result: Any, dtypes: list[Any]) -> Any:
+    try:
+        return result_shapes.flatten_result(result, dtypes)
+    except (TypeError, ValueError):
+        return result
+
+
+# Those of tokens that were looked up: graphs that are loaded any time may have the same ones.
+_resolved: dict[str, Any] = {}
+_lock = _locks.new_lock()
+
+
+def resolve(token: str) -> Any:
+    """The spec that a token of another process stands for; None for a token of this one.
+
+    Raises:
+      SavedFunctionError: when there is none, with the reason and what to write.
+    """
+    if token_registry.is_of_other_process(token):
+        _refuse(token)
+    if not token_registry.is_qualified(token):
+        return None
+    # Without the lock: an import may wait for another one, in which somebody waits for the lock.
+    spec = _rebuilt(token)
+    with _lock:
+        kept = _resolved.setdefault(token, spec)
+        token_registry.register_token(token, kept)
+        if not token_registry.is_own(token):
+            token_registry.register_token(kept.title, kept)
+    return kept
+
+
+def keep(token: str, spec: Any) -> None:
+    """Lets a qualified token stand for a spec of this process, as long as that runs."""
+    with _lock:
+        _resolved[token] = spec
+        token_registry.register_token(token, spec)
+
+
+def _rebuilt(token: str) -> Any:
+    record = tokens.decode(token)
+    try:
+        if record.of is None:
+            spec: Any = spec_of_call(record)
+        else:
+            parent = _resolved.get(tokens.encode(record.of)) or resolve(tokens.encode(record.of))
+            spec = spec_of_gradient(record, parent)
+    except SavedFunctionError:
+        raise
+    except (TypeError, ValueError, SyntaxError, RecursionError, OverflowError) as error:
+        raise SavedFunctionError(
+            f"hostcall: the graph was damaged or altered: what it says of the Python function "
+            f"{record.users.label} makes no sense: {error}"
+        ) from error
+    spec.saved = record
+    spec.title = token_registry.title_of(token)
+    return spec
+
+
+def _refuse(token: str) -> NoReturn:
+    raise SavedFunctionError(
+        f"hostcall: Could not find callback with key={token} in the registry. The graph comes from "
+        "another process, which had no name for this Python function: it is a lambda, a function "
+        "in a function, a method of an object, or from the script that ran there. Define it at the "
+        "top level of a module that this process can import, too. Or give it a name there, and a "
+        'function for the name here:\n\n    hostcall.register(function, "mymodel::function")\n'
+        '    hostcall.provide("mymodel::function", function)'
+    )

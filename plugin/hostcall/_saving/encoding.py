@@ -1,0 +1,323 @@
+"""From a spec of this process to the record in a saved graph."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import tensorflow as tf
+
+from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
+from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.result_shapes import flatten_result
+from hostcall._callbacks.structures import is_shape_function
+from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._functions import callback, named_functions, source_location
+from hostcall._functions.native_code import CFunction, NativeCode
+from hostcall._saving import options, pickled_functions, tokens
+from hostcall._saving.functions import qualified_name, reason
+from hostcall._saving.tokens import (
+    Attribute,
+    Declared,
+    Function,
+    Native,
+    Pickled,
+    Record,
+    Size,
+    is_importable,
+)
+
+# In the place of sizes that nobody knows, the first one and the step to the next: a shape function
+# says of them all whether a size of a result is one of them, or always the same. Growing and
+# falling ones part a size from the largest and the smallest; equal and tiny ones part it from sizes
+# that have a least value.
+_TRIED = (
+    *((3, 2), (5, 7), (64, 1), (1031, 4099), (100_003, 7919)),
+    *((1_000_003, -7919), (4096, -1), (0, 0), (1, 0), (2, 0), (0, 1), (1, -1)),
+)
+
+
+def record_of_native(spec: CallbackSpec) -> Native | None:
+    """What a token says of the native code of a spec; None where it is no code of a library."""
+    function = spec.function
+    if not isinstance(function, NativeCode):
+        return None
+    place = _library_and_symbol(function.code.address)
+    if place is None:
+        return None
+    code, sizes = function.code, _sizes(spec)
+    if isinstance(code, CFunction):
+        count = len(code.pointers) + code.sizes
+        return Native(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
+    attributes = [
+        Attribute(name, dtype, base64.b64encode(value).decode())
+        for name, dtype, value in code.attributes
+    ]
+    return Native(*place, "ffi", sizes, attributes=attributes)
+
+
+def name_of(native: Native) -> str:
+    """The name of native code that the user has given none: `libsignal.so::smooth`."""
+    return f"{native.library.rpartition('/')[2]}::{native.symbol}"
+
+
+class _Symbol(ctypes.Structure):
+    """What `dladdr` says."""
+
+    _fields_ = (
+        ("library", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _library_and_symbol(address: int) -> tuple[str, str] | None:
+    """The file that the code at an address was loaded from, and its name there."""
+    found = _Symbol()
+    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(found)):
+        return None  # made in memory, as Numba's
+    if not found.library or not found.name or found.address != address:
+        return None
+    return found.library.decode(errors="replace"), found.name.decode(errors="replace")
+
+
+def _sizes(spec: CallbackSpec) -> list[list[Size]] | None:
+    """The shape of each result, as far as it follows from the inputs' sizes by equality.
+
+    By what is declared of the code alone: other shapes that a graph has are what somebody hopes
+    for, and the code writes as much as it writes.
+    """
+    if spec.shape_function is None:
+        return None
+    return sizes_of(spec.shape_function, _inputs(spec))
+
+
+_ShapeFunction = Callable[[Sequence[tf.TensorSpec]], Sequence[tf.TensorSpec | None]]
+
+
+def sizes_of(
+    shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec]
+) -> list[list[Size]] | None:
+    """The same, by a shape function, and what tracing knows of the inputs."""
+    # A shape function may raise what it likes.
+    with contextlib.suppress(Exception):
+        tries = [_try(shape_function, inputs, *numbers) for numbers in _TRIED]
+        return _common([results for _, results in tries], [known for known, _ in tries])
+    return None
+
+
+def _inputs(spec: CallbackSpec) -> list[tf.TensorSpec]:
+    """What is known of the inputs; none where that is too little for a shape function."""
+    op = None if spec.op is None else spec.op()
+    if op is None or any(one.shape.rank is None for one in op.inputs):
+        return []
+    return [tf.TensorSpec(one.shape, one.dtype) for one in op.inputs]
+
+
+_Shapes = list[list[int]]
+
+
+def _try(
+    shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec], first: int, step: int
+) -> tuple[_Shapes, _Shapes]:
+    """Shapes of inputs with such sizes, and those of the results.
+
+    Raises:
+      ValueError: when a shape of a result is not known.
+    """
+    unknown = (max(size, 0) for size in itertools.count(first, step))
+    shapes = [[next(unknown) if n is None else n for n in one.shape.as_list()] for one in inputs]
+    specs = [tf.TensorSpec(shape, one.dtype) for shape, one in zip(shapes, inputs, strict=True)]
+    results: _Shapes = []
+    for said in shape_function(specs):
+        if said is None or not said.shape.is_fully_defined():
+            raise ValueError("a shape is not known")
+        results.append(said.shape.as_list())
+    return shapes, results
+
+
+def _common(results: Sequence[_Shapes], inputs: Sequence[_Shapes]) -> list[list[Size]] | None:
+    """What is true of the results in all tries; None where that does not tell them all."""
+    found: list[list[Size]] = []
+    for index, shape in enumerate(results[0]):
+        sizes = [_source([one[index][at] for one in results], inputs) for at in range(len(shape))]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes) or any(len(one[index]) != len(shape) for one in results):
+            return None
+        found.append(known)
+    return found
+
+
+def _source(values: Sequence[int], inputs: Sequence[_Shapes]) -> Size | None:
+    if len(set(values)) == 1:
+        return Size(values[0])
+    for number, shape in enumerate(inputs[0]):
+        for at in range(len(shape)):
+            if [one[number][at] for one in inputs] == list(values):
+                return Size(input=number, dimension=at)
+    return None
+
+
+# Of a spec, the highest derivative that a graph asks for, and whether it asks for that of the spec.
+Asked = Callable[[Any], tuple[int, bool]]
+
+
+class UnnamedError(ValueError):
+    """Another process could not find a function; the text says why."""
+
+
+def record_of(spec: Any, asked: Asked) -> Record:
+    """What another process has to know of a spec.
+
+    Args:
+      spec: an entry of TensorFlow's registry.
+      asked: what the saved graph asks for of derivatives.
+
+    Raises:
+      UnnamedError: when another process could not find the function.
+      UnpicklableError, ImportError: when it has to be pickled, and cannot be.
+    """
+    orders, recorded = asked(spec)
+    if getattr(spec, "saved", None) is not None:
+        known = spec.saved
+        return _replace(
+            known, orders=max(orders, known.orders), recorded=recorded or known.recorded
+        )
+    try:
+        if isinstance(spec, GradientSpec | RecomputingSpec):
+            return _of_gradient(spec, asked, recorded)
+        if isinstance(spec, NumpySpec):
+            return _of_call(spec)
+        if isinstance(spec, EagerSpec):
+            record = _of_call(spec)
+            return _replace(
+                record,
+                kind="eager",
+                differentiable=spec.differentiable,
+                orders=orders,
+                recorded=recorded,
+            )
+    except tokens.UnwritableError as error:
+        raise UnnamedError(str(error)) from None
+    raise UnnamedError("it was called before hostcall was imported")
+
+
+def asked_of(specs: list[Any]) -> Asked:
+    """What the gradients among the specs of a graph ask for."""
+    asked: dict[CallbackSpec, tuple[int, bool]] = {}
+    for spec in specs:
+        if isinstance(spec, GradientSpec):
+            asked[spec.parent] = (asked.get(spec.parent, (0, False))[0], True)
+            root = spec.root
+            orders, recorded = asked.get(root, (0, False))
+            asked[root] = (max(orders, spec.order), recorded)
+    return lambda spec: (
+        asked.get(spec, (0, False)) if isinstance(spec, CallbackSpec) else (0, False)
+    )
+
+
+def asked_so_far(spec: Any) -> tuple[int, bool]:
+    """What has been asked for in this process; later graphs may ask for more."""
+    return getattr(spec, "orders_wanted", 0), getattr(spec, "gradient_wanted", False)
+
+
+def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> Record:
+    if spec.levels:
+        raise UnnamedError("it is a gradient for a whole batch, as of a jacobian")
+    return Record(
+        id=spec.title,
+        kind="gradient" if isinstance(spec, GradientSpec) else "recomputed",
+        inputs=spec.inputs.size,
+        outputs=tokens.write(list(spec.static_specs)),
+        of=record_of(spec.parent, asked),
+        targets=spec.targets,
+        sources=spec.sources,
+        differentiable=True,
+        recorded=recorded,
+    )
+
+
+def _of_call(spec: CallbackSpec) -> Record:
+    inputs = spec.inputs
+    return Record(
+        id=spec.title,
+        kind="numpy",
+        function=_function(spec),
+        inputs=tokens.write(inputs.structure) if inputs.nested else inputs.size,
+        outputs=tokens.write(spec.outputs.structure),
+        at=_short(source_location.split_description(spec.description)[3]),
+        declared=_declared(spec),
+        callback=spec.outputs.strict,
+        copies=spec.copies_inputs,
+        route=spec.route,  # type: ignore[arg-type] # checked when it was asked for
+        static=[tokens.write(one) for one in spec.static_specs],
+        plain=[tokens.write(one) for one in spec.plain_specs],
+        consumers=[tokens.write_shape(shape) for shape in spec.consumer_shapes],
+        counts=list(spec.element_counts),
+        reasons=list(spec.shape_reasons),
+        levels=list(spec.levels),
+    )
+
+
+def _function(spec: CallbackSpec) -> Function:
+    function, keywords, fixed = callback.parts(spec.function)
+    name = spec.given_name or named_functions.name_of(function)
+    place = qualified_name(function)
+    if place is not None and (isinstance(function, type) or not is_importable(place)):
+        place = None
+    pickled, native = None, record_of_native(spec)
+    if name is None and place is None:
+        if native is not None:
+            name = name_of(native)
+        elif options.pickles_functions():
+            pickled = _pickled(spec, function, bool(keywords or fixed))
+        else:
+            raise UnnamedError(reason(function))
+    written = {key: callback.literal(value) for key, value in fixed.items()}
+    wrong = [key for key, text in written.items() if text is None]
+    if wrong:
+        raise UnnamedError(f"{wrong[0]}={fixed[wrong[0]]!r}, which it is passed, cannot be written")
+    texts = {key: str(text) for key, text in written.items()}
+    code = None if native is None else tokens.encode_native(native)
+    return Function(place, name, pickled, list(keywords), texts, code)
+
+
+def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
+    result = spec.declaration.result
+    shape_function = result if is_shape_function(result) else None
+    if by_keyword:  # as the user has declared it: it is bound to keywords anew
+        shape_function = callback.parts(shape_function)[0]
+    _, name, defined_at, _ = source_location.split_description(spec.description)
+    title = f"{name} ({_short(defined_at)})" if defined_at else name
+    return pickled_functions.pickled(function, shape_function, title)
+
+
+def _declared(spec: CallbackSpec) -> Declared:
+    declaration = spec.declaration
+    result, dtypes = declaration.result, spec.outputs.dtypes
+    is_function = is_shape_function(result)
+    written: Any = None
+    if isinstance(result, str):
+        written = result
+    elif result is not None and not is_function:
+        with contextlib.suppress(ValueError):  # it contradicts `Tout`, as its calls will say
+            written = [tokens.write(one) for one in flatten_result(result, dtypes)]
+    said: dict[str, Any] = {name: getattr(declaration, name) for name in tokens.OPTIONS}
+    if said["timeout"] is not None:
+        said["timeout"] = float(said["timeout"])  # of any class of numbers
+    return Declared(written, is_function, **said)
+
+
+def _short(place: str) -> str:
+    """`file:line` without the directories, which are of one machine."""
+    return place.rpartition("/")[2]
+
+
+def _replace(record: Record, **fields: Any) -> Record:
+    return msgspec.structs.replace(record, **fields)

@@ -1,0 +1,248 @@
+"""Functions in other processes: how they are sent, called and answered.
+
+Executors differ in what they make of an exception, or of a result that cannot be sent: an error of
+theirs, a dead worker, a call that never ends. So a worker sends what is certain to arrive: a
+result, or an answer that says why there is none. A future that fails is always the executor's.
+
+Workers may have no hostcall: this imports nothing of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import operator
+import os
+import pickle
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hostcall_runtime._errors import ExecutorError
+from hostcall_runtime._keyword_call import KeywordCall
+
+
+def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, or where its name stands for a callback that is made of it, what finds it."""
+    if isinstance(function, KeywordCall):
+        inner = sendable(function.function)
+        if inner is function.function:
+            return function
+        return KeywordCall(inner, function.names, function.fixed)
+    if isinstance(function, types.MethodType):
+        inner = sendable(function.__func__)
+        if inner is function.__func__:
+            return function
+        return functools.partial(inner, function.__self__)
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module not in sys.modules:
+        return function
+    try:
+        found = operator.attrgetter(name)(sys.modules[module])
+    except AttributeError:
+        return function
+    if getattr(found, "__hostcall_function__", None) is function:
+        return DecoratedFunction(module, name)
+    return function
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoratedFunction:
+    """The function of a callback that a module has under a name, as `@hostcall.callback` leaves it.
+
+    Attributes:
+      module, name: where the callback is.
+    """
+
+    module: str
+    name: str
+
+    def __call__(self, *args: Any, **by_name: Any) -> Any:
+        """Calls the function."""
+        return _function_of(self.module, self.name)(*args, **by_name)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+
+@functools.cache
+def _function_of(module: str, name: str) -> Any:
+    callback = operator.attrgetter(name)(importlib.import_module(module))
+    return callback.__hostcall_function__
+
+
+@dataclasses.dataclass(frozen=True)
+class InWorker:
+    """What calls a function in a worker that can import hostcall_runtime.
+
+    Attributes:
+      function: the function.
+    """
+
+    function: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        """Calls the function; returns its result, or an answer for `opened`."""
+        return run(self.function, *args)
+
+
+class WorkerTracebackError(Exception):
+    """Holds the traceback of an exception that a function has raised in a worker."""
+
+    def __str__(self) -> str:
+        return f"in a worker of an executor\n\n{self.args[0]}"
+
+
+def opened(answer: Any, description: str, executor: str) -> Any:
+    """What the function has returned.
+
+    Args:
+      answer: what the worker has sent.
+      description: what to call the call in errors.
+      executor: what to call the executor.
+
+    Raises:
+      BaseException: what the function has raised.
+      ExecutorError: when there is no result for another reason.
+    """
+    kind, rest = _read(answer)
+    if not kind:
+        return answer
+    if kind == RAN:
+        return opened(rest[0], description, executor)
+    if kind == BEGUN:
+        raise ExecutorError(lost(description, executor, *rest))
+    if kind == UNSENDABLE:
+        raise ExecutorError(_unsendable(description, executor, *rest))
+    packed, text = rest
+    try:
+        error = pickle.loads(packed)
+    except Exception as why:
+        raised = f"raised {text.rstrip().rpartition(chr(10))[2]}"
+        raise ExecutorError(_unsendable(description, executor, raised, repr(why), text)) from why
+    error.__cause__ = WorkerTracebackError(text)
+    try:
+        raise error
+    finally:
+        del error  # it refers to this frame
+
+
+def times(answer: Any) -> tuple[float, float] | None:
+    """When the function was called and has returned, by the worker's clock; None if not said."""
+    kind, rest = _read(answer)
+    return (rest[1], rest[2]) if kind == RAN else None
+
+
+def is_lost(answer: Any) -> bool:
+    """Whether the worker that had begun the call has died."""
+    return _read(answer)[0] == BEGUN
+
+
+def _read(answer: Any) -> tuple[str, list[Any]]:
+    """Its kind, and what follows; "" for a result."""
+    is_answer = type(answer) is tuple and len(answer) > 1 and isinstance(answer[0], str)
+    if not is_answer or answer[0] != MARK:
+        return "", []
+    return answer[1], list(answer[2:])
+
+
+def lost(description: str, executor: str, worker: str) -> str:
+    """What to say of a call that has begun on a worker that is gone."""
+    return (
+        f"The worker {worker} of {executor} has begun a call of {description}, and was lost before "
+        "its result was here. A worker is lost so when it is killed or has no memory left; its log "
+        "may tell more. Nobody knows how far the function has come, and hostcall does not call it "
+        "again. The next call has the workers that are left, or that come."
+    )
+
+
+def _unsendable(description: str, executor: str, what: str, why: str, text: str) -> str:
+    end = f"\n\n{text}" if text else ""
+    return (
+        f"{description} has {what}, and its worker cannot send that to this process: {why}. Return "
+        "arrays or numbers, and raise exceptions that can be pickled and read again. It ran on "
+        f"{executor}.{end}"
+    )
+
+
+# Begins an answer, which is a tuple: any worker can make and send one.
+MARK = "hostcall: no result"
+# What follows: the exception as bytes and its traceback; what could not be sent, why, and the
+# traceback or ""; who has begun the call before; a result or an answer, and when the function was
+# called and has returned, by the clock of the worker's machine.
+RAISED, UNSENDABLE, BEGUN, RAN = "raised", "unsendable", "begun", "ran"
+
+_PLAIN = (np.generic, int, float, complex, str, bytes, type(None))
+
+
+def run(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls the function; returns its result, or an answer."""
+    try:
+        value = function(*map(_own, args))
+    except BaseException as error:
+        trace = error.__traceback__ and error.__traceback__.tb_next  # from the function on
+        text = "".join(traceback.format_exception(type(error), error, trace))
+        try:
+            return MARK, RAISED, _sent(error), text
+        except Exception as why:
+            return MARK, UNSENDABLE, f"raised {type(error).__name__}", repr(why), text
+    try:
+        if not _is_plain(value):
+            _sent(value)
+    except Exception as why:
+        return MARK, UNSENDABLE, f"returned a {type(value).__name__}", repr(why), ""
+    return value
+
+
+def run_once_on_dask(function: Callable[..., Any], *args: Any) -> Any:
+    """The same in a worker of Dask's, unless another one has begun the call."""
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker = get_worker()
+    this = {"address": worker.address, "by": f"{worker.address} (process {os.getpid()})"}
+    key = worker.get_current_task()
+    earlier = sync(worker.loop, worker.scheduler.hostcall_begin, key=key, **this)
+    if earlier is not None:
+        return MARK, BEGUN, earlier
+    began = time.monotonic()
+    value = run(function, *args)
+    return MARK, RAN, value, began, time.monotonic()
+
+
+def _own(value: Any) -> Any:
+    """The value, with arrays that the function may write to: some executors lend theirs."""
+    if isinstance(value, np.ndarray):
+        return value if value.flags.writeable else value.copy()
+    if type(value) in (list, tuple):
+        return type(value)(map(_own, value))
+    if type(value) is dict:
+        return {key: _own(item) for key, item in value.items()}
+    return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether any executor can send it, as is so of almost all results."""
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(map(_is_plain, value.values()))
+    if type(value) is np.ndarray:
+        return not value.dtype.hasobject
+    return isinstance(value, _PLAIN)
+
+
+def _sent(value: Any) -> bytes:
+    """The value as bytes that can be read."""
+    # The executors that send by cloudpickle's rules have imported it.
+    packed: bytes = sys.modules.get("cloudpickle", pickle).dumps(value)
+    pickle.loads(packed)
+    return packed

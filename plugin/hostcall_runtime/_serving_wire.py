@@ -1,0 +1,404 @@
+"""The protocol between a server's library and its workers: frames over a socket.
+
+Nothing here knows TensorFlow, so that a worker can be asked for its health in no time.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import select
+import socket
+import struct
+import time
+from typing import NamedTuple
+
+# A frame that has begun ends within so many seconds.
+FRAME_SECONDS = 10.0
+
+_HEADER = struct.Struct("<4sHHII")
+_CREDENTIALS = struct.Struct("3i")
+
+
+class ClosedError(Exception):
+    """The other side has ended the connection."""
+
+
+class Frame(NamedTuple):
+    """One frame; the reply to a request has its number."""
+
+    kind: int
+    number: int
+    body: bytes
+
+
+def prepare(connection: socket.socket) -> None:
+    """To be called once for each socket, before the functions below."""
+    connection.setblocking(True)
+    seconds = struct.pack("ll", int(FRAME_SECONDS), 0)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+
+
+def send(connection: socket.socket, kind: Kind, number: int, body: bytes = b"") -> None:
+    """Sends a frame.
+
+    Raises:
+      ClosedError: when the other side is not there, or takes nothing.
+      ProtocolError: when the body is too long.
+    """
+    if len(body) > MAX_BODY:
+        raise ProtocolError(f"a frame of {len(body)} bytes is too long")
+    try:
+        connection.sendall(_HEADER.pack(MAGIC, VERSION, kind, len(body), number) + body)
+    except OSError as error:
+        raise ClosedError from error
+
+
+def receive(connection: socket.socket, seconds: float | None = None) -> Frame:
+    """The next frame.
+
+    Args:
+      connection: the socket.
+      seconds: how long to wait for its beginning; None for as long as it takes.
+
+    Raises:
+      ClosedError, ProtocolError, TimeoutError: when there is none.
+    """
+    frame, descriptors = _receive(connection, seconds, 0)
+    assert not descriptors
+    return frame
+
+
+def receive_with_descriptor(
+    connection: socket.socket, seconds: float | None
+) -> tuple[Frame, int | None]:
+    """The same of a frame that a file descriptor may have come with, which is the caller's."""
+    frame, descriptors = _receive(connection, seconds, 1)
+    return frame, descriptors[0] if descriptors else None
+
+
+def is_same_user(connection: socket.socket) -> bool:
+    """Whether the process on the other side runs as the user of this one."""
+    size = _CREDENTIALS.size
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return bool(_CREDENTIALS.unpack(credentials)[1] == os.geteuid())
+
+
+def health_of(path: str, seconds: float = 5.0) -> Health:
+    """What the worker at a path says of itself.
+
+    Raises:
+      OSError: when nobody listens there, or says nothing for so many seconds.
+      ProtocolError, ClosedError: when it is no worker of this user's.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(seconds)
+        connection.connect(path)
+        prepare(connection)
+        if not is_same_user(connection):
+            raise ProtocolError("it runs as another user")
+        send(connection, Kind.PING, 1)
+        frame = receive(connection, seconds)
+    if frame.kind != Kind.PONG:
+        raise ProtocolError("it does not answer a PING")
+    return decode_health(frame.body)
+
+
+def _receive(
+    connection: socket.socket, seconds: float | None, descriptors: int
+) -> tuple[Frame, list[int]]:
+    _await(connection, seconds)
+    end = time.monotonic() + FRAME_SECONDS
+    got: list[int] = []
+    try:
+        header = bytearray(_HEADER.size)
+        begun = 0
+        if descriptors:
+            begun = _begin_with_descriptors(connection, header, got)
+        _fill(connection, memoryview(header)[begun:], end)
+        magic, version, kind, size, number = _HEADER.unpack(header)
+        if magic != MAGIC:
+            raise ProtocolError("no frame begins like that")
+        if version != VERSION:
+            raise ProtocolError(f"its version of the protocol is {version}, and not {VERSION}")
+        if size > MAX_BODY:
+            raise ProtocolError(f"a frame of {size} bytes is too long")
+        body = bytearray(size)
+        _fill(connection, memoryview(body), end)
+        if len(got) > descriptors:
+            raise ProtocolError("too many file descriptors came with a frame")
+    except BaseException:
+        for descriptor in got:
+            os.close(descriptor)
+        raise
+    return Frame(kind, number, bytes(body)), got
+
+
+def _begin_with_descriptors(connection: socket.socket, header: bytearray, got: list[int]) -> int:
+    try:
+        flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+        begin, received, _, _ = socket.recv_fds(connection, len(header), 4, flags)
+    except BlockingIOError:
+        return 0
+    except OSError as error:
+        raise ClosedError from error
+    got.extend(received)
+    if not begin:
+        raise ClosedError
+    header[: len(begin)] = begin
+    return len(begin)
+
+
+def _fill(connection: socket.socket, rest: memoryview, end: float) -> None:
+    while rest:
+        try:
+            count = connection.recv_into(rest, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            try:
+                _await(connection, end - time.monotonic())
+            except TimeoutError as error:
+                raise ProtocolError("a frame does not end") from error
+            continue
+        except OSError as error:
+            raise ClosedError from error
+        if not count:
+            raise ClosedError
+        rest = rest[count:]
+
+
+def _await(connection: socket.socket, seconds: float | None) -> None:
+    """Waits until there is something to read, or the end of it."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    if not poll.poll(None if seconds is None else max(seconds, 0) * 1000):
+        raise TimeoutError("the other side says nothing")
+
+
+MAGIC = b"HCWP"
+VERSION = 1
+
+# The limits of the protocol.
+MAX_BODY = 1 << 20
+MAX_TOKEN = 1 << 18
+MAX_ARRAYS = 1024
+MAX_RANK = 254
+MAX_MESSAGE = 1 << 16
+MAX_ELEMENTS = 1 << 62
+
+OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+_STRING = 7
+# The sizes of elements, by the numbers of TensorFlow's dtypes. References to resources and variants
+# mean nothing in another process.
+ELEMENT_SIZES = {
+    **dict.fromkeys((4, 6, 10, 11, 12, *range(24, 34)), 1),
+    **dict.fromkeys((5, 14, 15, 16, 17, 19), 2),
+    **dict.fromkeys((1, 3, 13, 22), 4),
+    **dict.fromkeys((2, 8, 9, 23), 8),
+    18: 16,
+}
+
+# Codes of absl::StatusCode.
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED = 3, 8
+
+
+class Kind(enum.IntEnum):
+    """What a frame says."""
+
+    HELLO = 1
+    WELCOME = 2
+    CALL = 3
+    RESULTS = 4
+    ERROR = 5
+    PING = 6
+    PONG = 7
+    SHAPES = 8
+
+
+class ProtocolError(Exception):
+    """The other side has sent what the protocol does not have; the connection ends."""
+
+
+class Array(NamedTuple):
+    """Where an array lies in the arena."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    offset: int = 0
+    size: int = 0
+
+    @property
+    def is_strings(self) -> bool:
+        """Whether its elements are strings."""
+        return self.dtype == _STRING
+
+    @property
+    def elements(self) -> int:
+        """How many there are.
+
+        Raises:
+          ProtocolError: when no array has such a shape.
+        """
+        if min(self.shape, default=0) < 0 or math.prod(filter(None, self.shape)) > MAX_ELEMENTS:
+            raise ProtocolError(f"no array has the shape {self.shape}")
+        return math.prod(self.shape)
+
+
+class Call(NamedTuple):
+    """What is to be called."""
+
+    op: str
+    token: str
+    arguments: list[Array]
+    result_dtypes: list[int]
+
+
+class Health(NamedTuple):
+    """What a worker says of itself."""
+
+    pid: int
+    connections: int
+    calls: int
+    errors: int
+
+
+def encode_hello(max_bytes: int) -> bytes:
+    """The body of a HELLO."""
+    return struct.pack("<Q", max_bytes)
+
+
+def decode_hello(body: bytes) -> int:
+    """The most bytes of an arena that the client takes."""
+    return int(_unpacked("<Q", body)[0])
+
+
+def encode_welcome(max_bytes: int) -> bytes:
+    """The body of a WELCOME."""
+    return struct.pack("<IQ", os.getpid(), max_bytes)
+
+
+def decode_welcome(body: bytes) -> tuple[int, int]:
+    """The worker's process, and the most bytes of an arena that it takes."""
+    pid, max_bytes = _unpacked("<IQ", body)
+    return pid, max_bytes
+
+
+def encode_health(health: Health) -> bytes:
+    """The body of a PONG."""
+    return struct.pack("<IIQQ", *health)
+
+
+def decode_health(body: bytes) -> Health:
+    """What a PONG says."""
+    return Health(*_unpacked("<IIQQ", body))
+
+
+def encode_error(code: int, message: str) -> bytes:
+    """The body of an ERROR; of a long message the beginning and the end."""
+    text = message.encode(errors="replace")
+    if len(text) > MAX_MESSAGE:
+        half = MAX_MESSAGE // 2 - 16
+        text = text[:half] + b"\n[...]\n" + text[-half:]
+        text = text.decode(errors="ignore").encode()
+    return struct.pack("<II", code, len(text)) + text
+
+
+def decode_error(body: bytes) -> tuple[int, str]:
+    """The code and the message of an ERROR."""
+    reader = _Reader(body)
+    (code,) = reader.numbers("I")
+    text = reader.text()
+    reader.end()
+    return code, text
+
+
+def encode_call(call: Call) -> bytes:
+    """The body of a CALL or a SHAPES."""
+    token = call.token.encode()
+    head = struct.pack(
+        "<HHHI",
+        OPS.index(call.op) + 1,
+        len(call.arguments),
+        len(call.result_dtypes),
+        len(token),
+    )
+    dtypes = struct.pack(f"<{len(call.result_dtypes)}i", *call.result_dtypes)
+    return head + token + b"".join(map(_encode_array, call.arguments)) + dtypes
+
+
+def decode_call(body: bytes) -> Call:
+    """What a CALL or a SHAPES asks for."""
+    reader = _Reader(body)
+    op, arguments, results = reader.numbers("HHH")
+    if not 1 <= op <= len(OPS):
+        raise ProtocolError(f"there is no op {op}")
+    if max(arguments, results) > MAX_ARRAYS:
+        raise ProtocolError(f"there are more than {MAX_ARRAYS} arrays")
+    token = reader.text(MAX_TOKEN)
+    arrays = [reader.array() for _ in range(arguments)]
+    dtypes = reader.numbers(f"{results}i")
+    reader.end()
+    return Call(OPS[op - 1], token, arrays, list(dtypes))
+
+
+def encode_results(results: list[Array]) -> bytes:
+    """The body of a RESULTS."""
+    return struct.pack("<H", len(results)) + b"".join(map(_encode_array, results))
+
+
+def decode_results(body: bytes) -> list[Array]:
+    """Where the results lie."""
+    reader = _Reader(body)
+    (count,) = reader.numbers("H")
+    arrays = [reader.array() for _ in range(count)]
+    reader.end()
+    return arrays
+
+
+def _encode_array(array: Array) -> bytes:
+    rank = len(array.shape)
+    return struct.pack(f"<iI{rank}qQQ", array.dtype, rank, *array.shape, array.offset, array.size)
+
+
+def _unpacked(layout: str, body: bytes) -> tuple[int, ...]:
+    try:
+        return struct.unpack(layout, body)
+    except struct.error as error:
+        raise ProtocolError(f"a body has {len(body)} bytes, and should have others") from error
+
+
+class _Reader:
+    """What is left of a body."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def numbers(self, layout: str) -> tuple[int, ...]:
+        return struct.unpack("<" + layout, self._bytes(struct.calcsize("<" + layout)))
+
+    def text(self, most: int = MAX_BODY) -> str:
+        (size,) = self.numbers("I")
+        if size > most:
+            raise ProtocolError(f"a text of {size} bytes is too long")
+        try:
+            return self._bytes(size).decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError("a text is no UTF-8") from error
+
+    def array(self) -> Array:
+        dtype, rank = self.numbers("iI")
+        if rank > MAX_RANK:
+            raise ProtocolError(f"an array has {rank} dimensions")
+        return Array(dtype, self.numbers(f"{rank}q"), *self.numbers("QQ"))
+
+    def end(self) -> None:
+        if self._at != len(self._body):
+            raise ProtocolError("a body has more in it than it should")
+
+    def _bytes(self, count: int) -> bytes:
+        begin, self._at = self._at, self._at + count
+        if self._at > len(self._body):
+            raise ProtocolError("a body ends too soon")
+        return self._body[begin : self._at]
