@@ -1,4 +1,4 @@
-"""What TensorFlow's compiler is told: routes, order, shapes, and lowering."""
+"""The compiler side for TensorFlow: routes, order of side effects, shapes, and lowering."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# TensorFlow imports hostcall's modules for it. Importing it first avoids an import circle.
 import tensorflow  # noqa: F401

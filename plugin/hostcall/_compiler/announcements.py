@@ -1,4 +1,4 @@
-"""What the log says of functions that are partitioned though nobody has asked for it."""
+"""Warnings in the log about functions that hostcall changes without a request from the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IS_REFUSED = (
     "hostcall: XLA does not compile {what} as it is: {reason}. On the host: {ops}; {rest}. "
     "hostcall.explain shows it; hostcall.configure(uncompilable='error') makes it an error."
 )
-# Of a cluster, in which an op was found that XLA refuses without naming it.
+# For a cluster in which the search found an op that XLA refuses without naming it.
 _REST_OF_PART = "the rest is compiled"
 _expected: dict[str, tuple[str, str]] = {}
 
@@ -40,15 +40,15 @@ _IS_OUTGROWN = (
     "sets the bound; hostcall.stats().compilations counts."
 )
 
-# In the place of the ops on the host, where none is there for what it is itself.
+# Replaces the list of host ops if no op is on the host because of its type.
 _NOTHING = "what passes values from one part to the next"
 
-# Of the ops that one line names.
+# The most ops that one line names.
 _MANY_OPS = 8
 
 
 def of_script_ops(library: FunctionDefLibrary) -> None:
-    """Logs, once for each place, that a callback partitions functions which nobody asked for."""
+    """Log, once for each place, that a callback partitions functions without a request for it."""
     nodes = (node for function in library.function for node in function.node_def)
     for node in (node for node in nodes if node.op in op_kinds.SCRIPT_OPS):
         choice = route_selection.choose(node)
@@ -65,7 +65,7 @@ def of_script_ops(library: FunctionDefLibrary) -> None:
 
 
 def _on_shapes(spec: CallbackSpec, node: NodeDef) -> tuple[Any, ...]:
-    """What the log says of a callback whose results have no known shapes."""
+    """Return the log arguments for a callback whose result shapes are unknown."""
     known = route_selection.known_results(spec, node)
     index, said = next(iter(route_selection.unknown_results(spec, known).items()))
     is_known, lines = advice.what_is_known(said), advice.in_one_line(spec, known)
@@ -73,7 +73,7 @@ def _on_shapes(spec: CallbackSpec, node: NodeDef) -> tuple[Any, ...]:
 
 
 def of_outgrown(cluster: str) -> None:
-    """Logs, once for each function, that one of its clusters is not compiled for each size.
+    """Log, once for each function, that one of its clusters is not compiled for new sizes.
 
     Args:
       cluster: the name of the cluster's function.
@@ -86,12 +86,12 @@ def of_outgrown(cluster: str) -> None:
 
 
 def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunction]) -> None:
-    """Prepares the line on a function that XLA refuses, and that was partitioned.
+    """Prepare the log line on a function that XLA refuses and hostcall partitioned.
 
     Args:
-      entry: its name.
-      refusal: what XLA has said.
-      plans: of the functions that it was partitioned into.
+      entry: the name of the function.
+      refusal: XLA's message.
+      plans: the plan of each function that was partitioned.
     """
     plans = list(plans)
     ops = {op for plan in plans for op in plan.must_be_on_host}
@@ -105,11 +105,11 @@ def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunctio
 
 
 def expect_regions(entry: str, refusal: str, functions: Iterable[FunctionDef]) -> None:
-    """Prepares the line on a function that XLA refuses, and that became one program with regions.
+    """Prepare the log line on a function that XLA refuses and that became a program with regions.
 
     Args:
-      entry: its name.
-      refusal: what XLA has said.
+      entry: the name of the function.
+      refusal: XLA's message.
       functions: the FunctionDefs of the regions.
     """
     ops = {node.op for function in functions for node in function.node_def if node.op != "Const"}
@@ -118,7 +118,7 @@ def expect_regions(entry: str, refusal: str, functions: Iterable[FunctionDef]) -
 
 
 def tell(entry: str) -> None:
-    """Logs, once for each function, what was prepared: it has come to that."""
+    """Log, once for each function, the prepared line: the function's replacement has run."""
     what, line = _expected.pop(entry, ("", ""))
     if what and what not in _told:  # a function is traced, and refused, for each shape
         _told.add(what)
@@ -126,7 +126,7 @@ def tell(entry: str) -> None:
 
 
 def _line(entry: str, refusal: str, ops: Iterable[str], rest: str) -> tuple[str, str]:
-    """What a line is about, and the line."""
+    """Return the subject of a log line, and the line."""
     name = function_defs.plain(entry)
     place = refusals.line_of(refusal)
     what = f"{name} ({place})" if place else name

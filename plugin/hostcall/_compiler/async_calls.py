@@ -1,17 +1,16 @@
 """Calls without side effects: begun early where they may overlap, else one at a time.
 
-XLA makes such a call once, before the loop, if it is one custom call without side effects. The two
-that a call becomes which begins early stay in the loop.
+XLA runs a small program one step after the other, and any program in an order of its own. A long
+call should begin as soon as its operands exist, and go on while the program begins other calls and
+computes. So a script op becomes two ops: one begins the call, and one takes the results. A third
+op, a gate, precedes the ops that take results. Its operands are the values to compute before the
+program waits. They are data dependences for XLA, so XLA keeps the intended order. Each function has
+a schedule: it begins calls as early as it can, and waits for them as late as it can.
 
-Their ops are stateful, so TensorFlow lets each wait for the one before it.
+A call in a loop whose operands never change stays one op. XLA makes one custom call without side
+effects once, before the loop; the two ops would stay in the loop.
 
-XLA runs a small program one step after the other, and any program in an order of its own. A call
-that takes long should begin as soon as its operands are there, and go on while the program begins
-other calls and computes. So such a script op becomes two: one begins the call, and one takes the
-results. A third op, a gate, comes before those that take results. It takes values of what shall run
-before anything waits. These are data for XLA, so its order is the one that is meant here.
-
-The order is a schedule of each function: what begins calls first, what waits for them last.
+TensorFlow makes each stateful script op wait for the one before. `free` ends this for pure ones.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _INT64 = tf.int64.as_datatype_enum
 
 
 class Gate(NamedTuple):
-    """Values that come first, and the calls whose results are taken after that."""
+    """The values that come before a gate, and the calls whose results are taken after it."""
 
     awaited: list[str]
     calls: list[str]
@@ -57,7 +56,7 @@ def gate_value(index: int) -> str:
 
 
 def write(function: FunctionDef, gates: list[Gate], functions: Mapping[str, Any]) -> None:
-    """Makes two nodes of each call that is behind a gate, and one of each gate."""
+    """Replace each call behind a gate by two nodes, and add one node for each gate."""
     nodes = {node.name: node for node in function.node_def}
     for gate in gates:
         for call in gate.calls:
@@ -82,7 +81,7 @@ def _add_start(function: FunctionDef, call: NodeDef) -> None:
 
 
 def _make_done(call: NodeDef, gate: str) -> None:
-    """Makes a call what takes its results, under the same name."""
+    """Turn a call into the node that takes its results, under the same name."""
     values = [value for value in call.input if not value.startswith("^")]
     controls = call.input[len(values) :]
     call.input[:] = [*values, handle(call.name), gate, *controls]
@@ -92,13 +91,13 @@ def _make_done(call: NodeDef, gate: str) -> None:
 
 
 def _refer(node: NodeDef, call: NodeDef) -> None:
-    """Says on a node which script op it stands for."""
+    """Record on a node the script op that it stands for."""
     node.attr["script_op"].s = call.name.encode()
     node.attr["kind"].s = call.op.encode()
 
 
 def of_body(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
-    """The names of the nodes of a loop's body that compute the same each time."""
+    """Return the names of the nodes in a loop's body that compute the same in each iteration."""
     same = {body.signature.input_arg[i].name for i in arguments(body)}
     for node in defs.program_order(body):
         values = [value for value in node.input if not value.startswith("^")]
@@ -109,7 +108,7 @@ def of_body(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
 
 
 def arguments(body: FunctionDef) -> set[int]:
-    """The positions of the arguments that a loop's body returns as they are."""
+    """Return the positions of the arguments that a loop's body returns unchanged."""
     nodes = {node.name: node for node in body.node_def}
 
     def origin(value: str) -> str:
@@ -124,10 +123,10 @@ def arguments(body: FunctionDef) -> set[int]:
 
 
 def free(library: FunctionDefLibrary) -> None:
-    """Lets the calls of pure functions run in any order.
+    """Let the calls of pure functions run in any order.
 
     Args:
-      library: functions, changed in place.
+      library: the functions, changed in place.
     """
     for function in library.function:
         stateful = defs.nodes_of(function, op_kinds.STATEFUL_SCRIPT_OPS)
@@ -142,7 +141,7 @@ def _is_pure(node: NodeDef) -> bool:
 
 
 def _free(function: FunctionDef, pure: set[str]) -> None:
-    controls: dict[str, list[str]] = {}  # of the pure ones, whom they have to wait for after all
+    controls: dict[str, list[str]] = {}  # the control inputs that each pure call keeps
     for node in defs.program_order(function):
         if node.name not in pure:
             continue
@@ -158,7 +157,7 @@ def _free(function: FunctionDef, pure: set[str]) -> None:
 
 
 def takes_turns(node: NodeDef) -> bool:
-    """Whether a node is a script op with such calls. Native code runs beside anything."""
+    """Return whether a node makes calls without effects one at a time; native code may overlap."""
     if not op_kinds.has_no_effect(node):
         return False
     spec = lookup.spec_of(node)
@@ -167,8 +166,8 @@ def takes_turns(node: NodeDef) -> bool:
     return not spec.is_concurrent
 
 
-# What a call may well go on beside, but for loops, branches and calls: what takes XLA more than one
-# pass over its operands.
+# Ops worth overlapping with a call: XLA makes more than one pass over their operands. `_is_heavy`
+# adds script ops, loops, and the branches and calls that hold a heavy op.
 _HEAVY = frozenset(
     {
         *("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "XlaDot"),
@@ -182,9 +181,9 @@ _HEAVY = frozenset(
     }
 )
 
-# As many values as one gate takes of one op.
+# The most values that one gate takes from one op.
 _MOST_VALUES = 16
-# What XLA has arrays of.
+# The dtypes of the arrays that a gate takes.
 _ARRAYS = frozenset(
     tf.as_dtype(name).as_datatype_enum
     for name in (
@@ -195,15 +194,15 @@ _ARRAYS = frozenset(
 
 
 def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLibrary) -> None:
-    """Has calls overlap in a function and in all that it reaches.
+    """Make calls overlap in a function and in the functions that it reaches.
 
     Args:
-      ordered: functions of ours, `entry` among them. Changed in place; copies of functions of
-        `library` are added where calls overlap in these.
+      ordered: the ordered copies, `entry` among them. Changed in place; a function of `library` in
+        which calls overlap is added as a copy.
       entry: the name of the function.
       library: all functions that it may reach.
     """
-    # All calls of the others are theirs.
+    # The ordered functions are made from these, so they hold no other calls.
     script_ops = (node for f in library.function for node in defs.nodes_of(f, op_kinds.SCRIPT_OPS))
     if any(map(op_kinds.has_no_effect, script_ops)):
         functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
@@ -220,14 +219,14 @@ class _Overlapping:
         self._functions = functions
         self._names: dict[str, str] = {}
         self._heavy: dict[str, bool] = {}
-        self._bodies: set[str] = set()  # of the loops that were met
+        self._bodies: set[str] = set()  # of the loops found so far
 
     def rewritten(self, name: str) -> str:
-        """The name of what takes a function's place: its own where that is ours, or unchanged."""
+        """Return the name of a function's replacement: its own if it is ours or unchanged."""
         if name not in self._functions:
             return name
         if name not in self._names:
-            self._names[name] = name  # what a function that calls itself finds
+            self._names[name] = name  # ends the recursion for a function that calls itself
             self._names[name] = self._rewrite(name)
         return self._names[name]
 
@@ -260,7 +259,7 @@ class _Overlapping:
         return new_name
 
     def _gates(self, function: FunctionDef) -> list[Gate]:
-        """Where the results of calls are taken that overlap with something."""
+        """Return the gates before the results of calls that overlap with something."""
         if not any(map(op_kinds.has_no_effect, function.node_def)):
             return []
         nodes = _live(function, self._functions)
@@ -289,7 +288,7 @@ class _Overlapping:
 
     def _holds_heavy(self, name: str) -> bool:
         if name not in self._heavy:
-            self._heavy[name] = False  # what a function that calls itself finds
+            self._heavy[name] = False  # ends the recursion for a function that calls itself
             function = self._functions.get(name)
             self._heavy[name] = function is not None and any(map(self._is_heavy, function.node_def))
         return self._heavy[name]
@@ -298,7 +297,7 @@ class _Overlapping:
 def _named(
     gates: list[_overlap.Gate], nodes: list[NodeDef], values: Mapping[int, list[str]]
 ) -> list[Gate]:
-    """The gates in the terms of a function: values of nodes, and names of calls."""
+    """Return the gates in the terms of a function: values of nodes, and names of calls."""
     return [
         Gate(
             [v for i in gate.awaited for v in values[i]] + [gate_value(number - 1)] * (number > 0),
@@ -322,7 +321,7 @@ def _may_begin_early(node: NodeDef) -> bool:
 
 
 def _live(function: FunctionDef, functions: Mapping[str, Any]) -> list[NodeDef]:
-    """The nodes that run: those that a result or an effect needs."""
+    """Return the nodes that run: those that a result or a side effect needs."""
     kept = protos.function_pb2.FunctionDef()
     kept.CopyFrom(function)
     defs.drop_dead_nodes(kept, functions)
@@ -330,7 +329,7 @@ def _live(function: FunctionDef, functions: Mapping[str, Any]) -> list[NodeDef]:
 
 
 def _values(node: NodeDef, types: defs.Types) -> list[str]:
-    """The values of a node that a custom call can take."""
+    """Return the values of a node that a custom call can take."""
     return [
         f"{node.name}:{name}:{i}"
         for name, dtypes in types.of_node(node.name).items()

@@ -1,14 +1,15 @@
-"""Loops and branches whose conditions or results need care before XLA compiles them.
+"""Rewrites of loops and branches that XLA would compile wrong, or crash on.
 
-XLA does not compute the condition of a loop whose iterations it can count, whatever side effects
-the condition has. So ordinary calls compute it, before the loop and at the end of each iteration:
+XLA does not compute the condition of a loop whose iterations it can count, even if the condition
+has side effects. So ordinary calls compute it, before the loop and at the end of each iteration:
 
     while cond(x):          go = cond(x)
         x = body(x)   ->    while go:
                                 x = body(x)
                                 go = cond(x)
 
-Where their shapes differ, XLA would end the process: `csrc/tensorflow/branch_results.cc`.
+XLA would end the process if the branches of a conditional returned different shapes. So each branch
+passes its results through a node that compares their shapes: `csrc/tensorflow/branch_results.cc`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hostcall._tf.types import FunctionDef, NodeDef
 _LOOP_OPS = frozenset({"While", "StatelessWhile"})
 _BOOL = tf.bool.as_datatype_enum
 _RESOURCE = tf.resource.as_datatype_enum
-# Also the name of the argument and of the result that carry it.
+# Also the name of the argument and of the result that carry the condition.
 _CARRIED = "hostcall_condition"
 _ITERATION = "hostcall_iteration"
 
@@ -34,15 +35,15 @@ _ITERATION = "hostcall_iteration"
 def carry(
     functions: Mapping[str, Any], has_effect: Callable[[str], bool], prefix: str
 ) -> dict[str, Any]:
-    """Functions in which loops have no side effects in their conditions.
+    """Return functions whose loops have no side effects in their conditions.
 
     Args:
       functions: FunctionDefs by name.
-      has_effect: whether the function of a name has side effects.
+      has_effect: whether a function, given by name, has side effects.
       prefix: for the names of new functions.
 
     Returns:
-      The functions, with copies of those that are changed, and new ones.
+      The functions by name: copies of those that change, the others as they are, and new ones.
     """
     carried = dict(functions)
     pending = list(functions)
@@ -56,7 +57,7 @@ def carry(
         if found:
             carried[name] = protos.function_pb2.FunctionDef()
             carried[name].CopyFrom(function)
-        for index in reversed(found):  # each gets a node before it
+        for index in reversed(found):  # `_carry` inserts a node before each
             stem = f"{prefix}__{name}__{function.node_def[index].name}".replace("/", "__")
             for new in _carry(carried[name], index, carried, stem):
                 carried[new.signature.name] = new
@@ -69,7 +70,7 @@ def _must_carry(
 ) -> bool:
     if not has_effect(node.attr["cond"].func.name):
         return False
-    # Of loops that TensorFlow's Python makes both hold.
+    # Both conditions below hold for each loop that TensorFlow's Python code makes.
     results = functions[node.attr["cond"].func.name].signature.output_arg
     body = functions[node.attr["body"].func.name]
     arguments = enumerate(body.signature.input_arg)
@@ -78,7 +79,7 @@ def _must_carry(
 
 
 def _invariants(body: FunctionDef) -> set[int]:
-    """The numbers of the arguments that a body returns as they are, in their places."""
+    """Return the numbers of the arguments that a body returns unchanged, in their places."""
     identities = {f"{n.name}:output:0": n.input[0] for n in body.node_def if n.op == "Identity"}
     found = set()
     for number, result in enumerate(body.signature.output_arg):
@@ -91,7 +92,7 @@ def _invariants(body: FunctionDef) -> set[int]:
 
 
 def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem: str) -> list[Any]:
-    """Changes the loop that is a node of a function; returns its new condition and body."""
+    """Change one loop of a function so that it carries its condition; return the new functions."""
     loop = function.node_def[index]
     condition = functions[loop.attr["cond"].func.name]
     body = functions[loop.attr["body"].func.name]
@@ -101,20 +102,20 @@ def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem
     loop.input[:] = [*values, f"{first.name}:output:0", *order]
     loop.attr["T"].list.type.append(_BOOL)
     if loop.attr["output_shapes"].list.shape:
-        loop.attr["output_shapes"].list.shape.add()  # a scalar's
+        loop.attr["output_shapes"].list.shape.add()  # the shape of a scalar
     carried = _condition(condition, f"{stem}__condition")
     invariants = _invariants(body)
     iteration = _without_results(body, invariants, f"{stem}__iteration") if invariants else body
     around = _body(body, iteration, invariants, condition, f"{stem}__body")
     loop.attr["cond"].func.name = carried.signature.name
     loop.attr["body"].func.name = around.signature.name
-    # At the end, the call and the loop would come after all that no edge orders.
+    # Without edges, nodes run in their order here: at the end, the call and the loop would be last.
     function.node_def.insert(index, first)
     return [carried, around, *([iteration] if iteration is not body else [])]
 
 
 def _condition(condition: FunctionDef, name: str) -> Any:
-    """A condition that is what it is given last."""
+    """Return a condition that returns its last argument."""
     new = _new(name, condition)
     new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
     new.ret[_CARRIED] = _CARRIED
@@ -122,7 +123,7 @@ def _condition(condition: FunctionDef, name: str) -> Any:
 
 
 def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
-    """A body without some of its results."""
+    """Return a copy of a body without some of its results."""
     iteration = protos.function_pb2.FunctionDef()
     iteration.CopyFrom(body)
     iteration.signature.name = name
@@ -139,15 +140,15 @@ def _body(
     condition: FunctionDef,
     name: str,
 ) -> Any:
-    """A body that computes the condition for the next iteration, too.
+    """Return a body that also computes the condition for the next iteration.
 
     Args:
-      body: what it takes the place of.
-      iteration: the same without results that are arguments.
-      invariants: the numbers of these. XLA takes no variable of a call, and knows constants and
-        sizes by the arguments that a body returns itself.
+      body: the body that it replaces.
+      iteration: that body without the results that are its arguments.
+      invariants: the numbers of these arguments, which the new body returns itself. XLA accepts no
+        variable from a call, and recognizes constants and sizes only in returned arguments.
       condition: the condition.
-      name: of the new body.
+      name: the name of the new body.
     """
     new = _new(name, body)
     new.signature.is_stateful = True
@@ -172,14 +173,14 @@ def _body(
 
 
 def _new(name: str, function: FunctionDef) -> Any:
-    """A function without nodes and results, for the arguments of another and the condition."""
+    """Return an empty function that takes the arguments of another one and the condition."""
     new = protos.function_pb2.FunctionDef()
     new.signature.name = name
     new.signature.input_arg.extend(function.signature.input_arg)
     new.signature.input_arg.add(name=_CARRIED, type=_BOOL)
     for number, attributes in function.arg_attr.items():
         new.arg_attr[number].CopyFrom(attributes)
-    # TensorFlow adds one where it lacks, and then takes the function for another one.
+    # TensorFlow adds an attribute that is missing, and then takes the function for another one.
     for attribute, value in function.attr.items():
         new.attr[attribute].CopyFrom(value)
     return new
@@ -191,17 +192,17 @@ def _call(name: str, function: FunctionDef, inputs: list[str]) -> Any:
 
 _NAME = "hostcall_branch_results"
 
-# XLA has no arrays of these.
+# XLA has no arrays of these dtypes.
 _OTHERS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.string))
 
 
 def compare_results(branch: FunctionDef, conditional: str, branches: Sequence[str]) -> None:
-    """Lets the results of a branch pass through a node that compares their shapes.
+    """Pass the results of a branch through a node that compares their shapes.
 
     Args:
       branch: a FunctionDef, changed in place.
-      conditional: the name of the node whose branch it is.
-      branches: the names of all its branches, in their order.
+      conditional: the name of the node that the branch belongs to.
+      branches: the names of all branches of that node, in their order.
     """
     results = [result for result in branch.signature.output_arg if result.type not in _OTHERS]
     if not results:

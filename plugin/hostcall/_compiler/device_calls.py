@@ -1,4 +1,4 @@
-"""Devices: which script ops programs for each kind of device can hold as custom calls."""
+"""Limits of devices: the script ops that a program for a device can hold as custom calls."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _XLA_CPU = "XLA_CPU"
 
 
 def obstacle(node: NodeDef, device: str) -> str:
-    """Why a program for a device cannot call the function of a script op; "" where it can.
+    """Return why a program for a device cannot call the function of a script op; "" if it can.
 
-    That TensorFlow compiles script ops for the device at all is not looked at.
+    The function does not check that TensorFlow compiles script ops for the device at all.
 
     Args:
       node: the NodeDef of the op.
@@ -38,27 +38,27 @@ def obstacle(node: NodeDef, device: str) -> str:
 
 
 def without_calls(device: str) -> str:
-    """What is said of a device whose programs cannot call the host."""
+    """Return the reason for a device whose programs cannot call the host."""
     return f"programs on {device} cannot call the host"
 
 
 def kernels_for(device: str) -> str:
-    """The type of the device whose XLA kernels tell what can be compiled for a device.
+    """Return the device type whose XLA kernels decide which ops compile for a device.
 
-    A TensorFlow without GPUs has no kernels for them. It runs nothing on one; an explanation goes
-    by the CPU's.
+    A TensorFlow built without GPUs has no kernels for them. It runs nothing on a GPU, so an
+    explanation goes by the kernels of the CPU.
     """
     device_type = placement.type_of(device)
     return device_type if device_type != _GPU or knows_gpus() else "CPU"
 
 
 def knows_gpus() -> bool:
-    """Whether TensorFlow is built for GPUs."""
+    """Return whether TensorFlow is built for GPUs."""
     return bool(tf.test.is_built_with_gpu_support())
 
 
 def may_overlap(device: str) -> bool:
-    """Whether a program for a device may go on while a call does that it has begun.
+    """Return whether a program for a device may go on while a call that it began still runs.
 
     On GPUs, XLA waits for each custom call.
     """
@@ -67,5 +67,5 @@ def may_overlap(device: str) -> bool:
 
 @functools.cache
 def _is_for_rocm() -> bool:
-    """Whether TensorFlow takes AMD's GPUs for its GPUs, for which there is no handler."""
+    """Return whether TensorFlow is built for AMD's GPUs, for which hostcall has no handler."""
     return bool(tf.test.is_built_with_rocm())

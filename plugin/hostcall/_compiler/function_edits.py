@@ -1,4 +1,4 @@
-"""Edits of a FunctionDef: new nodes, and values that take the place of others."""
+"""Edits of a FunctionDef: new nodes, and replacements of values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COMPARISONS = frozenset({"Equal", "NotEqual"})
 
 
 class NodeWriter:
-    """Makes nodes.
+    """A writer of NodeDefs.
 
     Args:
-      prefix: of their names; a number follows.
-      device: of the nodes.
+      prefix: the prefix of their names; a number follows.
+      device: the device of the nodes.
 
     Attributes:
-      nodes: the NodeDefs, in their order.
+      nodes: the NodeDefs, in the order in which they were added.
     """
 
     def __init__(self, prefix: str, device: str = "") -> None:
@@ -33,7 +33,7 @@ class NodeWriter:
         self.nodes: list[Any] = []
 
     def add(self, op: str, *inputs: str, **types: int) -> str:
-        """Add a node; returns its first result. `types` are attributes."""
+        """Add a node with `types` as its dtype attributes; return its first result."""
         name = f"{self._prefix}_{len(self.nodes)}"
         node = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs, device=self._device)
         for attribute, dtype in types.items():
@@ -44,14 +44,14 @@ class NodeWriter:
         return f"{name}:{op_kinds.op_def(op).output_arg[0].name}:0"
 
     def constant(self, value: Any, dtype: int, shape: list[int] | None = None) -> str:
-        """Add a constant of a dtype, by its number in TensorFlow; returns it."""
+        """Add a constant of a dtype, given by TensorFlow's number for it; return the constant."""
         result = self.add("Const", dtype=dtype)
         tensor = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
         self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
         return result
 
     def join(self, first: str, second: str, dtype: int) -> str:
-        """Add the concatenation of two vectors of a dtype; returns it."""
+        """Add the concatenation of two vectors of a dtype; return it."""
         axis = self.constant(0, _INT32)
         result = self.add("ConcatV2", first, second, axis, T=dtype, Tidx=_INT32)
         self.nodes[-1].attr["N"].i = 2
@@ -59,9 +59,9 @@ class NodeWriter:
 
 
 class FunctionEdits:
-    """What is to change in a FunctionDef.
+    """A set of planned changes to a FunctionDef.
 
-    The order of a function's nodes is that of their effects, so that a new node has its place.
+    Nodes stand in the order of their side effects, so each new node has a definite place.
 
     Args:
       function: the FunctionDef. `write` changes it in place.
@@ -78,26 +78,26 @@ class FunctionEdits:
         return {node.name for node in self._function.node_def}
 
     def unused(self, name: str) -> str:
-        """A name that no node has, and that is not given again."""
+        """Return a name that no node has; later calls do not return it again."""
         while name in self._names:
             name += "_"
         self._names.add(name)
         return name
 
     def before(self, node: str, new: Iterable[Any]) -> None:
-        """Add NodeDefs in front of a node; of values that change they take the new ones."""
+        """Add NodeDefs in front of a node; they take the replacements of changed values."""
         self._before.setdefault(node, []).extend(new)
 
     def after(self, node: str, new: Iterable[Any]) -> None:
-        """Add NodeDefs behind a node; of values that change they take the old ones."""
+        """Add NodeDefs behind a node; they take changed values as they were."""
         self._after.setdefault(node, []).extend(new)
 
     def change(self, old: str, new: str) -> None:
-        """Give all that uses a value another one."""
+        """Replace a value wherever it is used, except in the nodes that `after` adds."""
         self._values[old] = new
 
     def write(self) -> bool:
-        """Change the function; return whether there was something to change."""
+        """Apply the changes to the function; return whether there were any."""
         if not (self._before or self._after or self._values):
             return False
         nodes = []

@@ -1,9 +1,9 @@
 """The route of a must-compile function: one program, or clusters between host ops.
 
-To be asked of the very function that XLA compiles: a gradient, for one, looks at the shapes of
-what no op of the program itself does.
+Ask for the route of the very function that XLA compiles: a gradient, for one, may use the shape of
+a value when no op of the program itself does.
 
-The kernel hook, `hostcall.rewrite` and explanations ask here, so that they agree.
+The kernel hook, `hostcall.rewrite` and explanations all ask this module, so they agree.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
 
-# Take the elements, in their order, and no account of the shape.
+# Ops that use the elements of an operand and their order, but not its shape.
 _TAKE_ELEMENTS = frozenset({"Reshape", "Size"})
 
 
 def marked_shapes(library: FunctionDefLibrary, entry: str) -> Any:
-    """A FunctionDefLibrary whose script ops say which of their results have free shapes.
+    """Return a FunctionDefLibrary whose script ops record their results of free shape.
 
     Args:
-      library: is left alone.
-      entry: the function that is going to be compiled.
+      library: the FunctionDefLibrary, which is not changed.
+      entry: the name of the function that XLA will compile.
 
     Returns:
-      A copy, or the library itself where there is nothing to say.
+      A copy, or the library itself if no result has a free shape.
     """
     if not any(True for _ in _found(library, entry)):
         return library
@@ -49,7 +49,7 @@ def marked_shapes(library: FunctionDefLibrary, entry: str) -> Any:
 
 def _found(library: FunctionDefLibrary, entry: str) -> Iterator[tuple[Any, dict[int, int]]]:
     for function in library.function:
-        # Only functions with an order of effects are compiled as copies, in which a mark is seen.
+        # Of called functions, only those with ordered effects are compiled as copies with marks.
         kinds = op_kinds.STATEFUL_SCRIPT_OPS
         if function.signature.name == entry:
             kinds = op_kinds.SCRIPT_OPS
@@ -63,10 +63,10 @@ def _found(library: FunctionDefLibrary, entry: str) -> Iterator[tuple[Any, dict[
 
 
 def _asks(node: NodeDef) -> CallbackSpec | None:
-    """The spec of a script op that has a result of unknown shape, and could do without one."""
+    """Return the spec of a script op with a result of unknown shape that may be free, or None."""
     try:
         spec = lookup.spec_of(node)
-    except LoweringError:  # which the lowering tells the user of
+    except LoweringError:  # the lowering reports it to the user
         return None
     if spec is None or isinstance(spec, NativeSpec) or spec.declaration.shares_memory:
         return None
@@ -95,7 +95,7 @@ def _result_name(node: NodeDef) -> str:
 
 
 class _Uses:
-    """Who takes the values of a FunctionDef: XLA compiles the nodes that do not run, too."""
+    """The users of each value of a FunctionDef, dead nodes included: XLA compiles these, too."""
 
     def __init__(self, function: FunctionDef) -> None:
         self._returned = set(function.ret.values())
@@ -105,11 +105,11 @@ class _Uses:
                 self._takers.setdefault(value, []).append((node, index))
 
     def none_of(self, value: str) -> bool:
-        """Whether nothing takes a value."""
+        """Return whether a value has no users."""
         return value not in self._returned and value not in self._takers
 
     def are_of_elements(self, value: str) -> bool:
-        """Whether all that take a value take its elements alone."""
+        """Return whether all users of a value use only its elements, not its shape."""
         pending = [value]
         while pending:
             value = pending.pop()
@@ -123,11 +123,11 @@ class _Uses:
         return True
 
 
-# On a backward function: the name of the function whose gradient it is.
+# The attribute of a backward function that names its forward function.
 _FORWARD = "forward_function_name"
 
-# The functions that were partitioned since XLA refuses them. What it has said of a function is not
-# known when its gradient is compiled.
+# The functions that were partitioned because XLA refuses them. XLA's message about a function is
+# not known when its gradient is compiled.
 _partitioned: set[str] = set()
 
 
@@ -140,19 +140,19 @@ def partitioner_for(
     compiled: bool = False,
     taken: bool = True,
 ) -> Partitioner:
-    """The partitioner that decides what becomes of a must-compile function.
+    """Return the partitioner that decides the route of a must-compile function.
 
     Args:
       library: a FunctionDefLibrary.
       entry: the name of the function.
-      suffix: of the names of new functions.
-      refusal: what XLA has said of the function, if it has refused it.
-      device: the function's, by its full name; "" for the CPU.
-      compiled: whether what it makes is what XLA gets, in this process.
-      taken: whether anything of the function may change: see `is_taken`.
+      suffix: the suffix of the names of new functions.
+      refusal: XLA's message, if XLA has refused the function.
+      device: the full name of the function's device; "" for the CPU.
+      compiled: whether XLA compiles the functions that the partitioner makes, in this process.
+      taken: whether hostcall may change the function: see `is_taken`.
     """
     function = next(f for f in library.function if f.signature.name == entry)
-    # In a cluster too: what it calls may be as TensorFlow has it, without the marks.
+    # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
     library = marked_shapes(library, entry)
     if taken and attributes.CLUSTER not in function.attr:
         library = risks.marked(library, entry, compiled)
@@ -172,9 +172,9 @@ def partitioner_for(
 
 
 def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = "") -> Partitioner:
-    """The same before XLA has come to compile the function.
+    """Return the partitioner of a function before XLA compiles the function.
 
-    That XLA refuses it for an op without a kernel is known before; not all of its reasons are.
+    Refusals for ops without kernels are known at this point; not all other refusals are.
     """
     refusal = ""
     if refusals.may_partition(library):
@@ -185,9 +185,9 @@ def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = 
 
 
 def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
-    """Tell whether a function that XLA does not refuse is changed before it is compiled.
+    """Return whether hostcall changes a function before XLA compiles it, if XLA does not refuse it.
 
-    The kernel creator asks the same of the functions that it sees (csrc/functions/reachable.cc).
+    The kernel creator makes the same check for each function (csrc/functions/reachable.cc).
 
     Args:
       library: a FunctionDefLibrary.
@@ -206,7 +206,7 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
 
 
 def takes_bounded_sizes(library: FunctionDefLibrary, entry: str) -> bool:
-    """Tell whether a function is a gradient that takes values whose sizes a run has found."""
+    """Return whether a function is a gradient that takes values of sizes found at run time."""
     forward = _forward_library(library, entry)
     return forward is not None and any(
         defs.nodes_of(function, sources.ALWAYS) for function in forward.function
@@ -214,19 +214,19 @@ def takes_bounded_sizes(library: FunctionDefLibrary, entry: str) -> bool:
 
 
 def note_partitioned(entry: str) -> None:
-    """Note that a function was partitioned since XLA refuses it; so is its gradient, then."""
+    """Note that a function was partitioned for a refusal, so that its gradient will be, too."""
     _partitioned.add(entry)
 
 
 def uncompiling_partitioner(
     library: FunctionDefLibrary, suffix: str, device: str = ""
 ) -> Partitioner:
-    """One that compiles nothing.
+    """Return a partitioner that compiles nothing.
 
     Args:
       library: a FunctionDefLibrary.
-      suffix: of the names of new functions.
-      device: the function's, by its full name; "" for the CPU.
+      suffix: the suffix of the names of new functions.
+      device: the full name of the function's device; "" for the CPU.
     """
     choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
     return Partitioner(
@@ -247,9 +247,9 @@ def _gradient_partitioner(
     device: str,
     refused: bool,
 ) -> Partitioner:
-    """That of the gradient of the first function in `forward`.
+    """Return the partitioner for the gradient of the first function in `forward`.
 
-    Nothing marks the ops of a gradient: TensorFlow makes them when it is asked for, elsewhere.
+    The ops of a gradient have no marks: TensorFlow makes them later, outside the marked code.
     """
     nodes = (node for function in forward.function for node in function.node_def)
     everything = any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes)
@@ -268,12 +268,12 @@ def _new_partitioner(
     everything: bool = False,
     gradient: bool = False,
 ) -> Partitioner:
-    """A partitioner that goes by what this process knows and what the user has asked for.
+    """Return a partitioner that follows the kernels in this process and the user's requests.
 
     Args:
       library: a FunctionDefLibrary.
-      suffix: of the names of new functions.
-      device: the function's, by its full name; "" for the CPU.
+      suffix: the suffix of the names of new functions.
+      device: the full name of the function's device; "" for the CPU.
       refused: whether XLA refuses the function.
       everything: whether every op without an XLA kernel is a reason to partition.
       gradient: whether the function is the gradient of one that is partitioned.
@@ -315,7 +315,7 @@ def _new_partitioner(
 
 
 def _forward_library(library: FunctionDefLibrary, entry: str) -> Any:
-    """The function whose gradient `entry` is, with all that it reaches, or None."""
+    """Return the forward function of a gradient and the functions that it reaches, or None."""
     function = next(f for f in library.function if f.signature.name == entry)
     if _FORWARD not in function.attr:
         return None

@@ -1,4 +1,4 @@
-"""`hostcall.rewrite`: graph partitioning as a pass over graphs, for pipelines of one's own."""
+"""`hostcall.rewrite`: graph partitioning as a pass over graphs, for the user's own pipelines."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ which partitions the functions around them."""
 
 @kernel_hook.limited
 def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_routes.AUTO) -> Any:
-    """Writes out what hostcall otherwise does when TensorFlow creates kernels.
+    """Partition functions now, rather than when TensorFlow creates their kernels.
 
     Each must-compile function that has to be partitioned becomes a function that runs on the host
     and calls must-compile clusters. Nothing else changes, and `target` itself stays as it is.
 
     Args:
       target: a `ConcreteFunction` or a `GraphDef`.
-      route: "auto": what has to be partitioned is, and what was traced with a route of its own goes
-        by that. "partition": everything is partitioned around what has no XLA kernel, script ops
-        included. "custom_call": nothing is partitioned, and what cannot be compiled whole is an
-        error.
+      route: "auto" partitions a function only if necessary, and follows the routes that ops were
+        traced with. "partition" partitions each function around its script ops and the ops without
+        XLA kernels. "custom_call" partitions nothing, and raises an error for a function that
+        cannot be compiled whole.
 
     Returns:
-      The same kind of thing: a `ConcreteFunction` with the same signature that shares the variables
-      of `target` (`target` itself, where nothing is to be done), or a `GraphDef`, in which the
-      functions keep their names. Running it takes hostcall, as it took before.
+      A `ConcreteFunction` with the same signature that shares the variables of `target` (`target`
+      itself if nothing changes), or a `GraphDef`, in which the functions keep their names. Running
+      the result needs hostcall, as running `target` does.
 
     Raises:
       TypeError: when `target` is neither.
-      ValueError: for an unknown route, and for "custom_call" where that is impossible.
+      ValueError: for an unknown route, and for "custom_call" when an op cannot be compiled.
 
     Examples:
       >>> @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([4], tf.float32)])
@@ -81,13 +81,13 @@ def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_rout
 
 
 def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
-    """The same as a pass to put into a pipeline: from a GraphDef to a GraphDef.
+    """Return `hostcall.rewrite` as a pass for a pipeline: from a GraphDef to a GraphDef.
 
     Args:
       route: as for `hostcall.rewrite`.
 
     Returns:
-      A function with a `__name__`, "hostcall_partition" or the like.
+      A function. Its `__name__` is "hostcall_partition", plus the route unless that is "auto".
 
     Raises:
       ValueError: for an unknown route.
@@ -136,7 +136,7 @@ def _rewrite_function(concrete: ConcreteFunction, route: str) -> Any:
 
 
 class _Rewriter:
-    """Rewrites a library of functions in place."""
+    """A rewrite of a library of functions, in place."""
 
     def __init__(self, library: FunctionDefLibrary, route: str) -> None:
         self._library = library
@@ -144,10 +144,10 @@ class _Rewriter:
         self._functions = {function.signature.name: function for function in library.function}
 
     def run(self, nodes: Iterable[Any]) -> None:
-        """Rewrites the functions, and the calls of them in the functions and in `nodes`."""
+        """Rewrite the functions, and the calls of them in the functions and in `nodes`."""
         calls = [node for node in (*nodes, *self._outside_nodes()) if defs.is_compiled(node)]
         entries = [name for name, function in self._functions.items() if defs.is_compiled(function)]
-        # Their calls are compiled, while they are not by themselves.
+        # Functions that are compiled because a call of them is, not by themselves.
         called = {name for node in calls for name in self._called(node)} - set(entries)
         reached = self._reachable([*entries, *sorted(called)])
         if self._route == requested_routes.CUSTOM_CALL:
@@ -166,7 +166,7 @@ class _Rewriter:
             self._redirect(node, new_names, set(entries))
 
     def _outside_nodes(self) -> Iterator[Any]:
-        """The nodes of the functions that are not compiled by themselves."""
+        """Yield the nodes of the functions that are not compiled by themselves."""
         for function in self._functions.values():
             if not defs.is_compiled(function):
                 yield from function.node_def
@@ -186,11 +186,11 @@ class _Rewriter:
         return list(found)
 
     def _keep_whole(self, names: list[str], entries: list[str]) -> None:
-        """Marks what would be partitioned otherwise.
+        """Mark ops that would be partitioned otherwise as custom calls.
 
         Args:
-          names: of the functions that are compiled.
-          entries: of those that are compiled by themselves.
+          names: the names of the functions that are compiled.
+          entries: the names of those that compilation starts with.
 
         Raises:
           ValueError: when an op cannot be compiled.
@@ -217,7 +217,7 @@ class _Rewriter:
             raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
 
     def _mark(self, library: FunctionDefLibrary, names: set[str]) -> None:
-        """Marks functions of a library to be partitioned around all that XLA lacks."""
+        """Mark functions for partitioning around script ops and ops without XLA kernels."""
         bindings = _library.load("hostcall._tensorflow")
         nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
         for node in nodes:
@@ -226,7 +226,7 @@ class _Rewriter:
                 node.attr[attributes.ROUTE].s = requested_routes.PARTITION.encode()
 
     def _add(self, functions: Mapping[str, Any], new_name: str, name: str) -> None:
-        """Adds the parts of a function; as `name`, if the result takes the function's place."""
+        """Add the parts of a function; the part `new_name` replaces the function `name`, if any."""
         for function in functions.values():
             _keep_promises(function)
             # TensorFlow refuses to load functions with an attribute that it does not know.
@@ -239,7 +239,7 @@ class _Rewriter:
                 self._library.function.add().CopyFrom(function)
 
     def _redirect(self, node: NodeDef, new_names: Mapping[str, str], replaced: set[str]) -> None:
-        """Lets a call that was compiled be one of what the function was partitioned into."""
+        """Turn a compiled call into a plain call of the partitioned function."""
         partitioned = [name for name in self._called(node) if name in new_names]
         if not partitioned:
             return
@@ -253,10 +253,10 @@ class _Rewriter:
 
 
 def _keep_promises(function: FunctionDef) -> None:
-    """Lets calls of NumPy functions behave as in a compiled function.
+    """Make calls of NumPy functions behave as in a compiled function.
 
-    Those of eager ones are left alone: TensorFlow may be asked for the gradient of the new graph,
-    and finds it by the token that their callback has.
+    Calls of eager functions keep their tokens: TensorFlow may need the gradient of the new graph,
+    and finds it by the token of the callback.
     """
     eager = {n.name: n.attr["token"].s for n in function.node_def if n.op == "EagerPyFunc"}
     with contextlib.suppress(LoweringError):  # another process may have the callbacks
@@ -267,7 +267,7 @@ def _keep_promises(function: FunctionDef) -> None:
 
 
 def _name_control_outputs_once(function: FunctionDef) -> None:
-    """Of several nodes one cluster may have been made, and TensorFlow wants each name once."""
+    """Name each control output once, as TensorFlow demands; a cluster may replace many nodes."""
     nodes = sorted(set(function.control_ret.values()))
     function.control_ret.clear()
     function.control_ret.update({node: node for node in nodes})
@@ -275,7 +275,7 @@ def _name_control_outputs_once(function: FunctionDef) -> None:
 
 
 def _described(node: NodeDef) -> str:
-    """A script op, in the user's words where this process has its function."""
+    """Return a description of an op, in the user's words if this process has its function."""
     spec = lookup.unchecked_entry_of(node)
     known = f", {spec.description}" if isinstance(spec, CallbackSpec) else ""
     return f"op {node.name!r} ({node.op}){known}"

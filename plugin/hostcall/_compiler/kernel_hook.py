@@ -1,4 +1,4 @@
-"""Rewrites a function when TensorFlow creates its kernel."""
+"""The hook that rewrites a function when TensorFlow creates its kernel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TOO_DEEP = (
 
 
 def limited(work: Callable[_P, _T]) -> Callable[_P, _T]:
-    """`work` on a program, which raises a LoweringError where it is nested too deep for it."""
+    """Wrap `work` to raise a LoweringError if a program is nested too deep for Python's stack."""
 
     @functools.wraps(work)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -54,17 +54,16 @@ def limited(work: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class RewrittenFunction(NamedTuple):
-    """What takes the place of a must-compile function. C++ reads the fields by these names.
+    """The replacement of a must-compile function. C++ reads the fields by these names.
 
     Attributes:
       library: a serialized FunctionDefLibrary with the new functions.
-      name: of the one that takes the place of the function, which is the function itself where
-        nothing is to be done.
-      partitioned: whether it runs on the host, with compiled clusters in it.
+      name: the name of the replacement, which is the function itself if nothing changes.
+      partitioned: whether it runs on the host and calls compiled clusters.
       regions: the names of the functions of its regions, in the order of their indices.
-      added: whether the eager context has been given all new functions just now.
-      sizes_vary: whether its arguments come in sizes that a run has found, so that it shall not be
-        compiled for each of them.
+      added: whether this rewrite has added all new functions to the eager context.
+      sizes_vary: whether its arguments have sizes found at run time, so that XLA should not compile
+        it for each of them.
     """
 
     library: bytes
@@ -84,20 +83,20 @@ def rewrite_for_kernel(
     refusal: bytes = b"",
     whole: bool = False,
 ) -> RewrittenFunction:
-    """Called when TensorFlow creates the kernel of a must-compile function.
+    """Rewrite a must-compile function when TensorFlow creates its kernel.
 
-    It is called again with XLA's message where XLA refuses to compile the function.
+    C++ calls this again, with XLA's message, if XLA refuses to compile the function.
 
     Args:
       serialized: a FunctionDefLibrary with the function and all that it reaches.
       entry: the name of the function.
-      device: the function's, by its full name; "" if that is not known.
+      device: the full name of the function's device; "" if that is not known.
       others: whether parts of the function may run on other devices.
-      refusal: XLA's message, or nothing.
-      whole: whether it may become one program, which calls regions.
+      refusal: XLA's message; empty if XLA has not refused the function.
+      whole: whether the function may become one program that calls regions.
 
     Returns:
-      What takes its place. The same input gives the same output, names included.
+      The replacement. The same input gives the same output, names included.
     """
     library = _library_of(serialized)
     said = refusal.decode(errors="replace") or refusals.of_silence(library)
@@ -117,7 +116,7 @@ def rewrite_for_kernel(
     for node in script_ops:
         route_selection.check_forced(node)
     holds_host_ops = said or partitioner.must_partition(entry)
-    # Regions read the program's values where they lie, which has to be the host's memory.
+    # Regions read the program's values in place, so these must be in the host's memory.
     whole = whole and not (where.accelerator or refusals.is_of_device(said))
     if holds_host_ops and whole and (program := _with_regions(partitioner, entry, digest, said)):
         return program
@@ -144,7 +143,7 @@ def rewrite_for_kernel(
 def _in_clusters(
     partitioner: Partitioner, entry: str, where: _Where, said: str, changed: list[Any]
 ) -> RewrittenFunction:
-    """The function as one that runs on the host, with compiled clusters in it."""
+    """Return the function as one that runs on the host and calls compiled clusters."""
     announcements.of_script_ops(partitioner.library)
     name = _partition(partitioner, entry, where)
     is_of_function = said and not refusals.is_of_device(said)
@@ -162,12 +161,12 @@ def _in_clusters(
 
 
 def _library_of(serialized: bytes) -> FunctionDefLibrary:
-    """The functions, whose script ops run in the process that compiles them.
+    """Return the functions, with script ops that run in the process that compiles them.
 
-    TensorFlow places script ops in the process that traces them, and XLA cares for no placement.
+    TensorFlow places script ops in the process that traces them, and XLA ignores placement.
     """
     library: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
-    if attributes.REPLACED.encode() in serialized:  # in a tenth of the time that the nodes take
+    if attributes.REPLACED.encode() in serialized:  # ten times as fast as a look at the nodes
         function_defs.drop_replaced(library)
     for node in _script_ops(library):
         if node.device:
@@ -180,7 +179,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
 def _with_regions(
     partitioner: Partitioner, entry: str, digest: str, said: str
 ) -> RewrittenFunction | None:
-    """The function as one program, which calls regions; None where it cannot be one."""
+    """Return the function as one program that calls regions; None if it cannot be one."""
     suffix = f"{digest}__regions_{refusals.digest(partitioner.library, said)}"
     try:
         program = writing.write(partitioner.library, entry, partitioner.host_ops, suffix)
@@ -191,7 +190,7 @@ def _with_regions(
     async_calls.begin_early(new, name, program.library)
     program_entry = next(f for f in new.function if f.signature.name == name)
     _mark_entry(_script_ops(program.library), program_entry)
-    new.function.extend(program.library.function)  # those without side effects have no copies
+    new.function.extend(program.library.function)  # effect-free ones have no copies
     host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
     added = concrete_functions.own_functions(entry, list(new.function))
@@ -205,13 +204,13 @@ def _with_regions(
 def plain_for_kernel(
     serialized: bytes, cluster: str, device: str = "", others: bool = False
 ) -> RewrittenFunction:
-    """Called when TensorFlow's kernels shall run a cluster that calls Python.
+    """Rewrite a cluster that calls Python so that TensorFlow's kernels can run it uncompiled.
 
     Args:
       serialized: a FunctionDefLibrary with the cluster and all that it reaches.
       cluster: the name of its function.
-      device: as above.
-      others: as above.
+      device: the full name of the cluster's device; "" if that is not known.
+      others: whether parts of the cluster may run on other devices.
 
     Returns:
       A function that does the same, with nothing compiled in it.
@@ -228,15 +227,15 @@ def plain_for_kernel(
 
 @limited
 def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[MissingKernel]:
-    """Called before XLA compiles a function that reaches ops which it has no kernels for.
+    """Find the nodes without XLA kernels in a function before XLA compiles it.
 
     Args:
       serialized: a FunctionDefLibrary with the function and all that it reaches.
       entry: the name of the function.
-      device: the function's, by its full name.
+      device: the full name of the function's device.
 
     Returns:
-      The nodes that XLA will refuse it for; none where the user wants that to be an error.
+      The nodes that XLA will refuse the function for; none if the user wants refusals as errors.
     """
     library = _library_of(serialized)
     if not refusals.may_partition(library):
@@ -245,12 +244,12 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
 
 
 class _Where(NamedTuple):
-    """Where a partitioned function runs.
+    """The devices that a partitioned function runs on.
 
     Attributes:
       is_one_device: whether all of it runs on one device, a CPU.
-      accelerator: the device of its clusters where that is no CPU, and else "".
-      suffix: of the names of new functions.
+      accelerator: the device of its clusters if that is not a CPU, else "".
+      suffix: the suffix of the names of new functions.
     """
 
     is_one_device: bool
@@ -268,7 +267,7 @@ def _where(library: FunctionDefLibrary, device: str, others: bool) -> _Where:
 
 
 def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
-    """Partitions a function; returns the name of what takes its place."""
+    """Partition a function; return the name of its replacement."""
     name = partitioner.partition(entry)
     functions = partitioner.functions
     old = {function.signature.name: function for function in partitioner.library.function}
@@ -286,12 +285,12 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
 
 
 def _mark_entry(script_ops: Iterable[Any], entry: Any) -> None:
-    """Says on the entry of a program what its runs have to provide for its calls."""
+    """Record on the entry of a program whether its calls share memory or take turns."""
     nodes = [*script_ops]
     entry.attr[attributes.SHARES_MEMORY].b = any(
         isinstance(e, CallbackSpec) and e.shares_memory for e in map(lookup.entry_of, nodes)
     )
-    # What has effects has an order by its tokens.
+    # Calls with side effects are ordered by their tokens.
     entry.attr[attributes.TAKES_TURNS].b = any(map(async_calls.takes_turns, nodes))
 
 
