@@ -1,4 +1,4 @@
-"""Lowering of one script op: a custom call, or a constant where the call can be folded."""
+"""Lowering of one script op: to a custom call, or to a constant if the call can be folded."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import LoweringError, NotInProgramError
 
-# Of all results together: a program holds its constants for as long as TensorFlow keeps it.
+# The most bytes of all folded results: a program holds its constants while TensorFlow keeps it.
 _LARGEST = 1 << 20
 
-# XLA packs them, which TensorFlow's tensors do not.
+# Dtypes that XLA packs, and TensorFlow's tensors do not.
 _PACKED = ("int2", "uint2", "int4", "uint4")
 
 
 def is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[Spec]) -> bool:
-    """Whether the results may be constants where the operands are."""
+    """Return whether the results may be constants if the operands are."""
     if spec.declaration.table is None or _interception.is_active():
-        return False  # each call is recorded, and answered
+        return False  # a recording or a replay needs each call
     specs = [*operands, *results]
     if any(not isinstance(s, tf.TensorSpec) or s.dtype.name in _PACKED for s in specs):
         return False
@@ -36,16 +36,16 @@ def is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[
 
 
 def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> list[bytes] | None:
-    """Calls the function.
+    """Call the function on constant inputs.
 
     Args:
       spec: the callback.
-      inputs: TensorProtos.
+      inputs: the inputs, as TensorProtos.
       results: the specs of the results.
 
     Returns:
-      Serialized TensorProtos, or None where the function raises or returns what will not do: the
-      program, which may never come to the call, makes it and fails then.
+      Serialized TensorProtos, or None if the function raises or its results do not fit the specs.
+      The program then makes the call, and fails only if it reaches the call.
     """
     try:
         arrays = _arrays(spec.host_function(Recording.NO)(*map(_operand, inputs)))
@@ -78,26 +78,26 @@ def _proto(array: np.ndarray, spec: Spec) -> bytes:
     return serialized
 
 
-# (dtype enum, sizes or bounds, which of them are bounds), as the kernel has it of an input.
+# An input as the kernel describes it: dtype enum, sizes or bounds, and a flag for each bound.
 Operand = tuple[int, list[int], list[bool]]
 
 
 class BoundedShape(NamedTuple):
-    """A shape as XLA has it: for each dimension its size or bound, and whether it is a bound."""
+    """A shape in XLA: for each dimension its size or bound, and whether it is a bound."""
 
     dims: list[int]
     dynamic: list[bool]
 
 
 class LoweredCall(NamedTuple):
-    """What the XLA kernel emits for a script op. It reads the fields by these names.
+    """The custom call that the XLA kernel emits for a script op. It reads fields by these names.
 
     Attributes:
-      target: of the custom call.
-      attributes: of the custom call, an MLIR dictionary.
-      has_side_effect: whether the call has one.
-      operands: the op's inputs that the call takes.
-      results: their shapes.
+      target: the target of the custom call.
+      attributes: the attributes of the custom call, an MLIR dictionary.
+      has_side_effect: whether the call has a side effect.
+      operands: the numbers of the op's inputs that the call takes.
+      results: the shapes of the results.
       foldable: whether the results may be constants of the program, if all inputs are.
     """
 
@@ -110,11 +110,11 @@ class LoweredCall(NamedTuple):
 
 
 def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
-    """Called by the XLA kernel for each script op that is compiled; no lasting effect.
+    """Lower a script op for the XLA kernel that compiles it; this has no lasting effect.
 
     Args:
       serialized: the op's NodeDef.
-      operands: what XLA knows of the op's inputs.
+      operands: the dtypes and shapes of the op's inputs, as XLA knows them.
 
     Raises:
       LoweringError: when the op cannot be a custom call, with the reason and the remedy.
@@ -145,14 +145,14 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
-    """Called by the XLA kernel for a script op that is foldable and whose inputs are constants.
+    """Fold a script op for the XLA kernel: the op is foldable, and its inputs are constants.
 
     Args:
       serialized: the op's NodeDef.
       inputs: serialized TensorProtos.
 
     Returns:
-      Those of the results, or None where the op has to be a call.
+      Serialized TensorProtos of the results, or None if the op has to be a call.
     """
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
@@ -171,9 +171,9 @@ def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
 
 
 def _check_foreseen(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec]) -> None:
-    """Nobody has looked where a bounded size goes that the rewriting did not know of."""
+    """Refuse bounded sizes that the rewriting did not foresee: their uses are not checked."""
     if attributes.FORESEEN not in node.attr:
-        return  # compiled by a way that does not rewrite functions
+        return  # compiled in a way that does not rewrite functions
     numbers = node.attr[attributes.FORESEEN].list.i
     foreseen = {*zip(numbers[::2], numbers[1::2], strict=True)}
     for index, result in enumerate(results):
@@ -200,7 +200,7 @@ def _recording(spec: CallbackSpec, node: NodeDef) -> Recording:
         return Recording.NO
     if attributes.RECORD in node.attr:
         return Recording(node.attr[attributes.RECORD].i)
-    # Compiled by a way that does not rewrite functions.
+    # Compiled in a way that does not rewrite functions.
     return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
 
 
@@ -214,7 +214,7 @@ def _dynamic_dims(spec: Spec) -> tuple[int, ...]:
 
 
 def _attributes(callback: int, pairs: Mapping[str, Sequence[int]]) -> str:
-    """The custom call's attributes as an MLIR dictionary; the handler says what they mean."""
+    """Return the custom call's attributes as an MLIR dictionary; the handler defines them."""
     arrays = [f"{name} = {_array(numbers)}" for name, numbers in pairs.items()]
     return f"{{{', '.join([f'callback = {callback} : i64', *arrays])}}}"
 

@@ -1,8 +1,8 @@
 """Ops that XLA has no kernel for, found before it compiles the function.
 
-TensorFlow looks for kernels when it has inlined calls, dropped what nothing needs of them, and
-folded constants. So an op counts here only if nothing of that takes it away: its result is needed,
-and may differ from call to call. In doubt XLA is left to say it itself.
+TensorFlow looks for kernels after it has inlined calls, dropped their unneeded nodes, and folded
+constants. So an op counts here only if it survives these steps: its result is needed, and may
+differ from call to call. Doubtful ops are left for XLA to refuse.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 from hostcall_runtime import _library
 
-# What TensorFlow compiles without a kernel.
+# Ops that TensorFlow compiles without a kernel.
 _WITHOUT_KERNELS = defs.FRAME_OPS | {"SymbolicGradient"}
 
-# XLA compiles no more than the branch that is taken, where it knows that.
+# XLA compiles only the branch that is taken, if it knows the branch.
 _PRUNED = frozenset({"Case", "StatelessCase"})
 
 
 class MissingKernel(NamedTuple):
-    """A node that XLA has no kernel for: the name of its function, its own, and its op."""
+    """A node that XLA has no kernel for: the names of its function and of itself, and its op."""
 
     function: str
     node: str
@@ -33,12 +33,12 @@ class MissingKernel(NamedTuple):
 
 
 def find(library: FunctionDefLibrary, entry: str, device_type: str) -> list[MissingKernel]:
-    """Find nodes for which XLA will refuse a function; none where there may be no such node.
+    """Find nodes for which XLA is certain to refuse a function.
 
     Args:
-      library: a FunctionDefLibrary with all that it reaches.
-      entry: its name.
-      device_type: of the device that it is compiled for.
+      library: a FunctionDefLibrary with the function and all that it reaches.
+      entry: the name of the function.
+      device_type: the type of the device that the function is compiled for.
     """
     functions = defs.reachable(library, entry)
     lacking = {
@@ -48,7 +48,7 @@ def find(library: FunctionDefLibrary, entry: str, device_type: str) -> list[Miss
     if not any(lacking.values()):
         return []
     stateful = [n for n in lacking[entry] if defs.definition_of(n, functions).is_stateful]
-    if stateful:  # which nothing takes away; to look for more would take its time
+    if stateful:  # these are never dropped or folded; a search for more would cost time
         return [MissingKernel(entry, node.name, node.op) for node in stateful]
     varying = VaryingValues(functions)
     live = _LiveNodes(functions, varying, entry)
@@ -68,13 +68,13 @@ def _lacks_kernel(node: NodeDef, functions: Functions, device_type: str) -> bool
 
 
 class _LiveNodes:
-    """The nodes that are left of some functions when calls are inlined.
+    """The nodes that remain of some functions after calls are inlined.
 
-    What nothing needs is dropped of a call, and kept of a function that is compiled by itself.
+    Unneeded nodes of an inlined call are dropped; those of a function compiled by itself are kept.
 
     Args:
       functions: FunctionDefs by name.
-      varying: what of their values may vary.
+      varying: the values in them that may vary.
       entry: the name of the function that is compiled.
     """
 
@@ -91,11 +91,11 @@ class _LiveNodes:
             self._follow(*self._pending.pop())
 
     def includes(self, function: str, node: str) -> bool:
-        """Whether a node is left, by the name of its function and its own."""
+        """Return whether a node remains, by the name of its function and its own."""
         return (function, node) in self._live
 
     def _enter(self, name: str, whole: bool) -> None:
-        """Notes that a function is compiled by itself, or inlined, first for its effects alone."""
+        """Note that a function is compiled by itself, or inlined and so far needed for effects."""
         if (function := self._functions.get(name)) is None:
             return
         self._need(name, [f"^{node}" for node in _roots(function, self._functions)])
@@ -108,7 +108,7 @@ class _LiveNodes:
         self._pending += new
 
     def _follow(self, function: str, value: str) -> None:
-        """Notes that a value is needed, or, as of a control edge, that a node runs."""
+        """Note that a value is needed or, for a control edge, that a node runs."""
         name = defs.source(value)
         is_new = (function, name) not in self._live
         self._live.add((function, name))
@@ -124,14 +124,14 @@ class _LiveNodes:
                 self._enter(callee, whole=True)
 
     def _inlined(self, node: NodeDef) -> str:
-        """The name of the function that a node is replaced by, or ""."""
+        """Return the name of the function that is inlined for a node, or ""."""
         if node.op in self._functions:
             return node.op
         name = node.attr["f"].func.name if node.op in defs.CALL_OPS else ""
         return name if name in self._functions else ""
 
     def _compiled_with(self, function: str, node: NodeDef) -> list[str]:
-        """The functions that are compiled with an op, each by itself."""
+        """Return the functions that are compiled with an op, each by itself."""
         if node.op in _PRUNED and not self._varying.includes(function, node.input[0]):
             return []
         return defs.called_functions(node, self._functions)
@@ -153,7 +153,7 @@ class _LiveNodes:
             self._need(called, results[index : index + 1])
 
     def _need_argument(self, caller: str, call: NodeDef, callee: str, name: str) -> None:
-        """Notes that a call needs the operand that its function has an argument's name for."""
+        """Note that a call needs its operand for one argument, given by the argument's name."""
         arguments = self._functions[callee].signature.input_arg
         index = next((i for i, a in enumerate(arguments) if a.name == name), len(arguments))
         data = [value for value in call.input if value[0] != "^"]
@@ -161,7 +161,7 @@ class _LiveNodes:
 
 
 def _roots(function: FunctionDef, functions: Functions) -> Iterator[str]:
-    """The nodes of a function that run whatever becomes of its results."""
+    """Yield the nodes of a function that run even if its results are not needed."""
     yield from function.control_ret.values()
     for node in function.node_def:
         if attributes.REPLACED not in node.attr and defs.definition_of(node, functions).is_stateful:
@@ -169,7 +169,7 @@ def _roots(function: FunctionDef, functions: Functions) -> Iterator[str]:
 
 
 def _ends(function: FunctionDef) -> Iterator[str]:
-    """Control edges of the nodes that no other one waits for; a graph is taken to need them."""
+    """Yield control edges of the nodes without users; a graph is taken to need them."""
     waited_for = {defs.source(value) for node in function.node_def for value in node.input}
     for node in function.node_def:
         if attributes.REPLACED not in node.attr and node.name not in waited_for:
@@ -177,7 +177,7 @@ def _ends(function: FunctionDef) -> Iterator[str]:
 
 
 def _index(value: str, node: NodeDef, functions: Functions) -> int:
-    """The position of a value, `name:result:index`, among all results of its node."""
+    """Return the position of a value, `name:result:index`, among all results of its node."""
     _, _, rest = value.partition(":")
     result, _, number = rest.partition(":")
     before = 0

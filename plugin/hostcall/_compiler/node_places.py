@@ -1,7 +1,7 @@
-"""Where in the user's code a node of a compiled function was created, for messages.
+"""The places in the user's code that created the nodes of compiled functions, for messages.
 
-A FunctionDef does not say. The graphs that it was made of do, as long as they live; the script ops
-of a program lead to them.
+A FunctionDef does not record them. The graphs that it was made from do, as long as they live. The
+script ops of a program lead to these graphs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hostcall._tf.types import Functions, Graph
 
 
 def find(functions: Functions, function: str, node: str, op: str) -> str:
-    """Find `file:line` of a node, or "".
+    """Return `file:line` of the code that created a node, or "".
 
     Args:
       functions: the FunctionDefs of its program, by name.
       function: the name of the node's function.
-      node: its name.
-      op: its kind.
+      node: the name of the node.
+      op: the type of its op.
     """
     for definition in functions.values():
         for script_op in defs.nodes_of(definition, op_kinds.SCRIPT_OPS):
@@ -48,7 +48,7 @@ def _in_graph(graph: Graph, node: str, op: str) -> str:
 
 
 def _graphs_around(graph: Graph, function: str) -> Iterator[Any]:
-    """The graphs that a function may have been traced as, the likeliest one first."""
+    """Yield the graphs that a function may have been traced as, the likeliest one first."""
     graphs = script_op_graphs.graphs_of(script_op_graphs.outermost(graph))
     if function in graphs:
         yield graphs[function]
@@ -60,7 +60,7 @@ def _graphs_around(graph: Graph, function: str) -> Iterator[Any]:
 
 
 def _names(node: str) -> Iterator[str]:
-    """The names that a node may have had before it became part of a FunctionDef."""
+    """Yield the names that a node may have had before it became part of a FunctionDef."""
     yield node
     stem, _, number = node.rpartition("_")
     if number.isdigit():

@@ -1,24 +1,24 @@
-"""Program order: rewrites a function so that side effects keep their order in XLA.
+"""Program order: rewrites of functions that keep side effects in their order in XLA.
 
-TensorFlow puts one behind the stateful ops of a function, for the results to wait for. XLA has no
-use for it, and the constant folding before it takes an op without operands for a constant: for its
-sake it runs all constants of the function, and makes them anew. In a function of 20,000 constants
-that takes half a second.
+XLA keeps a call that has a side effect, but runs independent calls in any order. A token orders
+them: a value that each call takes from the one before it. TensorFlow's bridge to XLA threads tokens
+through loops and conditionals by itself once two attributes name the predecessor of each call. This
+module writes these attributes, on copies of the function and of all that it reaches.
 
-XLA there has a loop or a branch wait for the values that it takes, and not for tokens. So one that
-calls Python may begin before the calls in front of it have ended, and calls behind it before it has
-ended. Where a unit (see `ordering.py`) holds such a loop or branch beside other calls with side
-effects, it is a host op, between whose clusters TensorFlow keeps the order.
-
-XLA keeps a call that has a side effect, but runs independent ones in any order. What orders them is
-a token: a value that each call takes from the one before it. TensorFlow's bridge to XLA threads
-tokens through loops and conditionals by itself once two attributes say who follows whom. Writing
-those attributes is what this module does, on copies of the function and of all that it reaches.
-
-A *unit* is what the bridge compiles as one computation: the function itself, the body and the
+A *unit* is a part that the bridge compiles as one computation: the function itself, the body or the
 condition of a loop, the branch of a conditional. Each unit begins with a token of its own. A plain
-call is inlined into the unit that it stands in, so that its ops follow those of the caller; a
-function that is called twice needs a copy for each call.
+call is inlined into the unit around it, so that its ops follow those of the caller; a function that
+is called twice needs a copy for each call.
+
+In older versions of TensorFlow, XLA makes a loop or a branch wait for its operands, but not for
+tokens. So a loop or branch that calls Python may begin before the calls in front of it have ended,
+and calls behind it may begin before it has ended. If its unit holds other calls with side effects,
+the loop or branch becomes a host op. TensorFlow keeps the order of host ops and clusters.
+
+TensorFlow puts a NoOp behind the stateful ops of a function, for the results to wait for. XLA does
+not need it, and the constant folding before XLA takes an op without operands for a constant. So the
+folding evaluates all constants of the function and makes them anew. In a function of 20,000
+constants that takes half a second. `bypass` removes the NoOp.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from hostcall_runtime._errors import LoweringError
 
 
 class Effects:
-    """What is known of the side effects of some functions.
+    """The side effects of some functions.
 
     Args:
       functions: FunctionDefs by name.
-      of_op: whether an op has some itself, by its NodeDef. If left out: some that happen in the
-        order of the program.
-      ops: the types of the ops that may have some.
+      of_op: whether an op, given by its NodeDef, has side effects itself. If left out, only side
+        effects that happen in program order count.
+      ops: the types of the ops that may have side effects.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Effects:
         self._found: dict[str, bool] = {}
 
     def of_function(self, name: str) -> bool:
-        """Whether a function reaches such an op."""
+        """Return whether a function reaches an op with side effects."""
         if name not in self._found:
-            self._found[name] = False  # what a function that calls itself finds
+            self._found[name] = False  # ends the recursion for a function that calls itself
             function = self._functions.get(name)
             self._found[name] = function is not None and (
                 any(map(self._of_op, defs.nodes_of(function, self._ops)))
@@ -72,18 +72,18 @@ class Effects:
         return self._found[name]
 
     def of_callees(self, node: NodeDef) -> bool:
-        """Whether what a node calls does."""
+        """Return whether a function that a node calls has side effects."""
         return any(map(self.of_function, defs.called_functions(node, self._functions)))
 
     def of_node(self, node: NodeDef) -> bool:
-        """Whether a node has effects, or what it calls."""
+        """Return whether a node or a function that it calls has side effects."""
         return self._of_op(node) or self.of_callees(node)
 
     def chain(self, function: Any) -> Any | None:
-        """Add a control edge from each node that has effects to the next; return the last one.
+        """Add a control edge from each node with side effects to the next; return the last node.
 
-        Tracing leaves them out before a loop or a branch that uses a variable. There are none
-        between the loops and branches of TensorFlow 1, nor out of them.
+        Tracing leaves these edges out before a loop or a branch that uses a variable. The loops and
+        branches of TensorFlow 1 allow no edges between them or out of them.
 
         Args:
           function: a FunctionDef, changed in place.
@@ -100,9 +100,9 @@ class Effects:
 
 
 def bypass(function: FunctionDef) -> None:
-    """Lets whatever waits for a NoOp wait for what the NoOp waits for.
+    """Remove NoOps: make their users wait for their inputs.
 
-    One with several inputs and several users stays: there would be more edges without it.
+    A NoOp with several inputs and several users stays, since its removal would add edges.
 
     Args:
       function: a FunctionDef, changed in place.
@@ -129,7 +129,7 @@ def bypass(function: FunctionDef) -> None:
 
 
 def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any]]:
-    """The nodes that wait for each of some control inputs."""
+    """Return the nodes that wait for each of some control inputs."""
     users: dict[str, list[Any]] = {control: [] for control in controls}
     for node in function.node_def:
         inputs = node.input
@@ -142,14 +142,14 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
 
 
 def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
-    """A library whose loops and branches say that XLA would not keep the order of their calls.
+    """Return a library with marks on the loops and branches whose calls would lose their order.
 
     Args:
       library: a FunctionDefLibrary with all that the function reaches.
       entry: the name of the function.
 
     Returns:
-      A copy where there are such loops or branches, else the same.
+      A copy if there are loops or branches to mark, else the library itself.
     """
     if is_kept(library, entry):
         return library
@@ -160,17 +160,17 @@ def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
 
 
 def is_kept(library: FunctionDefLibrary, entry: str) -> bool:
-    """Whether XLA keeps the order of all calls of a function that becomes one program.
+    """Return whether XLA keeps the order of all calls of a function that becomes one program.
 
     Args:
-      library: a FunctionDefLibrary with all that it reaches.
-      entry: its name.
+      library: a FunctionDefLibrary with all that the function reaches.
+      entry: the name of the function.
     """
     return _versions.keeps_order(tf.__version__) or not any(Units(library).losing(entry))
 
 
 class Units:
-    """The units of a function, and what has side effects in each.
+    """The units of a function, and the nodes with side effects in each.
 
     Args:
       library: a FunctionDefLibrary with all that the function reaches.
@@ -181,7 +181,7 @@ class Units:
         self._effects = Effects(self._functions)
 
     def losing(self, entry: str) -> Iterator[NodeDef]:
-        """The loops and branches whose calls may change places with others of their unit."""
+        """Yield the loops and branches whose calls may change places with others of their unit."""
         pending, seen = [entry], {entry}
         while pending:
             effects = [*self._unit(pending.pop(), frozenset())]
@@ -194,7 +194,7 @@ class Units:
                 seen.update(called)
 
     def _unit(self, name: str, inside: frozenset[str]) -> Iterator[NodeDef]:
-        """What has side effects in a unit, with what plain calls inline into it."""
+        """Yield the nodes with side effects in a unit, with those that plain calls inline."""
         if name in inside or name not in self._functions:
             return
         for node in self._functions[name].node_def:
@@ -208,13 +208,13 @@ class Units:
                     yield from self._unit(callee, inside | {name})
 
     def _condition_has_effect(self, node: NodeDef) -> bool:
-        """Whether a loop's condition does: it is computed before the loop, too."""
+        """Return whether a loop's condition has effects: it is computed before the loop, too."""
         return "cond" in node.attr and self._effects.of_function(node.attr["cond"].func.name)
 
 
-# As many calls as are inlined into one program; XLA takes hours for fewer.
+# The most calls that are inlined into one program; XLA takes hours even for fewer.
 _MOST_COPIES = 50_000
-# As many as TensorFlow inlines in one another. Stock TensorFlow crashes where there are more.
+# The most levels of calls that TensorFlow inlines. Stock TensorFlow crashes on more.
 _MOST_LEVELS = 21
 
 _TOO_MANY = (
@@ -227,32 +227,32 @@ _TOO_DEEP = (
     "deep, and TensorFlow inlines no more. Make plain Python functions of some of them."
 )
 
-# Read by TensorFlow (tf2xla/side_effect_util.h).
+# Names that TensorFlow reads (tf2xla/side_effect_util.h).
 _TOKEN_INPUTS = "_xla_token_input_nodes"
 _TOKEN_NAME = "_xla_original_oc_node_name"
 _UNIT_TOKEN = "_xla_token_arg_node"
 
-# What may have side effects or call what does, beside the functions that are ops.
+# The ops, other than functions, that may have side effects or call functions with side effects.
 _EFFECT_OPS = op_kinds.ORDERED_OPS | CONTROL_FLOW_OPS | CALL_OPS
 
-# Of the names of new functions.
+# The suffix of the names of new functions.
 SUFFIX = "__hostcall"
 
 
 def order_side_effects(
     library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX
 ) -> tuple[Any, str]:
-    """Writes the order of side effects into copies of a function and of all that it reaches.
+    """Write the order of side effects into copies of a function and of all that it reaches.
 
     Args:
       library: a FunctionDefLibrary that holds them.
       entry: the name of the function.
-      suffix: of the names of the new functions. TensorFlow keeps them by their names, so that who
-        prepares a library in another way takes another one.
+      suffix: the suffix of the names of the new functions. TensorFlow keeps functions by name, so a
+        library that was prepared in another way needs another suffix.
 
     Returns:
-      A FunctionDefLibrary with the new functions, and the name of the one that takes the place of
-      `entry`. The same input gives the same output, names included.
+      A FunctionDefLibrary with the new functions, and the name of the one that replaces `entry`.
+      The same input gives the same output, names included.
     """
     orderer = _Orderer(library, suffix)
     name = orderer.entry(entry)
@@ -262,7 +262,7 @@ def order_side_effects(
 
 
 class _Branches(NamedTuple):
-    """A conditional: the name of its node, and of the functions that are its branches."""
+    """A conditional: the name of its node, and the names of its branch functions."""
 
     node: str
     functions: tuple[str, ...]
@@ -283,7 +283,7 @@ class _Orderer:
         self.ordered = protos.function_pb2.FunctionDefLibrary()
 
     def entry(self, name: str) -> str:
-        """The name of the ordered copy of the whole program."""
+        """Order the whole program; return the name of its ordered copy."""
         self._entry = f"{name}{self._suffix}"
         known = self._functions
         self._functions = control_flow.carry(known, self._effects.of_function, self._entry)
@@ -301,7 +301,7 @@ class _Orderer:
         return new_name
 
     def _unit(self, name: str, escaping: frozenset[str], compared: _Branches | None) -> str:
-        """The name of the ordered copy of a loop's body or condition, or of a branch."""
+        """Return the name of the ordered copy of a loop's body or condition, or of a branch."""
         key = (name, escaping, compared)
         if key not in self._units:
             # Two programs may reach the same function, and need different copies of it.
@@ -315,11 +315,11 @@ class _Orderer:
         return self._units[key]
 
     def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
-        """Chains the ops of `function`, from the token named `last`; returns the new last one.
+        """Chain the ops of `function`, from the token named `last`; return the new last token.
 
         Args:
           function: the FunctionDef, changed in place.
-          path: what inlining will put before the names of its nodes.
+          path: the prefix that inlining will put before the names of its nodes.
           last: the name of the token to begin with.
           escaping: the values in it that become results of the whole program.
         """
@@ -343,7 +343,7 @@ class _Orderer:
                 self._refuse(_TOO_DEEP, self._level, _MOST_LEVELS)
                 last = self._order(copy, f"{token}/", last, self._returned(copy, returned))
                 self._level -= 1
-            # The bridge looks tokens up while it goes through the graph in an order of its own.
+            # The bridge looks tokens up as it visits nodes in its own order; edges fix that order.
             if previous is not None and f"^{previous.name}" not in node.input:
                 node.input.append(f"^{previous.name}")
             previous = node
@@ -352,7 +352,7 @@ class _Orderer:
         return last
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
-        """The nodes of a function that have side effects, or call what does, in their order."""
+        """Return the nodes of a function with side effects, callees included, in their order."""
         known = self._functions
         may_have_some = [n for n in function.node_def if (op := n.op) in _EFFECT_OPS or op in known]
         found = [
@@ -385,7 +385,7 @@ class _Orderer:
     def _escaping_of(
         self, node: NodeDef, callee: NameAttrList | OpDef, escaping: set[str]
     ) -> frozenset[str]:
-        """The results of a callee, by name, that escape as results of the node that calls it."""
+        """Return the names of a callee's results that escape as results of the calling node."""
         results = self._functions[callee.name].signature.output_arg
         return frozenset(
             result.name
@@ -394,11 +394,11 @@ class _Orderer:
         )
 
     def _returned(self, function: FunctionDef, results: Iterable[str]) -> set[str]:
-        """The values that become the named results, if one of them may be a tape's."""
+        """Return the values behind the named results, if one may be a tape residual's handle."""
         return _values_of(function, results) if self._may_record else set()
 
     def _consumed(self, function: FunctionDef) -> set[str]:
-        """The values that something takes, if one of them may be a tape's."""
+        """Return the values that have users, if one may be a tape residual's handle."""
         if not self._may_record or not nodes_of(function, {op_kinds.EAGER_PY_FUNC}):
             return set()
         consumed = set(function.ret.values())
@@ -407,13 +407,13 @@ class _Orderer:
         return consumed
 
     def _copy_callee(self, node: NodeDef, caller: str) -> Any:
-        """A copy of the function that a plain call calls, for this call alone."""
+        """Return a copy of the function that a plain call calls, for this call alone."""
         self._inlined += 1
         self._refuse(_TOO_MANY, self._inlined, _MOST_COPIES)
         name = node.attr["f"].func.name if node.op in CALL_OPS else node.op
         copy = self._copy(name, f"{caller}__{node.name}".replace("/", "__"))
         self._functions[copy.signature.name] = self._functions[name]
-        # The names of the tokens count on the body being inlined.
+        # The names of the tokens are right only if the body is inlined.
         copy.attr.pop("_noinline", None)
         if node.op in CALL_OPS:
             node.attr["f"].func.name = copy.signature.name
@@ -442,14 +442,14 @@ def _chain(node: NodeDef, last: str, token: str) -> str:
 
 
 def _return_control(function: FunctionDef, name: str) -> None:
-    """Makes whatever follows a call of `function` follow the node, too."""
+    """Make the nodes that follow a call of `function` follow the node, too."""
     if name not in function.control_ret.values():
         function.control_ret[name] = name
         function.signature.control_output.append(name)
 
 
 def _values_of(function: FunctionDef, results: Iterable[str]) -> set[str]:
-    """The values of a function that become the named results, straight or through identities."""
+    """Return the values that become the named results, directly or through identities."""
     identities = {
         f"{node.name}:output:{i}": value
         for node in nodes_of(function, op_kinds.IDENTITIES)

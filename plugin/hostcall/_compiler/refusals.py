@@ -1,12 +1,12 @@
-"""XLA's refusals: what its messages mean, and the search for the op they are about.
+"""XLA's refusals: the meaning of its messages, and the search for the op that XLA refuses.
 
-XLA refuses a function when it comes to compile it, before anything of it has run. TensorFlow asks
-then for what runs in the function's place (`kernel_hook.rewrite_for_kernel`). A function that XLA
-compiles never comes here, so that its program is the one that it is without hostcall.
+XLA refuses a function when it compiles it, before anything of the function has run. TensorFlow then
+asks for a replacement (`kernel_hook.rewrite_for_kernel`). A function that XLA compiles never comes
+here, so its program is the same as without hostcall.
 
-A function that is refused so is cut in two, each half a cluster. XLA then refuses one of these, and
-that is cut in turn, until it holds a single op: that one goes to the host. What XLA has said of it
-is kept, so that the next function with such an op need not be searched.
+If the message names no op, the function is cut in two, each half a cluster. XLA then refuses one of
+these, which is cut in turn, until it holds a single op. That op goes to the host. hostcall keeps
+XLA's message about it, so the next function with that op need not be searched.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
 
-# How TensorFlow names a node, and the function of a node that was in another one.
+# A node in a message of TensorFlow's, with the node's function if that was another one.
 _NODE = re.compile(r"(?:\{\{function_node (?P<function>[^}]+)\}\})?\{\{node (?P<node>[^}]+)\}\}")
 _NODE_IN_WORDS = re.compile(r"\bnode `(?P<node>[^`]+)`")
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _HOST_DTYPES = (tf.string.as_datatype_enum, tf.variant.as_datatype_enum)
 
-# What follows what XLA has said itself.
+# Begins the text that TensorFlow adds to XLA's own message.
 _STACK = "\n\nStack trace for op definition:"
 _UNSUPPORTED = "Detected unsupported operations"
 _UNSUPPORTED_OP = re.compile(r"\(No registered '(\w+)' OpKernel")
 _MANY_OPS = 4
 
-# Of a variable on another device than the function's, which it names as nodes do not.
+# Begins the message about a variable on another device. It does not name the variable like a node.
 _ELSEWHERE = "Trying to access resource "
 _RESOURCE = tf.resource.as_datatype_enum
 
-# How region_kernel.cc refuses.
+# Begins the refusals of region_kernel.cc.
 _OF_REGION = "hostcall: ops on the host cannot be called from one program"
 
-# Of the first call of a function that creates variables, or of a mistake that the host tells of.
+# Begins the refusal of a first call that creates variables, or of a mistake that the host reports.
 _UNINITIALIZED = "Uninitialized arguments"
 
 _GROWING = "XLA would not let the list of a tf.TensorArray grow"
@@ -59,10 +59,10 @@ _LIST = (
 
 
 def may_partition(library: FunctionDefLibrary) -> bool:
-    """Whether a function that XLA refuses may be partitioned, as far as the user is concerned.
+    """Return whether the user allows partitioning of a function that XLA refuses.
 
     Args:
-      library: a FunctionDefLibrary with all that it reaches.
+      library: a FunctionDefLibrary with all that the function reaches.
     """
     if settings.uncompilable() == settings.ERROR:
         return False
@@ -75,17 +75,17 @@ def may_partition(library: FunctionDefLibrary) -> bool:
 
 
 def is_of_xla(refusal: str) -> bool:
-    """Whether XLA refuses what the user wrote, and no region of hostcall's, and in each call."""
+    """Return whether XLA refuses the user's code, not a region of hostcall's, in every call."""
     return bool(refusal) and not refusal.startswith((_OF_REGION, _UNINITIALIZED))
 
 
 def is_of_device(refusal: str) -> bool:
-    """Whether XLA refuses a function for a variable on another device."""
+    """Return whether XLA refuses a function for a variable on another device."""
     return refusal.startswith(_ELSEWHERE)
 
 
 def of_silence(library: FunctionDefLibrary) -> str:
-    """What XLA does not say: that it would not let a list grow, or drop an assertion; or ""."""
+    """Return an error that XLA makes silently: a list cannot grow, or a check is dropped; or ""."""
     kinds = {op_kinds.LIST_WRITE, *op_kinds.CHECKS}
     found = [node for function in library.function for node in defs.nodes_of(function, kinds)]
     if any(map(op_kinds.lets_list_grow, found)):
@@ -95,13 +95,13 @@ def of_silence(library: FunctionDefLibrary) -> str:
 
 
 def check_lists(library: FunctionDefLibrary) -> None:
-    """Makes sure that a function which is compiled whole loses nothing that it writes.
+    """Check that a function that is compiled whole loses no value that it writes to a list.
 
     Args:
-      library: a FunctionDefLibrary with all that it reaches.
+      library: a FunctionDefLibrary with all that the function reaches.
 
     Raises:
-      LoweringError: where a list may grow, which no list of XLA's does.
+      LoweringError: when a list may grow, since XLA's lists cannot.
     """
     for function in library.function:
         for node in filter(op_kinds.lets_list_grow, function.node_def):
@@ -109,14 +109,14 @@ def check_lists(library: FunctionDefLibrary) -> None:
 
 
 def marked(library: FunctionDefLibrary, refusal: str) -> Any:
-    """A copy of a library, whose nodes say that XLA refuses them.
+    """Return a copy of a library with marks on the nodes that XLA refuses.
 
     Args:
       library: a FunctionDefLibrary.
       refusal: XLA's message.
     """
     copy = protos.copy_of(library)
-    if not refusal.startswith(_UNSUPPORTED):  # which `HostOps` finds by itself, all of them
+    if not refusal.startswith(_UNSUPPORTED):  # `HostOps` finds all of these itself
         found = _users_of_resources(copy) if is_of_device(refusal) else _named(copy, refusal)
         for node in found:
             mark(node, refusal)
@@ -124,12 +124,12 @@ def marked(library: FunctionDefLibrary, refusal: str) -> Any:
 
 
 def mark(node: NodeDef, refusal: str) -> None:
-    """Has a node say that XLA refuses it."""
+    """Mark a node as refused by XLA, with the reason."""
     node.attr[attributes.REFUSED].s = f"XLA refuses it: {summary(refusal)}".encode()
 
 
 def digest(library: FunctionDefLibrary, refusal: str) -> str:
-    """Letters for the names of functions: XLA may refuse a function twice, for other reasons."""
+    """Return letters for the names of functions: XLA may refuse one twice, for other reasons."""
     refused = sorted(
         (function.signature.name, node.name, node.attr[attributes.REFUSED].s)
         for function in library.function
@@ -140,13 +140,13 @@ def digest(library: FunctionDefLibrary, refusal: str) -> str:
 
 
 def summary(refusal: str) -> str:
-    """The first sentence of a message of XLA's, without what TensorFlow adds to it."""
+    """Return the first line of XLA's message, without the text that TensorFlow adds."""
     text = refusal.partition(_STACK)[0].strip().splitlines()
     return text[0].strip().rstrip(".") if text else "it gives no reason"
 
 
 def in_words(refusal: str) -> str:
-    """The reason in a message, for the log."""
+    """Return the reason in a message, for the log."""
     if not refusal.startswith(_UNSUPPORTED):
         return f"{summary(refusal)!r}"
     ops = [*dict.fromkeys(_UNSUPPORTED_OP.findall(refusal))]
@@ -154,20 +154,20 @@ def in_words(refusal: str) -> str:
 
 
 def line_of(refusal: str) -> str:
-    """`file:line` of the user's code that has made the op which a message names, or ""."""
-    # The innermost frame of the first trace; what follows it is about the functions around.
+    """Return `file:line` of the user's code that made the op in a message, or ""."""
+    # The innermost frame of the first trace; the later traces are about the functions around.
     head, *_ = refusal.partition("tf2xla conversion failed")
     lines = list(_LINE.finditer(head))
     return f"{lines[-1]['file']}:{lines[-1]['line']}" if lines else ""
 
 
 def foreseen(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:
-    """What XLA will say of a function, as far as that is known before it compiles; or "".
+    """Return the refusal of a function if it is known before XLA compiles the function, or "".
 
     Args:
-      library: a FunctionDefLibrary with all that it reaches.
-      entry: its name.
-      device_type: of the device that it is compiled for.
+      library: a FunctionDefLibrary with all that the function reaches.
+      entry: the name of the function.
+      device_type: the type of the device that the function is compiled for.
     """
     functions = {function.signature.name: function for function in library.function}
     signature = functions[entry].signature
@@ -184,12 +184,12 @@ def foreseen(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") 
 
 
 def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
-    """The nodes that a message names; none where it names nodes that the library lacks.
+    """Return the nodes that a message names; none if the library lacks them.
 
-    A message names the innermost node first, and after it the loops and branches around that.
+    A message names the innermost node first, and then the loops and branches around it.
     """
     matches = [*_NODE.finditer(refusal), *_NODE_IN_WORDS.finditer(refusal)]
-    if refusal.startswith("hostcall: "):  # our own words name the op that a check is about
+    if refusal.startswith("hostcall: "):  # these messages name the checked op in words
         matches.sort(key=lambda match: match.re is not _NODE_IN_WORDS)
     for match in matches:
         function = match.groupdict().get("function")
@@ -206,7 +206,7 @@ def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
 
 
 def _users_of_resources(library: FunctionDefLibrary) -> list[NodeDef]:
-    """The nodes that work with variables themselves, and call no function that does."""
+    """Return the nodes that use variables themselves, not through a function that they call."""
     functions = {function.signature.name: function for function in library.function}
     return [
         node
@@ -217,21 +217,21 @@ def _users_of_resources(library: FunctionDefLibrary) -> list[NodeDef]:
 
 
 def _is_named(node: NodeDef, name: str) -> bool:
-    """Whether a message may call a node so: XLA puts the call before what it has inlined."""
+    """Return whether a message may use a name for a node: XLA prefixes inlined nodes."""
     return node.op != "Const" and (name == node.name or name.endswith(f"/{node.name}"))
 
 
 _VARIANT = tf.variant.as_datatype_enum
 
-# The ops that were found, by what XLA has said.
+# The types of the ops that the search has found, by XLA's message.
 _found: defaultdict[str, set[str]] = defaultdict(set)
 
 
 def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
-    """Mark the ops that XLA has refused before in the same words.
+    """Mark the ops that XLA has refused before with the same message.
 
     Args:
-      library: a FunctionDefLibrary, which is changed.
+      library: a FunctionDefLibrary, changed in place.
       refusal: XLA's message.
     """
     said = summary(refusal)
@@ -241,17 +241,17 @@ def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
 
 
 def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
-    """Cut a refused function in two, or put it on the host where it cannot be cut.
+    """Cut a refused function in two, or put it on the host if it cannot be cut.
 
     Args:
-      library: a FunctionDefLibrary, which is changed.
+      library: a FunctionDefLibrary, changed in place.
       entry: the name of the function.
       refusal: XLA's message, which names none of its nodes.
     """
     functions = {function.signature.name: function for function in library.function}
     function = functions[entry]
     for node in function.node_def:
-        node.attr.pop(attributes.LATER, None)  # of the cut that the function has come from
+        node.attr.pop(attributes.LATER, None)  # from the cut that made this function
     nodes = [node for node in defs.program_order(function) if _is_work(node)]
     if len(nodes) > 1 and not _passes_lists(function, functions):
         for node in _from(function, nodes[len(nodes) // 2]):
@@ -260,13 +260,13 @@ def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
     for node in nodes if len(nodes) == 1 else function.node_def:
         mark(node, refusal)
     if len(nodes) == 1 and defs.called_functions(nodes[0], functions):
-        nodes[0].attr[attributes.LATER].b = True  # the search goes on in what it calls
+        nodes[0].attr[attributes.LATER].b = True  # the search goes on in its callees
     elif len(nodes) == 1:
         _found[summary(refusal)].add(nodes[0].op)
 
 
 def goes_on(function: FunctionDef) -> bool:
-    """Tell whether a function was cut, or what it calls is, so that an op is still looked for."""
+    """Return whether a function was cut or its callees will be, so that the search goes on."""
     return any(attributes.LATER in node.attr for node in function.node_def)
 
 
@@ -275,11 +275,11 @@ def _is_work(node: NodeDef) -> bool:
 
 
 def _passes_lists(function: FunctionDef, functions: dict[str, Any]) -> bool:
-    """Whether nodes of a function pass each other values that cannot leave a program."""
+    """Return whether nodes of a function pass each other values that cannot leave a program."""
     return any(defs.handles(node, _VARIANT, functions) for node in function.node_def)
 
 
 def _from(function: FunctionDef, first: NodeDef) -> list[NodeDef]:
-    """A node of a function and those that come after it."""
+    """Return a node of a function and the nodes that come after it."""
     ordered = defs.program_order(function)
     return ordered[[node.name for node in ordered].index(first.name) :]

@@ -1,7 +1,7 @@
-"""What XLA may get wrong of itself: sizes that only the run knows, and wrong kernels.
+"""Ops that XLA by itself may get wrong: for sizes known only at run time, or for wrong kernels.
 
-In functions that hostcall takes, such ops are on the host. Others are compiled as stock TensorFlow
-compiles them, unless `hostcall.configure(dynamic_sizes="checked")`; explanations name the ops.
+In functions that hostcall changes, these ops are on the host. Other functions are compiled as stock
+TensorFlow does, unless `hostcall.configure(dynamic_sizes="checked")`; explanations name the ops.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from hostcall._tf import attributes
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary
 
-# Functions without any of these need no second look.
+# Functions without any of these ops need no check.
 KINDS = frozenset(
     sources.ALWAYS
     | sources.BY_OPERANDS.keys()
     | analysis.KINDS
     | wrong_kernels.WRONG_KERNELS.keys()
 )
-# The others are written anew, with the very op among what they are written in.
+# The other ops get replacements, which may contain the same op and so must not be marked.
 _FOR_HOST = wrong_kernels.WRONG_KERNELS.keys() - wrong_kernels.TABLE.keys()
 
 _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
 
 def marked(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
-    """Mark the ops of a function that XLA would get wrong, so that they are on the host.
+    """Mark the ops of a function that XLA would get wrong, so that they run on the host.
 
     Args:
-      library: a FunctionDefLibrary, which is left alone.
+      library: a FunctionDefLibrary, which is not changed.
       entry: the name of the function.
-      compiled: whether XLA gets the very functions that are returned.
+      compiled: whether XLA compiles the very functions that are returned.
 
     Returns:
       A copy.

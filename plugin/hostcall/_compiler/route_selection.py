@@ -1,4 +1,4 @@
-"""Which route a script op takes, and why."""
+"""The choice of the route of a script op, with the reason."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Choice:
 
     Attributes:
       route: "custom_call" or "partition".
-      reason: why, in words for the user.
-      wants_shape: whether it is partitioned because nothing tells the shape of a result.
+      reason: the reason for the route, in words for the user.
+      wants_shape: whether it is partitioned because the shape of a result is not known.
       is_bounded: whether it is partitioned because of an op that a result of bounded size reaches.
       fits_region: whether it is partitioned for its strings alone, so that a region can hold it.
     """
@@ -39,7 +39,7 @@ class Choice:
 
 
 def choose(node: NodeDef) -> Choice:
-    """The route of a script op, by its NodeDef and what this process knows of its function."""
+    """Return the route of a script op, by its NodeDef and its function in this process."""
     asked = requested_routes.asked(node)
     if asked == requested_routes.PARTITION:
         return Choice(requested_routes.PARTITION, "route='partition' was asked for")
@@ -72,11 +72,11 @@ def choose(node: NodeDef) -> Choice:
 
 
 def without_host_calls(node: NodeDef, reason: str) -> Choice:
-    """The route of a script op that programs for the device of its function cannot call.
+    """Return the route of a script op that programs for its function's device cannot call.
 
     Args:
       node: the NodeDef of the op.
-      reason: why they cannot.
+      reason: the reason why they cannot.
 
     Raises:
       LoweringError: when a custom call was asked for.
@@ -101,17 +101,17 @@ def _obstacle(node: NodeDef) -> str:
 
 
 def is_on_host(node: NodeDef) -> bool:
-    """Whether a script op runs between compiled clusters."""
+    """Return whether a script op runs between compiled clusters."""
     return choose(node).route == requested_routes.PARTITION
 
 
 def check_forced(node: NodeDef) -> None:
-    """Makes sure that a script op can be a custom call if that was asked for.
+    """Check that a script op can be a custom call if the user asks for one.
 
-    Shapes are not looked at: what is known of them when XLA compiles is not known before.
+    The check ignores shapes: some become known only when XLA compiles.
 
     Raises:
-      LoweringError: when it cannot.
+      LoweringError: when the op cannot be a custom call.
     """
     obstacle = _obstacle(node)
     if obstacle and requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
@@ -124,7 +124,7 @@ def check_forced(node: NodeDef) -> None:
 
 
 def _fits_region(node: NodeDef) -> bool:
-    """Whether XLA may know the shapes of all results of an op that it can hold."""
+    """Return whether XLA may know the shapes of all results of an op that it can hold."""
     spec = lookup.spec_of(node)
     if spec is None or attributes.HINDERED in node.attr:
         return False
@@ -133,17 +133,17 @@ def _fits_region(node: NodeDef) -> bool:
 
 
 def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]:
-    """What tracing knows of each of the user's results; None for a contradiction.
+    """Return the specs that tracing knows of the user's results; None for a contradiction.
 
-    The lowering tells the user of that.
+    The lowering reports contradictions to the user.
 
     Args:
-      spec: of the function, or None.
+      spec: the spec of the function, or None.
       node: the NodeDef of its op.
     """
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     if spec is not None:
-        dtypes = dtypes[: len(spec.outputs.dtypes)]  # the rest is hidden
+        dtypes = dtypes[: len(spec.outputs.dtypes)]  # the others are hidden
     traced = result_shapes.of_node(node)
     known: list[Spec | None] = []
     for index, dtype in enumerate(dtypes):
@@ -158,7 +158,7 @@ def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]
 
 
 def unknown_results(spec: CallbackSpec | None, known: Sequence[Spec | None]) -> dict[int, Spec]:
-    """Those whose shapes nothing tells, and which no shape function may know when XLA compiles."""
+    """Return the results of unknown shape that no shape function may know when XLA compiles."""
     return {
         index: said
         for index, said in enumerate(known)

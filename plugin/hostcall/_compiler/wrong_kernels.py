@@ -1,9 +1,9 @@
-"""Ops that XLA computes wrong: the table, and the ops that replace some of them.
+"""Ops that XLA computes wrong, and replacements for some of them.
 
-What `wrong_kernels.py` lists and is not here goes to the host.
+`WRONG_KERNELS` lists the ops, and `TABLE` the replacements. The ops without one go to the host.
 
-Found by `python -m tests.kernels compare` on TensorFlow 2.21. tests/kernels/known.py has a call for
-each that shows it, and a test fails when a kernel is mended.
+`python -m tests.kernels compare` found them on TensorFlow 2.21. tests/kernels/known.py has a call
+that shows each error, and a test fails when a kernel is mended.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PARTS_OF_COMPLEX = {
     tf.complex64.as_datatype_enum: tf.float32.as_datatype_enum,
     tf.complex128.as_datatype_enum: tf.float64.as_datatype_enum,
 }
-# Of tf.nn.selu.
+# The constants of tf.nn.selu.
 _SCALE, _SCALE_ALPHA = 1.0507009873554805, 1.7580993408473768
 
 
 class Writer(NodeWriter):
-    """Makes the nodes that take the place of one, of its dtype where nothing else is said."""
+    """A writer of the nodes that replace one node; their dtype is by default that of the node."""
 
     def __init__(self, node: NodeDef) -> None:
         super().__init__(f"{node.name}/hostcall", node.device)
@@ -40,11 +40,11 @@ class Writer(NodeWriter):
         return [value for value in self.node.input if not value.startswith("^")]
 
     def add(self, op: str, *inputs: str, **types: int) -> str:
-        """Add a node; returns its first result. `types` are attributes."""
+        """Add a node with attributes `types`, or else the node's `T`; return its first result."""
         return super().add(op, *inputs, **(types or {"T": self.node.attr["T"].type}))
 
     def again(self, *inputs: str) -> str:
-        """Add the same op with other operands; returns its result."""
+        """Add the same op with other operands; return its result."""
         value = self.add(self.node.op, *inputs)
         for name, attribute in self.node.attr.items():
             self.nodes[-1].attr[name].CopyFrom(attribute)
@@ -65,7 +65,7 @@ def _complex_to_bool(writer: Writer) -> str:
 
 
 def _safe_gradient(writer: Writer) -> str:
-    """Zero where the incoming gradient is zero, whatever the derivative is there."""
+    """Write a gradient that is zero where the incoming gradient is, whatever the derivative."""
     y, gradient = writer.inputs
     if writer.node.attr["T"].type in _PARTS_OF_COMPLEX:
         y = writer.add("Conj", y)
@@ -109,13 +109,13 @@ TABLE: Mapping[str, Callable[[Writer], str]] = {
 
 
 def replace(functions: Functions) -> set[str]:
-    """Write the ops of FunctionDefs that XLA gets wrong in others, where that can be done.
+    """Replace the ops that XLA gets wrong, if `TABLE` has replacements for them.
 
     Args:
       functions: FunctionDefs by name, changed in place.
 
     Returns:
-      The names of those that have changed.
+      The names of the functions that have changed.
     """
     changed = set()
     for name, function in functions.items():
@@ -131,10 +131,10 @@ def replace(functions: Functions) -> set[str]:
 
 
 def replace_ones_like(functions: Functions) -> set[str]:
-    """Write tensors of ones in ops that have regard for bounded sizes: see `replace`.
+    """Replace `OnesLike` by ops that respect bounded sizes: see `replace`.
 
-    XLA fills the padding with ones, too, and says of the result that its size is the bound. It is
-    one where zero equals zero, and that has its true size.
+    XLA fills the padding with ones, too, and makes the bound the size of the result. The
+    replacement is one where zero equals zero, which has the true size.
     """
     changed = set()
     for name, function in functions.items():
@@ -147,7 +147,7 @@ def replace_ones_like(functions: Functions) -> set[str]:
 
 
 def _put(edits: FunctionEdits, node: Any, write: Callable[[Writer], str]) -> None:
-    """Put what is written in front of a node, which passes it on under its old name."""
+    """Put the replacement in front of a node, which passes it on under its old name."""
     writer = Writer(node)
     result = write(writer)
     ((name, (dtype,)),) = defs.output_types(node, {}).items()
@@ -160,18 +160,18 @@ def _put(edits: FunctionEdits, node: Any, write: Callable[[Writer], str]) -> Non
     node.input[:] = [result, *controls]
 
 
-# The nodes of a function by their names, where they are known.
+# The nodes of a function by their names, if they are known.
 Nodes: TypeAlias = Mapping[str, Any] | None
 Condition: TypeAlias = Callable[[NodeDef, Nodes], bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class WrongKernel:
-    """What XLA computes otherwise.
+    """An error of an XLA kernel.
 
     Attributes:
-      reason: what goes wrong, in a sentence.
-      applies: whether it may go wrong in a node, as far as its attributes and operands tell.
+      reason: the error, in a sentence.
+      applies: whether a node may have the error, by its attributes and operands.
     """
 
     reason: str
@@ -179,11 +179,11 @@ class WrongKernel:
 
 
 def reason(node: NodeDef, nodes: Nodes = None) -> str:
-    """Say what XLA computes otherwise in a node; "" where it is right.
+    """Return the error of XLA's kernel for a node; "" if there is none.
 
     Args:
-      node: its NodeDef.
-      nodes: those of its function, by name. Without, some are taken for wrong that are right.
+      node: the NodeDef of the node.
+      nodes: the nodes of its function, by name. Without them, some right nodes count as wrong.
     """
     found = (entry for entry in WRONG_KERNELS.get(node.op, ()) if entry.applies(node, nodes))
     return next((entry.reason for entry in found), "")
@@ -210,7 +210,7 @@ def _may_be_of_square(node: NodeDef, nodes: Nodes) -> bool:
 
 
 def _may_leave_out(node: NodeDef, nodes: Nodes) -> bool:
-    """Whether a StridedSliceGrad has strides other than 1."""
+    """Return whether a StridedSliceGrad may have strides other than 1."""
     strides = _operand(node, 3, nodes)
     if strides is None or strides.op != "Const":
         return True
@@ -218,11 +218,11 @@ def _may_leave_out(node: NodeDef, nodes: Nodes) -> bool:
 
 
 def _operand(node: NodeDef, position: int, nodes: Nodes) -> Any:
-    """The node that an operand comes from, if it is known."""
+    """Return the node that an operand comes from, if it is known."""
     return None if nodes is None else nodes.get(defs.source(node.input[position]))
 
 
-# What is no product, and stands before most others.
+# Common ops that are not products.
 _NEVER_SQUARES = frozenset({"AddV2", "Const", "Neg", "Sub"})
 _INTEGERS = _is(tf.int8, tf.int16, tf.int32, tf.int64)
 _COMPLEX = _is(tf.complex64, tf.complex128, attr="SrcT")
