@@ -7,8 +7,8 @@ op, a gate, precedes the ops that take results. Its operands are the values to c
 program waits. They are data dependences for XLA, so XLA keeps the intended order. Each function has
 a schedule: it begins calls as early as it can, and waits for them as late as it can.
 
-A call in a loop whose operands never change stays one op. XLA makes one custom call without side
-effects once, before the loop; the two ops would stay in the loop.
+A call stays one op if its operands are the same in each iteration of a loop. XLA makes a single
+custom call without side effects once, before the loop, but would keep two ops in the loop.
 
 TensorFlow makes each stateful script op wait for the one before. `free` ends this for pure ones.
 """

@@ -38,7 +38,7 @@ def obstacle(node: NodeDef, device: str) -> str:
 
 
 def without_calls(device: str) -> str:
-    """Return the reason for a device whose programs cannot call the host."""
+    """Return the text of the reason for a device whose programs cannot call the host."""
     return f"programs on {device} cannot call the host"
 
 

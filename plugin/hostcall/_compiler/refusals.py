@@ -38,7 +38,7 @@ _UNSUPPORTED = "Detected unsupported operations"
 _UNSUPPORTED_OP = re.compile(r"\(No registered '(\w+)' OpKernel")
 _MANY_OPS = 4
 
-# Begins the message about a variable on another device. It does not name the variable like a node.
+# Begins the message about a variable on another device. It names the variable, but no node.
 _ELSEWHERE = "Trying to access resource "
 _RESOURCE = tf.resource.as_datatype_enum
 

@@ -1,4 +1,4 @@
-"""Ops that XLA by itself may get wrong: for sizes known only at run time, or for wrong kernels.
+"""Ops that XLA itself may get wrong: ops with sizes known only at run time, and wrong kernels.
 
 In functions that hostcall changes, these ops are on the host. Other functions are compiled as stock
 TensorFlow does, unless `hostcall.configure(dynamic_sizes="checked")`; explanations name the ops.

@@ -39,7 +39,7 @@ class Choice:
 
 
 def choose(node: NodeDef) -> Choice:
-    """Return the route of a script op, by its NodeDef and its function in this process."""
+    """Return the route of a script op, by its NodeDef and its function if this process has it."""
     asked = requested_routes.asked(node)
     if asked == requested_routes.PARTITION:
         return Choice(requested_routes.PARTITION, "route='partition' was asked for")
