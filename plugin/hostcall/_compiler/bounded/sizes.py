@@ -69,7 +69,7 @@ class Tensor:
 
     @property
     def bounded(self) -> bool:
-        """True if one of its sizes may be bounded."""
+        """A flag that is true if a size may be bounded."""
         return self.tainted and (self.shape is None or has_symbol(self.shape))
 
 
@@ -195,7 +195,7 @@ def _join_contents(contents: Sequence[Shape | None]) -> Shape | None:
 
 _SHAPES = "_output_shapes"
 _INTEGERS = (tf.int32, tf.int64)
-_LONGEST = 64  # vector that gives sizes
+_LONGEST = 64  # elements of a vector that gives sizes
 _DTYPES_WITHOUT_SHAPE = (tf.resource, tf.variant)
 
 
