@@ -2,13 +2,13 @@
 
 A *source* is an op whose results have bounded sizes (`sources.py`). `flow.py` follows these sizes
 to ops that are not known to be right with them. The source then becomes a host op, so that XLA
-knows the size when it compiles the ops after it. Where that costs less, the other op becomes the
-host op. If all ops must be in one program, that is an error.
+knows the size when it compiles the ops after it. The other op becomes a host op instead if that
+costs less. If all ops must be in one program, that is an error.
 
 Some facts are known only when XLA knows all shapes. Two kernels check them
-(csrc/tensorflow/size_checks.cc): they pass values on, and refuse results that XLA would get wrong.
-These are results of conditionals whose branches return different sizes, and list elements of
-another dtype than the list has. A refused op is put on the host.
+(csrc/tensorflow/size_checks.cc). They pass values on, and refuse two kinds that XLA would get
+wrong: results of conditionals whose branches return different sizes, and list elements of another
+dtype than the list's. A refused op is put on the host.
 
 Changed functions get new names: TensorFlow finds functions by name, and still has the old ones.
 """
@@ -71,7 +71,7 @@ def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list
 def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
     """Return whether a function, or one that it calls, differs from before.
 
-    Each change adds nodes. The function itself keeps its name.
+    The entry keeps its name, but each change adds nodes to it.
     """
     sizes = [
         len(function.node_def)
@@ -280,9 +280,8 @@ def marked(
       library: a FunctionDefLibrary, which stays unchanged.
       entry: the function that is going to be compiled.
       whole: whether no op of it can be on the host.
-      compiled: whether XLA gets exactly the functions that are returned. Then checks are added for
-        facts that only XLA can tell: whether branches return equal sizes, say. Changed functions
-        get other names.
+      compiled: whether XLA gets exactly the functions that are returned. Then facts that only XLA
+        can tell are checked there, say equal branch sizes; and changed functions get new names.
 
     Returns:
       A copy.

@@ -135,7 +135,7 @@ _NOT_LISTED = "it is not known to be right there"
 _OF_DATA = "its sizes depend on data, and XLA bounds them at best"
 # Advice on how to replace ops whose sizes depend on data.
 _INSTEAD = {"StridedSlice": "; for a constant size write tf.slice(x, [begin], [size])"}
-_ROUNDS = 20  # of a loop, until the known facts about its variables are stable
+_ROUNDS = 20  # passes over a loop, within which the facts about its variables must settle
 ANY_DIMENSION = -1  # of a result of unknown rank
 
 # Makes a symbol from the number of a result, a dimension, and the bound if it is known.
@@ -228,7 +228,7 @@ class Flow:
         return [Tensor(varies=True) for _ in function.signature.output_arg]
 
     def is_hosted(self, function: str, node: NodeDef) -> bool:
-        """Return whether a node is on the host and no script op."""
+        """Return whether a node other than a script op is on the host."""
         return node.op not in op_kinds.SCRIPT_OPS and (function, node.name) in self._hosted
 
     def follow_hosted(self, node: NodeDef, path: str, operands: list[Tensor]) -> None:

@@ -25,7 +25,7 @@ from hostcall._compiler.bounded.value_rules import (
     sizes_in,
 )
 
-LONGEST = 64  # vector length whose elements are followed
+LONGEST = 64  # of the vectors whose elements are followed
 
 _DIFFER = "it takes sizes that may differ"
 _JOINS = "it joins or divides dimensions of bounded size"

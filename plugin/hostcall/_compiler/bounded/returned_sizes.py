@@ -4,10 +4,10 @@ XLA keeps the true sizes of a result in memory behind its elements. If a value i
 XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary sizes there.
 XLA merges equal values, so it cannot be known in advance which results become one.
 
-So each result is selected by a condition of its own. The condition always holds, but XLA cannot see
-that: it compares the last binary digits of a square with digits that no square ends in. XLA must
-not know the squared number either, so it is an element of an argument. If the arguments have no
-elements, XLA knows the whole program, and draws the number at random.
+So each result is selected by a condition of its own. It always holds, but XLA cannot see that: it
+says that a square does not end in certain binary digits, which no square ends in. XLA must not know
+the squared number, so it is an element of an argument. If the arguments have no elements, XLA knows
+the whole program, and draws the number at random.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NUMBERS = _FLOATS | {
 }
 # The modulus, a power of two, for which squares of integers never leave the remainders below.
 _ENDS = 4096
-# Of the names of the selecting nodes.
+# The beginning of the selecting nodes' names.
 _PREFIX = "hostcall_result"
 _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 

@@ -17,7 +17,7 @@ Source: TypeAlias = tuple[str, str]
 
 
 class UnprovenError(Exception):
-    """An op that is not known to be right with bounded sizes; the text gives the reason.
+    """The error for an op that is not known to be right with bounded sizes.
 
     Attributes:
       sources: the origins of the bounded sizes, besides the op's operands.
@@ -195,7 +195,7 @@ def _join_contents(contents: Sequence[Shape | None]) -> Shape | None:
 
 _SHAPES = "_output_shapes"
 _INTEGERS = (tf.int32, tf.int64)
-_LONGEST = 64  # elements of a vector that gives sizes
+_LONGEST = 64  # of the vectors that give sizes
 _DTYPES_WITHOUT_SHAPE = (tf.resource, tf.variant)
 
 

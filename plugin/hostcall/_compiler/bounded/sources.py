@@ -1,12 +1,11 @@
 """Sources: ops whose results have sizes that are known only at run time.
 
 XLA gives these sizes a *bounded dimension*: a buffer of the largest size, with the true size beside
-it. A test compiles every kernel that XLA has. It fails for a kernel that makes a bounded dimension
-and is missing here (tests/kernels/test_wrong_kernels.py).
+it. A test compiles each of XLA's kernels, and fails for one that makes a bounded dimension and is
+missing here (tests/kernels/test_wrong_kernels.py).
 
-Conditionals whose branches return different sizes are sources too. If the bounded dimension of
-their result is 1, XLA takes it for the size of any value that the result is broadcast with. On the
-host, the result has its true size.
+Conditionals whose branches return different sizes are sources too. XLA takes a bounded dimension of
+1 for the size of any value that the result is broadcast with. On the host, the size stays true.
 """
 
 from __future__ import annotations

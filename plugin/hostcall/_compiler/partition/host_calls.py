@@ -201,7 +201,7 @@ class _HostOp:
     def _counted(
         self, call: Callable[..., Any], function: Callable[..., Any], arguments: Any
     ) -> list[Any]:
-        """Run `call` with the function and the arguments, and count it in the statistics."""
+        """Run `call` with the function and the arguments; count it if statistics are collected."""
         results: list[Any]
         function = _runs.bind_to_run(function, self._run_of_op())
         if call_stats.is_collecting():

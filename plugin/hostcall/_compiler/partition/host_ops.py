@@ -1,12 +1,10 @@
 """Selection of the nodes that stay on the host, with a reason for each.
 
 XLA wants to know some operands when it compiles: the begin of a slice, the length of a range, the
-axis of a sum. It compiles a program for each value of them. That is right for constants and for
-values that follow from shapes.
-
-If an operand depends on data, TensorFlow keys the cluster, with all the work in it, on every value
-that the operand is computed from. So the ops with these operands run on the host. They rarely take
-much time.
+axis of a sum. It compiles a program for each value of them, which is right for constants and for
+values that follow from shapes. If an operand depends on data, TensorFlow keys the cluster, with all
+the work in it, on every value that the operand is computed from. So the ops with these operands run
+on the host. They rarely take much time.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _REASON = "XLA wants to know operand '{operand}' when it compiles, and it depend
 
 
 class DataConstants:
-    """The ops with operands that XLA wants to know when it compiles, but that depend on data.
+    """The ops with data-dependent operands that XLA wants to know when it compiles.
 
     Args:
       functions: FunctionDefs by name.
@@ -313,7 +311,7 @@ class HostOps:
 
     Attributes:
       choose: as given.
-      in_order: the nodes that call Python in calls that run one at a time.
+      in_order: the nodes whose calls of Python run one at a time.
     """
 
     def __init__(
@@ -358,8 +356,8 @@ class HostOps:
     def _ends_process(self, node: NodeDef) -> bool:
         """Return whether XLA ends the process when it compiles a node.
 
-        If branches return different shapes, XLA looks for the largest shape. Among their results is
-        a token, which has none.
+        If branches return different shapes, XLA looks for the largest shape. The token among their
+        results has none.
         """
         return attributes.BRANCHES_DIFFER in node.attr and self._effects.of_node(node)
 

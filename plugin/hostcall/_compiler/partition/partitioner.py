@@ -48,8 +48,7 @@ class PartitionedFunction:
       new_name: the name of the function that replaces it.
       host_ops: the nodes that stay on the host, with the reason for each.
       clusters: the other nodes.
-      must_be_on_host: the ops, by their types, that are on the host because of their own
-        properties.
+      must_be_on_host: the ops, by their types, that are on the host in their own right.
       calls_on_host: the loops, branches and calls, by their types, that are on the host.
     """
 
@@ -185,7 +184,7 @@ class Partitioner:
             defs.set_context(cluster, host)
             cluster.attr[defs.MUST_COMPILE].b = True
             cluster.attr[attributes.CLUSTER].b = True
-            for node in cluster.node_def:  # or kernels that run the cluster compile it alone
+            for node in cluster.node_def:  # else kernels that run the cluster compile it alone
                 node.attr.pop(defs.MUST_COMPILE, None)
             self.functions[cluster.signature.name] = cluster
 

@@ -5,8 +5,7 @@ copies the values that cross. It also places the other nodes: nodes that cost no
 that call functions, whose own nodes are placed when they are partitioned.
 
 On an accelerator, TensorFlow lowers loops and branches to `Switch` and `Merge`, and has neither for
-floats of eight bits. So they carry these as floats of sixteen bits, which hold each of their
-values.
+floats of eight bits. So they carry these as floats of sixteen bits, which hold all their values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Regions: connected host ops with nothing compiled between them, and references to their values.
 
-XLA has no values for strings, nor for the variants and resources that host ops make or take, say
-the handle of a table or a dataset. The program has references in their place. A reference is an
-int64 scalar. The real value is kept beside the program while that runs
-(`csrc/tensorflow/region.h`).
+XLA has no values for strings, nor for the variants and resources of host ops, say the handle of a
+table or a dataset. The program has references in their place, which are int64 scalars. The real
+values are kept beside the program while it runs (`csrc/tensorflow/region.h`).
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class References:
       is_host_op: whether a node has to be on the host, by its NodeDef.
 
     Attributes:
-      host_ops: for each function, the nodes that are on the host: those, and others that pass
+      host_ops: for each function, the nodes that are on the host: these, and others that pass
         variants to them.
 
     Raises:
