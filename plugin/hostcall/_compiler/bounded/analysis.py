@@ -1,15 +1,16 @@
-"""Keeps bounded sizes away from ops that XLA may get wrong with them.
+"""Analysis that keeps bounded sizes away from ops that XLA may get wrong with them.
 
-TensorFlow finds functions by their names, and still has the ones from before under the old names.
+A *source* is an op whose results have bounded sizes (`sources.py`). `flow.py` follows these sizes
+to ops that are not known to be right with them. The source then becomes a host op, so that XLA
+knows the size when it compiles the ops after it. The other op becomes a host op instead if that
+costs less. If all ops must be in one program, that is an error.
 
-Two kernels of ours (csrc/tensorflow/size_checks.cc) pass values on and refuse what XLA would get
-wrong: results of conditionals whose branches return different sizes, and elements of another dtype
-than a list has. What is refused is put on the host.
+Some facts are known only when XLA knows all shapes. Two kernels check them
+(csrc/tensorflow/size_checks.cc). They pass values on, and refuse two kinds that XLA would get
+wrong: results of conditionals whose branches return different sizes, and list elements of another
+dtype than the list's. A refused op is put on the host.
 
-A *source* is an op whose results have such sizes (`sources.py`). They may reach ops that are not
-known to be right with them (`flow.py`). Then the source is a host op, so that XLA knows the size
-when it compiles what comes after it; or the other op is, where that costs less. Where all must be
-in one program, that is an error.
+Changed functions get new names: TensorFlow finds functions by name, and still has the old ones.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ def give(functions: Functions, changed: Collection[str], entry: str) -> None:
 
     Args:
       functions: FunctionDefs by their old names, changed in place.
-      changed: the names of those that have changed.
-      entry: the function that keeps its name, since what takes its place gets another one anyway.
+      changed: the names of the changed functions.
+      entry: the function that keeps its name, since its replacement gets another one anyway.
     """
     new_names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
         if name not in new_names:
-            new_names[name] = name  # XLA compiles no function that calls itself
+            new_names[name] = name  # XLA compiles no recursion
             new_names[name] = _renamed(functions[name], functions, name in changed, renamed)
         return new_names[name]
 
@@ -62,15 +63,15 @@ def give(functions: Functions, changed: Collection[str], entry: str) -> None:
 
 
 def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
-    """List the functions whose names are new, which TensorFlow does not have."""
+    """List the functions with new names, which TensorFlow does not have."""
     known = {function.signature.name for function in before.function}
     return [function for function in after.function if function.signature.name not in known]
 
 
 def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
-    """Tell whether a function, or one that it calls, is another one than before.
+    """Return whether a function, or one that it calls, differs from before.
 
-    Each change adds nodes. The function itself keeps its name.
+    The entry keeps its name, but each change adds nodes to it.
     """
     sizes = [
         len(function.node_def)
@@ -105,7 +106,7 @@ def _redirect(node: Any, old: str, new: str) -> None:
 
 _LIST = "HostcallList"
 _VARIANT = tf.variant.as_datatype_enum
-# What works with the elements of a list.
+# Ops that read or write the elements of a list.
 LIST_OPS = {
     "TensorListConcat",
     "TensorListConcatV2",
@@ -116,7 +117,7 @@ LIST_OPS = {
     "TensorListSetItem",
     "TensorListStack",
 }
-# What gets a check.
+# Ops that get a check.
 KINDS = LIST_OPS | op_kinds.BRANCH_OPS
 
 
@@ -129,8 +130,8 @@ def add(
 
     Args:
       functions: FunctionDefs by name, changed in place.
-      bounded: of conditionals, the (result, dimension)s that may be bounded, and are right so.
-      hosted: what is not compiled anyway.
+      bounded: for conditionals, the (result, dimension)s that may be bounded, and are right so.
+      hosted: the ops that are on the host, and so not compiled.
 
     Returns:
       The names of the functions that have changed.
@@ -176,7 +177,7 @@ def _check_list(edits: FunctionEdits, node: Any) -> None:
     edits.before(node.name, [check])
 
 
-# Sizes and ranks for those that are not known: what is asked is whether a rule gives bounds.
+# Stand-ins for unknown sizes and ranks: they only serve to learn which sizes are bounded.
 _SIZES = (2, 8, 3, 1)
 _RANKS = (1, 2, 3, 4, 0)
 
@@ -184,16 +185,16 @@ _RANKS = (1, 2, 3, 4, 0)
 def results(
     node: NodeDef, operands: Sequence[Tensor], symbol: SymbolMaker
 ) -> list[Shape | None] | None:
-    """The shapes of a script op's results in a program; None where no size of them is bounded.
+    """Return the shapes of a script op's results in a program, or None if no size is bounded.
 
     Args:
       node: its NodeDef.
-      operands: what is known of what it takes.
-      symbol: makes a symbol of the number of a result, a dimension and the bound.
+      operands: the known facts about its operands.
+      symbol: makes a symbol from the number of a result, a dimension and the bound.
     """
     try:
         spec = lookup.existing_spec_of(node)
-    except LoweringError:  # it cannot run in this process
+    except LoweringError:  # the op cannot run in this process
         return None
     if spec.like is not None:
         followed = [operands[i] for i in spec.like]
@@ -208,20 +209,20 @@ def results(
 
 
 def _padded(shapes: list[Shape | None], node: NodeDef) -> list[Shape | None]:
-    """With the hidden result of an EagerPyFunc, a scalar."""
+    """Append the scalar shape of the hidden result of an EagerPyFunc."""
     hidden = len(node.attr["Tout"].list.type) - len(shapes)
     return [*shapes, *[()] * hidden]
 
 
 def _said(spec: CallbackSpec, node: NodeDef, operands: Sequence[Tensor]) -> list[Spec]:
-    """The specs of the results for such operands, with sizes made up for those not known."""
+    """Return the specs of the results for these operands, with stand-ins for unknown sizes."""
     declared = spec.declaration.result
     if spec.shape_function is None or (isinstance(declared, str) and declared == TRACE):
         return list(spec.static_specs)
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
     for size, rank in itertools.product(_SIZES, _RANKS):
         specs = [_made_up(o, dtype, size, rank) for o, dtype in zip(operands, dtypes, strict=True)]
-        with contextlib.suppress(LoweringError):  # not all of them will do
+        with contextlib.suppress(LoweringError):  # the shape function may refuse some stand-ins
             return result_shapes.known(spec, node, specs)
         if all(map(_is_exact, operands)):
             break
@@ -242,7 +243,7 @@ def _bound(size: Size, made_up: int) -> int:
 
 
 def _is_exact(operand: Tensor) -> bool:
-    """Whether nothing has to be made up for an operand."""
+    """Return whether an operand needs no stand-ins."""
     return operand.shape is not None and all(
         size is not None and not (isinstance(size, Symbol) and size.bound is None)
         for size in operand.shape
@@ -258,7 +259,7 @@ def _sizes(index: int, spec: Spec, exact: bool, symbol: SymbolMaker) -> Shape | 
             for dim, size in enumerate(spec.shape.as_list())
         )
     if spec.shape.rank is None:
-        return ()  # an error when it is compiled
+        return ()  # compiling it is an error
     return tuple(spec.shape.as_list() if exact else [None] * spec.shape.rank)
 
 
@@ -273,15 +274,14 @@ _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {rea
 def marked(
     library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
 ) -> Any:
-    """Mark the ops that shall be on the host for the sizes that they make or take.
+    """Mark the ops that must be on the host because of the sizes that they make or take.
 
     Args:
-      library: a FunctionDefLibrary, which is left alone.
+      library: a FunctionDefLibrary, which stays unchanged.
       entry: the function that is going to be compiled.
-      whole: whether nothing of it can be on the host.
-      compiled: whether XLA gets the very functions that are returned. Then what only XLA can tell,
-        whether branches return equal sizes, is checked there; and functions that change have other
-        names.
+      whole: whether no op of it can be on the host.
+      compiled: whether XLA gets exactly the functions that are returned. Then facts that only XLA
+        can tell are checked there, say equal branch sizes; and changed functions get new names.
 
     Returns:
       A copy.
@@ -300,7 +300,7 @@ def marked(
 
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find what hinders a function from being one program, by the names of function and op.
+    """Find the ops that hinder a function from being one program, with the reasons.
 
     Args:
       library: a FunctionDefLibrary.
@@ -312,21 +312,21 @@ def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
 
 
 def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that XLA may get wrong where nothing is done about it.
+    """Find the ops that XLA may get wrong if hostcall changes nothing.
 
     Args:
       library: a FunctionDefLibrary.
       entry: a function that is compiled as a whole.
 
     Returns:
-      What may be wrong, by the names of function and op.
+      The possible errors, by the names of function and op.
     """
     search = _Search(protos.copy_of(library), entry, _nothing)
     return search.at_risk()
 
 
 def _mark(name: str, function: Any, search: _Search) -> None:
-    """Mark the nodes of a function that are found."""
+    """Mark the ops of a function that are hindered or have bounded results."""
     found = {n for places in (search.hindered, search.bounded) for f, n in places if f == name}
     nodes = defs.nodes_of(function, op_kinds.SCRIPT_OPS)
     if found:
@@ -342,19 +342,19 @@ def _mark(name: str, function: Any, search: _Search) -> None:
 
 
 class _Search:
-    """What there is to know of the sizes in a program.
+    """A search for the bounded sizes in a program.
 
     Args:
-      library: a FunctionDefLibrary; ops in it that XLA gets wrong are written in others.
+      library: a FunctionDefLibrary; ops in it that XLA gets wrong are rewritten in other ops.
       entry: the function that is going to be compiled.
-      is_on_host: whether a script op is not, by its NodeDef.
+      is_on_host: whether a script op is on the host, by its NodeDef.
 
     Attributes:
-      functions: those that the entry reaches, by name.
+      functions: the functions that the entry reaches, by name.
       compiled: those of them that XLA may get.
-      hindered: what hinders ops from being in the program, in words.
-      bounded: of other sources, the (result, dimension)s whose size may be bounded.
-      replaced: the functions in which ops are written in others.
+      hindered: the reasons why ops cannot be in the program.
+      bounded: for other sources, the (result, dimension)s whose size may be bounded.
+      replaced: the functions with rewritten ops.
     """
 
     def __init__(
@@ -362,7 +362,7 @@ class _Search:
     ) -> None:
         self.functions = defs.reachable(library, entry)
         self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
-        # Most functions have nothing of what is looked for below.
+        # Most functions hold none of the ops that the search looks for.
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
@@ -384,18 +384,18 @@ class _Search:
         loops = _Loops(self.functions, self._entry)
         while offences := self._offences():
             known = len(self.hindered)
-            # The results of these have sizes that XLA knows: there may be more to say of others.
+            # XLA knows the result sizes of host ops, so the next round may find other offences.
             for source, hindering in _by_source(offences).items():
                 self._put_on_host(source, hindering, loops)
             if len(self.hindered) == known:
                 raise LoweringError(_STUCK.format(op=offences[0].node, kind=offences[0].op))
 
     def has(self, kinds: Collection[str]) -> bool:
-        """Tell whether there is an op of one of some kinds."""
+        """Return whether the program has an op of one of these kinds."""
         return not self._kinds.isdisjoint(kinds)
 
     def at_risk(self) -> dict[Source, str]:
-        """See the function of this name."""
+        """Find the ops that XLA may get wrong; see the function `at_risk`."""
         found = sources.find(self.functions)
         offences = self._offences() if self._any_may_be_bounded() else []
         for offence in offences:
@@ -406,14 +406,14 @@ class _Search:
         return found
 
     def _offences(self) -> list[Offence]:
-        """Follow the sizes that are left, and note them."""
+        """Follow the remaining bounded sizes, and note them."""
         flow = Flow(self.functions, self._results, self._constants, self.hindered)
         flow.run(self._entry)
         self.bounded = flow.bounded
         return [*flow.offences.values()]
 
     def _put_on_host(self, source: Source, offences: list[Offence], loops: _Loops) -> None:
-        """Choose between a source and the ops that it hinders."""
+        """Put a source on the host, or the ops that it hinders if that costs less."""
         is_script_op = self._node(source).op in op_kinds.SCRIPT_OPS
         limit = loops.around(source[0])
         if all(
@@ -435,7 +435,7 @@ class _Search:
         return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
 
     def _has_no_kernel(self, offence: Offence) -> bool:
-        """Whether an op is on the host whatever it takes."""
+        """Return whether an op has no XLA kernel, so that it is on the host anyway."""
         node = self._node((offence.function, offence.node))
         if offence.calls or node.op in op_kinds.SCRIPT_OPS:
             return False
@@ -446,7 +446,7 @@ class _Search:
         return None if on_host else results(node, *rest)
 
     def _any_may_be_bounded(self) -> bool:
-        """Whether a size of some result may be bounded, for what script ops take or might take."""
+        """Return whether some result may have a bounded size, whatever script ops take."""
         if any(
             sources.in_function(function, name == self._entry, self._constants)
             for name, function in self.functions.items()
@@ -464,7 +464,7 @@ class _Search:
 
 
 class _Loops:
-    """How many loops are around each function of a program."""
+    """The number of loops around each function of a program."""
 
     def __init__(self, functions: Functions, entry: str) -> None:
         self._around = {entry: 0}
@@ -479,7 +479,7 @@ class _Loops:
                         pending.append(called)
 
     def around(self, function: str) -> int:
-        """The most loops that a function runs inside of."""
+        """Return the largest number of loops that a function runs inside of."""
         return self._around.get(function, 0)
 
 
@@ -492,7 +492,7 @@ def _by_source(offences: Iterable[Offence]) -> dict[Source, list[Offence]]:
 
 
 def _ends_sizes(offence: Offence, source: Source) -> bool:
-    """Whether an op, on the host, leaves no size that XLA would have to compile anew for."""
+    """Return whether an op, run on the host, leaves no size for which XLA would recompile."""
     if (offence.function, offence.node) == source or offence.op in op_kinds.SCRIPT_OPS:
         return False
     return not offence.calls and all(

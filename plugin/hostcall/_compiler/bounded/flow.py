@@ -1,11 +1,11 @@
-"""Follows bounded sizes through a function, to the ops that XLA may get wrong with them.
+"""Forward analysis that follows bounded sizes to the ops that XLA may get wrong with them.
 
-XLA pads such tensors, and not all of its ops, nor all of TensorFlow's lowerings to them, have
-regard for that. `RULES` holds those that do, each with the rule for its sizes, which raises an
-UnprovenError for what is not proven of it. tests/e2e/test_bounded_ops.py proves each one, and
-fails for one that it has no proof of.
+It goes function by function and node by node, through calls, branches and loops.
 
-A forward analysis: function by function, node by node, calls, branches and loops included.
+XLA pads tensors of bounded size. Some of its ops, and some of TensorFlow's lowerings to them,
+ignore the padding. `RULES` lists the ops that heed it, each with the rule for its sizes. A rule
+raises an UnprovenError where the op is not proven right. tests/e2e/test_bounded_ops.py proves each
+op, and fails for an op without a proof.
 """
 
 from __future__ import annotations
@@ -133,15 +133,15 @@ _LOOP_OPS = frozenset({"While", "StatelessWhile"})
 
 _NOT_LISTED = "it is not known to be right there"
 _OF_DATA = "its sizes depend on data, and XLA bounds them at best"
-# What to write in the place of an op with such sizes.
+# Advice on how to replace ops whose sizes depend on data.
 _INSTEAD = {"StridedSlice": "; for a constant size write tf.slice(x, [begin], [size])"}
-_ROUNDS = 20  # of loops, until what is known of their variables holds
-ANY_DIMENSION = -1  # of a result whose rank is not known
+_ROUNDS = 20  # passes over a loop, within which the facts about its variables must settle
+ANY_DIMENSION = -1  # of a result of unknown rank
 
-# Makes a symbol of the number of a result, a dimension, and the bound where it is known.
+# Makes a symbol from the number of a result, a dimension, and the bound if it is known.
 SymbolMaker: TypeAlias = Callable[[int, int, int | None], Symbol]
-# For a script op, by its place and NodeDef, and its operands: the shapes of its results; None where
-# no size of them is bounded.
+# Gives the shapes of a script op's results, by its place, NodeDef and operands; None if no size of
+# them is bounded.
 Results: TypeAlias = Callable[
     [Source, Any, Sequence[Tensor], SymbolMaker], list[Shape | None] | None
 ]
@@ -149,13 +149,13 @@ Results: TypeAlias = Callable[
 
 @dataclasses.dataclass(frozen=True)
 class Offence:
-    """A bounded size reaches an op that is not known to be right with it.
+    """An op that a bounded size reaches and that is not known to be right with it.
 
     Attributes:
       function, node, op: the op's function, name and kind.
-      reason: what about it is not known.
-      sources: where the bounded sizes come from; the op itself, if it makes them.
-      shapes: what TensorFlow knows of the shapes of its results.
+      reason: the property of the op that is not known.
+      sources: the origins of the bounded sizes; the op itself, if it makes them.
+      shapes: the shapes of its results, as TensorFlow knows them.
       calls: whether the op calls functions.
     """
 
@@ -169,18 +169,18 @@ class Offence:
 
 
 class Flow:
-    """The way of bounded sizes through a program.
+    """The paths of bounded sizes through a program.
 
     Args:
       functions: FunctionDefs by name.
-      results: what is known of the results of a script op; see `Results`.
+      results: gives the shapes of a script op's results; see `Results`.
       constants: the positions of a node's operands that XLA has to know when it compiles.
-      hosted: the ops that are on the host, and whose results have known sizes for that.
+      hosted: the ops that are on the host, whose results therefore have known sizes.
 
     Attributes:
-      offences: what has been found, each once.
-      bounded: for each source in the program, the (result, dimension)s that may be bounded; for
-        conditionals too.
+      offences: the offences found, each once.
+      bounded: for each source in the program, and each conditional, the (result, dimension)s that
+        may be bounded.
     """
 
     def __init__(
@@ -199,12 +199,12 @@ class Flow:
         self.bounded: dict[Source, set[tuple[int, int]]] = {}
 
     def run(self, entry: str) -> None:
-        """Follows the program that begins with a function, whose arguments have fixed sizes."""
+        """Follow the program that begins with a function, whose arguments have fixed sizes."""
         shapes = argument_shapes(self._functions[entry])
         self._function(entry, entry, [Tensor(shape) for shape in shapes])
 
     def _function(self, name: str, path: str, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """What is known of the results of a call."""
+        """Return the known facts about the results of a call."""
         function = self._functions[name]
         if defs.has_frames(function):
             return self._on_host(function, path)
@@ -221,18 +221,18 @@ class Flow:
         return body.run(dict(zip(names, given, strict=True)))
 
     def _on_host(self, function: FunctionDef, path: str) -> list[Tensor]:
-        """What is known of the results of a function that XLA does not compile."""
+        """Return the known facts about the results of a function that XLA does not compile."""
         for node in function.node_def:
             operands = [Tensor() for value in node.input if not value.startswith("^")]
             self.follow_hosted(node, f"{path}/{node.name}", operands)
         return [Tensor(varies=True) for _ in function.signature.output_arg]
 
     def is_hosted(self, function: str, node: NodeDef) -> bool:
-        """Whether a node that is no script op is on the host."""
+        """Return whether a node other than a script op is on the host."""
         return node.op not in op_kinds.SCRIPT_OPS and (function, node.name) in self._hosted
 
     def follow_hosted(self, node: NodeDef, path: str, operands: list[Tensor]) -> None:
-        """Follows the functions that a node on the host calls: clusters of theirs are compiled."""
+        """Follow the functions that a host op calls, since XLA compiles clusters of them."""
         given = [Tensor(varies=True)] * len(operands[node.op in _BRANCH_OPS :])
         for i, name in enumerate(defs.called_functions(node, self._functions)):
             if name in self._functions and self._function_matters(name):
@@ -241,7 +241,7 @@ class Flow:
     def called(
         self, node: NodeDef, function: str, path: str, operands: list[Tensor], count: int
     ) -> list[Tensor]:
-        """What is known of the results of a node that calls functions."""
+        """Return the known facts about the results of a node that calls functions."""
         try:
             if node.op in _LOOP_OPS:
                 return self._loop(node, path, operands)
@@ -288,7 +288,7 @@ class Flow:
         return [_depending_on(value, goes_on) for value in state]
 
     def matters(self, node: NodeDef) -> bool:
-        """Whether a node is, or leads to, one whose results may have sizes that are bounded."""
+        """Return whether a node, or a function that it calls, may make bounded sizes."""
         if node.op in op_kinds.SCRIPT_OPS:
             return True
         return any(map(self._function_matters, defs.called_functions(node, self._functions)))
@@ -305,7 +305,7 @@ class Flow:
     def script_op(
         self, node: NodeDef, function: str, path: str, operands: list[Tensor]
     ) -> list[Tensor] | None:
-        """What is known of the results of a script op; None where no size of it is bounded."""
+        """Return the known facts about a script op's results, or None if no size is bounded."""
 
         def symbol(result: int, dim: int, bound: int | None) -> Symbol:
             return Symbol((path, result, dim), bound)
@@ -322,7 +322,7 @@ class Flow:
         return found
 
     def _note(self, source: Source, results: Sequence[Tensor]) -> None:
-        """Notes which sizes of the results of an op may be bounded."""
+        """Note which sizes of an op's results may be bounded."""
         noted = self.bounded.setdefault(source, set())
         for index, result in enumerate(results):
             if result.shape is None and result.tainted:
@@ -331,7 +331,7 @@ class Flow:
             noted.update((index, dim) for dim, n in sizes if isinstance(n, Symbol))
 
     def makes_sizes(self, node: NodeDef, operands: Sequence[Tensor]) -> bool:
-        """Whether XLA would make a bounded dimension in a node, whatever sizes it takes."""
+        """Return whether XLA would make a bounded dimension in a node, whatever sizes it takes."""
         if node.op in sources.ALWAYS:
             return True
         inputs = [operands[i] for i in sources.sizing_operands(node, self._constants)]
@@ -351,7 +351,7 @@ class Flow:
         return True
 
     def op(self, site: Site, function: str, operands: list[Tensor]) -> list[Tensor]:
-        """What is known of the results of an op that takes what bounded sizes have a part in."""
+        """Return the known facts about the results of an op that bounded sizes affect."""
         own = (function, site.node.name)
         makes_sizes = self.makes_sizes(site.node, operands)
         if makes_sizes:
@@ -387,7 +387,7 @@ class Flow:
         error: UnprovenError,
         shapes: Sequence[Shape | None],
     ) -> list[Tensor]:
-        """Notes an op, and says of its results what holds once its operands have fixed sizes."""
+        """Note an offence; return the facts that hold once the op's operands have fixed sizes."""
         key = (function, node.name)
         found = _sources(operands) | error.sources
         if key in self.offences:
@@ -416,7 +416,7 @@ class _Body:
         self._known: dict[str, list[Tensor]] = {}
 
     def run(self, arguments: Mapping[str, Tensor]) -> list[Tensor]:
-        """What is known of the results."""
+        """Return the known facts about the results."""
         self._known = {name: [value] for name, value in arguments.items()}
         for node in defs.program_order(self._function):
             inputs = [self._value(value) for value in node.input if not value.startswith("^")]
@@ -445,12 +445,12 @@ class _Body:
         return flow.op(Site(node, path, shapes), self._name, operands)
 
     def _fixed(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
-        """The results of a node that has nothing to do with bounded sizes."""
+        """Return the results of a node that bounded sizes do not affect."""
         count = self._inferred.count(node.name)
         shapes = [self._inferred.shape(node.name, i) for i in range(count)]
         contents = [self._inferred.contents(node.name, i) for i in range(count)]
         if any(known is not None and None in known for known in contents):
-            # TensorFlow knows of constants, and the rules also of what is worked out from them.
+            # TensorFlow knows constants; the rules also know values that are computed from them.
             with contextlib.suppress(UnprovenError):
                 site = Site(node, self._path, shapes)
                 found = RULES[node.op](site, operands) if node.op in RULES else []
@@ -464,7 +464,7 @@ def _symbols(path: str, result: int) -> Callable[[int], Symbol]:
 
 
 def _depending_on(value: Tensor, other: Tensor) -> Tensor:
-    """A value whose elements depend on another one's."""
+    """Return a value whose elements depend on those of another one."""
     value = dataclasses.replace(value, varies=value.varies or other.varies)
     if not other.tainted:
         return value
@@ -476,7 +476,7 @@ def _sources(operands: Sequence[Tensor]) -> frozenset[Source]:
 
 
 def does_vary(node: NodeDef, operands: Sequence[Tensor]) -> bool:
-    """Whether XLA cannot know what a node computes when it compiles."""
+    """Return whether XLA cannot know a node's results when it compiles."""
     if node.op in sources.SHAPE_OPS:
         return False
     definition = op_kinds.op_def_or_none(node.op)

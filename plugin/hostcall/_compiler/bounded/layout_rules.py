@@ -1,4 +1,4 @@
-"""Shape rules of ops that arrange, rearrange and cut tensors, for bounded sizes."""
+"""Shape rules for bounded sizes in ops that arrange, rearrange and cut tensors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from hostcall._compiler.bounded.value_rules import (
     sizes_in,
 )
 
-LONGEST = 64  # of vectors whose elements are followed
+LONGEST = 64  # of the vectors whose elements are followed
 
 _DIFFER = "it takes sizes that may differ"
 _JOINS = "it joins or divides dimensions of bounded size"
 
 
 def expand_dims(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """ExpandDims."""
+    """Infer the shape of ExpandDims."""
     shape = shape_of(operands[0])
     (axis,) = integers(operands[1])
     axis %= len(shape) + 1
@@ -41,7 +41,7 @@ def expand_dims(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def squeeze(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Squeeze of dimensions that are named, if a size is bounded."""
+    """Infer the shape of Squeeze; if a size is bounded, its dimensions must be named."""
     shape = shape_of(operands[0])
     axes = {axis % len(shape) for axis in site.numbers("squeeze_dims")}
     check_fixed(*(shape if not axes else (shape[axis] for axis in axes)))
@@ -50,13 +50,13 @@ def squeeze(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def transpose(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Transpose by a permutation that is known."""
+    """Infer the shape of Transpose by a known permutation."""
     shape = shape_of(operands[0])
     return [Tensor(tuple(shape[axis] for axis in integers(operands[1])))]
 
 
 def concat(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """ConcatV2, also of vectors of sizes."""
+    """Infer the shape of ConcatV2, also of vectors of sizes."""
     *parts, last = operands
     shapes = [shape_of(part) for part in parts]
     (axis,) = integers(last)
@@ -76,7 +76,7 @@ def concat(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def concat_offset(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """ConcatOffset along a dimension of fixed size: where each part begins."""
+    """Infer the elements of ConcatOffset, the begins of the parts, along a fixed dimension."""
     (axis,), *shapes = (sizes_in(operand) for operand in operands)
     if not isinstance(axis, int):
         raise UnprovenError("which dimensions it works on, or where, is not known")
@@ -94,7 +94,7 @@ def concat_offset(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _sum(sizes: Sequence[Size]) -> Size:
-    """The sum, the same symbol for the same sizes; None where one is not known."""
+    """Return the sum, as the same symbol for the same sizes, or None if a size is unknown."""
     if any(size is None for size in sizes):
         return None
     if not has_symbol(sizes):
@@ -104,7 +104,7 @@ def _sum(sizes: Sequence[Size]) -> Size:
 
 
 def pack(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Pack, also of sizes."""
+    """Infer the shape of Pack, also of sizes."""
     shape = shape_of(alike(site, operands)[0])
     axis = site.number("axis") % (len(shape) + 1)
     contents = [c for operand in operands if (c := operand.contents) is not None]
@@ -114,7 +114,7 @@ def pack(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def unpack(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Unpack along a dimension of fixed size, also of a vector of sizes."""
+    """Infer the shapes of Unpack along a dimension of fixed size, also of a vector of sizes."""
     shape, contents = shape_of(operands[0]), operands[0].contents
     axis = site.number("axis") % len(shape)
     check_fixed(shape[axis])
@@ -125,7 +125,7 @@ def unpack(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def filled(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Fill: the first operand tells the shape."""
+    """Infer the shape of Fill, which its first operand gives."""
     shape, value = sizes_in(operands[0]), operands[1].contents
     count = product(shape) if len(shape) <= 1 else None
     if value is None or not isinstance(count, int) or count > LONGEST:
@@ -134,7 +134,7 @@ def filled(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def counted(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Range between numbers that are known, or from 0 by 1 to a bounded size."""
+    """Infer the shape of Range between known numbers, or from 0 by 1 to a bounded size."""
     (start,), (limit,), (delta,) = map(sizes_in, operands)
     if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int) and delta:
         numbers = tuple(range(start, limit, delta))
@@ -145,14 +145,14 @@ def counted(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def inverted(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """InvertPermutation of one that is known."""
+    """Infer the elements of InvertPermutation of a known permutation."""
     order = integers(operands[0])
     inverse = sorted(range(len(order)), key=order.__getitem__)
     return [Tensor((len(order),), tuple(inverse))]
 
 
 def broadcast_to(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """BroadcastTo."""
+    """Infer the shape of BroadcastTo."""
     shape, wanted = shape_of(operands[0]), sizes_in(operands[1])
     broadcast([shape, wanted])
     for size, target in zip(shape[::-1], wanted[::-1], strict=False):
@@ -162,7 +162,7 @@ def broadcast_to(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def tile(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Tile as often as is known, or of one element as often as a bounded size says."""
+    """Infer the shape of Tile by known numbers, or of one element by a bounded number."""
     sizes: list[Size] = []
     pairs = zip(shape_of(operands[0]), sizes_in(operands[1]), strict=True)
     for dim, (size, times) in enumerate(pairs):
@@ -176,7 +176,7 @@ def tile(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def pad(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """PadV2 by what is known."""
+    """Infer the shape of Pad and PadV2 by known paddings."""
     if any(operand.tainted for operand in operands[1:]):
         raise UnprovenError("how much it adds follows from a bounded size")
     sizes = enumerate(shape_of(operands[0]))
@@ -185,14 +185,14 @@ def pad(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def refined(sizes: Shape, known: Shape | None) -> Shape:
-    """Sizes, with what TensorFlow knows of those that are not bounded."""
+    """Fill in TensorFlow's known sizes for those that are not bounded."""
     if known is None or len(known) != len(sizes):
         return sizes
     return tuple(k if n is None else n for n, k in zip(sizes, known, strict=True))
 
 
 def reshape(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Reshape: dimensions stay, or several become one, or one several."""
+    """Infer the shape of Reshape that keeps dimensions, joins several or divides one."""
     wanted = sizes_in(operands[1])
     contents = operands[0].contents if len(wanted) <= 1 else None
     if not operands[0].bounded and not has_symbol(wanted):
@@ -204,7 +204,7 @@ def reshape(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _rest(total: Size, wanted: Shape) -> Size:
-    """The size that is left open where the others follow."""
+    """Return the size for -1 that follows from the other sizes."""
     others = product([size for size in wanted if size != -1])
     if total == others:
         return 1
@@ -218,7 +218,7 @@ def _rest(total: Size, wanted: Shape) -> Size:
 
 
 def _regrouped(shape: list[Size], wanted: list[Size]) -> list[Size]:
-    """The sizes wanted, where each is one that was there, or a product, or a factor."""
+    """Return the wanted sizes if each one is an old one, or a product or factor of old ones."""
     if len(shape) == 1 and -1 in wanted and (rest := _rest(shape[0], tuple(wanted))) is not None:
         return [rest if size == -1 else size for size in wanted]
     open_one = wanted.index(-1) if -1 in wanted else len(wanted)
@@ -233,7 +233,7 @@ def _regrouped(shape: list[Size], wanted: list[Size]) -> list[Size]:
 
 
 def _matched(shape: list[Size], wanted: list[Size]) -> int:
-    """How many dimensions become those wanted, each of one or several, or several of one."""
+    """Count the leading dimensions that become the wanted ones by joining or dividing."""
     first = last = 0
     while last < len(wanted):
         joined = _count(wanted[last], shape[first:])
@@ -245,13 +245,13 @@ def _matched(shape: list[Size], wanted: list[Size]) -> int:
 
 
 def _count(size: Size, others: list[Size]) -> int:
-    """Of how many of the first sizes of a list another one is the product; 0 if it is not."""
+    """Count the first sizes of a list whose product a size is; return 0 if there are none."""
     products = ((n, product(others[:n])) for n in range(1, len(others) + 1))
     return next((n for n, total in products if total is not None and total == size), 0)
 
 
 def stitched(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """DynamicStitch of vectors of sizes, as gradients of reductions have it."""
+    """Infer the elements of DynamicStitch of vectors of sizes, as in gradients of reductions."""
     count = len(operands) // 2
     found: dict[int, Size] = {}
     for indices, data in zip(operands[:count], operands[count:], strict=True):
@@ -262,7 +262,7 @@ def stitched(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def gradient_axes(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """BroadcastGradientArgs: which dimensions of gradients are summed, after broadcasting."""
+    """Infer the axes of BroadcastGradientArgs, along which gradients are summed."""
     first, second = (sizes_in(operand) for operand in operands)
     rank = max(len(first), len(second))
     padded = [(1,) * (rank - len(sizes)) + sizes for sizes in (first, second)]
@@ -277,12 +277,12 @@ def gradient_axes(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     return [Tensor((len(found),), tuple(found)) for found in axes]
 
 
-# What is taken of a dimension, "one" element or a "part", or a "new" dimension; begin, end, stride.
+# Kind ("one" element or a "part" of a dimension, or a "new" dimension), begin, end and stride.
 _Part: TypeAlias = tuple[str, int | None, int | None, int]
 
 
 def strided_slice(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """StridedSlice: of a bounded dimension all, or the first few elements."""
+    """Infer the shape of StridedSlice, which may take all or the start of a bounded dimension."""
     if operands[0].contents is not None:
         return [_part_of_sizes(site, operands)]
     shape = shape_of(operands[0])
@@ -313,7 +313,7 @@ def _taken(site: Site, size: Size, part: _Part, dim: int) -> Size:
 
 
 def strided_slice_grad(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """StridedSliceGrad, for the slices that are proven."""
+    """Infer the shape of StridedSliceGrad, for the slices that are proven."""
     sizes = sizes_in(operands[0])
     known = Site(site.node, site.path, [None])
     (taken,) = strided_slice(known, [Tensor(sizes), *operands[1:4]])
@@ -324,12 +324,12 @@ def strided_slice_grad(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _has_bound_of(size: Size, other: Symbol) -> bool:
-    """Whether XLA, which compares bounds here, takes two sizes for the same."""
+    """Return whether XLA, which compares bounds here, takes two sizes for equal."""
     return isinstance(size, Symbol) and size.bound is not None and size.bound == other.bound
 
 
 def slice_(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Slice: of bounded dimensions all."""
+    """Infer the shape of Slice, which may only take all of a bounded dimension."""
     shape, begins, counts = shape_of(operands[0]), sizes_in(operands[1]), sizes_in(operands[2])
     sizes: list[Size] = []
     for size, begin, count in zip(shape, begins, counts, strict=True):
@@ -342,7 +342,7 @@ def slice_(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _part_of_sizes(site: Site, operands: Sequence[Tensor]) -> Tensor:
-    """A part of a vector of sizes, or a vector of a size."""
+    """Return a part of a vector of sizes, or a vector of one size."""
     contents = sizes_in(operands[0])
     parts = _parts(site, operands[1:4], len(shape_of(operands[0])))
     if not operands[0].shape and [part[0] for part in parts] == ["new"]:
@@ -357,7 +357,7 @@ def _part_of_sizes(site: Site, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _parts(site: Site, operands: Sequence[Tensor], rank: int) -> list[_Part]:
-    """What is taken of each dimension."""
+    """Return the part that is taken of each dimension."""
     begin, end, strides = map(integers, operands)
     names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     masks = {name: site.number(f"{name}_mask") for name in names}

@@ -1,12 +1,13 @@
-"""Results of bounded size that leave a program: no two of them may be one value.
+"""Results of bounded size, kept apart so that no two results of a program are one value.
 
-XLA keeps the true sizes of a result in memory behind its elements. Of a value that is returned
-twice it makes a copy for the second result, without the sizes, and what TensorFlow reads in their
-place is arbitrary. Equal values become one in XLA, so that nobody can tell before which results
-those are. So each of them is chosen by a condition of its own, which always holds, and which XLA
-does not see through: that the square of some number is no number which never is the end of a
-square, in binary. XLA must not know that number either. It is one among the arguments; where these
-have no elements, XLA knows the whole program, and draws the number at random.
+XLA keeps the true sizes of a result in memory behind its elements. If a value is returned twice,
+XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary sizes there.
+XLA merges equal values, so it cannot be known in advance which results become one.
+
+So each result is selected by a condition of its own. It always holds, but XLA cannot see that: it
+says that a square does not end in certain binary digits, which no square ends in. XLA must not know
+the squared number, so it is an element of an argument. If the arguments have no elements, XLA knows
+the whole program, and draws the number at random.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _NUMBERS = _FLOATS | {
     t.as_datatype_enum
     for t in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32)
 }
-# What squares of integers leave when they are divided by a power of two, and what they never do.
+# The modulus, a power of two, for which squares of integers never leave the remainders below.
 _ENDS = 4096
-# Of the names of the nodes that choose.
+# The beginning of the selecting nodes' names.
 _PREFIX = "hostcall_result"
 _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
 def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
-    """Makes the results of a function in a library be values of their own, if sizes are bounded.
+    """Make the results of a function distinct values, if their sizes are bounded.
 
     Args:
       library: a FunctionDefLibrary, changed in place. Its script ops say which results are bounded.
@@ -47,11 +48,11 @@ def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
 
 
 def keep_apart_in(function: Any, functions: Functions) -> None:
-    """Do the same to one function that is compiled, such as a cluster.
+    """Make the bounded results of one compiled function, say a cluster, distinct values.
 
     Args:
       function: its FunctionDef, changed in place.
-      functions: those that it calls, by name.
+      functions: the functions that it calls, by name.
     """
     results = [r for r in function.signature.output_arg if r.type not in _NO_ARRAYS]
     if len(results) < 2:
@@ -82,7 +83,7 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
 
 
 def join_again(function: Any) -> None:
-    """Undo `keep_apart_in`, so that a cluster can be cut anew.
+    """Undo `keep_apart_in`, so that a cluster can be divided again.
 
     Args:
       function: its FunctionDef, changed in place.
@@ -100,14 +101,14 @@ def join_again(function: Any) -> None:
 
 
 def _opaque_number(function: Any, nodes: NodeWriter) -> str:
-    """An int32 scalar that XLA cannot know when it compiles.
+    """Add an int32 scalar that XLA cannot know when it compiles.
 
-    It knows arguments that tell sizes, so floats are taken first.
+    XLA knows arguments that give sizes, so floats come first.
     """
-    # XLA leaves it out of programs whose argument has elements.
+    # XLA drops the random number from programs whose argument has elements.
     zero, one = nodes.constant([0], _INT32), nodes.constant([1], _INT32)
     drawn = nodes.add("RandomUniform", one, T=_INT32, dtype=_FLOAT)
-    for seed in ("seed", "seed2"):  # without one it is an error where ops shall be deterministic
+    for seed in ("seed", "seed2"):  # deterministic mode refuses random ops without seeds
         nodes.nodes[-1].attr[seed].i = 1
     drawn = nodes.add("Mul", drawn, nodes.constant(1e9, _FLOAT), T=_FLOAT)
     candidates = nodes.add("Cast", drawn, SrcT=_FLOAT, DstT=_INT32)
@@ -124,7 +125,7 @@ def _opaque_number(function: Any, nodes: NodeWriter) -> str:
 
 
 def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
-    """The nodes that bounded sizes may reach."""
+    """Return the nodes that bounded sizes may reach."""
     found = {node.name for node in function.node_def if _is_source(node, functions, set())}
     if found:
         for node in defs.program_order(function):
@@ -135,9 +136,9 @@ def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
 
 
 def _fixed_results(function: FunctionDef) -> set[str]:
-    """The results of script ops whose sizes are known, and their identities.
+    """Return the results of script ops whose sizes are known, and their identities.
 
-    Among them are the handles of tape residuals, by which others find them as what they are.
+    They include the handles of tape residuals, which other code must still recognize.
     """
     fixed: set[str] = set()
     for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):

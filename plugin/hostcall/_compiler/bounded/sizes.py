@@ -12,15 +12,15 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
-# An op that makes sizes which XLA only knows a bound of, by the name of its function and its own.
+# An op whose results have bounded sizes, by the name of its function and its own.
 Source: TypeAlias = tuple[str, str]
 
 
 class UnprovenError(Exception):
-    """An op is not known to be right where sizes are bounded; the text says what it is about.
+    """The error for an op that is not known to be right with bounded sizes.
 
     Attributes:
-      sources: where the bounded sizes come from, beside the op's operands.
+      sources: the origins of the bounded sizes, besides the op's operands.
     """
 
     def __init__(self, text: str, sources: frozenset[Source] = frozenset()) -> None:
@@ -30,12 +30,12 @@ class UnprovenError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Symbol:
-    """A size that only a run tells. Two tensors with the same symbol have the same size.
+    """A size that is known only at run time. Tensors with the same symbol have the same size.
 
     Attributes:
-      origin: what has it first: the way to a node, the number of a result, and a dimension.
-      bound: the largest size, where that is known.
-      factors: the sizes that it is the product of, where it is one.
+      origin: its first place: the path to a node, the number of a result, and a dimension.
+      bound: the largest size, if it is known.
+      factors: the sizes that it is the product of, if it is a product.
     """
 
     origin: tuple[str, int, int]
@@ -43,22 +43,22 @@ class Symbol:
     factors: tuple[int | Symbol, ...] = dataclasses.field(default=(), compare=False)
 
 
-# A size: known, or not before the run, or None: XLA will know it, and it is not known yet.
+# A number, a symbol for a size known only at run time, or None for a size that XLA will know.
 Size: TypeAlias = int | Symbol | None
 Shape: TypeAlias = tuple[Size, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """What is known of a value of a program before XLA compiles it.
+    """The known facts about a value of a program before XLA compiles it.
 
     Attributes:
-      shape: its sizes; None where not even the rank is known.
-      contents: the elements, of a vector or scalar of integers that tells sizes; else None.
-      tainted: whether sizes that are only bounded have a part in its shape or in its elements.
-      sources: the ops that those come from.
-      varies: whether XLA cannot know its elements when it compiles, even where the sizes and
-        the arguments are known: what a loop, a variable or Python computes.
+      shape: its sizes; None if not even the rank is known.
+      contents: the elements of a vector or scalar of integers that gives sizes; else None.
+      tainted: whether bounded sizes affect its shape or its elements.
+      sources: the ops that those sizes come from.
+      varies: whether XLA cannot know its elements when it compiles, even if the sizes and the
+        arguments are known: a loop, a variable or Python computes them.
     """
 
     shape: Shape | None = None
@@ -69,17 +69,17 @@ class Tensor:
 
     @property
     def bounded(self) -> bool:
-        """Whether a size of it may be bounded."""
+        """A flag that is true if a size may be bounded."""
         return self.tainted and (self.shape is None or has_symbol(self.shape))
 
 
 def has_symbol(sizes: Iterable[Size]) -> bool:
-    """Whether a size among them is only bounded."""
+    """Return whether one of these sizes is bounded."""
     return any(isinstance(size, Symbol) for size in sizes)
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """The number of elements; the same symbol for the same sizes, in whatever order."""
+    """Return the number of elements, as the same symbol for the same sizes in any order."""
     number, symbols = 1, list[Symbol]()
     pending = [*sizes]
     while pending:
@@ -113,11 +113,10 @@ def _bound(factors: Iterable[int | Symbol]) -> int | None:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The shape of an element-wise result.
+    """Return the shape of an element-wise result.
 
     Raises:
-      UnprovenError: where a bounded size meets another size that may differ from it: XLA would not
-        notice.
+      UnprovenError: if a bounded size meets another size that may differ; XLA would not notice.
     """
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
@@ -134,10 +133,10 @@ def _broadcast_size(sizes: Sequence[Size]) -> Size:
 
 
 def same(sizes: Sequence[Size]) -> Size:
-    """The one size that several must be.
+    """Return the one size that all these sizes must equal.
 
     Raises:
-      UnprovenError: where a bounded size would have to be the same as another one.
+      UnprovenError: if a bounded size would have to equal another one.
     """
     if len(set(sizes)) == 1:
         return sizes[0]
@@ -147,14 +146,14 @@ def same(sizes: Sequence[Size]) -> Size:
 
 
 def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
-    """What is known of a value that is one of several, as after a branch.
+    """Return the known facts about a value that is one of several, as after a branch.
 
     Args:
-      tensors: what is known of each of those.
-      symbol: a new one for a dimension.
+      tensors: the known facts about each of them.
+      symbol: makes a new symbol for a dimension.
 
     Raises:
-      UnprovenError: where a size is bounded in one and not in another.
+      UnprovenError: if a size is bounded in one and not in another.
     """
     tainted = any(tensor.tainted for tensor in tensors)
     sources = frozenset[Source]().union(*(tensor.sources for tensor in tensors))
@@ -196,12 +195,12 @@ def _join_contents(contents: Sequence[Shape | None]) -> Shape | None:
 
 _SHAPES = "_output_shapes"
 _INTEGERS = (tf.int32, tf.int64)
-_LONGEST = 64  # of vectors that tell sizes
+_LONGEST = 64  # of the vectors that give sizes
 _DTYPES_WITHOUT_SHAPE = (tf.resource, tf.variant)
 
 
 def argument_shapes(function: FunctionDef) -> list[Shape | None]:
-    """What is written of the shapes of a FunctionDef's arguments."""
+    """Return the shapes that a FunctionDef notes for its arguments."""
     found = []
     for index, argument in enumerate(function.signature.input_arg):
         attributes = function.arg_attr[index].attr if index in function.arg_attr else {}
@@ -213,16 +212,16 @@ def argument_shapes(function: FunctionDef) -> list[Shape | None]:
 
 
 def sizes_of(shape: tf.TensorShape) -> Shape | None:
-    """The sizes of a TensorShape; None where its rank is not known."""
+    """Return the sizes of a TensorShape, or None if its rank is not known."""
     return None if shape.rank is None else tuple(shape.as_list())
 
 
 class Inferred:
-    """A function as a graph that TensorFlow has inferred shapes in.
+    """A function as a graph in which TensorFlow has inferred shapes.
 
     Args:
       function: a FunctionDef.
-      shapes: of its arguments.
+      shapes: the shapes of its arguments.
       functions: FunctionDefs by name.
     """
 
@@ -243,16 +242,16 @@ class Inferred:
         try:
             with self._graph.as_default():
                 tf.import_graph_def(graph_def, name="")
-        except ValueError:  # TensorFlow will say so itself
+        except ValueError:  # TensorFlow reports the error itself
             self._graph = tf.Graph()
 
     def shape(self, node: str, index: int) -> Shape | None:
-        """What TensorFlow knows of the shape of a node's result."""
+        """Return the shape of a node's result, as TensorFlow knows it."""
         tensor = self._tensor(node, index)
         return None if tensor is None else sizes_of(tensor.shape)
 
     def contents(self, node: str, index: int) -> Shape | None:
-        """The elements of a result that may tell sizes; None in the place of those not known."""
+        """Return the elements of a result that may give sizes, with None for unknown ones."""
         tensor = self._tensor(node, index)
         if tensor is None or tensor.dtype not in _INTEGERS or tensor.shape.rank not in (0, 1):
             return None
@@ -263,11 +262,11 @@ class Inferred:
         return (None,) * count if value is None else tuple(int(n) for n in value.flatten())
 
     def count(self, node: str) -> int:
-        """How many results a node has."""
+        """Return the number of a node's results."""
         return sum(len(types) for types in self._types.of_node(node).values())
 
     def position(self, value: str) -> tuple[str, int]:
-        """The node, or the argument, and the number of a result, of an input of a node."""
+        """Return the node or argument that an input comes from, and the number of the result."""
         name, _, result = value.partition(":")
         if name in self._arguments:
             return name, 0
@@ -297,7 +296,7 @@ class Inferred:
         return sizes_of(tf.TensorShape(argument.handle_data[0].shape))
 
     def _copies(self, node: NodeDef) -> list[Any]:
-        """What stands for a node in the graph: placeholders for what the graph cannot hold."""
+        """Return a node's copy in the graph, or placeholders if the graph cannot hold it."""
         if self._is_opaque(node):
             types = [t for some in self._types.of_node(node.name).values() for t in some]
             known = node.attr["output_shapes"].list.shape if "output_shapes" in node.attr else []

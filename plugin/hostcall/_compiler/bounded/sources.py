@@ -1,11 +1,11 @@
-"""The ops whose results have sizes known only at run time.
+"""Sources: ops whose results have sizes that are known only at run time.
 
-XLA makes a bounded dimension of such a result, and takes one that is 1 for that of whatever the
-result is broadcast with. On the host, a branch returns what it has.
+XLA gives these sizes a *bounded dimension*: a buffer of the largest size, with the true size beside
+it. A test compiles each of XLA's kernels, and fails for one that makes a bounded dimension and is
+missing here (tests/kernels/test_wrong_kernels.py).
 
-XLA gives such a size a *bounded dimension*: a buffer of the largest size, and the true one beside
-it. A test compiles every kernel that XLA has and fails for one that makes a bounded dimension and
-is missing here (tests/kernels/test_wrong_kernels.py).
+Conditionals whose branches return different sizes are sources too. XLA takes a bounded dimension of
+1 for the size of any value that the result is broadcast with. On the host, the size stays true.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.
 
 
 def find(functions: Functions) -> dict[Source, str]:
-    """Find them in FunctionDefs, with the reason why each is for the host."""
+    """Find the conditionals whose branches differ in size, with the reasons to host them."""
     found = {}
     for name, function in functions.items():
         for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
@@ -38,15 +38,15 @@ def find(functions: Functions) -> dict[Source, str]:
 
 
 def arrays(node: NodeDef) -> list[int]:
-    """List the results of a conditional that XLA has arrays of, by their numbers."""
+    """List the numbers of a conditional's results that are arrays for XLA."""
     types = node.attr["Tout"].list.type
     return [i for i, dtype in enumerate(types) if dtype not in _NO_ARRAYS]
 
 
 def _may_differ(node: NodeDef) -> bool:
-    """Whether tracing leaves sizes of results open, or has seen different ones.
+    """Return whether tracing leaves result sizes open, or has seen different ones.
 
-    With a gradient TensorFlow writes a conditional anew, with the shapes of one branch.
+    For a gradient, TensorFlow rewrites a conditional with the shapes of one branch.
     """
     shapes = node.attr["output_shapes"].list.shape
     return attributes.BRANCHES_DIFFER in node.attr or any(
@@ -80,7 +80,7 @@ def _sizes_differ(one: Shape | None, other: Shape | None) -> bool:
     return any(None not in pair and pair[0] != pair[1] for pair in zip(one, other, strict=True))
 
 
-# Whatever they take.
+# Sources whatever their operands are.
 ALWAYS = frozenset(
     {
         "DynamicPartition",
@@ -92,31 +92,31 @@ ALWAYS = frozenset(
     }
 )
 
-# Where XLA does not know one of these operands when it compiles. There are other ops that XLA wants
-# to know an operand of; it bounds their sizes, too, where it finds a bound of that operand.
+# Sources if XLA does not know one of these operands when it compiles. XLA wants to know an operand
+# of other ops too, and bounds their sizes as well if it finds a bound of that operand.
 BY_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Slice": (1, 2),
     "StridedSlice": (1, 2),
     "TopKV2": (1,),
 }
 
-# The positions of the operands of a node that XLA wants to know when it compiles.
+# Gives the positions of the operands of a node that XLA wants to know when it compiles.
 Constants = Callable[[Any], Sequence[int]]
 
-# Of what their values XLA always knows, and never, when it compiles.
+# Ops whose results XLA always knows when it compiles, and ops whose results it never knows.
 SHAPE_OPS = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 OPAQUE_OPS = op_kinds.BRANCH_OPS | op_kinds.LOOP_OPS | op_kinds.SCRIPT_OPS
 
 
 def sizing_operands(node: NodeDef, constants: Constants) -> Sequence[int]:
-    """The positions of the operands by which a node may make a bounded dimension."""
+    """Return the positions of the operands that may make a bounded dimension in a node."""
     if node.op.startswith("Xla") or node.op in OPAQUE_OPS:
         return ()
     return BY_OPERANDS.get(node.op) or constants(node)
 
 
 def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> bool:
-    """Tell whether a function may hold a source, at little cost.
+    """Return whether a function may hold a source, at little cost.
 
     Args:
       function: a FunctionDef.
@@ -145,12 +145,12 @@ def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> 
 def _open_sizes(
     nodes: Sequence[Any], constant: AbstractSet[str], constants: Constants
 ) -> Iterator[tuple[Any, list[str]]]:
-    """Go through nodes of one kind whose sizes do not follow from constants.
+    """Yield the nodes of one kind whose sizes do not follow from constants.
 
     Yields:
-      A node, and the nodes and arguments whose values may tell the sizes of its results.
+      A node, and the nodes and arguments whose values may give the sizes of its results.
     """
-    positions: dict[int, Sequence[int]] = {}  # by the number of inputs, of which there may be many
+    positions: dict[int, Sequence[int]] = {}  # by the number of inputs, which may vary
     for node in nodes:
         count = len(node.input)
         if count not in positions:
@@ -161,7 +161,7 @@ def _open_sizes(
 
 
 def _known(function: FunctionDef, is_entry: bool) -> set[str]:
-    """The nodes and arguments whose values XLA knows when it compiles."""
+    """Return the nodes and arguments whose values XLA knows when it compiles."""
     known = {arg.name for arg in function.signature.input_arg} if is_entry else set()
     for node in defs.program_order(function):
         if node.op == "Const" or node.op in SHAPE_OPS:
@@ -181,7 +181,7 @@ def _sizes_are_known(
     unknown = [name for name in inputs if name not in known]
     if node.op != "StridedSlice" or not unknown:
         return not unknown
-    # Where one element is taken, its position may be anything: the usual `x[i]`.
+    # Taking one element, as in the usual `x[i]`, fixes the size whatever the position is.
     nodes = {n.name: n for n in defs.nodes_of(function, {"Pack"})}
     shrinks = node.attr["shrink_axis_mask"].i
     for name in unknown:

@@ -1,7 +1,7 @@
-"""Shape rules of elementwise ops, products and look-ups, for bounded sizes.
+"""Shape rules for bounded sizes in elementwise ops, products and look-ups.
 
-A rule tells the shapes of an op's results, and raises an UnprovenError for what is not proven: an
-operand, say, whose bounded dimension is another one. It need not look at what cannot be compiled
+A rule returns the shapes of an op's results. It raises an UnprovenError for operands that are not
+proven right, say one with another bounded dimension. It may ignore operands that XLA cannot compile
 anyway.
 """
 
@@ -30,8 +30,8 @@ class Site:
 
     Attributes:
       node: its NodeDef.
-      path: the way to it, a name that no other op of the program has.
-      shapes: what TensorFlow knows of the shapes of its results.
+      path: the path to it, a name that no other op of the program has.
+      shapes: the shapes of its results, as TensorFlow knows them.
     """
 
     node: Any
@@ -39,24 +39,24 @@ class Site:
     shapes: Sequence[Shape | None]
 
     def symbol(self, dim: int, bound: int | None = None, result: int = 0) -> Symbol:
-        """A new bounded size: that of a dimension of a result."""
+        """Return a new bounded size for a dimension of a result."""
         return Symbol((self.path, result, dim), bound)
 
     def fixed(self) -> list[Tensor]:
-        """The results, where no size of them is bounded."""
+        """Return the results, none of whose sizes are bounded."""
         return [Tensor(shape) for shape in self.shapes]
 
     def flag(self, name: str) -> bool:
-        """The value of an attribute; False where the op has none."""
-        # To ask for what is not there would add it.
+        """Return the value of an attribute, or False if the op lacks it."""
+        # Reading a missing attribute would add it.
         return name in self.node.attr and bool(self.node.attr[name].b)
 
     def number(self, name: str) -> int:
-        """The value of an attribute; 0 where it is left out, or the op has none."""
+        """Return the value of an attribute, or 0 if it is left out or the op has none."""
         return int(self.node.attr[name].i) if name in self.node.attr else 0
 
     def numbers(self, name: str) -> list[int]:
-        """The value of an attribute; none where it is left out."""
+        """Return the value of an attribute, or no numbers if it is left out."""
         return [*self.node.attr[name].list.i] if name in self.node.attr else []
 
 
@@ -64,10 +64,10 @@ Rule: TypeAlias = Callable[[Site, Sequence[Tensor]], list[Tensor]]
 
 
 def shape_of(tensor: Tensor) -> Shape:
-    """The shape of an operand whose rank has to be known.
+    """Return the shape of an operand whose rank has to be known.
 
     Raises:
-      UnprovenError: where it is not.
+      UnprovenError: if the rank is not known.
     """
     if tensor.shape is None:
         raise UnprovenError("the rank of what it takes is not known")
@@ -75,10 +75,10 @@ def shape_of(tensor: Tensor) -> Shape:
 
 
 def integers(tensor: Tensor) -> tuple[int, ...]:
-    """The elements of an operand that have to be known, as axes.
+    """Return the elements of an operand that have to be known, as axes have.
 
     Raises:
-      UnprovenError: where they are not.
+      UnprovenError: if they are not known.
     """
     if tensor.contents is None or not all(isinstance(n, int) for n in tensor.contents):
         raise UnprovenError("which dimensions it works on, or where, is not known")
@@ -86,10 +86,10 @@ def integers(tensor: Tensor) -> tuple[int, ...]:
 
 
 def sizes_in(tensor: Tensor) -> Shape:
-    """The elements of an operand that are sizes.
+    """Return the elements of an operand that are sizes.
 
     Raises:
-      UnprovenError: where nothing is known of them.
+      UnprovenError: if they are not followed.
     """
     if tensor.contents is None:
         raise UnprovenError("it takes a size that is worked out from a bounded one")
@@ -97,13 +97,13 @@ def sizes_in(tensor: Tensor) -> Shape:
 
 
 def check_fixed(*sizes: Size) -> None:
-    """Raises an UnprovenError where a size is bounded."""
+    """Raise an UnprovenError if a size is bounded."""
     if any(isinstance(size, Symbol) for size in sizes):
         raise UnprovenError("it works along a dimension whose size is bounded")
 
 
 def elementwise(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Shapes are broadcast."""
+    """Infer the broadcast shape of an elementwise op."""
     if all(operand.shape is not None for operand in operands):
         return [Tensor(broadcast([shape_of(operand) for operand in operands]))]
     large = [operand for operand in operands if operand.shape != ()]
@@ -111,18 +111,18 @@ def elementwise(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def zeros_like(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """ZerosLike, also of a vector of sizes."""
+    """Infer the shape of ZerosLike, also of a vector of sizes."""
     contents = operands[0].contents
     return [Tensor(operands[0].shape, None if contents is None else (0,) * len(contents))]
 
 
 def kept(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Each result is what an operand is, with other elements at most in the dtype."""
+    """Return the operands: each result equals an operand, except perhaps in its dtype."""
     return [*operands]
 
 
 def arithmetic(operate: Callable[..., int]) -> Rule:
-    """Element-wise, also of numbers that tell dimensions."""
+    """Make the rule of an elementwise op that may also compute with sizes."""
 
     def rule(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
         (result,) = elementwise(site, operands)
@@ -139,17 +139,17 @@ def arithmetic(operate: Callable[..., int]) -> Rule:
 
 
 def floor_divided(number: int, divisor: int) -> int:
-    """FloorDiv, whatever the divisor."""
+    """Compute FloorDiv, or 0 if the divisor is 0."""
     return number // divisor if divisor else 0
 
 
 def remainder(number: int, divisor: int) -> int:
-    """FloorMod, whatever the divisor."""
+    """Compute FloorMod, or 0 if the divisor is 0."""
     return number % divisor if divisor else 0
 
 
 def alike(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """All operands have one shape, and so has the result."""
+    """Infer the shape that all operands and the result have in common."""
     shapes = [shape_of(operand) for operand in operands]
     if len({len(shape) for shape in shapes}) > 1:
         raise UnprovenError("it takes sizes that may differ")
@@ -157,19 +157,19 @@ def alike(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def like_first(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """The result has the shape of the first operand; the others have fixed sizes."""
+    """Infer the shape of the first operand; the others have fixed sizes."""
     for operand in operands[1:]:
         check_fixed(*shape_of(operand))
     return [Tensor(operands[0].shape)]
 
 
 def select(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Select: a condition of the shape of what it chooses from, or a scalar."""
+    """Infer the shape of Select; the condition is a scalar or as large as the other operands."""
     return alike(site, operands[1:] if operands[0].shape == () else operands)
 
 
 def ensure_shape(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """EnsureShape: it leaves bounded sizes open."""
+    """Infer the shape of EnsureShape, which must leave bounded sizes open."""
     wanted, shape = site.node.attr["shape"].shape, operands[0].shape
     if not wanted.unknown_rank:
         pairs = zip(shape_of(operands[0]), wanted.dim, strict=True)
@@ -178,22 +178,22 @@ def ensure_shape(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def shapes(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Shape and ShapeN."""
+    """Infer the elements of Shape and ShapeN."""
     return [Tensor((len(shape_of(operand)),), operand.shape) for operand in operands]
 
 
 def size(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Size."""
+    """Infer the value of Size."""
     return [Tensor((), (product(shape_of(operands[0])),))]
 
 
 def rank(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Rank."""
+    """Infer the value of Rank."""
     return [Tensor((), (len(shape_of(operands[0])),))]
 
 
 def reduction(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Along any dimensions."""
+    """Infer the shape of a reduction along any dimensions."""
     shape = shape_of(operands[0])
     axes = {axis % max(len(shape), 1) for axis in integers(operands[1])}
     if site.flag("keep_dims"):
@@ -202,7 +202,7 @@ def reduction(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def product_reduction(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Prod, also of a vector of sizes."""
+    """Infer the shape of Prod, also of a vector of sizes."""
     (result,) = reduction(site, operands)
     contents = operands[0].contents
     if contents is None or result.shape != ():
@@ -211,12 +211,12 @@ def product_reduction(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def to_scalar(_: Site, __: Sequence[Tensor]) -> list[Tensor]:
-    """Of all elements."""
+    """Infer the shape of a full reduction."""
     return [Tensor(())]
 
 
 def arg_reduction(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """ArgMax and ArgMin, which plain TensorFlow refuses where there are no elements."""
+    """Infer the shape of ArgMax and ArgMin, which TensorFlow refuses if there are no elements."""
     shape = shape_of(operands[0])
     (axis,) = integers(operands[1])
     axis %= len(shape)
@@ -225,20 +225,20 @@ def arg_reduction(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def along_axis(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Along a dimension of fixed size, which the second operand names."""
+    """Infer the shape of an op along a dimension of fixed size, its second operand."""
     shape = shape_of(operands[0])
     check_fixed(*(shape[axis] for axis in integers(operands[1])))
     return [Tensor(shape)]
 
 
 def along_any_axis(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Along any dimensions, which the second operand names."""
+    """Infer the shape of an op along any dimensions, its second operand."""
     integers(operands[1])
     return [Tensor(shape_of(operands[0]))]
 
 
 def matmul(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """MatMul and BatchMatMulV2."""
+    """Infer the shape of MatMul and BatchMatMulV2."""
     first = _matrix(operands[0], site.flag("transpose_a") or site.flag("adj_x"))
     second = _matrix(operands[1], site.flag("transpose_b") or site.flag("adj_y"))
     same([first[-1], second[-2]])
@@ -251,32 +251,32 @@ def _matrix(operand: Tensor, transposed: bool) -> Shape:
 
 
 def bias_add(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """BiasAdd to the last dimension."""
+    """Infer the shape of BiasAdd to the last dimension."""
     shape = shape_of(operands[0])
     same([shape[-1], shape_of(operands[1])[0]])
     return [Tensor(shape)]
 
 
 def bias_add_grad(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """BiasAddGrad of the last dimension."""
+    """Infer the shape of BiasAddGrad of the last dimension."""
     return [Tensor(shape_of(operands[0])[-1:])]
 
 
 def cross_entropy(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """SoftmaxCrossEntropyWithLogits: a loss for each row, and gradients."""
+    """Infer the shapes of SoftmaxCrossEntropyWithLogits: a loss for each row, and gradients."""
     shape = shape_of(alike(site, operands)[0])
     return [Tensor(shape[:1]), Tensor(shape)]
 
 
 def sparse_cross_entropy(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """SparseSoftmaxCrossEntropyWithLogits."""
+    """Infer the shapes of SparseSoftmaxCrossEntropyWithLogits."""
     shape = shape_of(operands[0])
     check_fixed(shape[1])
     return [Tensor((same([shape[0], shape_of(operands[1])[0]]),)), Tensor(shape)]
 
 
 def top(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """TopKV2: along a dimension of fixed size, or all of it, as in sorting."""
+    """Infer the shapes of TopKV2 along a dimension of fixed size, or all of one, as in sorting."""
     shape = shape_of(operands[0])
     (count,) = sizes_in(operands[1])
     if count != shape[-1]:
@@ -285,7 +285,7 @@ def top(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def where(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Where: of one dimension, or of several whose sizes are fixed."""
+    """Infer the shape of Where of one dimension, or of several with fixed sizes."""
     shape = shape_of(operands[0])
     if len(shape) != 1 and has_symbol(shape):
         raise UnprovenError("it looks for elements in several dimensions")
@@ -293,7 +293,7 @@ def where(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def unique(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Unique and UniqueV2 of a vector of fixed size."""
+    """Infer the shapes of Unique and UniqueV2 of a vector of fixed size."""
     shape = shape_of(operands[0])
     check_fixed(*shape)
     if len(shape) != 1:
@@ -302,7 +302,7 @@ def unique(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def partition(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """DynamicPartition of fixed sizes."""
+    """Infer the shapes of DynamicPartition of fixed sizes."""
     data, partitions = shape_of(operands[0]), shape_of(operands[1])
     check_fixed(*data, *partitions)
     rest = data[len(partitions) :]
@@ -311,7 +311,7 @@ def partition(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def suppression(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """NonMaxSuppressionV3 of a known number of boxes: without any, XLA ends the process."""
+    """Infer the shape of NonMaxSuppressionV3; without any boxes XLA ends the process."""
     count, _ = shape_of(operands[0])
     if not isinstance(count, int) or count == 0:
         raise UnprovenError("there may be no boxes")
@@ -320,14 +320,14 @@ def suppression(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def one_hot(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """OneHot of a depth that is known."""
+    """Infer the shape of OneHot with a known depth."""
     shape = shape_of(operands[0])
     axis = site.number("axis") % (len(shape) + 1)
     return [Tensor((*shape[:axis], *integers(operands[1]), *shape[axis:]))]
 
 
 def gather(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """GatherV2, also from a vector of sizes."""
+    """Infer the shape of GatherV2, also from a vector of sizes."""
     values, indices = shape_of(operands[0]), shape_of(operands[1])
     batch = site.number("batch_dims")
     (axis,) = integers(operands[2])
@@ -341,20 +341,20 @@ def gather(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def gather_nd(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """GatherNd."""
+    """Infer the shape of GatherNd."""
     values, indices = shape_of(operands[0]), shape_of(operands[1])
     return [Tensor((*indices[:-1], *values[_depth(indices) :]))]
 
 
 def _depth(indices: Shape) -> int:
-    """How many dimensions each index names."""
+    """Return the number of dimensions that each index names."""
     if not isinstance(indices[-1], int):
         raise UnprovenError("which dimensions it works on, or where, is not known")
     return indices[-1]
 
 
 def scatter_nd(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """ScatterNd into a shape of fixed sizes."""
+    """Infer the shape of ScatterNd into a shape of fixed sizes."""
     indices, updates, shape = shape_of(operands[0]), shape_of(operands[1]), sizes_in(operands[2])
     check_fixed(*shape)
     _check_updates(indices, updates, shape)
@@ -362,7 +362,7 @@ def scatter_nd(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def scatter(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """TensorScatterUpdate and its kin."""
+    """Infer the shape of TensorScatterUpdate and its kin."""
     shape = shape_of(operands[0])
     _check_updates(shape_of(operands[1]), shape_of(operands[2]), shape)
     return [Tensor(shape)]
@@ -377,7 +377,7 @@ def _check_updates(indices: Shape, updates: Shape, shape: Shape) -> None:
 
 
 def segments(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """UnsortedSegmentSum and its kin."""
+    """Infer the shape of UnsortedSegmentSum and its kin."""
     values, ids = shape_of(operands[0]), shape_of(operands[1])
     for pair in zip(values, ids, strict=False):
         same(pair)
@@ -385,13 +385,13 @@ def segments(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def split(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Split along a dimension of fixed size."""
+    """Infer the shapes of Split along a dimension of fixed size."""
     (axis,) = integers(operands[0])
     return _parts(site, shape_of(operands[1]), axis)
 
 
 def split_by_sizes(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
-    """SplitV along a dimension of fixed size."""
+    """Infer the shapes of SplitV along a dimension of fixed size."""
     (axis,) = integers(operands[2])
     integers(operands[1])
     return _parts(site, shape_of(operands[0]), axis)

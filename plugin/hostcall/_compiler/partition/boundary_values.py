@@ -1,8 +1,8 @@
-"""Takes a function apart: host ops, and one function for each cluster.
+"""Division of a function into host ops and one function for each cluster.
 
-A branch that was not taken returns something for each value that the gradient of the others wants.
-On the host that is a variant with nothing in it, which TensorFlow can make no zeros of. A list
-without elements does as well, since nothing looks at it.
+For the gradient of a conditional, a branch returns made-up values in the place of the other
+branches' values. On the host, a made-up variant is empty, and TensorFlow cannot make zeros of it.
+`replace` makes it a list without elements, which serves as well, since nothing reads it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _VARIANT = tf.variant.as_datatype_enum
 
 
 def replace(function: Any) -> None:
-    """Make lists of the made-up variants of a FunctionDef, which is changed in place."""
+    """Replace the made-up variants of a FunctionDef by lists, in place."""
     for node in defs.nodes_of(function, {"FakeParam"}):
         if node.attr["dtype"].type != _VARIANT:
             continue
         name = f"{node.name}/hostcall_any"
         controls = [value for value in node.input if value.startswith("^")]
-        # With them it runs where the node does, which may be in a branch of TensorFlow 1.
+        # The controls make it run where the node does, perhaps in a branch of TensorFlow 1.
         unknown = protos.node_def_pb2.NodeDef(name=name, op="Const", input=controls)
         unknown.attr["dtype"].type = _INT32
         unknown.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-1, tf.int32))
@@ -43,10 +43,10 @@ def replace(function: Any) -> None:
         node.input[:] = [f"{name}:output:0", f"{name}:output:0", *controls]
 
 
-# Values that a compiled program has inside, but can neither take nor return.
+# Values of this dtype exist inside a compiled program, which can neither take nor return them.
 _INNER_DTYPE = tf.variant.as_datatype_enum
 
-# They cost less than to start a compiled program.
+# Ops that cost less than starting a compiled program.
 TRIVIAL_OPS = frozenset(
     {
         "EnsureShape",
@@ -65,18 +65,18 @@ TRIVIAL_OPS = frozenset(
 def partition(
     function: FunctionDef, new_name: str, places: Mapping[str, Place], functions: Mapping[str, Any]
 ) -> tuple[Any, list[Any]]:
-    """Takes a function apart.
+    """Divide a function into host ops and clusters.
 
     Args:
       function: a FunctionDef.
-      new_name: for the function that takes its place.
+      new_name: the name of the function that replaces it.
       places: where each of its nodes may run, by name.
-      functions: those that it calls, by name.
+      functions: the functions that it calls, by name.
 
     Returns:
-      The FunctionDef of the function on the host, which calls the clusters, and theirs.
+      The FunctionDef of the function on the host, which calls the clusters, and their FunctionDefs.
     """
-    # Every cluster has constants of its own: XLA wants to know many operands when it compiles.
+    # Each cluster gets its own constants: XLA wants to know many operands when it compiles.
     ordered = defs.program_order(function)
     constants = {node.name: node for node in ordered if node.op == "Const" and not node.input}
     nodes = [node for node in ordered if node.name not in constants]
@@ -86,7 +86,7 @@ def partition(
 
 
 def passes_inner_values(function: FunctionDef) -> bool:
-    """Whether a FunctionDef takes or returns values that a compiled program has inside only."""
+    """Return whether a FunctionDef takes or returns values that exist only inside a program."""
     signature = function.signature
     return any(arg.type == _INNER_DTYPE for arg in (*signature.input_arg, *signature.output_arg))
 
@@ -94,7 +94,7 @@ def passes_inner_values(function: FunctionDef) -> bool:
 def _assign(
     function: FunctionDef, nodes: list[Any], places: Mapping[str, Place], types: defs.Types
 ) -> dict[str, int]:
-    """The numbers of the clusters of those nodes that are in one, by name."""
+    """Return the cluster number of each node that is in a cluster, by name."""
     chosen = [places[node.name] for node in nodes]
     before = defs.predecessors(nodes)
     groups = _groups(function, nodes, chosen, types)
@@ -113,7 +113,7 @@ def _assign(
 
 
 def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
-    """The step before which each node must not run: a function may be cut in two."""
+    """Return the step before which each node must not run, since a function may be cut in two."""
     later = [attributes.LATER in node.attr for node in nodes]
     if not any(later):
         return [0] * len(nodes)
@@ -124,9 +124,9 @@ def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
 def _groups(
     function: FunctionDef, nodes: list[Any], places: list[Place], types: defs.Types
 ) -> list[list[int]]:
-    """Nodes that pass each other values which cannot leave a compiled program.
+    """Group nodes that pass each other values which cannot leave a compiled program.
 
-    Those that take such a value from outside of the function, or return one, are put on the host.
+    Nodes that take these values from outside of the function, or return them, are put on the host.
     """
     parent = list(range(len(nodes)))
 
@@ -161,7 +161,7 @@ def _is_inner(types: defs.Types, value: str) -> bool:
 
 
 class _Partition:
-    """A function with its nodes assigned to clusters, about to be taken apart."""
+    """A function with its nodes assigned to clusters, ready to be divided."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class _Partition:
             if node.name in cluster_of:
                 self._members[cluster_of[node.name]].append(node)
         self._call_names = self._unused_names(self._members)
-        # For each cluster, the values and the nodes in it that something outside waits for.
+        # For each cluster, its values and nodes that other clusters or the host wait for.
         self._exports: dict[int, dict[str, int]] = defaultdict(dict)
         self._awaited: dict[int, dict[str, None]] = defaultdict(dict)
         self._find_exports()
@@ -199,7 +199,7 @@ class _Partition:
     def _find_exports(self) -> None:
         consumers = [(node.input, self._cluster_of.get(node.name)) for node in self._host]
         consumers += [(n.input, number) for number, ns in self._members.items() for n in ns]
-        # Sorted: the maps of a message have no order that lasts, and names must be the same again.
+        # Sorted, since the maps of a message have no stable order and names must be reproducible.
         consumers.append((sorted(self._function.ret.values()), None))
         awaited = sorted(self._function.control_ret.values())
         consumers.append(([f"^{name}" for name in awaited], None))
@@ -215,7 +215,7 @@ class _Partition:
                     exports.setdefault(value, len(exports))
 
     def functions(self) -> tuple[Any, list[Any]]:
-        """The function on the host, and the clusters."""
+        """Return the function on the host, and the clusters."""
         host = protos.function_pb2.FunctionDef()
         host.CopyFrom(self._function)
         host.signature.name = self._new_name
@@ -237,7 +237,7 @@ class _Partition:
         return host, clusters
 
     def _outside(self, values: Iterable[str]) -> list[str]:
-        """What has become of the inputs of a host op."""
+        """Rewire the inputs of a host op to the calls of clusters."""
         found: dict[str, None] = {}
         data: list[str] = []
         for value in values:
@@ -252,7 +252,7 @@ class _Partition:
         return data + list(found)
 
     def _cluster(self, number: int, members: list[Any]) -> tuple[Any, list[str]]:
-        """A cluster's function, and the inputs of the node that calls it."""
+        """Return a cluster's function, and the inputs of the node that calls it."""
         function = protos.function_pb2.FunctionDef()
         signature = function.signature
         signature.name = f"{self._new_name}__cluster_{number}"
@@ -292,7 +292,7 @@ class _Partition:
     def _call(self, number: int, cluster: FunctionDef, inputs: list[str]) -> Any:
         signature = cluster.signature
         node = defs.call_node(self._call_names[number], signature, inputs, signature.is_stateful)
-        # TensorFlow compiles a call for this attribute of the node, and not of the function.
+        # TensorFlow compiles a call if the node has this attribute; the function's does not count.
         node.attr[defs.MUST_COMPILE].b = True
         return node
 

@@ -1,14 +1,14 @@
-"""Clusters: which nodes compile together, and which programs share them.
+"""Clusters: nodes that compile together, and that programs share.
 
-The nodes of a function that is partitioned fall into *host* nodes and nodes that XLA can compile.
-Time runs in steps: the nodes of an even step are compiled as one cluster, those of an odd step run
-on the host, one by one. Each node takes the first step that comes after all that it waits for. So
-independent chains share their clusters, and there are as many clusters as the path with the most
-changes between host and compiled code has.
+The nodes of a partitioned function are *host* nodes or nodes that XLA can compile. Time runs in
+steps: the nodes of an even step are compiled as one cluster, those of an odd step run on the host,
+one by one. Each node takes the first step after all nodes that it waits for. So independent chains
+share their clusters. There are as many clusters as on the path with the most changes between host
+and compiled code.
 
-TensorFlow keeps what it compiles by the name of the function. A function that is traced again, as
-by a new `tf.function` of it, has clusters that are the same but for their names. So functions get
-names that are made of what they do, down to the names of their nodes: messages and profiles stay
+TensorFlow keeps compiled programs by the name of the function. A function that is traced again, by
+a new `tf.function` of it say, has clusters that differ only in their names. So `share` makes the
+names from the contents. The contents include the names of the nodes, so messages and profiles stay
 those of each program.
 """
 
@@ -24,28 +24,28 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
-# How often the groups below may push each other on before they are run on the host.
+# How often groups may push each other to later steps before they are put on the host.
 _ROUNDS = 8
 
 
 class Place(enum.Enum):
-    """Where a node may run."""
+    """The place where a node may run."""
 
     HOST = enum.auto()
     COMPILED = enum.auto()
-    # Wherever what it waits for has run: identities and the like.
+    # Wherever its predecessors run: identities and the like.
     EITHER = enum.auto()
 
 
 def first_steps(
     places: Sequence[Place], predecessors: Sequence[Sequence[int]], floors: Sequence[int]
 ) -> list[int]:
-    """The step of each node: even in a cluster, odd on the host.
+    """Return the step of each node: even in a cluster, odd on the host.
 
     Args:
-      places: of each node.
-      predecessors: of each node, the nodes that it waits for, all of them before it.
-      floors: of each node, the step before which it must not run.
+      places: the place of each node.
+      predecessors: for each node, the nodes that it waits for, all of them before it.
+      floors: for each node, the step before which it must not run.
     """
     steps: list[int] = []
     for place, before, floor in zip(places, predecessors, floors, strict=True):
@@ -63,15 +63,15 @@ def sink(
     steps: Sequence[int],
     fixed: Sequence[int],
 ) -> list[int]:
-    """Steps where each node that nothing in its own cluster feeds has moved to its first user's.
+    """Move each node that nothing in its own cluster feeds to the cluster of its first user.
 
-    A value that is made of arguments, or of values that exist on the host, and is used later need
-    not be carried from cluster to cluster.
+    A value that is made of arguments or host values, and is used later, then need not pass from
+    cluster to cluster.
 
     Args:
-      places: of each node.
-      predecessors: of each node, the nodes that it waits for, all of them before it.
-      steps: of each node, from `assign`.
+      places: the place of each node.
+      predecessors: for each node, the nodes that it waits for, all of them before it.
+      steps: the step of each node, from `assign`.
       fixed: nodes that stay where they are.
     """
     may_move = [place is Place.COMPILED for place in places]
@@ -91,13 +91,13 @@ def sink(
 def _latest(
     predecessors: Sequence[Sequence[int]], steps: Sequence[int], may_move: Sequence[bool]
 ) -> list[int]:
-    """The last cluster that each node may be in, which for those that stay is their own."""
+    """Return the last cluster that each node may be in, which is its own for those that stay."""
     end = max(steps, default=0) + 2
     latest = [end if may else step for may, step in zip(may_move, steps, strict=True)]
     for i in reversed(range(len(steps))):
         if latest[i] == end:
-            latest[i] = steps[i]  # nobody uses it
-        # The last cluster before a host op has the step before that.
+            latest[i] = steps[i]  # unused
+        # The last cluster before a host op has the preceding step.
         bound = latest[i] - latest[i] % 2
         for j in predecessors[i]:
             if may_move[j]:
@@ -111,14 +111,14 @@ def assign(
     groups: Sequence[Sequence[int]],
     floors: Sequence[int] = (),
 ) -> list[int]:
-    """The step of each node, the nodes of each group together.
+    """Return the step of each node, with the nodes of each group together.
 
     Args:
-      places: of each node.
-      predecessors: of each node, the nodes that it waits for, all of them before it.
-      groups: nodes that pass each other values which cannot leave a compiled program. They are in
-        one cluster, or all of them on the host.
-      floors: of each node, the step before which it must not run; none if there are none.
+      places: the place of each node.
+      predecessors: for each node, the nodes that it waits for, all of them before it.
+      groups: nodes that pass each other values which cannot leave a compiled program. Each group is
+        in one cluster, or all of it on the host.
+      floors: for each node, the step before which it must not run; empty without limits.
     """
     places = list(places)
     given = floors or [0] * len(places)
@@ -136,7 +136,7 @@ def assign(
             latest = max(steps[i] for i in group)
             for i in group:
                 floors[i] = latest
-    # A path leads out of a group and back into it by way of the host.
+    # A path leads out of each torn group and back into it through the host.
     for group in torn:
         _keep_together(places, group, on_host=True)
     return assign(places, predecessors, groups, given)
@@ -157,11 +157,11 @@ _DIGITS = 32  # of a digest
 
 
 def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) -> None:
-    """Gives clusters that may be shared, and what they call, the names of what they do.
+    """Rename clusters that may be shared, and the functions that they call, by their contents.
 
     Args:
-      functions: those of a partitioning, by name, which do not change any more. Changed in place.
-      others: those that they may call besides. They stay as they are: clusters call copies.
+      functions: the functions of a finished partitioning, by name. Changed in place.
+      others: other functions that they may call. They stay as they are: clusters call copies.
     """
     shared = _Shared({**others, **functions})
     clusters = [name for name, each in functions.items() if attributes.CLUSTER in each.attr]
@@ -178,10 +178,10 @@ def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) 
 
 
 class _Shared:
-    """Functions under the names of what they do.
+    """Functions under names made from their contents.
 
     Attributes:
-      functions: those that have such names, by them.
+      functions: the functions, by these names.
     """
 
     def __init__(self, functions: Mapping[str, FunctionDef]):
@@ -191,7 +191,7 @@ class _Shared:
         self._names: dict[str, str] = {}
 
     def may_be(self, name: str) -> bool:
-        """Whether a function, and all that it calls, need not stay that of one program."""
+        """Return whether a function, with all that it calls, need not belong to one program."""
         if name not in self._may_be_shared:
             self._may_be_shared[name] = False  # XLA compiles no recursion
             function = self._all.get(name)
@@ -204,7 +204,7 @@ class _Shared:
         return self._may_be_shared[name]
 
     def name_of(self, name: str) -> str:
-        """The new name of a function that may be shared."""
+        """Return the new name of a function that may be shared."""
         if name not in self._names:
             self._names[name] = self._add(self._all[name])
         return self._names[name]
@@ -225,7 +225,7 @@ class _Shared:
 
 
 def _number_arguments(function: FunctionDef) -> None:
-    """Names the arguments as those of clusters are: TensorFlow's names of some hold numbers."""
+    """Name the arguments as those of clusters, since TensorFlow's names may hold numbers."""
     new = {a.name: f"hostcall_arg_{i}" for i, a in enumerate(function.signature.input_arg)}
     for argument in function.signature.input_arg:
         argument.name = new[argument.name]
@@ -241,10 +241,10 @@ def _renamed(value: str, new: Mapping[str, str]) -> str:
 
 
 def _has_state(node: NodeDef) -> bool:
-    """Whether one run of a node depends on others, or on the program that it is part of.
+    """Return whether a run of a node depends on other runs, or on the program around it.
 
-    The state of a resource is its own. A call has that of the function, which is looked at as well.
-    A callback lives as long as its program.
+    A resource keeps its own state, so it does not count. A call has the state of the function,
+    which is checked as well. A callback counts, since it lives as long as its program.
     """
     definition = op_kinds.op_def_or_none(node.op)
     if definition is None or op_kinds.calls_python(node):

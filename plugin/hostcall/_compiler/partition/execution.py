@@ -1,12 +1,12 @@
-"""How a partitioned function runs: its rendezvous, or one thread.
+"""Execution of partitioned functions: their rendezvous, and one thread where that is enough.
 
-TensorFlow's kernels of calls make one by what the function runtime was given, and some runtimes,
-such as that of an iterator which sessions share, were given nothing. hostcall's kernels bring one
-with them (partitioned_function_kernel.cc).
+The parts of a function on several devices meet by a rendezvous. TensorFlow's call kernels make one
+from the settings of the function runtime. Some runtimes lack them, say that of an iterator that
+sessions share. So hostcall's kernels bring a rendezvous (partitioned_function_kernel.cc).
 
-To hand a callback of a few microseconds from thread to thread takes many. TensorFlow has an
-executor that runs a function's nodes one after the other, on the thread of the caller; it knows
-loops and branches as calls of functions only.
+Handing a callback of a few microseconds from thread to thread takes many. TensorFlow has an
+executor that runs a function's nodes one after the other, on the caller's thread. It knows loops
+and branches only as calls of functions.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
-# On a function: TensorFlow hands it the rendezvous of the kernel that calls it.
+# On a function: TensorFlow passes it the rendezvous of the calling kernel.
 _SHARED_ATTR = "shared_rendezvous"
 
 
 def bring_rendezvous(functions: Mapping[str, Any]) -> None:
-    """Has the calls of partitioned functions bring a rendezvous, each of them one of its own.
+    """Make each call of a partitioned function bring its own rendezvous.
 
     Args:
-      functions: the FunctionDefs that have come out of a partitioning, by name.
+      functions: the FunctionDefs of a partitioning, by name.
     """
     on_host = {name for name, f in functions.items() if attributes.CLUSTER not in f.attr}
     for name in on_host:
@@ -40,25 +40,24 @@ def bring_rendezvous(functions: Mapping[str, Any]) -> None:
 
 EXECUTOR = b"SINGLE_THREADED_EXECUTOR"
 
-# TensorFlow makes an op with it into nodes that only its other executor can run.
+# TensorFlow lowers an op with it to nodes that only its other executor can run.
 _LOWER_ATTR = "_lower_using_switch_merge"
 
 
 def all_are_for(device: str, functions: Iterable[Any]) -> bool:
-    """Whether no node of some FunctionDefs is meant for another device than that."""
+    """Return whether no node of some FunctionDefs is meant for another device."""
     here = tf.DeviceSpec.from_string(device)
     wanted = {node.device for function in functions for node in function.node_def}
     return all(here.make_merged_spec(tf.DeviceSpec.from_string(w)) == here for w in wanted)
 
 
 def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Has partitioned functions run on one thread, if nothing in them could run side by side.
+    """Make partitioned functions run on one thread, if none of their nodes could run in parallel.
 
     Args:
-      functions: the FunctionDefs that have come out of a partitioning, and that call each other.
-        All their nodes are for one device: what runs on several waits for each other, in an order
-        that nobody knows here.
-      old: those that clusters may call besides.
+      functions: the FunctionDefs of a partitioning, which call each other. All their nodes are for
+        one device: nodes on several devices wait for each other in an order that is not known here.
+      old: other functions that clusters may call.
     """
     on_host = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     if not all(map(_is_sequence, on_host)):
@@ -69,7 +68,7 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
         for node in function.node_def:
             node.attr.pop(_LOWER_ATTR, None)
             called = clusters.intersection(defs.called_functions(node, functions))
-            # TensorFlow's kernels may run a cluster, with the executor of its call.
+            # TensorFlow's kernels may run a cluster, and use the executor of its call.
             is_lowered = any(_is_lowered(name, {**old, **functions}) for name in called)
             if "executor_type" in node.attr and not is_lowered:
                 node.attr["executor_type"].s = EXECUTOR
@@ -78,13 +77,13 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
 
 
 def _is_lowered(name: str, functions: Mapping[str, Any]) -> bool:
-    """Whether a function, or one that it calls, has an op that becomes several nodes."""
+    """Return whether a function, or one that it calls, has an op that becomes several nodes."""
     reached = defs.reachable_in(functions, name).values()
     return any(_LOWER_ATTR in node.attr for function in reached for node in function.node_def)
 
 
 def _is_sequence(function: FunctionDef) -> bool:
-    """Whether the nodes of a function that take time or have effects wait for each other."""
+    """Return whether a function's nodes that take time or have effects wait for each other."""
     if defs.has_frames(function):
         return False
     nodes = defs.program_order(function)
@@ -98,7 +97,7 @@ def _is_sequence(function: FunctionDef) -> bool:
 
 
 def _may_fail_unnamed(node: NodeDef) -> bool:
-    """Whether an error of a node would name neither it nor what fails in it."""
+    """Return whether an error of a node would name neither the node nor its failing part."""
     if node.op in ("Const", "NoOp") or node.op in op_kinds.SCRIPT_OPS or defs.callees(node):
         return False
     return op_kinds.op_def_or_none(node.op) is not None
@@ -108,5 +107,5 @@ def _takes_time(node: NodeDef) -> bool:
     if node.op in op_kinds.SCRIPT_OPS or defs.callees(node):
         return True
     definition = op_kinds.op_def_or_none(node.op)
-    # It calls a function, or has an effect. Reading a variable is quick, and waits for nothing.
+    # It calls a function or has an effect. Reading a variable is quick, and waits for nothing.
     return definition is None or (definition.is_stateful and node.op != "ReadVariableOp")

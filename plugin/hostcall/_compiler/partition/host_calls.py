@@ -1,13 +1,13 @@
-"""Script ops on the host: registry entries that keep the contract of compiled calls.
+"""Registry entries for script ops on the host, which keep the contract of compiled calls.
 
-That kernel knows a few status codes and adds a traceback whose frames are not the user's. So it is
-given another exception, whose text holds the status code and the text that are meant;
-host_script_op.cc takes them out again.
-
-In plain graph mode they call the specs themselves, and ops behave as TensorFlow's always did. In a
-compiled function more is promised, whichever way its script ops take: arrays of their own for the
-functions, shapes that are checked, results and errors as from a custom call. So the ops of a
+In plain graph mode the stock kernels call the specs, and ops behave as TensorFlow's always did. A
+compiled function promises more, on every route of its script ops: functions get their own arrays,
+shapes are checked, and results and errors are as from a custom call. So the script ops of a
 partitioned function get the tokens of other entries in TensorFlow's registry.
+
+The stock kernel knows a few status codes, and adds a traceback whose frames are not the user's. So
+it gets another exception, whose text holds the intended status code and text. host_script_op.cc
+takes them out again.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
-# What the stock kernel, the entry in TensorFlow's registry and the text of an error need of frames.
+# Frames that the stock kernel, the entry in TensorFlow's registry and the text of an error need.
 _FRAMES = 60
 
 
 class CarriedError(StopIteration):
-    """What the stock kernel is given in the place of an exception.
+    """The exception that the stock kernel gets in the place of the original one.
 
-    A StopIteration, since that is the only kind that it does not log.
+    It is a StopIteration, since that is the only kind that the kernel does not log.
     """
 
 
 def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> CarriedError:
-    """What to raise to the stock kernel in the place of an exception of a spec's function."""
+    """Return the exception to raise to the stock kernel in the place of a function's own."""
     if getattr(exception, "hostcall_message", False):
         code, text = getattr(exception, "code", _errors.INVALID_ARGUMENT), str(exception)
     else:
@@ -62,7 +62,7 @@ def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> Ca
 
 
 def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
-    """A method that the stock kernel calls for a host op: errors come out as they were."""
+    """Wrap a method that the stock kernel calls for a host op; its errors come out unchanged."""
 
     @functools.wraps(call)
     def run(self: Any, *args: Any) -> T:
@@ -73,17 +73,17 @@ def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
         try:
             raise carrier
         finally:
-            del carrier  # it refers to this frame, and so to what the call has been given
+            del carrier  # it refers to this frame, and so to the call's arguments
 
     return run
 
 
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:
-    """Why a call cannot be made that is nested in another one, if it cannot.
+    """Return the reason why a nested call cannot be made, or None if it can.
 
     Args:
-      token: of the entry in TensorFlow's registry that is to be called.
-      complaint: what is wrong with the thread's stack, or "".
+      token: that of the entry in TensorFlow's registry that is to be called.
+      complaint: the problem of the thread's stack, or "".
 
     Returns:
       A status code and a text.
@@ -105,44 +105,44 @@ def _descend(frames: int) -> None:
         _descend(frames - 1)
 
 
-# The stock kernel shares the memory of an array that begins at a multiple of 64.
+# The stock kernel shares the memory of arrays that begin at a multiple of 64.
 _ALIGNMENT = 32
 
-# To copy fewer bytes than this takes less time than to find out where they begin.
+# Copying fewer bytes takes less time than finding out where they begin.
 _FEW_BYTES = 4096
 
 _STATELESS = "PyFuncStateless"
 
-# Which of an op's kernels a node wants.
+# The attribute that selects one of an op's kernels.
 _KERNEL = "_kernel"
 
-# TensorFlow's casts to it leave bits open where NumPy has the sign.
+# TensorFlow's casts to int4 leave the bits open in which NumPy has the sign.
 _INT4 = tf.as_dtype("int4")
 _INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
 
 
 def take_own_kernel(node: NodeDef) -> None:
-    """Gives a script op the kernel of host_script_op.cc."""
+    """Give a script op the kernel of host_script_op.cc."""
     node.attr[_KERNEL].s = b"hostcall"
 
 
 def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
-    """Gives the script ops on the host the tokens of entries that keep the promises above.
+    """Give the script ops on the host the tokens of entries that keep the contract above.
 
     Args:
-      functions: the FunctionDefs that have come out of a partitioning, or those of regions.
+      functions: the FunctionDefs of a partitioning, or those of regions.
       are_regions: whether XLA has compiled a program for the shapes of their results.
 
     Raises:
-      LoweringError: when the Python function of an op does not exist in this process, or is
-        not made for it.
+      LoweringError: if the Python function of an op does not exist in this process, or is not made
+        for it.
     """
     for function in functions:
         if attributes.CLUSTER in function.attr:
             continue
         for node in function.node_def:
             if node.op == _STATELESS:
-                # TensorFlow would run it once and for all where its inputs are constants.
+                # TensorFlow would run a stateless op only once if its inputs are constants.
                 node.op = "PyFunc"
             if node.op in op_kinds.SCRIPT_OPS:
                 _redirect(node, are_regions)
@@ -184,7 +184,7 @@ class _HostOp:
             spec.seen_shapes = SeenShapes()
 
     def _expected(self, shapes: list[Any]) -> _Expected:
-        """What is declared of the results for inputs of these shapes."""
+        """Return the declared results for inputs of these shapes."""
         latest = self._latest
         if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
@@ -194,14 +194,14 @@ class _HostOp:
         return latest
 
     def _note(self, inputs: list[Any], results: list[list[int]]) -> None:
-        """Keeps the shapes of a call where they may help the user to declare them."""
+        """Keep the shapes of a call if they may help the user to declare them."""
         if self.spec.seen_shapes is not None:
             self.spec.seen_shapes.note(inputs, results)
 
     def _counted(
         self, call: Callable[..., Any], function: Callable[..., Any], arguments: Any
     ) -> list[Any]:
-        """What `call` makes of the function and the arguments."""
+        """Run `call` with the function and the arguments; count it if statistics are collected."""
         results: list[Any]
         function = _runs.bind_to_run(function, self._run_of_op())
         if call_stats.is_collecting():
@@ -213,7 +213,7 @@ class _HostOp:
 
 @dataclasses.dataclass
 class _Expected:
-    """For inputs of some shapes: what is declared of the results, and what checks them."""
+    """The declared results for inputs of some shapes, and the contract that checks them."""
 
     inputs: list[Any]
     declared: list[Spec]
@@ -221,9 +221,9 @@ class _Expected:
 
 
 class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
-    """Of a function from arrays to arrays.
+    """An entry for a function from arrays to arrays.
 
-    TensorFlow's registry would convert its results once more, were it not an EagerFunc.
+    It is an EagerFunc, since TensorFlow's registry would convert the results of others once more.
     """
 
     def __init__(self, spec: NumpySpec, node: NodeDef) -> None:
@@ -250,12 +250,12 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         del returned  # which may refer to the results
         given = set() if borrows else set(map(id, own))
         own.clear()
-        arrays.clear()  # no reference is left but those of the function, if it keeps some
+        arrays.clear()  # only the function may still hold references
         return _unshared(results, given)
 
 
 class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
-    """Of a function from EagerTensors to tensors."""
+    """An entry for a function from EagerTensors to tensors."""
 
     def __init__(self, spec: EagerSpec, node: NodeDef) -> None:
         super().__init__(spec, node)
@@ -280,7 +280,7 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
 
 
 class _InRegion:
-    """The program around a region is compiled for the shapes that the consumers demand."""
+    """An entry in a region, whose program is compiled for the shapes that consumers demand."""
 
     _place = "region"
     _expect = staticmethod(result_shapes.demanded)
@@ -295,7 +295,7 @@ class _EagerRegionOp(_InRegion, _EagerHostOp):
 
 
 def _own(array: Any, unshared: bool) -> Any:
-    """An array for the function to write to; scalars are no arrays, and strings have no dtype."""
+    """Return an array for a function to write to; scalars are no arrays, strings have no dtype."""
     if getattr(array, "dtype", None) == _INT4_ARRAY:
         return array.astype(np.int8).astype(array.dtype)
     if not isinstance(array, np.ndarray) or (unshared and array.nbytes >= _FEW_BYTES):
@@ -309,7 +309,7 @@ def _tidy(tensor: Any) -> Any:
 
 
 def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
-    """Arrays without gaps, whose memory the kernel may take over.
+    """Return arrays without gaps, whose memory the kernel may take over.
 
     Args:
       arrays: the results of a function; the list is emptied.
@@ -320,8 +320,8 @@ def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
         array = arrays.pop()
         if array.nbytes < _FEW_BYTES or not array.flags.c_contiguous:
             array = array.copy()
-        # The kernel shares the memory of arrays that are aligned, and copies others. Nobody else
-        # can write to an array that has no references but these two: `array`, and the argument.
+        # The kernel shares the memory of aligned arrays, and copies others. No other code can
+        # write to an array with only two references: `array`, and the argument.
         elif array.ctypes.data % _ALIGNMENT == 0:
             owner = array.base is None or id(array) in given
             if not owner or sys.getrefcount(array) > 2:

@@ -1,12 +1,10 @@
-"""Selects the nodes that stay on the host, with a reason for each.
+"""Selection of the nodes that stay on the host, with a reason for each.
 
-XLA wants to know some operands when it compiles: where a slice begins, how long a range is, along
-which axis a sum goes. TensorFlow then keys the cluster, with all the work in it, on every value
-that such an operand is computed from. So these ops run on the host, where their operands depend on
-data; they are rarely what takes time. Where operands follow from shapes, nothing is gained by that.
-
-XLA compiles a program for each value of what it wants to know when it compiles: the sizes of a
-slice, say. Where such a value is a constant, or follows from shapes, that is as it should be.
+XLA wants to know some operands when it compiles: the begin of a slice, the length of a range, the
+axis of a sum. It compiles a program for each value of them, which is right for constants and for
+values that follow from shapes. If an operand depends on data, TensorFlow keys the cluster, with all
+the work in it, on every value that the operand is computed from. So the ops with these operands run
+on the host. They rarely take much time.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from hostcall_runtime._errors import LoweringError
 
 _VARIANT = tf.variant.as_datatype_enum
 
-# What indices and sizes are computed with. It takes less time than to start a program.
+# Ops that compute indices and sizes. They take less time than starting a program.
 _INDEX_OPS = frozenset(
     {"AddV2", "Cast", "ConcatV2", "ExpandDims", "Identity", "Maximum", "Minimum", "Mul", "Pack"}
     | {"Reshape", "Shape", "Squeeze", "StridedSlice", "Sub"}
@@ -40,11 +38,11 @@ _REASON = "XLA wants to know operand '{operand}' when it compiles, and it depend
 
 
 class DataConstants:
-    """Finds them in some functions.
+    """The ops with data-dependent operands that XLA wants to know when it compiles.
 
     Args:
       functions: FunctionDefs by name.
-      constant_operands: the positions of the operands of an op that XLA wants to know, by its
+      constant_operands: gives the positions of the operands of an op that XLA wants to know, by its
         NodeDef.
     """
 
@@ -59,7 +57,7 @@ class DataConstants:
         return VaryingValues(self._functions)
 
     def reason(self, function: str, node: NodeDef) -> str:
-        """Why a node is for the host, if it is.
+        """Return the reason why a node is for the host, or an empty text.
 
         Args:
           function: the name of its function.
@@ -69,11 +67,11 @@ class DataConstants:
         return _REASON.format(operand=_operand_name(node, operands[0])) if operands else ""
 
     def index_nodes(self, function: FunctionDef, found: set[str]) -> set[str]:
-        """The nodes that compute the operands of others, and are too little to compile.
+        """Return the nodes that compute operands of the nodes found, and are too small to compile.
 
         Args:
           function: a FunctionDef.
-          found: the nodes of it for which there is a reason, by name.
+          found: the names of its nodes that have a reason.
         """
         nodes = {node.name: node for node in function.node_def}
         pending = []
@@ -90,16 +88,16 @@ class DataConstants:
 
     def _operands(self, function: str, node: NodeDef) -> list[int]:
         if node.op.startswith("Xla") or node.op in self._functions or defs.callees(node):
-            return []  # XLA alone has a kernel, or the functions that it calls are asked
+            return []  # only XLA has a kernel, or the called functions are checked
         operands = self._constant_operands(node)
-        # Lists cannot leave a compiled program, and would take all that uses them along.
+        # Lists cannot leave a compiled program, so all their users would have to move too.
         if not operands or defs.handles(node, _VARIANT, self._functions):
             return []
         return [i for i in operands if self._varying.includes(function, node.input[i])]
 
 
 def _operand_name(node: NodeDef, position: int) -> str:
-    """What an op calls its operand at a position."""
+    """Return the name that an op has for its operand at a position."""
     for argument in op_kinds.op_def(node.op).input_arg:
         count = 1
         if argument.number_attr:
@@ -116,9 +114,10 @@ _FIXED = frozenset({"Const", "Shape", "ShapeN", "Rank", "Size"})
 
 
 class VaryingValues:
-    """Follows values through functions and the loops, branches and calls in them.
+    """The values that may vary between calls with equal shapes.
 
-    A function that none of the others calls is taken to be called with anything.
+    They are followed through functions and the loops, branches and calls in them. A function that
+    none of the others calls may get any arguments.
 
     Args:
       functions: FunctionDefs by name.
@@ -138,7 +137,7 @@ class VaryingValues:
             self._follow(self._pending.popitem()[0])
 
     def includes(self, function: str, value: str) -> bool:
-        """Whether a value may vary, by the name that the inputs of nodes have for it.
+        """Return whether a value may vary, by its name as an input of nodes.
 
         Args:
           function: the name of its function.
@@ -161,7 +160,7 @@ class VaryingValues:
         return [name for name in called if name in self._functions]
 
     def _follow(self, name: str) -> None:
-        """Finds the values of one function; those that it calls and is called by come again."""
+        """Find the varying values of a function; queue its callers and callees if theirs change."""
         function = self._functions[name]
         arguments = function.signature.input_arg
         values = self._values[name] = {arguments[i].name for i in self._args[name]}
@@ -194,7 +193,7 @@ class VaryingValues:
         elif node.op in defs.CALL_OPS or node.op in self._functions:
             self._pass(called, _positions(inputs))
             found = {i for callee in called for i in self._results[callee]}
-        else:  # an op of which nothing is known
+        else:  # an unknown op
             for callee in called:
                 self._pass([callee], range(len(self._functions[callee].signature.input_arg)))
             self._values[name].add(node.name)
@@ -208,7 +207,7 @@ class VaryingValues:
         body = node.attr["body"].func.name
         found = {*_positions(inputs), *self._results[body]}
         arguments = self._functions[body].signature.input_arg
-        # What is in a list varies if something that is written to it does.
+        # The contents of a list vary if a value that is written to it varies.
         found.update(
             i
             for i, argument in enumerate(arguments)
@@ -218,7 +217,7 @@ class VaryingValues:
         return found
 
     def _is_invariant(self, body: str, position: int) -> bool:
-        """Whether the body of a loop returns an argument as it is."""
+        """Return whether the body of a loop returns an argument unchanged."""
         function = self._functions[body]
         value = function.ret[function.signature.output_arg[position].name]
         producers = {n.name: n for n in function.node_def if n.op == "Identity"}
@@ -230,13 +229,13 @@ class VaryingValues:
         called = list(called)
         self._pass(called, _positions(inputs[1:]))
         found = {i for callee in called for i in self._results[callee]}
-        if inputs[0]:  # which branch is taken
+        if inputs[0]:  # the choice of the branch varies
             results = self._functions[called[0]].signature.output_arg
             found.update(i for i, result in enumerate(results) if result.type != _VARIANT)
         return found
 
     def _pass(self, called: Iterable[str], positions: Iterable[int]) -> None:
-        """Notes that arguments of functions may vary."""
+        """Note that arguments of functions may vary."""
         for callee in called:
             if callee in self._functions and not set(positions) <= self._args[callee]:
                 self._args[callee].update(positions)
@@ -253,9 +252,9 @@ def _positions(flags: Iterable[bool]) -> list[int]:
 
 _STRING = tf.string.as_datatype_enum
 _MADE_UP = frozenset({"FakeParam"})
-# What loops keep for their gradients, made up or not.
+# Reads of values that loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
-# On a node that shall be on the host whatever else is.
+# Marks of nodes that must be on the host in any case.
 _FOR_HOST = (attributes.HINDERED, attributes.LOSES_ORDER, attributes.WRONG)
 
 _ENDS_PROCESS = (
@@ -277,16 +276,16 @@ _LOSES_ORDER = (
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What has been found of the nodes of one function.
+    """The findings about the nodes of one function.
 
     Attributes:
       reasons: the nodes that are not compiled, by name, each with the reason.
-      made_up: the nodes and arguments whose values may be made up. A branch returns what the
-        gradient wants of every branch, and on the host TensorFlow makes up values of any shape for
-        those that are not taken. Only the gradient of such a branch uses them, which does not run;
-        but XLA would compile it.
-      data_constants: those of the former that XLA would compile, for each value that they get.
-      index_nodes: what computes such values, and may run wherever it wants to.
+      made_up: the nodes and arguments whose values may be made up. For gradients a branch returns
+        values of every branch, and on the host TensorFlow makes up values of any shape for the
+        branches not taken. Only the gradient of a branch not taken uses them. It does not run, but
+        XLA would compile it.
+      data_constants: those in `reasons` that XLA would compile for each value that they get.
+      index_nodes: the nodes that compute these values, and may run on the host or in a cluster.
     """
 
     reasons: dict[str, str]
@@ -300,19 +299,19 @@ def _is_in_order(node: NodeDef) -> bool:
 
 
 class HostOps:
-    """What of some functions is for the host.
+    """The nodes of some functions that are for the host.
 
     Args:
       functions: FunctionDefs by name: those to look into.
-      choose: the route of a script op, by its NodeDef.
+      choose: chooses the route of a script op, by its NodeDef.
       has_kernel: whether XLA can compile an op, by its NodeDef.
       constant_operands: the positions of the operands of an op that XLA wants to know when it
         compiles, by its NodeDef.
-      marked: whether a node shall be on the host whatever it is, by its NodeDef.
+      marked: whether a node must be on the host in any case, by its NodeDef.
 
     Attributes:
       choose: as given.
-      in_order: what calls Python in calls that run one at a time.
+      in_order: the nodes whose calls of Python run one at a time.
     """
 
     def __init__(
@@ -329,7 +328,7 @@ class HostOps:
         self._data_constants = DataConstants(functions, constant_operands)
         self._marked = marked
         self._must: dict[str, bool] = {}
-        # Few functions have any: in their bytes, that is seen in a tenth of the time.
+        # Few functions have marks. Searching their bytes takes a tenth of the time.
         texts = [function.SerializePartialToString() for function in functions.values()]
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
         self._effects = Effects(functions, op_kinds.has_effect)
@@ -339,9 +338,9 @@ class HostOps:
         self._data_reasons: dict[str, str] = {}
 
     def must_partition(self, name: str) -> bool:
-        """Whether a function reaches a node that shall be on the host."""
+        """Return whether a function reaches a node that must be on the host."""
         if name not in self._must:
-            self._must[name] = False  # what a function that calls itself finds
+            self._must[name] = False  # for a function that calls itself
             self._must[name] = any(map(self._must_be_on_host, self._nodes(name))) or any(
                 map(self.must_partition, self._called_by(name))
             )
@@ -355,19 +354,19 @@ class HostOps:
         return bool(self._marks) and any(mark in node.attr for mark in self._marks)
 
     def _ends_process(self, node: NodeDef) -> bool:
-        """Whether XLA ends the process when it compiles a node.
+        """Return whether XLA ends the process when it compiles a node.
 
-        It looks for the largest shape among those that branches return, where these differ, and
-        among what they return is a token, which has none.
+        If branches return different shapes, XLA looks for the largest shape. The token among their
+        results has none.
         """
         return attributes.BRANCHES_DIFFER in node.attr and self._effects.of_node(node)
 
     def check_whole(self) -> None:
-        """Makes sure that a function can be compiled whole.
+        """Check that a function can be compiled whole.
 
         Raises:
-          LoweringError: where the process would end, calls would lose their order, or XLA would get
-            something wrong.
+          LoweringError: if the process would end, calls would lose their order, or XLA would get an
+            op wrong.
         """
         for name, function in self._functions.items():
             for node in function.node_def:
@@ -378,7 +377,7 @@ class HostOps:
                 self._check_right(name, node)
 
     def _check_right(self, function: str, node: NodeDef) -> None:
-        """Makes sure that XLA gets a node right; script ops are told of elsewhere."""
+        """Check that XLA gets a node right; script ops are reported elsewhere."""
         for mark in (attributes.HINDERED, attributes.WRONG):
             if mark in node.attr and node.op not in op_kinds.SCRIPT_OPS:
                 reason = node.attr[mark].s.decode()
@@ -389,7 +388,7 @@ class HostOps:
                 )
 
     def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
-        """The nodes of a function that are not compiled.
+        """Find the nodes of a function that are not compiled.
 
         Args:
           function: a FunctionDef.
@@ -422,9 +421,9 @@ class HostOps:
         return set(found)
 
     def _data_constant(self, function: str, node: NodeDef) -> str:
-        """Why a node, or one in what it calls, would have its cluster compiled for each value."""
+        """Return why a node, or one that it reaches, would recompile its cluster for each value."""
         if node.op in op_kinds.LOOP_OPS:
-            return ""  # a loop of compiled code is not taken apart for it
+            return ""  # a compiled loop is not divided for it
         for name in self._called(node):
             if name not in self._data_reasons:
                 self._data_reasons[name] = ""
@@ -435,7 +434,7 @@ class HostOps:
         return self._data_constants.reason(function, node)
 
     def _reaches(self, node: NodeDef, ops: frozenset[str]) -> bool:
-        """Whether a node, or one that it leads to, is one of some ops."""
+        """Return whether a node, or one that it reaches, is one of these ops."""
         return node.op in ops or any(self._function_reaches(n, ops) for n in self._called(node))
 
     def _function_reaches(self, name: str, ops: frozenset[str]) -> bool:
@@ -456,7 +455,7 @@ class HostOps:
         return found
 
     def _obstacle(self, node: NodeDef, inside_loop: bool) -> str:
-        """Why a node is not compiled, if it is not."""
+        """Return the reason why a node is not compiled, or an empty text."""
         if reason := self.own_obstacle(node, inside_loop):
             return reason
         for name in self._called(node):
@@ -468,7 +467,7 @@ class HostOps:
         return ""
 
     def own_obstacle(self, node: NodeDef, inside_loop: bool = False) -> str:
-        """Why a node is not compiled for what it is itself, if it is not."""
+        """Return the reason in a node itself why it is not compiled, or an empty text."""
         if node.op in op_kinds.SCRIPT_OPS:
             choice = self.choose(node)
             return choice.reason if choice.route == "partition" else ""
@@ -482,7 +481,7 @@ class HostOps:
         if self._marked(node):
             return "route='partition' was asked for, and it has no XLA kernel"
         if node.op in op_kinds.CHECKS:
-            # A loop of compiled code is not taken apart for it.
+            # A compiled loop is not divided for it.
             dropped = inside_loop and not settings.assertions()
             return "" if dropped else f"XLA would drop the {op_kinds.CHECKS[node.op]}"
         if op_kinds.lets_list_grow(node):
@@ -492,7 +491,7 @@ class HostOps:
         return ""
 
     def obstacle_in(self, name: str, inside_loop: bool = False) -> str:
-        """Why a function is not compiled as a whole, if it is not."""
+        """Return the reason why a function is not compiled as a whole, or an empty text."""
         key = (name, inside_loop)
         if key not in self._obstacles:
             self._obstacles[key] = ""
@@ -506,7 +505,7 @@ class HostOps:
         return defs.called_functions(node, self._functions)
 
     def _called_by(self, name: str) -> Iterator[str]:
-        """The names of the functions that a function calls."""
+        """Yield the names of the functions that a function calls."""
         function = self._functions.get(name)
         for node in () if function is None else defs.calls_in(function, self._functions):
             yield from self._called(node)

@@ -1,9 +1,9 @@
 """Graph partitioning: a function becomes compiled clusters with host ops between them.
 
-A *host op* is one that cannot be compiled, or shall not: a script op whose results have no known
-shape, say, and the ops that work on strings (`host_ops.py`). A loop, branch or call that holds
-one inside is a host op itself, and what it calls is partitioned in turn. All the other nodes are
-put into clusters (`clustering.py`, `boundary_values.py`), each of them a must-compile function.
+A *host op* cannot or must not be compiled: a script op whose results have no known shape, say, or
+an op on strings (`host_ops.py`). A loop, branch or call that holds a host op is one itself, and the
+functions that it calls are partitioned in turn. All other nodes are put into clusters
+(`clustering.py`, `boundary_values.py`). Each cluster is a must-compile function.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.tensor_structures import widen
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
-# Of the names of new functions.
+# The end of new functions' names.
 SUFFIX = "__partitioned"
 
 _EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
-# The condition of a loop is a handful of scalar ops; to start a program for them costs more.
+# The condition of a loop is a handful of scalar ops; starting a program costs more.
 _SMALL_CONDITION = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Nodes that are compiled together: the name of their function, and theirs."""
+    """The nodes that are compiled together: the name of their function, and their names."""
 
     name: str
     nodes: list[str]
@@ -41,14 +41,14 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionedFunction:
-    """What has become of one function.
+    """The result of partitioning one function.
 
     Attributes:
-      name: of the function as it was.
-      new_name: of the one that takes its place.
+      name: the function's name before.
+      new_name: the name of the function that replaces it.
       host_ops: the nodes that stay on the host, with the reason for each.
-      clusters: the others.
-      must_be_on_host: the ops, by their types, that are on the host for what they are.
+      clusters: the other nodes.
+      must_be_on_host: the ops, by their types, that are on the host in their own right.
       calls_on_host: the loops, branches and calls, by their types, that are on the host.
     """
 
@@ -61,26 +61,26 @@ class PartitionedFunction:
 
 
 class Partitioner:
-    """Partitions a function and all that it reaches.
+    """A partitioner for a function and all functions that it reaches.
 
     Args:
       library: the FunctionDefLibrary that holds them.
-      choose: the route of a script op, by its NodeDef.
+      choose: chooses the route of a script op, by its NodeDef.
       has_kernel: whether XLA can compile an op, by its NodeDef.
       constant_operands: the positions of the operands of an op that XLA wants to know when it
         compiles, by its NodeDef.
-      marked: whether a node shall be on the host whatever it is, by its NodeDef.
-      gradient: whether the function to be partitioned is the gradient of one that is partitioned.
+      marked: whether a node must be on the host in any case, by its NodeDef.
+      gradient: whether the function to be partitioned is the gradient of a partitioned one.
       refused: whether XLA refuses that function.
-      suffix: of the names of new functions.
-      device: what clusters are compiled for, by its full name, where that is no CPU.
+      suffix: the end of new functions' names.
+      device: the full name of the device that clusters are compiled for, if it is no CPU.
 
     Attributes:
       library: as given.
-      host_ops: what of it is for the host.
+      host_ops: the nodes of the library that are for the host.
       device: as given.
-      functions: the new ones, by name.
-      plans: what has become of each function.
+      functions: the new functions, by name.
+      plans: the result for each function.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class Partitioner:
         self.plans: list[PartitionedFunction] = []
 
     def _is_cluster(self, name: str) -> bool:
-        """Whether a function has come out of a partitioning."""
+        """Return whether a function has come out of a partitioning."""
         return attributes.CLUSTER in self._old[name].attr
 
     def must_partition(self, name: str) -> bool:
-        """Whether a function cannot be compiled as a whole, or shall not be."""
+        """Return whether a function cannot, or must not, be compiled as a whole."""
         if self._refused:
             return True
         if self._is_cluster(name):
@@ -122,7 +122,7 @@ class Partitioner:
         return self._gradient and self._has_inner_values_or(name, self._findings(name).reasons)
 
     def has_host_op(self, name: str) -> bool:
-        """Whether something of a function would be on the host since XLA does not compile it."""
+        """Return whether a function has ops that go to the host since XLA does not compile them."""
         found = self._findings(name)
         return self._has_inner_values_or(name, found.reasons.keys() - found.data_constants)
 
@@ -133,12 +133,12 @@ class Partitioner:
         return self.host_ops.find(self._old[name], self._gradient)
 
     def partition(self, name: str) -> str:
-        """Partitions a function; returns the name of the one that takes its place."""
+        """Partition a function, and return the name of its replacement."""
         self._entry = self._entry or name
         return self._partition_once(name, self._gradient)
 
     def is_one_cluster(self, name: str) -> bool:
-        """Whether a function that was partitioned is one cluster, with next to nothing around."""
+        """Return whether a partitioned function is one cluster with only trivial ops around it."""
         plan = next(plan for plan in self.plans if plan.name == name)
         inside = {node for cluster in plan.clusters for node in cluster.nodes}
         outside = [node for node in self._old[name].node_def if node.name not in inside]
@@ -156,7 +156,7 @@ class Partitioner:
         reasons = found.reasons
         places = {node.name: _place(node, found) for node in function.node_def}
         host, clusters = partition(function, new_name, places, self._old)
-        if name != self._entry:  # whose name the caller knows
+        if name != self._entry:  # the caller knows the entry's name
             defs.note_function(host.node_def, name)
         self._add(host, clusters)
         called = {cluster.signature.name for cluster in clusters}
@@ -184,14 +184,14 @@ class Partitioner:
             defs.set_context(cluster, host)
             cluster.attr[defs.MUST_COMPILE].b = True
             cluster.attr[attributes.CLUSTER].b = True
-            for node in cluster.node_def:  # by itself, when TensorFlow's kernels run the cluster
+            for node in cluster.node_def:  # else kernels that run the cluster compile it alone
                 node.attr.pop(defs.MUST_COMPILE, None)
             self.functions[cluster.signature.name] = cluster
 
     def _in_order(self, old: FunctionDef) -> Any:
-        """A copy of a function, with control edges between the calls that run one at a time.
+        """Copy a function, with control edges between the calls that run one at a time.
 
-        There are none between the loops and branches of TensorFlow 1, nor out of them.
+        The loops and branches of TensorFlow 1 get none, neither between them nor out of them.
         """
         function = protos.function_pb2.FunctionDef()
         function.CopyFrom(old)
@@ -199,7 +199,7 @@ class Partitioner:
         defs.drop_dead_nodes(function, self._old)
         boundary_values.replace(function)
         for node in function.node_def:
-            node.attr.pop("_class", None)  # colocation with nodes that may go elsewhere
+            node.attr.pop("_class", None)  # colocated nodes may be separated
         last = self.host_ops.in_order.chain(function)
         if last is not None and last.name not in function.control_ret.values():
             function.control_ret[last.name] = last.name
@@ -207,7 +207,7 @@ class Partitioner:
         return function
 
     def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:
-        """Makes a host op run on the host, with clusters in what it calls."""
+        """Make a host op run on the host, with clusters in the functions that it calls."""
         if node.op in op_kinds.SCRIPT_OPS:
             host_calls.take_own_kernel(node)
             return

@@ -1,11 +1,11 @@
 """Devices of the parts of a partitioned function.
 
-TensorFlow lowers those to `Switch` and `Merge`, and has neither for such floats. So loops and
-branches carry them as floats of sixteen bits, which hold each of their values.
+Host ops run on the CPU of the same machine, and clusters on the function's device. TensorFlow
+copies the values that cross. It also places the other nodes: nodes that cost nothing, and nodes
+that call functions, whose own nodes are placed when they are partitioned.
 
-Host ops run on the CPU of the same machine, clusters on the function's device. TensorFlow copies
-the values that cross. It also places what is left: nodes that cost nothing, and those that call
-functions, whose own nodes are placed when they are partitioned.
+On an accelerator, TensorFlow lowers loops and branches to `Switch` and `Merge`, and has neither for
+floats of eight bits. So they carry these as floats of sixteen bits, which hold all their values.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _NARROW = frozenset(
     for name in ("float8_e5m2", "float8_e4m3fn")
 )
 _WIDE = tf.float16.as_datatype_enum
-# Of the names of functions that take and return wide floats.
+# The end of the names of functions that take and return wide floats.
 _SUFFIX = "__of_wide_floats"
 
 
 def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
-    """Has loops and branches outside of clusters carry wide floats instead of narrow ones.
+    """Make loops and branches outside of clusters carry wide floats instead of narrow ones.
 
     Args:
-      functions: the FunctionDefs of a partitioned function, by name. Changed in place; what loops
-        and branches call gets a copy, which is added.
-      others: those that they may call besides.
+      functions: the FunctionDefs of a partitioned function, by name. Changed in place; the
+        functions that loops and branches call get copies, which are added.
+      others: other functions that they may call.
     """
     pending = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     while pending:
@@ -53,7 +53,7 @@ def _carries_narrow(node: NodeDef) -> bool:
 def _call_with_wide(
     node: NodeDef, functions: dict[str, Any], others: Mapping[str, Any]
 ) -> list[Any]:
-    """Makes a node call functions of wide floats; returns those that are new."""
+    """Make a node call functions of wide floats; return those that are new."""
     made = []
     for callee in defs.callees(node):
         old, callee.name = callee.name, callee.name + _SUFFIX
@@ -67,7 +67,7 @@ def _call_with_wide(
 
 
 def _take_wide(function: FunctionDef) -> None:
-    """Makes a function take and return wide floats instead of narrow ones."""
+    """Make a function take and return wide floats instead of narrow ones."""
     function.signature.name += _SUFFIX
     for arg in _narrow_of(function.signature.input_arg):
         defs.cast_uses(function, f"{arg.name}__narrow", arg.name, _WIDE, arg.type)
@@ -84,10 +84,10 @@ def _narrow_of(arguments: Any) -> list[Any]:
 
 
 def _pass_wide(function: FunctionDef, node: NodeDef) -> None:
-    """Makes a loop or branch take and return wide floats."""
+    """Make a loop or branch take and return wide floats."""
     definition = op_kinds.op_def(node.op)
     taken, returned = definition.input_arg[-1], definition.output_arg[0]
-    first = len(definition.input_arg) - 1  # the others are one value each
+    first = len(definition.input_arg) - 1  # the other arguments are one value each
     for index, dtype in enumerate(_types(node, taken.type_list_attr)):
         if dtype in _NARROW:
             value = node.input[first + index]
@@ -112,17 +112,17 @@ _RESOURCE = tf.resource.as_datatype_enum
 
 
 def is_accelerator(device: str) -> bool:
-    """Whether a device, by its full name, is another one than a CPU; "" is none."""
+    """Return whether a device, by its full name, is not a CPU; "" is no accelerator."""
     return type_of(device) != _CPU
 
 
 def type_of(device: str) -> str:
-    """The type of a device, by its full name; that of a CPU for ""."""
+    """Return the type of a device, by its full name; that of a CPU for ""."""
     return str(tf.DeviceSpec.from_string(device).device_type or _CPU)
 
 
 def suffix_of(device: str) -> str:
-    """What to add to the names of functions that are for this device."""
+    """Return the suffix for the names of functions that are for this device."""
     spec = tf.DeviceSpec.from_string(device)
     return f"_on_{spec.device_type}_{spec.device_index}"
 
@@ -134,13 +134,13 @@ def place(
     functions: Mapping[str, Any],
     device: str,
 ) -> None:
-    """Gives each node of a partitioned function its device, or leaves it to TensorFlow.
+    """Assign each node of a partitioned function its device, or leave it to TensorFlow.
 
     Args:
       function: the FunctionDef on the host, which calls the clusters. Changed in place.
       clusters: the names of the functions of its clusters.
       host_ops: the names of the nodes that run on the host.
-      functions: those that it may call, by name.
+      functions: the functions that it may call, by name.
       device: the full name of the function's device.
     """
     host = tf.DeviceSpec.from_string(device).replace(device_type=_CPU, device_index=0).to_string()
@@ -155,27 +155,27 @@ def place(
             _lower(node)
         if not clusters.isdisjoint(callee.name for callee in defs.callees(node)):
             node.device = device
-            # Else TensorFlow takes integers of 32 bits to and from the host's memory.
+            # Otherwise TensorFlow moves integers of 32 bits to and from the host's memory.
             node.attr[defs.MUST_COMPILE].b = True
         elif defs.called_functions(node, functions) or defs.handles(node, _RESOURCE, functions):
-            continue  # these run where what they call runs, or where the resource is
+            continue  # these run where the called functions run, or where the resource is
         elif node.name in host_ops:
             node.device = host
         elif node.name not in returned:
-            # What the host alone uses is not sent to the device and back.
+            # A value that only the host uses is not sent to the device and back.
             users = {user.device for user in consumers[node.name]}
             node.device = host if users == {host} else ""
 
 
 def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Returns the handles of resources themselves instead of identities of theirs.
+    """Make a function return the handles of resources themselves, not their identities.
 
-    A cluster that returned one would tie it to the devices that all of its own ops have in common,
-    which need not be that of the resource.
+    A cluster that returned an identity would tie it to the devices that all ops of the cluster have
+    in common, which need not include the resource's device.
 
     Args:
       function: a FunctionDef. Changed in place.
-      functions: those that it may call, by name.
+      functions: the functions that it may call, by name.
     """
     identities = {
         f"{node.name}:output:0": node.input[0]
@@ -192,11 +192,11 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
 
 
 def _lower(node: NodeDef) -> None:
-    """Has TensorFlow make nodes of a loop or branch, which run where they are placed.
+    """Make TensorFlow lower a loop or branch to nodes, which run where they are placed.
 
-    The kernel of such an op would run all that it calls on its own device. In a function for XLA,
-    TensorFlow leaves the op as it is.
+    The kernel of a loop or branch would run all called functions on its own device. In a function
+    for XLA, TensorFlow leaves the op as it is.
     """
     node.attr[_LOWER_ATTR].b = True
     if node.op in op_kinds.LOOP_OPS:
-        node.attr["parallel_iterations"].i = 1  # those of a kernel do not overlap either
+        node.attr["parallel_iterations"].i = 1  # a kernel's iterations do not overlap either

@@ -1,8 +1,8 @@
-"""Forms regions: connected host ops with nothing compiled between them.
+"""Regions: connected host ops with nothing compiled between them, and references to their values.
 
-Strings are such values, and what an op on the host makes or takes of variants and resources: the
-handle of a table, a dataset. A reference is an int64 scalar. The real value is kept beside the
-program while that runs (`csrc/tensorflow/region.h`).
+XLA has no values for strings, nor for the variants and resources of host ops, say the handle of a
+table or a dataset. The program has references in their place, which are int64 scalars. The real
+values are kept beside the program while it runs (`csrc/tensorflow/region.h`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
-# One that is not known, not even its rank, is None; a size that is not known is -1.
+# None if not even the rank is known; an unknown size is -1.
 Shape = list[int] | None
 
 
 def of_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
-    """Called for each script op of a region.
+    """Return the shapes of a script op's results; called for each script op of a region.
 
     Args:
       serialized: the op's NodeDef.
-      operands: the shapes of its inputs, as far as they are known.
+      operands: the known shapes of its inputs.
 
     Raises:
-      LoweringError: when what is said of the shapes contradicts itself.
+      LoweringError: if the declarations of the shapes contradict each other.
     """
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
@@ -56,23 +56,23 @@ _STRING, _RESOURCE, _VARIANT = (
 )
 _IDENTITIES = frozenset({"Identity", "IdentityN"})
 
-# A value: the name of its function, and its own there.
+# A value: the name of its function, and its own name there.
 Value = tuple[str, str]
 
 
 class NotWholeError(Exception):
-    """Why a function cannot be one program, even with regions."""
+    """The reason why a function cannot be one program, even with regions."""
 
 
 def is_call(node: NodeDef, functions: Mapping[str, Any]) -> bool:
-    """Whether XLA compiles the functions that a node calls along with it."""
+    """Return whether XLA compiles the functions that a node calls along with it."""
     return (
         node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS | defs.CALL_OPS or node.op in functions
     )
 
 
 def data_inputs(node: NodeDef) -> list[str]:
-    """The inputs of a node that are values."""
+    """Return the inputs of a node that are values."""
     return [value for value in node.input if not value.startswith("^")]
 
 
@@ -84,11 +84,11 @@ class References:
       is_host_op: whether a node has to be on the host, by its NodeDef.
 
     Attributes:
-      host_ops: for each function, the nodes that are on the host: those, and others that pass
+      host_ops: for each function, the nodes that are on the host: these, and others that pass
         variants to them.
 
     Raises:
-      NotWholeError: when a resource is used in the program and on the host.
+      NotWholeError: if a resource is used in the program and on the host.
     """
 
     def __init__(self, functions: Mapping[str, Any], is_host_op: Callable[[NodeDef], bool]) -> None:
@@ -110,7 +110,7 @@ class References:
         self._spread()
 
     def holds(self, function: str, value: str) -> bool:
-        """Whether a value of a function is a reference."""
+        """Return whether a value of a function is a reference."""
         key = (function, value)
         if key not in self._dtypes:
             return False
@@ -146,10 +146,10 @@ class References:
         return [f"{node.name}:{result}:{i}" for result, ts in types for i in range(len(ts))]
 
     def _passed(self, function: str, node: NodeDef) -> Iterator[tuple[Value, Value]]:
-        """The values that a call passes to functions and gets back, in pairs."""
+        """Yield pairs of values that a call passes to functions or gets back."""
         given = [(function, value) for value in data_inputs(node)]
         if node.op in op_kinds.BRANCH_OPS:
-            given = given[1:]  # the first says which branch
+            given = given[1:]  # the first input selects the branch
         got = [(function, value) for value in self._results(function, node)]
         for name in defs.called_functions(node, self._functions):
             called = self._functions[name]
@@ -171,7 +171,7 @@ class References:
             self._parents[self._root(one)] = self._root(other)
 
     def _spread(self) -> None:
-        """Finds all values that ops on the host touch, and all ops that touch such values."""
+        """Find all values that host ops touch, and all ops that touch these values."""
         users: dict[Value, list[tuple[str, NodeDef]]] = {}
         for value, nodes in self._users.items():
             users.setdefault(self._root(value), []).extend(nodes)
@@ -201,19 +201,19 @@ class References:
 
 _EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
-# They see what others have written, and TensorFlow does not call them stateful.
+# They see data that other ops have written, but TensorFlow does not call them stateful.
 _FILE_OPS = frozenset({"ReadFile", "MatchingFiles"})
 
 
 def regions_of(
     function: FunctionDef, host_ops: Iterable[str], functions: Mapping[str, Any]
 ) -> list[list[NodeDef]]:
-    """The regions of a function, each with its nodes in an order in which they can run.
+    """Return the regions of a function, each with its nodes in an order in which they can run.
 
     Args:
       function: a FunctionDef.
       host_ops: the names of its nodes that have to be on the host.
-      functions: those that it calls, by name.
+      functions: the functions that it calls, by name.
     """
     wanted = set(host_ops)
     ordered = defs.program_order(function)
@@ -243,9 +243,9 @@ def _delay(
     is_member: Sequence[bool],
     functions: Mapping[str, Any],
 ) -> None:
-    """Moves ops without effects to the step of the first op that uses them, if that is a host op.
+    """Move host ops without effects to the step of their first user, if all users are host ops.
 
-    The text that tf.print prints is made where it is printed, and not at the first occasion.
+    So the text that tf.print prints is made where it is printed, and not at the first occasion.
     """
     after: list[list[int]] = [[] for _ in nodes]
     for i, sources in enumerate(before):
@@ -264,7 +264,7 @@ def _fill_gaps(
     places: Sequence[Place],
     is_member: list[bool],
 ) -> None:
-    """Takes identities between two ops of one step along, which would be a way out and back in."""
+    """Add the identities between two ops of one step, which would lead out of it and back in."""
     follows = list(is_member)
     for i, place in enumerate(places):
         if place is Place.EITHER:
@@ -281,7 +281,7 @@ def _fill_gaps(
 def _connected(
     before: Sequence[Sequence[int]], steps: Sequence[int], is_member: Sequence[bool]
 ) -> list[list[int]]:
-    """The members of each step, those together that wait for one another."""
+    """Group the members of each step that wait for one another."""
     parents = list(range(len(steps)))
 
     def root(i: int) -> int:
@@ -301,7 +301,7 @@ def _connected(
 
 
 def is_stateful(nodes: Iterable[NodeDef], types: defs.Types, resource: int) -> bool:
-    """Whether a region of these nodes has effects, sees those of others, or waits for some."""
+    """Return whether a region of these nodes has effects, or sees or awaits those of others."""
     return any(
         types.definition_of(node).is_stateful
         or node.op in _FILE_OPS

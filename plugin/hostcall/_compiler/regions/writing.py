@@ -1,7 +1,7 @@
-"""Writes a refused function as one program that calls regions.
+"""Rewriting of a refused function as one program that calls regions.
 
-Each function that the program reaches takes one more argument, the scope: the address of what the
-regions of a launch share. Loops carry it along. Where a value is a reference, its type is int64.
+Each function that the program reaches takes one more argument, the scope: the address of the data
+that the regions of a launch share. Loops carry it along. A reference has the dtype int64.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _library
 
-# The name of the argument that each function has for the address of the launch's scope.
+# The name of each function's argument for the address of the launch's scope.
 SCOPE = "hostcall_scope"
 
 _INT64 = tf.int64.as_datatype_enum
 
 
 class Retyping:
-    """Of the nodes of one function.
+    """The retyping of the nodes of one function.
 
     Args:
-      program: what is written.
-      name: of the function as it was.
-      types: those of its values as they were.
+      program: the writer of the program.
+      name: the name of the old function.
+      types: the dtypes of the old values.
     """
 
     def __init__(self, program: Rewriter, name: str, types: defs.Types) -> None:
@@ -47,11 +47,11 @@ class Retyping:
         self._old = {node.name: node for node in program.old_functions[name].node_def}
 
     def type_of(self, value: str) -> int:
-        """The dtype that a value has in the program, by the name that it had before."""
+        """Return the dtype that a value has in the program, by its old name."""
         return _INT64 if self._program.holds(self._name, value) else self._types.of(value)
 
     def run(self, node: NodeDef) -> None:
-        """Changes the attributes of a node that passes values on."""
+        """Change the attributes of a node that passes values on."""
         taken = [self.type_of(value) for value in data_inputs(self._old[node.name])]
         if is_call(node, self._program.old_functions):
             self._call(node, taken)
@@ -61,7 +61,7 @@ class Retyping:
             node.attr["T"].list.type[:] = taken
 
     def _reshape(self, node: NodeDef, results: list[str]) -> None:
-        """Says that references are scalars, and the scope too, which a loop returns."""
+        """Declare references scalars, and also the scope, which a loop returns."""
         shapes = node.attr["output_shapes"].list.shape
         for shape, value in zip(shapes, results, strict=False):
             if self._program.holds(self._name, value):
@@ -91,16 +91,16 @@ class Retyping:
 
 _RESOURCE = tf.resource.as_datatype_enum
 
-# A larger constant, in bytes, is an input of a region, and none of its own.
+# A larger constant, in bytes, is an input of a region, and not copied into it.
 _LARGE = 1024
 
 
 class FunctionBody:
-    """The nodes of one function, which are written anew in place.
+    """The nodes of one function, which are rewritten in place.
 
     Args:
-      program: what writes the program.
-      name: of the function as it was.
+      program: the writer of the program.
+      name: the name of the old function.
       function: a copy of its FunctionDef.
     """
 
@@ -111,8 +111,8 @@ class FunctionBody:
         self._types = defs.Types(program.old_functions[name], program.old_functions)
         self._retyping = Retyping(program, name, self._types)
         self._constants = {node.name: node for node in function.node_def if node.op == "Const"}
-        self._moved: dict[str, str] = {}  # the values of regions, by those that they were
-        self._calls: dict[str, str] = {}  # the call of its region, by the name of a node
+        self._moved: dict[str, str] = {}  # the new values of regions, by the old ones
+        self._calls: dict[str, str] = {}  # the call of a node's region, by the node's name
 
     def write(self) -> None:
         wanted = set(self._program.host_ops(self._name)) | self._constant_references()
@@ -140,7 +140,7 @@ class FunctionBody:
         self._name_control_outputs_once()
 
     def _place(self, members: list[NodeDef], places: Mapping[str, int]) -> int:
-        """The place of a region: nodes stand in the order of their effects."""
+        """Return the place of a region: nodes stand in the order of their effects."""
         stateful = [n for n in members if self._types.definition_of(n).is_stateful]
         return min(places[node.name] for node in stateful or members)
 
@@ -152,7 +152,7 @@ class FunctionBody:
         function.signature.control_output[:] = nodes
 
     def _constant_references(self) -> set[str]:
-        """The constants whose references the program needs, for what is no op on the host."""
+        """Return the constants whose references the program needs, for other uses than host ops."""
         host = self._program.host_ops(self._name)
         found = set(map(defs.source, self._function.ret.values()))
         for node in self._function.node_def:
@@ -165,7 +165,7 @@ class FunctionBody:
         }
 
     def _drop_constants(self, kept: list[NodeDef]) -> None:
-        """Leaves out the constants that XLA has no values for."""
+        """Drop the constants that XLA has no values for."""
         kept[:] = [
             node
             for node in kept
@@ -173,7 +173,7 @@ class FunctionBody:
         ]
 
     def _region(self, members: list[NodeDef]) -> Any:
-        """Makes a region of nodes; returns the node that calls it, its inputs as they were."""
+        """Make a region of nodes; return the node that calls it, with its old inputs."""
         inside = {node.name for node in members}
         function = protos.function_pb2.FunctionDef()
         taken: dict[str, str] = {}
@@ -220,7 +220,7 @@ class FunctionBody:
         return is_reference or len(self._constants[name].SerializeToString()) <= _LARGE
 
     def _return_from(self, function: FunctionDef, inside: set[str], call: str) -> None:
-        """Makes results of the values of a region that are used outside of it."""
+        """Turn the values of a region that are used outside of it into its results."""
         outside = [n for n in self._function.node_def if n.name not in inside]
         used = itertools.chain(*map(data_inputs, outside), self._function.ret.values())
         results = dict.fromkeys(value for value in used if defs.source(value) in inside)
@@ -238,7 +238,7 @@ class FunctionBody:
         call.attr["index"].i = index
 
     def _rewire(self, node: NodeDef) -> None:
-        """Lets a node take what has become of its inputs."""
+        """Rewire a node's inputs to their replacements."""
         inputs: dict[str, None] = {}
         data = []
         for value in node.input:
@@ -250,20 +250,20 @@ class FunctionBody:
 
 
 class Rewriter:
-    """Writes one program.
+    """A writer of one program.
 
     Args:
       functions: the FunctionDefs that it reaches, by name.
-      references: which of their values are references.
-      entry: the name of the first of them.
-      suffix: of the name of the new one.
+      references: the values of them that are references.
+      entry: the name of the entry function.
+      suffix: the end of new functions' names.
 
     Attributes:
       old_functions: as given.
-      functions: the new FunctionDefs, those of regions too.
+      functions: the new FunctionDefs, including those of regions.
       regions: the names of the functions of regions, in the order of their indices.
-      members: of each region the name of the function that it is of, the names of its nodes, and
-        the values that it takes.
+      members: for each region, the name of its old function, the names of its nodes, and the values
+        that it takes.
     """
 
     def __init__(
@@ -279,11 +279,11 @@ class Rewriter:
         self.members: list[tuple[str, list[str], list[str]]] = []
 
     def run(self) -> str:
-        """Writes the program; returns the name of its first function."""
+        """Write the program; return the name of its entry function."""
         return self._function(self._entry, is_body=False)
 
     def _function(self, name: str, is_body: bool) -> str:
-        """The name of what takes the place of a function; the body of a loop returns the scope."""
+        """Return the name of a function's replacement; the body of a loop returns the scope."""
         key = (name, is_body)
         if key in self._new_names:
             return self._new_names[key]
@@ -313,15 +313,15 @@ class Rewriter:
             function.ret[SCOPE] = SCOPE
 
     def holds(self, function: str, value: str) -> bool:
-        """Whether a value of a function as it was is a reference."""
+        """Return whether a value of an old function is a reference."""
         return self._references.holds(function, value)
 
     def host_ops(self, name: str) -> set[str]:
-        """The nodes of a function that are on the host."""
+        """Return the nodes of a function that are on the host."""
         return self._references.host_ops[name]
 
     def redirect(self, node: NodeDef) -> None:
-        """Lets a call be one of the new functions, which take the scope as well."""
+        """Redirect a call to the new functions, which take the scope as well."""
         for attr, callee in _called(node):
             callee.name = self._function(callee.name, is_body=attr == "body")
         if node.op in self.old_functions:
@@ -332,11 +332,11 @@ class Rewriter:
     def add_region(
         self, function: str, region: FunctionDef, members: Iterable[str], inputs: Iterable[str]
     ) -> int:
-        """Adds the function of a region; returns the index of the region."""
+        """Add the function of a region; return the index of the region."""
         index = len(self.regions)
         region.signature.name = f"{self._entry}{self._suffix}_region_{index}"
         defs.set_context(region, self.old_functions[function])
-        if function != self._entry:  # whose name the caller knows
+        if function != self._entry:  # the caller knows the entry's name
             defs.note_function(region.node_def, function)
         self.regions.append(region.signature.name)
         self.functions[region.signature.name] = region
@@ -345,7 +345,7 @@ class Rewriter:
 
 
 def _called(node: NodeDef) -> list[tuple[str, Any]]:
-    """The NameAttrLists in a node's attributes, with the names of these."""
+    """Return the NameAttrLists in a node's attributes, with the names of these."""
     found = []
     for name in sorted(node.attr):
         value = node.attr[name]
@@ -359,13 +359,13 @@ _IDENTITIES = frozenset({"Identity", "IdentityN"})
 
 
 class Region(NamedTuple):
-    """Nodes that the program calls.
+    """Connected host ops that the program calls.
 
     Attributes:
-      name: of their function.
-      function: the one that they are of, as it was.
+      name: the name of their function.
+      function: the old function that they come from.
       nodes: their names.
-      inputs: the values in that function which the region takes, in the order of its arguments.
+      inputs: the values of the old function that the region takes, in the order of its arguments.
     """
 
     name: str
@@ -378,10 +378,10 @@ class Program(NamedTuple):
     """A function that is one program, with regions.
 
     Attributes:
-      name: of the function.
-      library: a FunctionDefLibrary of all that is compiled.
-      functions: those of the regions.
-      regions: what they are, in the order of their indices.
+      name: the name of the function.
+      library: a FunctionDefLibrary of all compiled functions.
+      functions: the functions of the regions.
+      regions: the regions, in the order of their indices.
     """
 
     name: str
@@ -391,16 +391,16 @@ class Program(NamedTuple):
 
 
 def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: str) -> Program:
-    """Makes one program of a function that holds host ops.
+    """Write a function that holds host ops as one program.
 
     Args:
-      library: a FunctionDefLibrary with all that it reaches.
+      library: a FunctionDefLibrary with all functions that it reaches.
       entry: the name of the function.
-      host_ops: says what is for the host.
-      suffix: of the names of new functions.
+      host_ops: tells which nodes are for the host.
+      suffix: the end of new functions' names.
 
     Raises:
-      NotWholeError: when it cannot be one program.
+      NotWholeError: if it cannot be one program.
     """
     functions = _compiled(library, entry)
     _check(functions, entry)
@@ -431,7 +431,7 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
 
 
 def _compiled(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
-    """The functions that XLA compiles as one program, without what nothing needs, by name."""
+    """Return the functions that XLA compiles as one program, by name, without unused nodes."""
     functions = {function.signature.name: function for function in library.function}
     found: dict[str, Any] = {}
     pending = [entry]
@@ -470,17 +470,17 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
 # Stands for a size that tracing leaves open, and that XLA knows.
 _SOME_SIZE = 3
 
-# The shape of a value, by the names of its function and its own.
+# Gives the shape of a value, by the name of its function and its own.
 ShapeOf = Callable[[str, str], tf.TensorShape]
 
 
 def foreseen_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -> Program | None:
-    """The program that a function becomes with its host ops; None where it will be partitioned.
+    """Return the program that a function with host ops becomes, or None if it is partitioned.
 
     Args:
-      partitioner: what would partition it.
+      partitioner: the partitioner that would be used.
       entry: the name of the function.
-      shape_of: what tracing knows of shapes.
+      shape_of: gives the shapes that tracing knows.
     """
     try:
         program = write(partitioner.library, entry, partitioner.host_ops, "__foreseen")
