@@ -43,8 +43,8 @@ TARGET = "hostcall"
 OF_JAX = "mhlo.backend_config"
 ARRAYS = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
 # FFI's code to MLIR's type for the sub-byte element types, which XLA packs. The last three codes
-# are hostcall's own. If the runtime knew XLA's (26, 27, 32), it would read beyond the ends of packed
-# buffers.
+# are hostcall's own. If the runtime knew XLA's (26, 27, 32), it would read packed buffers beyond
+# their ends.
 SUB_BYTE = {21: "i4", 22: "ui4", 60: "i2", 61: "ui2", 62: "f4E2M1FN"}
 # The 8-bit element types of buffers that hold sub-byte values.
 WIDE = {"i4": "i8", "ui4": "ui8", "i2": "i8", "ui2": "ui8", "f4E2M1FN": "f8E4M3FN"}
