@@ -138,7 +138,7 @@ def flatten(
     """Return the values of a Python value's leaves, in the order of their numbers.
 
     Where the structure has a tuple, a list or a namedtuple, the value may have any of the three,
-    since the choice among them is often a habit.
+    since the choice is often a habit.
 
     Args:
       structure: the structure.

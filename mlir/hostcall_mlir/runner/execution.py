@@ -4,8 +4,8 @@ A host call is a program of its own, with the call alone, on JAX's CPU. So it be
 program that XLA runs as a whole: the function gets the same arrays, its results pass the same
 checks, and its errors are the same.
 
-These programs take and return arrays only. A value of bounded size is passed as an array of the
-bound's size and a tensor<i32> for each true size, and a tuple as its elements. A token holds
+These programs take and return arrays only. A value of bounded size becomes an array of the
+bound's size and a tensor<i32> for each true size. A tuple becomes its elements. A token holds
 nothing, so it is not passed. `width` returns how many arrays represent a value.
 
 Each array has a slot, an index into a list that a run fills. The regions of loops and branches use

@@ -319,7 +319,7 @@ def _compile(module: ir.Module, device: jax.Device, partitioned: bool, keep: Seq
 
 @contextlib.contextmanager
 def _refusing(module: ir.Module, what: str) -> Iterator[None]:
-    """Turn reported errors into a ProgramError: "the program cannot be", and then `what`."""
+    """Turn reported errors into a ProgramError: "the program cannot be {what}"."""
     with Collector(module.context) as collector:
         try:
             yield
