@@ -2,7 +2,7 @@
 
 On the CPU, JAX lowers `jax.pure_callback`, `jax.experimental.io_callback`, `jax.debug.callback` and
 `jax.debug.print` to custom calls of its own. These hold the index of the function in the program's
-list of callbacks. The index, or the callback id that `callbacks` maps it to, becomes the callback id
+list of callbacks. The index, or the id that `callbacks` maps it to, becomes the callback id
 of hostcall's call. Pure calls stay pure. JAX has the token of an ordered call as the first operand,
 hostcall as the last. XLA packs sub-byte dtypes, so they go in and out as 8-bit ones. The pass also
 rewrites calls of `hostcall.jax`, since JAX writes their attributes in a place of its own.

@@ -6,9 +6,9 @@ with heavy ops. It divides a pure call in two: `@hostcall_start` begins it, and 
 takes its results. Before the latter comes a gate, whose operands run before the program waits.
 
 The pass first inlines functions that make host calls, and drops unused ops. It leaves calls alone
-that overlap with nothing, that are in conditions of loops, or whose callbacks are in `keep`. It also
-leaves calls that are the same in each iteration of a loop, since XLA makes them once. The result is
-for XLA's CPU in a process with handlers for the three custom calls, and not for files.
+that overlap with nothing, that are in conditions of loops, or whose callbacks are in `keep`. Nor
+does it change calls that are the same in each iteration of a loop, which XLA makes once. The result
+is for XLA's CPU in a process with handlers for the three custom calls, and not for files.
 
 Before:
 
