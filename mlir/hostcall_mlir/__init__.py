@@ -1,13 +1,13 @@
-"""StableHLO programs that call Python functions of the host: passes, and running them by JAX.
+"""Passes over StableHLO programs that call Python functions of the host, and a loader for JAX.
 
-`hostcall-opt` runs passes on the command line, `transform` from Python. `load` loads a program that
-`hostcall.export` has written. Never uses TensorFlow.
+`hostcall-opt` runs passes on the command line, `transform` runs them from Python. `load` loads a
+program that `hostcall.export` has written. This package never imports TensorFlow.
 """
 
 import importlib
 import os
 
-# As JAX does, before jaxlib is loaded: it would write notes on its devices to the terminal.
+# Before jaxlib is loaded, as JAX does: otherwise jaxlib prints notes on its devices.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 try:
@@ -40,7 +40,7 @@ __all__ = [
     "transform",
 ]
 
-# What loads more than passes need, which `hostcall-opt` is to start quickly for.
+# Imported on first use: passes need none of these modules, and `hostcall-opt` has to start quickly.
 _ELSEWHERE = {
     "LoadedProgram": "hostcall_mlir.runner.loading",
     "Program": "hostcall_mlir.program.files",

@@ -1,6 +1,6 @@
-"""What `hostcall` needs to export programs, to load them into TensorFlow, and of passes for JAX.
+"""The parts of this package that `hostcall` uses: exports, imports into TensorFlow, passes for JAX.
 
-The rest of this package is for nobody but itself, its command and its tests.
+The rest of the package is only for the package itself, its command and its tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `hostcall-opt`: runs passes over a file of MLIR, in the manner of `mlir-opt`."""
+"""The command `hostcall-opt`, which runs passes over a file of MLIR like `mlir-opt`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Flags:
 
 
 def _epilog() -> str:
-    # click leaves paragraphs that begin so as they are.
+    # "\b" keeps click from wrapping the paragraph.
     lines = ["\b", "Passes:"]
     for entry in PASSES.values():
         lines.append(f"  {entry.name:22}{entry.summary}")
@@ -65,9 +65,9 @@ def _epilog() -> str:
 def main(file: BinaryIO, output: TextIO, **flags: str | bool) -> None:
     """Run passes over StableHLO programs that call Python functions of the host.
 
-    FILE is MLIR as text or bytecode; without it, or for '-', standard input is read. The status is
-    1 where a module cannot be parsed, a pass fails or, with --verify-diagnostics, the diagnostics
-    are others than expected.
+    FILE is MLIR as text or bytecode; if it is absent or '-', the command reads standard input. The
+    exit status is 1 if a module cannot be parsed, a pass fails or, with --verify-diagnostics, the
+    diagnostics differ from the expected ones.
     """
     try:
         ok = _run(file, output, _Flags(**flags))  # type: ignore[arg-type]  # click checks them
@@ -78,8 +78,8 @@ def main(file: BinaryIO, output: TextIO, **flags: str | bool) -> None:
 
 
 def _run(file: BinaryIO, output: TextIO, flags: _Flags) -> bool:
-    """Does what the command says, and returns whether all went well."""
-    # A pipeline that cannot be read is one error, not one for each piece.
+    """Run the command, and return whether all pieces succeeded."""
+    # An invalid pipeline is one error, not one for each piece.
     pipeline.parse(flags.pass_pipeline, private.new_context())
     data = file.read()
     pieces = _pieces(data) if flags.split_input_file else [data]
@@ -92,7 +92,7 @@ def _run(file: BinaryIO, output: TextIO, flags: _Flags) -> bool:
 
 
 def _transform(piece: bytes, source: str, flags: _Flags) -> str | None:
-    """The module that a piece becomes, None where something failed; shows the diagnostics."""
+    """Return the transformed piece as text, None if it failed; print its diagnostics."""
     text, collector = _run_piece(piece, flags)
     if collector.diagnostics:
         click.echo(collector.show(source), err=True)
@@ -100,7 +100,7 @@ def _transform(piece: bytes, source: str, flags: _Flags) -> str | None:
 
 
 def _verify(piece: bytes, source: str, flags: _Flags) -> bool:
-    """Whether the diagnostics of a piece are those that it expects; shows where they are not."""
+    """Return whether a piece has the diagnostics that it expects; print the differences."""
     _, collector = _run_piece(piece, flags)
     problems = check.compare(piece.decode(errors="replace"), collector.diagnostics, source)
     for problem in problems:
@@ -109,7 +109,7 @@ def _verify(piece: bytes, source: str, flags: _Flags) -> bool:
 
 
 def _run_piece(piece: bytes, flags: _Flags) -> tuple[str | None, Collector]:
-    """The module that a piece becomes, None where something failed, and the diagnostics."""
+    """Return the transformed piece as text, None if it failed, and its diagnostics."""
     context = private.new_context()
     with Collector(context) as collector:
         try:
@@ -125,7 +125,7 @@ def _run_piece(piece: bytes, flags: _Flags) -> tuple[str | None, Collector]:
 
 
 def _pieces(data: bytes) -> list[bytes]:
-    """The pieces of a file, each on the lines that it has there."""
+    """Split a file at its separators; empty lines in front keep the line numbers of each piece."""
     pieces: list[list[bytes]] = [[]]
     for number, line in enumerate(data.split(b"\n")):
         if line.rstrip() == _SEPARATOR.encode():

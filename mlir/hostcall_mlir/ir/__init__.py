@@ -1,1 +1,1 @@
-"""StableHLO with host calls, by jaxlib's MLIR."""
+"""StableHLO with host calls, through jaxlib's MLIR."""

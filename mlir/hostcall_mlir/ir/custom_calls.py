@@ -1,4 +1,4 @@
-"""The custom calls `@hostcall` and `@hostcall_start`: how passes build, read and change them.
+"""The custom calls `@hostcall` and `@hostcall_start`: building, reading and changing them.
 
     %r, %t1 = stablehlo.custom_call @hostcall(%x, …sizes…, %t0) {
       api_version = 4 : i32, has_side_effect = true,
@@ -6,13 +6,13 @@
                         dynamic_operands = array<i64>, dynamic_results = array<i64>,
                         sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
 
-`callback` says which Python function is called: in a process, an i64, its callback id in the
-registry of that process; in an exported program, a string, its qualified name: `module:qualname`
-or one that somebody has chosen. The arrays hold pairs. `dynamic_*` pair an operand or result with a
-bounded dimension, and for each pair a true size, tensor<i32>, follows the values; `sub_byte_*` pair
-an operand or result whose buffer has an 8-bit type with the element type (FFI's code of it) that
-the function sees. An ordered call takes a token as its last operand and returns one as its last
-result. The results are the op's own, or one tuple of them, as TensorFlow has it. A call without
+`callback` names the Python function. In a process it is an i64, the callback id in the registry of
+that process. In an exported program it is a string, the qualified name: `module:qualname` or a name
+of the user's choice. The arrays hold pairs. `dynamic_*` pair an operand or result with a bounded
+dimension; for each pair a true size, tensor<i32>, follows the values. `sub_byte_*` pair an operand
+or result, whose buffer has an 8-bit type, with FFI's code of the element type that the function
+sees. An ordered call takes a token as its last operand and returns one as its last result. The
+results are the op's own, or one tuple of them, as TensorFlow writes them. A call without
 `has_side_effect` is pure.
 
     %handle = stablehlo.custom_call @hostcall_start(%x) {has_side_effect = true, …,
@@ -20,11 +20,11 @@ result. The results are the op's own, or one tuple of them, as TensorFlow has it
     %gate = stablehlo.custom_call @hostcall_gate(%handle, …) {…}
     %r = stablehlo.custom_call @hostcall_done(%handle, %gate) {has_side_effect = true, …}
 
-The first begins the call, and has its operands and attributes. `results` has for each result the
-element type (FFI's code of it), the rank and the sizes. The gate does nothing, but XLA computes
-what it takes before anything that takes its result. The last has the results of the call. Both
-have side effects, as XLA must neither repeat nor drop nor merge them. A process with handlers for
-them can run them, and no other: they are in no program that is written to a file.
+`@hostcall_start` begins the call, and has its operands and attributes. `results` holds for each
+result FFI's code of the element type, the rank and the sizes. `@hostcall_gate` does nothing, but
+XLA computes its operands before any op that takes its result. `@hostcall_done` has the results of
+the call. Start and done have side effects, since XLA must neither repeat nor drop nor merge them.
+Only a process with handlers for these calls can run them, so no program in a file holds any.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of
 
 TARGET = "hostcall"
-# Where JAX writes the attributes of typed FFI calls, with an empty `backend_config`.
+# JAX's place for the attributes of typed FFI calls; its `backend_config` is empty.
 OF_JAX = "mhlo.backend_config"
 ARRAYS = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
-# The sub-byte element types: FFI's code to MLIR's type. XLA packs them. The last three codes are
-# ours: the runtime is not to know XLA's (26, 27, 32), or it would read packed buffers beyond their
-# ends.
+# FFI's code to MLIR's type for the sub-byte element types, which XLA packs. The last three codes
+# are hostcall's own. If the runtime knew XLA's (26, 27, 32), it would read packed buffers beyond
+# their ends.
 SUB_BYTE = {21: "i4", 22: "ui4", 60: "i2", 61: "ui2", 62: "f4E2M1FN"}
-# The element types of the buffers that hold the same values.
+# The 8-bit element types of buffers that hold sub-byte values.
 WIDE = {"i4": "i8", "ui4": "ui8", "i2": "i8", "ui2": "ui8", "f4E2M1FN": "f8E4M3FN"}
 
 _QUALIFIED = re.compile(
     r"[^\W\d]\w*(\.[^\W\d]\w*)*:([^\W\d]\w*|<lambda>)(\.([^\W\d]\w*|<locals>|<lambda>))*"
 )
-# What pipelines and MLIR's text can hold. One function may have several entries: "solver#2".
+# The names that pipelines and MLIR's text can hold. A function may have several: "solver#2".
 _NAME = re.compile(r"""[^\s,=#"'(){}\[\]\\\x00-\x1f]+(#[1-9]\d*)?""")
 
 
 def walk(root: ir.Module | ir.Operation) -> list[ir.Operation]:
-    """All ops in `root`, itself included, each before what its regions hold."""
+    """Return all ops in `root`, itself included, each before the ops in its regions."""
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -69,7 +69,7 @@ def walk(root: ir.Module | ir.Operation) -> list[ir.Operation]:
 
 
 def target_of(op: ir.Operation) -> str | None:
-    """The target of a custom call, None for other ops."""
+    """Return the target of a custom call, None for other ops."""
     if op.name != "stablehlo.custom_call":
         return None
     target: str = ir.StringAttr(op.attributes["call_target_name"]).value
@@ -77,23 +77,23 @@ def target_of(op: ir.Operation) -> str | None:
 
 
 def is_host_call(op: ir.Operation) -> bool:
-    """Whether the op is a custom call `@hostcall`."""
+    """Return whether the op is a custom call `@hostcall`."""
     return target_of(op) == TARGET
 
 
 def host_calls(root: ir.Module | ir.Operation) -> list[ir.Operation]:
-    """All custom calls `@hostcall` in `root`."""
+    """Return all custom calls `@hostcall` in `root`."""
     return [op for op in walk(root) if is_host_call(op)]
 
 
 def has_side_effect(op: ir.Operation) -> bool:
-    """What a custom call's attribute says, False where there is none."""
+    """Return the attribute of a custom call, False if it is absent."""
     attribute = attribute_of(op, "has_side_effect")
     return attribute is not None and ir.BoolAttr(attribute).value
 
 
 def config_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """The entries of a call's `backend_config`, empty where it is no dictionary."""
+    """Return the entries of a call's `backend_config`, empty if it is not a dictionary."""
     config = attribute_of(op, "backend_config")
     if not isinstance(config, ir.DictAttr):
         return {}
@@ -101,7 +101,7 @@ def config_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def callback_of(op: ir.Operation) -> int | str | None:
-    """The callback id or the name of the function that a call calls, None where it has neither."""
+    """Return the callback id or the name in a call, None if it has neither."""
     callback = config_of(op).get("callback")
     if not isinstance(callback, ir.IntegerAttr | ir.StringAttr):
         return None
@@ -110,20 +110,20 @@ def callback_of(op: ir.Operation) -> int | str | None:
 
 
 def set_callback(op: ir.Operation, callback: int | str) -> None:
-    """Has the call call another function."""
+    """Replace the callback of a call."""
     config = config_of(op) | {"callback": callback_attribute(callback, op.context)}
     op.attributes["backend_config"] = ir.DictAttr.get(config, op.context)
 
 
 def api_version() -> ir.Attribute:
-    """The attribute of typed FFI calls, in the current context."""
+    """Return the `api_version` of typed FFI calls, in the current context."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4)
 
 
 def make_config(
     callback: int | str, context: ir.Context, arrays: Mapping[str, Sequence[int]]
 ) -> ir.DictAttr:
-    """A `backend_config`; arrays that are not given are empty."""
+    """Return a `backend_config`; arrays that are not given are empty."""
     config = {
         name: ir.DenseI64ArrayAttr.get(list(arrays.get(name, ())), context) for name in ARRAYS
     }
@@ -131,27 +131,27 @@ def make_config(
 
 
 def callback_attribute(callback: int | str, context: ir.Context) -> ir.Attribute:
-    """The attribute for a callback id or a name."""
+    """Return the attribute for a callback id or a name."""
     if isinstance(callback, str):
         return ir.StringAttr.get(callback, context)
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context), callback)
 
 
 def is_name(text: str) -> bool:
-    """Whether it has the form of a qualified name: `module:qualname`, or what somebody has chosen.
+    """Return whether a text can be a qualified name: `module:qualname`, or a name of the user's.
 
-    Either may have a number behind it, as in `solver#2`.
+    Either may end in a number, as in `solver#2`.
     """
     return _NAME.fullmatch(text) is not None
 
 
 def is_qualified(text: str) -> bool:
-    """Whether it has the form `module:qualname`, by which a function can be imported."""
+    """Return whether a text has the form `module:qualname`, by which a function can be imported."""
     return _QUALIFIED.fullmatch(text) is not None
 
 
 def restore_arrays(op: ir.Operation) -> None:
-    """Makes arrays of the tensors that a portable artifact has in the place of those of a call."""
+    """Restore the arrays of a call; portable artifacts have tensors in their place."""
     config = config_of(op)
     for name in ARRAYS:
         tensor = config.get(name)
@@ -162,13 +162,13 @@ def restore_arrays(op: ir.Operation) -> None:
 
 
 def pairs(array: ir.Attribute | None) -> list[tuple[int, int]]:
-    """The pairs that one of `ARRAYS` holds."""
+    """Return the pairs that one of `ARRAYS` holds."""
     numbers = [*ir.DenseI64ArrayAttr(array)] if array is not None else []
     return [*zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def result_types(op: ir.Operation) -> list[ir.Type]:
-    """The types of a call's results, those of its tuple where it has one."""
+    """Return the types of a call's results, or of its tuple's elements."""
     types = [result.type for result in op.results]
     if len(types) == 1 and isinstance(types[0], ir.TupleType):
         return [types[0].get_type(i) for i in range(types[0].num_types)]
@@ -176,40 +176,40 @@ def result_types(op: ir.Operation) -> list[ir.Type]:
 
 
 def element_of(type_: ir.Type) -> str:
-    """The element type of a tensor's type, as MLIR writes it; nothing for other types."""
+    """Return the element type of a tensor type, as MLIR writes it, and "" for other types."""
     return str(type_.element_type) if isinstance(type_, ir.RankedTensorType) else ""
 
 
 def constant(value: np.ndarray, type_: ir.Type) -> ir.Value:
-    """A constant at the current insertion point.
+    """Create a constant at the current insertion point.
 
     Args:
-      value: of the type's shape and dtype.
-      type_: of a tensor.
+      value: an array of the type's shape and dtype.
+      type_: a tensor type.
     """
     element = ir.RankedTensorType(type_).element_type
     if isinstance(element, ir.IntegerType) and 1 < element.width < 8:
-        # MLIR keeps such numbers in bytes, and takes no array of them.
+        # MLIR stores these numbers in bytes, and accepts no array of them.
         wide, stored = ("i8", np.int8) if element.is_signless else ("ui8", np.uint8)
         wide_type = ir.RankedTensorType.get(value.shape, ir.Type.parse(wide))
         return converted(constant(value.astype(stored), wide_type), type_)
-    if value.dtype.kind == "V":  # of ml_dtypes, which Python's buffers know nothing of
+    if value.dtype.kind == "V":  # of ml_dtypes, which Python's buffers do not support
         value = value.view({1: np.uint8, 2: np.uint16}[value.dtype.itemsize])
     return _create("constant", type_, [], {"value": private.elements_attribute(value, element)})
 
 
 def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """A value with another element type."""
+    """Convert a value to another element type."""
     return _create("convert", type_, [value], {})
 
 
 def true_size(value: ir.Value, dim: int) -> ir.Value:
-    """The size that a dimension has at run time, a tensor<i32>."""
+    """Return the size of a dimension at run time, a tensor<i32>."""
     return _create("get_dimension_size", _scalar(), [value], {"dimension": _number(dim)})
 
 
 def padded(value: ir.Value) -> ir.Value:
-    """A value of the bounds' sizes; what lies behind the true ones is arbitrary."""
+    """Pad a value to its bounds; the elements behind the true sizes are arbitrary."""
     for dim, bound in private.bounds_of(value.type).items():
         size = constant(np.array(bound, np.int32), _scalar())
         type_ = _with_size(ir.RankedTensorType(value.type), dim, bound)
@@ -218,12 +218,12 @@ def padded(value: ir.Value) -> ir.Value:
 
 
 def with_size(value: ir.Value, dim: int, size: ir.Value, type_: ir.Type) -> ir.Value:
-    """A value with another true size of a dimension, a tensor<i32>; `type_` is its type then."""
+    """Set the true size of a dimension, a tensor<i32>; `type_` is the type of the result."""
     return _create("set_dimension_size", type_, [value, size], {"dimension": _number(dim)})
 
 
 def element(value: ir.Value, index: int) -> ir.Value:
-    """One of the values of a tuple."""
+    """Return one element of a tuple."""
     type_ = ir.TupleType(value.type).get_type(index)
     number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), index)
     return _create("get_tuple_element", type_, [value], {"index": number})
@@ -264,25 +264,25 @@ _CODES = {
     "f8E4M3": 28, "f8E3M4": 29, "f8E8M0FNU": 33,
 }  # fmt: skip
 
-# Which of the attributes of a call only say something of the values that it has itself.
+# The attributes of a call that only describe its own results.
 _OF_RESULTS = ("result_layouts", "sdy.sharding", "mhlo.sharding", "output_operand_aliases")
 
 
 def early_config_of(call: ir.Operation) -> dict[str, ir.Attribute]:
-    """The entries of a call's configuration, as JAX writes it or we; empty where it has none."""
+    """Return the entries of a call's configuration, in JAX's form or ours; empty if it has none."""
     config = attribute_of(call, _config_name(call))
     return {entry.name: entry.attr for entry in config} if isinstance(config, ir.DictAttr) else {}
 
 
 def is_array(type_: ir.Type) -> bool:
-    """Whether the custom calls can take and return values of the type."""
+    """Return whether the custom calls can take and return values of the type."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return False
     return element_of(type_) in _CODES
 
 
 def start(call: ir.Operation) -> ir.Value:
-    """Begins a call, at the current insertion point; returns its handle."""
+    """Begin a call, at the current insertion point, and return its handle."""
     numbers = [n for type_ in result_types(call) for n in _described(type_)]
     config = early_config_of(call) | {"results": ir.DenseI64ArrayAttr.get(numbers)}
     kept = {n: value for n, value in attributes_of(call).items() if n not in _OF_RESULTS}
@@ -293,18 +293,18 @@ def start(call: ir.Operation) -> ir.Value:
 
 
 def gate(awaited: Sequence[ir.Value], like: ir.Operation) -> ir.Value:
-    """A gate behind some values, at the current insertion point.
+    """Create a gate behind some values, at the current insertion point.
 
     Args:
-      awaited: what comes before the gate.
-      like: a host call, whose way of writing attributes it takes.
+      awaited: the values that are computed before the gate.
+      like: a host call; the gate has its form of attributes.
     """
     attributes = _attributes(like, GATE, {})
     return _create_early([_handle_type()], awaited, attributes, has_side_effect=False)[0]
 
 
 def done(call: ir.Operation, handle: ir.Value, gate_value: ir.Value) -> Sequence[ir.Value]:
-    """Takes the results of a call that has begun, at the current insertion point."""
+    """Take the results of a call that has begun, at the current insertion point."""
     attributes = _attributes(call, DONE, {})
     for name in _OF_RESULTS:
         if (attribute := attribute_of(call, name)) is not None:
@@ -327,7 +327,7 @@ def _described(type_: ir.Type) -> list[int]:
 def _attributes(
     call: ir.Operation, target: str, config: Mapping[str, ir.Attribute]
 ) -> dict[str, ir.Attribute]:
-    """The attributes of a custom call, written as those of `call` are."""
+    """Return the attributes of a custom call, in the form that `call` has."""
     names = ("api_version", "backend_config")
     found = {name: call.attributes[name] for name in names if name in call.attributes}
     found[_config_name(call)] = ir.DictAttr.get(dict(config))

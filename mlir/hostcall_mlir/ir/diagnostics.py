@@ -1,4 +1,4 @@
-"""Diagnostics: how passes report errors, and how they are collected and shown."""
+"""Diagnostics: how passes report errors, and how a collector gathers and shows them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir.jaxlib_names import is_in_file, locations_in
 
-# What MLIR calls the buffer of a module that is parsed from a string.
+# MLIR's name for the buffer of a module that is parsed from a string.
 _BUFFER = "-"
 
 
 class PassError(Exception):
     """A pipeline that cannot be read, or a module that cannot be parsed or transformed.
 
-    The text has one line a diagnostic: file, line, column, severity, message.
+    The text has one line for each diagnostic: file, line, column, severity, message.
 
     Examples:
       >>> try:
@@ -29,11 +29,11 @@ class PassError(Exception):
 
 
 class Failure(Exception):  # noqa: N818  # it carries nothing: the diagnostics say what is wrong
-    """Raised by a pass after it has reported its errors."""
+    """The exception that a pass raises after it has reported its errors."""
 
 
 class Diagnostic(NamedTuple):
-    """One diagnostic; line and column count from 1 and are 0 where nothing is known."""
+    """One diagnostic; line and column count from 1, and are 0 if the place is unknown."""
 
     severity: str
     file: str
@@ -42,26 +42,26 @@ class Diagnostic(NamedTuple):
     message: str
 
     def show(self, source: str) -> str:
-        """It as a line of text; `source` is what the user calls the text that was parsed."""
+        """Return the diagnostic as a line of text; `source` is the user's name for the text."""
         file = source if self.file == _BUFFER else self.file or source
         place = f"{file}:{self.line}:{self.column}" if self.line else file
         return f"{place}: {self.severity}: {self.message}"
 
 
 class Collector:
-    """Collects the diagnostics of a context, in place of MLIR's printing them, while entered."""
+    """A collector of a context's diagnostics; while it is entered, MLIR prints none."""
 
     def __init__(self, context: ir.Context) -> None:
         self.diagnostics: list[Diagnostic] = []
         self._context = context
 
     def __enter__(self) -> Collector:
-        # Before jaxlib 0.9 it can be set alone.
+        # Before jaxlib 0.9 it can be set, but not read.
         self._before = getattr(self._context, "emit_error_diagnostics", False)
-        # So that errors of the parser and the verifier come the same way as those of passes.
+        # Sends errors of the parser and the verifier the same way as those of passes.
         self._context.emit_error_diagnostics = True
-        # It holds the list and nothing else: the garbage collector cannot see what MLIR's objects
-        # hold, so that a cycle through one would keep the whole context for good.
+        # The handler holds only the list. The garbage collector cannot see references from MLIR's
+        # objects, so a cycle through one would keep the whole context alive.
         collect = functools.partial(_collect, self.diagnostics)
         self._handler = self._context.attach_diagnostic_handler(collect)
         return self
@@ -76,7 +76,7 @@ class Collector:
         self._context.emit_error_diagnostics = self._before
 
     def show(self, source: str) -> str:
-        """The diagnostics as text, one a line."""
+        """Return the diagnostics as text, one a line."""
         return "\n".join(diagnostic.show(source) for diagnostic in self.diagnostics)
 
 
@@ -87,13 +87,13 @@ def _collect(diagnostics: list[Diagnostic], diagnostic: ir.Diagnostic) -> bool:
 
 
 def report(op: ir.Operation, message: str) -> None:
-    """Reports an error at an op; the pass raises Failure once it has reported all of them."""
+    """Report an error at an op; a pass raises Failure once it has reported all errors."""
     op.location.emit_error(message)
 
 
 def _read(diagnostic: ir.Diagnostic) -> Diagnostic:
     place = _place(diagnostic.location)
-    # Copied: the diagnostic itself is gone when the handler returns.
+    # MLIR frees the diagnostic when the handler returns, so its fields are copied.
     file, line, column = "", 0, 0
     if place is not None:
         file, line, column = place.filename, place.start_line, place.start_col
@@ -101,7 +101,7 @@ def _read(diagnostic: ir.Diagnostic) -> Diagnostic:
 
 
 def _place(location: ir.Location) -> ir.Location | None:
-    """The first place in a file that a location names."""
+    """Return the first place in a file that a location names, None if it names none."""
     waiting = [location]
     while waiting:
         place = waiting.pop()

@@ -1,7 +1,7 @@
-"""Every private name of jaxlib's that this package uses: a new jaxlib is a change to one file.
+"""The private names of jaxlib that this package uses, so that a new jaxlib is a change to one file.
 
-Tried with jaxlib 0.8.3 to 0.12.0. What is at `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` is
-MLIR's own Python API, which other files import from there.
+Tested with jaxlib 0.8.3 to 0.12.0. `jaxlib.mlir.ir` and `jaxlib.mlir.passmanager` are MLIR's own
+Python API, so other files import from them directly.
 """
 
 import ctypes
@@ -30,14 +30,14 @@ if _VERSION < (0, 8):
         name="jaxlib",
     )
 
-# Regions of ops that a program may have in one another when XLA compiles it for the CPU. It ends
-# the process at some 250, in jaxlib 0.9 at some 50, with as much stack as threads usually have.
+# The limit on nested ops when XLA compiles a program for the CPU. With the usual stack of a thread,
+# XLA ends the process at about 250, in jaxlib 0.9 at about 50.
 MOST_COMPILED = 30 if _VERSION[:2] == (0, 9) else 150
 
-# Whether XLA cannot compile calls of functions that take tokens alone.
+# Whether XLA fails to compile calls of functions that take only tokens.
 FAILS_FOR_TOKENS_ALONE = _VERSION >= (0, 11)
 
-# Passes of StableHLO's are known to pipelines from here on, beside MLIR's own. Once a process.
+# From here on, pipelines know StableHLO's passes beside MLIR's own. Called once per process.
 _stablehlo.register_stablehlo_passes()
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -46,7 +46,7 @@ _get_pointer.restype = ctypes.c_void_p
 
 
 def new_context() -> ir.Context:
-    """A context with the dialects of the programs that JAX and TensorFlow export."""
+    """Create a context with the dialects of the programs that JAX and TensorFlow export."""
     context = ir.Context()
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
@@ -60,55 +60,55 @@ def new_context() -> ir.Context:
 
 
 def address(op: ir.Operation) -> int:
-    """What tells ops apart in sets and as keys, as long as none is erased.
+    """Return a key for an op in sets and dicts, valid as long as no op is erased.
 
-    Their own hash is no use there: it changes with their operands and attributes.
+    The hash of an op does not serve: it changes with the op's operands and attributes.
     """
     pointer: int = _get_pointer(op._CAPIPtr, b"jaxlib.mlir.ir.Operation._CAPIPtr")
     return pointer
 
 
 def names_of_attributes(op: ir.Operation) -> list[str]:
-    """The names of an op's attributes."""
-    # jaxlib before 0.9 goes through pairs of names and values.
+    """Return the names of an op's attributes."""
+    # Before jaxlib 0.9, the loop yields pairs of names and values.
     return [one if isinstance(one, str) else one.name for one in op.attributes]
 
 
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """The attributes of an op, by name.
+    """Return the attributes of an op, by name.
 
     Raises:
-      TypeError: when jaxlib's Python has no class for one.
+      TypeError: if jaxlib's Python has no class for one.
     """
     return {name: op.attributes[name] for name in names_of_attributes(op)}
 
 
 def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
-    """An attribute of an op, None where it has none, or one for which jaxlib's Python has no class.
+    """Return an attribute of an op, None if it is absent or jaxlib's Python has no class for it.
 
-    Constants of complex numbers have such a value.
+    Jaxlib has no class for the values of complex constants.
     """
     if name not in op.attributes:
         return None
     try:
-        return op.attributes[name]  # jaxlib 0.9 is the first that has a `get`
+        return op.attributes[name]  # `get` exists from jaxlib 0.9 on
     except TypeError:
         return None
 
 
-# jaxlib 0.9 is the first that has classes for kinds of locations.
+# Classes for kinds of locations exist from jaxlib 0.9 on.
 _HAS_CLASSES_OF_LOCATIONS = hasattr(ir, "FileLineColLoc")
 
 
 def is_in_file(location: ir.Location) -> bool:
-    """Whether a location is a place in a file, with `filename`, `start_line` and `start_col`."""
+    """Return whether a location has a place in a file: `filename`, `start_line` and `start_col`."""
     if _HAS_CLASSES_OF_LOCATIONS:
         return isinstance(location, ir.FileLineColLoc)
     return bool(location.is_a_file())
 
 
 def locations_in(location: ir.Location) -> list[ir.Location]:
-    """The locations that one is made of, the innermost first."""
+    """Return the locations that a location consists of, the innermost first."""
     if _HAS_CLASSES_OF_LOCATIONS:
         is_name, is_call, is_fused = (
             isinstance(location, kind) for kind in (ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)
@@ -124,7 +124,7 @@ def locations_in(location: ir.Location) -> list[ir.Location]:
 
 
 def copy_of(module: ir.Module) -> ir.Module:
-    """Another module with the same ops, in the same context."""
+    """Return a copy of a module, in the same context."""
     copy = ir.Module.create(module.operation.location)
     for name in names_of_attributes(module.operation):
         copy.operation.attributes[name] = module.operation.attributes[name]
@@ -134,12 +134,12 @@ def copy_of(module: ir.Module) -> ir.Module:
 
 
 def is_token(type_: ir.Type) -> bool:
-    """Whether it is `!stablehlo.token`."""
+    """Return whether a type is `!stablehlo.token`."""
     return bool(_stablehlo.TokenType.isinstance(type_))
 
 
 def bounds_of(type_: ir.Type) -> dict[int, int]:
-    """The dimensions of a tensor type that have a bound instead of a size, and their bounds."""
+    """Return the bounded dimensions of a tensor type, with their bounds."""
     if not isinstance(type_, ir.RankedTensorType) or type_.has_static_shape:
         return {}
     bounds = stablehlo.TypeExtensions(type_.encoding).bounds
@@ -147,24 +147,24 @@ def bounds_of(type_: ir.Type) -> dict[int, int]:
 
 
 def bounds_attribute(bounds: Mapping[int, int], rank: int) -> ir.Attribute:
-    """What a tensor type of that rank has as its encoding for such bounds."""
+    """Return the encoding of a tensor type of a rank with the given bounds."""
     unknown = ir.ShapedType.get_dynamic_size()
     return stablehlo.TypeExtensions.get([bounds.get(dim, unknown) for dim in range(rank)])
 
 
 def elements_attribute(value: np.ndarray, element: ir.Type) -> ir.Attribute:
-    """The numbers of a constant, which are of one of the dtypes that Python's buffers have."""
+    """Return the attribute of a constant's elements; Python's buffers must support their dtype."""
     data = np.ascontiguousarray(value)
     if data.dtype == np.bool_ and _VERSION < (0, 9):
-        data = np.packbits(data, bitorder="little")  # as MLIR had them
+        data = np.packbits(data, bitorder="little")  # MLIR's form before 0.9
     return ir.DenseElementsAttr.get(data, type=element, shape=value.shape)
 
 
 def serialize_artifact(module: ir.Module, version: str) -> bytes:
-    """A module as a portable artifact of a version of StableHLO.
+    """Serialize a module as a portable artifact of a StableHLO version.
 
     Raises:
-      ValueError: when it holds what that version does not have.
+      ValueError: if the module holds something that the version lacks.
     """
     module.operation.walk(_drop_tilings)
     text = module.operation.get_asm(binary=False, enable_debug_info=False)
@@ -173,53 +173,53 @@ def serialize_artifact(module: ir.Module, version: str) -> bytes:
 
 
 def rewritten(artifact: bytes, version: str) -> bytes:
-    """What JAX has exported, for a version of StableHLO, with its source places."""
-    if _VERSION < (0, 11):  # which write nothing newer
+    """Rewrite an artifact of JAX's for a StableHLO version, and keep its source locations."""
+    if _VERSION < (0, 11):  # these write no newer StableHLO
         return artifact
     from jaxlib import _jax
 
     module = deserialize_artifact(new_context(), artifact)
     module.operation.walk(_drop_tilings)
-    # True leaves what JAX says of shardings, which is no StableHLO.
+    # True keeps JAX's shardings, which are not StableHLO.
     written: bytes = _jax.mlir.serialize_portable_artifact(module, version, True)
     return written
 
 
 def _drop_tilings(op: ir.Operation) -> ir.WalkResult:
-    """From jaxlib 0.11 on a custom call says that it has none, which older versions cannot read."""
+    """Drop empty `result_tilings`: jaxlib writes them from 0.11 on, older ones cannot read them."""
     if "result_tilings" in op.attributes and not [*ir.ArrayAttr(op.attributes["result_tilings"])]:
         del op.attributes["result_tilings"]
     return ir.WalkResult.ADVANCE
 
 
 def deserialize_artifact(context: ir.Context, artifact: bytes) -> ir.Module:
-    """The module of a portable artifact. Bytes that somebody has made up may end the process.
+    """Read the module of a portable artifact; forged bytes may end the process.
 
     Raises:
-      ValueError: when it is none, or of a newer version of StableHLO; diagnostics say why.
+      ValueError: if it is no artifact, or of a newer StableHLO version; diagnostics say why.
     """
     return stablehlo.deserialize_portable_artifact(context, artifact)
 
 
 def bytecode_of(module: ir.Module) -> bytes:
-    """A module as this jaxlib alone reads it, the same for modules that are the same."""
+    """Return a module as bytecode that only this jaxlib reads; equal modules give equal bytes."""
     code = io.BytesIO()
     module.operation.write_bytecode(file=code)
     return code.getvalue()
 
 
 def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
-    """What XLA makes of a module for one of JAX's devices; its @main has no tokens and tuples.
+    """Compile a module for a JAX device; its @main must have no tokens and tuples.
 
     Args:
       bytecode: the module.
-      device: the one that it is for.
-      calls: whether it has host calls.
+      device: the device.
+      calls: whether the module has host calls.
 
     Raises:
-      RuntimeError: when XLA cannot compile it.
+      RuntimeError: if XLA cannot compile it.
     """
-    # Here, since they take longer to load than a pass to run.
+    # Imported here, since the import takes longer than a pass.
     from jaxlib import _jax, xla_client
 
     options = xla_client.CompileOptions()
@@ -227,43 +227,44 @@ def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
     devices = _jax.DeviceList((device,))
     if not calls:
         return device.client.compile_and_load(bytecode, devices, options)
-    # XLA's CPU runs what has a callback, whatever that is, on the thread that asks for it.
+    # XLA's CPU runs a program with any callback on the calling thread.
     module = ir.Module.parse(bytecode, new_context())
     return device.client.compile_and_load(module, devices, options, [lambda: None])
 
 
 def put(array: np.ndarray, device: Any) -> Any:
-    """A JAX array of just the dtype of NumPy's. `jax.device_put` takes ten times as long."""
+    """Copy a NumPy array to a device, dtype kept; `jax.device_put` takes ten times as long."""
     import jax
     from jaxlib import xla_client
 
     aval = jax.core.ShapedArray(array.shape, array.dtype)
     sharding = jax.sharding.SingleDeviceSharding(device)
-    with jax.enable_x64(True):  # or numbers of 64 bits lose half of them, without a word
+    with jax.enable_x64(True):  # otherwise 64-bit numbers silently lose half of their bits
         return xla_client.batched_device_put(aval, sharding, [array], [device])
 
 
 def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
-    """The results of a program without host calls, which may go on when this has returned.
+    """Start a program without host calls, and return its results; it may still run then.
 
     Args:
-      executable: what `compile_for` has made.
+      executable: the program, as `compile_for` returns it.
       arrays: JAX arrays on its device, of the dtypes and shapes that it takes.
     """
     results = executable.execute_sharded(arrays)
     return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
 
 
-# Of the runs of programs with calls, from numbers on that neither a thread has as its own nor
-# `hostcall.jax` takes.
+# The execution streams of programs with host calls. Neither threads nor `hostcall.jax` use these
+# numbers.
 _streams = itertools.count(1 << 41)
 
 
 def execute_to_end(executable: Any, arrays: Sequence[Any], program: Program) -> list[Any]:
-    """As `execute`, for a program with host calls; it has ended when this returns.
+    """Run a program with host calls, and return its results when it has ended.
 
-    It runs on this thread: behind other programs it would be on one of XLA's few, and a host call
-    that runs a JAX program would need another one. XLA does so where there is nothing to wait for.
+    It runs on this thread. Queued behind other programs, it would occupy one of XLA's few threads,
+    and a host call that runs a JAX program would need another. XLA does not queue a program on a
+    stream of its own whose arguments are ready.
     """
     import jax
     from jaxlib import _jax

@@ -1,4 +1,4 @@
-"""Nested and unused ops: the depth that MLIR can read, side effects, dead code."""
+"""Traversals of ops: the nesting depth that MLIR can read, side effects, and dead code."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Diagnostic, Failure, report
 from hostcall_mlir.ir.jaxlib_names import address
 
-# Brackets in brackets. MLIR ends a process with the usual stack of 8 MiB at about 4000.
+# The limit on nested brackets. With the usual stack of 8 MiB, MLIR ends the process at about 4000.
 _BRACKETS = 1000
 
-# Ops in the regions of ops, each of which takes one bracket or more in a text.
+# The limit on nested ops, each of which takes one bracket or more in a text.
 OPS = 500
 
-# Regions of ops that a partitioned program may have in one another: Python runs them by recursion.
+# The limit on nested ops in a partitioned program, whose regions Python runs by recursion.
 SPLIT_OPS = 100
 
 _BYTECODE = b"ML\xefR"
@@ -26,8 +26,8 @@ _BYTECODE = b"ML\xefR"
 _OPENING, _CLOSING = b"([{<", b")]}>"
 _OTHERS = bytes({*range(256)} - {*_OPENING, *_CLOSING})
 
-# What brackets are to be counted in: strings, comments and arrows have none. A name that begins a
-# line and has a value stands for that value, brackets and all, wherever it is used.
+# The tokens for counting brackets; those in strings, comments and arrows do not count. A line that
+# defines a name gives it a value: each use of the name counts the value's brackets.
 _TOKEN = re.compile(
     rb"""(?P<text>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|//[^\n]*|->|[<>]=)
        | ^[ \t]*(?P<defined>[\#!][\w$-][\w$.-]*)[ \t]*=(?!=)
@@ -39,12 +39,12 @@ _TOKEN = re.compile(
 
 
 def is_bytecode(data: str | bytes) -> bool:
-    """Whether it is MLIR's bytecode, and no text."""
+    """Return whether the data is MLIR bytecode, not text."""
     return isinstance(data, bytes) and data.startswith(_BYTECODE)
 
 
 def problem_of_text(text: str | bytes) -> Diagnostic | None:
-    """The error of a text that is nested too deep to be read, which takes no recursion to find."""
+    """Return the error of a text that is nested too deep to be read, without recursion."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
     position = _first_too_deep(data) if _may_be_deep(data) else None
     if position is None:
@@ -55,7 +55,7 @@ def problem_of_text(text: str | bytes) -> Diagnostic | None:
 
 
 def check_ops(module: ir.Module, most: int = OPS) -> None:
-    """Reports an op that is in the regions of more than `most` others, and raises Failure."""
+    """Report an op that is nested in more than `most` others, and raise Failure."""
     ops = custom_calls.walk(module)
     for op, depth in zip(ops, depths_of(ops), strict=True):
         if depth > most:
@@ -64,7 +64,7 @@ def check_ops(module: ir.Module, most: int = OPS) -> None:
 
 
 def depths_of(ops: Sequence[ir.Operation]) -> list[int]:
-    """For each op in how many others of them it is; those come before it."""
+    """Return for each op in how many of the others it is nested; outer ops must come first."""
     depths: dict[int, int] = {}
     for op in ops:
         parent = op.parent
@@ -81,7 +81,7 @@ def _too_deep(what: str, most: int) -> str:
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """A fast look: whether names are too many, or brackets too deep if all of them count."""
+    """Return quickly whether names are too many, or brackets are too deep if all of them count."""
     if data.count(b"\n#") + data.count(b"\n!") > _BRACKETS // 2:
         return True
     brackets = data.replace(b"->", b"").translate(None, _OTHERS)
@@ -90,7 +90,7 @@ def _may_be_deep(data: bytes) -> bool:
 
 
 def _first_too_deep(data: bytes) -> int | None:
-    """Where the brackets, those that names stand for included, are deeper than the limit."""
+    """Return the position where brackets, those of named values included, exceed the limit."""
     depth = 0
     of_names: dict[bytes, int] = {}
     defined: bytes | None = None
@@ -115,7 +115,7 @@ def _first_too_deep(data: bytes) -> int | None:
     return None
 
 
-# What does something beside computing its results, or waits for other devices to do the same.
+# Ops that have a side effect, or that wait for other devices to run the same op.
 _EFFECTS = {
     "stablehlo.all_gather",
     "stablehlo.all_reduce",
@@ -133,7 +133,7 @@ _TERMINATORS = {"func.return", "stablehlo.return"}
 
 
 def callee_of(op: ir.Operation) -> str | None:
-    """The name of the function that a func.call calls, None for other ops."""
+    """Return the name of the function that a func.call calls, None for other ops."""
     if op.name != "func.call":
         return None
     name: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
@@ -141,7 +141,7 @@ def callee_of(op: ir.Operation) -> str | None:
 
 
 def functions(module: ir.Module) -> dict[str, ir.Operation]:
-    """The functions of a module by name, in its order."""
+    """Return the functions of a module by name, in its order."""
     ops = (op.operation for op in module.body)
     return {
         ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "func.func"
@@ -149,11 +149,11 @@ def functions(module: ir.Module) -> dict[str, ir.Operation]:
 
 
 def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str]) -> set[str]:
-    """The functions that are in `found` or call one that is, directly or not.
+    """Return the functions in `found`, and those that call one of them, directly or not.
 
     Args:
       bodies: the ops of each function.
-      found: names.
+      found: the names of functions.
     """
     callers: dict[str, list[str]] = {}
     for name, ops in bodies.items():
@@ -169,13 +169,13 @@ def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str])
 
 
 def drop_unused(module: ir.Module) -> None:
-    """Drops the ops of all functions that only compute what nobody uses."""
+    """Drop the ops of all functions that have no side effect and no used result."""
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions(module).items()}
     own = [name for name, ops in bodies.items() if not ops or any(map(_has_own_effect, ops))]
     effectful = reaching(bodies, own)
     for ops in bodies.values():
-        kept: set[int] = set()  # what has effects, or holds an op that has some
-        # Backwards, users come before what they use, and regions before the op that they are of.
+        kept: set[int] = set()  # the ops that hold an op with a side effect
+        # In reverse order, users come before their operands, and inner ops before outer ones.
         for op in reversed(ops):
             if address(op) in kept or _has_own_effect(op) or callee_of(op) in effectful:
                 kept.add(address(op.parent.operation))

@@ -1,1 +1,1 @@
-"""The passes of `hostcall-opt`, a file each, and what only they use."""
+"""The passes of `hostcall-opt`, and the helpers that only they use."""

@@ -1,4 +1,4 @@
-"""What a pass is: a name, its options, and a function from a module to nothing."""
+"""The interface of a pass: a name, options, and a function that changes a module in place."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Pass:
     """A pass over a module.
 
     Attributes:
-      name: what pipelines call it.
+      name: its name in pipelines.
       summary: one line for `hostcall-opt --help`.
-      run: changes the module, and raises Failure once it has reported what is wrong with it. A
-        module of which a pass has failed is not to be used further.
-      options: for each option, what it says.
+      run: changes the module, and raises Failure once it has reported the errors. After a failure
+        the module must not be used.
+      options: a description of each option.
     """
 
     name: str
@@ -32,15 +32,15 @@ class Pass:
 
 
 def read_map(options: Options, option: str, of: str) -> dict[str, str]:
-    """An option `a=b,c=d` together with the JSON object in the file that option `file` names.
+    """Read an option `a=b,c=d`, and the JSON object in the file that option `file` names.
 
     Args:
-      options: the pass's.
+      options: the options of the pass.
       option: the name of the option with the map.
-      of: the pass's name, for errors.
+      of: the name of the pass, for errors.
 
     Raises:
-      PassError: when the text or the file cannot be read so, or they contradict each other.
+      PassError: if the text or the file is malformed, or they contradict each other.
     """
     entries = _read_file(options["file"], of) if "file" in options else {}
     for text in filter(None, options.get(option, "").split(",")):
@@ -53,10 +53,10 @@ def read_map(options: Options, option: str, of: str) -> dict[str, str]:
 
 
 def read_ids(entries: Mapping[str, str], of: str) -> dict[int, str]:
-    """The map with its keys as integers: callback ids.
+    """Convert the keys of a map to callback ids.
 
     Raises:
-      PassError: when a key is no such integer.
+      PassError: if a key is not a callback id.
     """
     for key in entries:
         if not (key.isascii() and key.isdecimal()):

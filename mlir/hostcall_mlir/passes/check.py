@@ -1,6 +1,6 @@
 """`hostcall-check`, a verifier for the custom calls, and `--verify-diagnostics`.
 
-Reports, each at the op's own place,
+The pass leaves the module as it is. At the op's own place it reports
 
 - attributes that are missing, unknown or of the wrong type, pairs that name no operand, result or
   dimension, and sizes that are no tensor<i32>;
@@ -8,9 +8,7 @@ Reports, each at the op's own place,
   take again in its next iteration;
 - sub-byte dtypes that are not passed as wider ones;
 - layouts that are not row-major;
-- functions that are not among the `known` ones, where that option or `file` is given.
-
-The module stays as it is.
+- functions that are not among the `known` ones, if that option or `file` is given.
 
 An error, as the tests expect it:
 
@@ -30,8 +28,8 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
     // expected-error@below 2 {{twice}}
     // expected-error-re {{one of {{[0-9]+}}}}
 
-As in MLIR: an error, warning, note or remark, on this line, some lines off, or `above` and `below`;
-the text is a part of the message.
+As in MLIR, a comment expects an error, warning, note or remark. Its line is the comment's own, one
+that is some lines off, or the one `above` or `below`. The text is a part of the message.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ PASS = Pass(
 
 
 def _known(options: Options) -> set[str] | None:
-    """The names of the functions that there are, None where nobody says."""
+    """Return the names of the known functions, None if no option gives any."""
     if not options:
         return None
     listed = (name.strip() for name in options.get("known", "").split(","))
@@ -84,7 +82,7 @@ def _known(options: Options) -> set[str] | None:
 
 
 def _check(op: ir.Operation, known: set[str] | None) -> Iterator[str]:
-    """What is wrong with one call, without its tokens' other uses."""
+    """Yield the problems of one call, except for other uses of its tokens."""
     version = attribute_of(op, "api_version")
     if not isinstance(version, ir.IntegerAttr) or version.value != 4:
         yield (
@@ -139,7 +137,7 @@ def _check_tokens(op: ir.Operation) -> Iterator[str]:
 
 
 def _check_layouts(op: ir.Operation) -> Iterator[str]:
-    """The runtime is told of no layout, and takes what is in memory for row-major."""
+    """Yield layouts that are not row-major, since the runtime does not learn of layouts."""
     for name in ("operand_layouts", "result_layouts"):
         layouts = attribute_of(op, name)
         for layout in layouts if isinstance(layouts, ir.ArrayAttr) else ():
@@ -151,7 +149,7 @@ def _check_layouts(op: ir.Operation) -> Iterator[str]:
 def _check_side(
     config: dict[str, ir.Attribute], side: str, types: Sequence[ir.Type]
 ) -> Iterator[str]:
-    """The pairs about operands or results, of whose types the sizes and a token are last."""
+    """Check the pairs about operands or results; the last types are the true sizes and a token."""
     dynamic, sub_byte = (config.get(f"{kind}_{side}s") for kind in ("dynamic", "sub_byte"))
     for kind, array in (("dynamic", dynamic), ("sub_byte", sub_byte)):
         if array is not None and (not isinstance(array, ir.DenseI64ArrayAttr) or len(array) % 2):
@@ -172,7 +170,7 @@ def _check_side(
 
 
 def _check_packed(side: str, own: Sequence[ir.Type]) -> Iterator[str]:
-    """XLA packs sub-byte dtypes, of which the runtime takes each element for a byte."""
+    """Yield values of sub-byte dtypes: XLA packs them, but the runtime reads a byte per element."""
     for index, type_ in enumerate(own):
         if wide := custom_calls.WIDE.get(custom_calls.element_of(type_)):
             yield (
@@ -243,12 +241,12 @@ class _Expectation(NamedTuple):
 
 
 def compare(text: str, diagnostics: Sequence[Diagnostic], source: str) -> list[str]:
-    """What is wrong with the diagnostics of a text, one line each; empty where all is as expected.
+    """Return the differences between the actual and the expected diagnostics of a text, one a line.
 
     Args:
-      text: what was parsed.
-      diagnostics: what came of it.
-      source: what the user calls the text.
+      text: the text that was parsed.
+      diagnostics: the diagnostics of the text.
+      source: the user's name for the text.
     """
     waiting = _expectations(text)
     problems = []
@@ -267,7 +265,7 @@ def compare(text: str, diagnostics: Sequence[Diagnostic], source: str) -> list[s
 
 
 def _expectations(text: str) -> list[_Expectation]:
-    """Those of all lines. `above` and `below` pass over lines that only expect something."""
+    """Return the expectations of all lines; `above` and `below` skip lines that hold one."""
     lines = text.split("\n")
     found: list[_Expectation] = []
     for number, line in enumerate(lines, start=1):

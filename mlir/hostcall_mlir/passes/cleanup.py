@@ -1,8 +1,11 @@
 """`hostcall-cse-pure` and `hostcall-dce`: shared and unused pure calls.
 
-The later of two calls goes where the earlier one has run for sure: in the same block, or in a region
-of an op behind it. MLIR's `cse` shares what is between the calls and leaves every custom call alone, so
-that `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more. Calls with a side effect stay.
+MLIR's own passes keep every custom call. These two remove pure host calls, those without
+`has_side_effect`. Calls with a side effect stay.
+
+`hostcall-cse-pure` drops the later of two equal calls if the earlier one has run for sure: in the
+same block, or in a block around it. MLIR's `cse` shares the ops between the calls, so
+`cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more.
 
 Before:
 
@@ -25,10 +28,8 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 }
 ```
 
-MLIR's own passes keep every custom call. A host call without `has_side_effect` goes here where
-nobody uses its results, together with what was computed for it alone, also as a call of a function
-that makes only such calls. Calls with a side effect stay.
-
+`hostcall-dce` drops pure calls with unused results, and the ops that only compute their operands.
+It also drops unused calls of functions that make no host calls but pure ones.
 Before:
 
 ```mlir
@@ -88,7 +89,7 @@ def _identity(op: ir.Operation) -> Hashable:
 
 
 def _blocks_around(op: ir.Operation) -> Iterator[ir.Block]:
-    """The block of the op, that of the op around it, and so on up to the function's."""
+    """Yield the block of the op, that of the op around it, and so on up to the function's."""
     yield op.block
     while op.parent is not None and op.parent.operation.name != "func.func":
         op = op.parent.operation

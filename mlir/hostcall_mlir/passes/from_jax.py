@@ -1,11 +1,11 @@
 """`hostcall-from-jax`: JAX's own callbacks become custom calls `@hostcall`.
 
-`jax.pure_callback`, `jax.experimental.io_callback`, `jax.debug.callback` and `jax.debug.print` become,
-on the CPU, custom calls of JAX's with the index of the function in the program's list of callbacks.
-That index, or the callback id that `callbacks` maps it to, becomes the callback id of our call. Pure
-calls stay pure. The token of an ordered call is JAX's first operand and hostcall's last. XLA packs
-sub-byte dtypes, so these go in and out as 8-bit ones. Calls that `hostcall.jax` has made are brought
-into the same form: JAX writes the attributes of custom calls in a place of its own.
+On the CPU, JAX lowers `jax.pure_callback`, `jax.experimental.io_callback`, `jax.debug.callback` and
+`jax.debug.print` to custom calls of its own. These hold the index of the function in the program's
+list of callbacks. The index, or the id that `callbacks` maps it to, becomes the callback id
+of hostcall's call. Pure calls stay pure. JAX has the token of an ordered call as the first operand,
+hostcall as the last. XLA packs sub-byte dtypes, so they go in and out as 8-bit ones. The pass also
+rewrites calls of `hostcall.jax`, since JAX writes their attributes in a place of its own.
 
 Programs that JAX lowers for another platform hold other calls, which are an error here.
 
@@ -42,13 +42,13 @@ from hostcall_mlir.ir.diagnostics import Failure, PassError, report
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, is_token
 from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
 
-# The second is of jax.debug.callback(partitioned=True), which gets the shard of each device.
+# The second is that of jax.debug.callback(partitioned=True), which gets the shard of each device.
 _TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
-# Of hostcall.jax, in programs for several devices.
+# The target of hostcall.jax in programs for several devices.
 _JOINT = "hostcall_joint"
 _FOREIGN = re.compile(r"xla_(ffi|buffer)_(partitioned_)?python_\w+_callback")
 
-# What FFI and hostcall call the element types that go as 8-bit ones.
+# The codes of FFI and hostcall for the element types that go in and out as 8-bit ones.
 _CODES = {type_: code for code, type_ in custom_calls.SUB_BYTE.items()}
 
 _T = TypeVar("_T")
@@ -86,7 +86,7 @@ PASS = Pass(
 
 
 def _respell(op: ir.Operation) -> None:
-    """Brings a call of hostcall's own, as JAX writes it, into the form of `_calls`."""
+    """Rewrite a call of hostcall's from JAX's form into the form of `custom_calls`."""
     op.attributes["api_version"] = custom_calls.api_version()
     op.attributes["backend_config"] = op.attributes[custom_calls.OF_JAX]
     del op.attributes[custom_calls.OF_JAX]
@@ -122,7 +122,7 @@ def _index(op: ir.Operation) -> int:
 
 
 def _replace(op: ir.Operation, callback: int) -> None:
-    """Puts our call in the place of JAX's."""
+    """Replace a call of JAX's by a call of hostcall's."""
     with ir.InsertionPoint(op), op.location:
         operands = [_convert(v, _wide(v.type)) for v in _token_last(op.operands, op.operands)]
         results = _token_last([*op.results], op.results)
@@ -159,7 +159,7 @@ def _attributes(op: ir.Operation, callback: int) -> dict[str, ir.Attribute]:
 
 
 def _token_last(items: Sequence[_T], values: Sequence[ir.Value]) -> list[_T]:
-    """The items, one for each of the values, with a token's moved from the front to the end."""
+    """Return the items, one for each value, with that of a leading token moved to the end."""
     items = [*items]
     return [*items[1:], items[0]] if len(values) and is_token(values[0].type) else items
 

@@ -1,4 +1,4 @@
-"""Inlining the functions that hold host calls, before a function is partitioned."""
+"""Inlining of functions that make host calls, before a pass partitions or reorders a function."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir.diagnostics import Failure, report
 from hostcall_mlir.ir.jaxlib_names import attribute_of, names_of_attributes
 
-# Into one function. XLA takes minutes for more.
+# The limit on ops in one function; XLA takes minutes for more.
 _MOST_OPS = 500_000
 
 
 def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None:
-    """Inlines into `entry` each function that makes host calls, directly or not.
+    """Inline into `entry` each function that makes host calls, directly or not.
 
-    Functions that only such functions called are erased, and `entry` stays.
+    Private functions that only inlined functions called are erased, and `entry` stays.
 
     Args:
-      module: the one that is changed.
+      module: the module, which is changed.
       entry: one of its functions.
       of: the name of the pass, for errors.
 
     Raises:
-      Failure: when a function cannot be inlined; the diagnostics say why.
+      Failure: if a function cannot be inlined; the diagnostics give the reason.
     """
     functions = traversal.functions(module)
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
@@ -42,7 +42,7 @@ def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None
 
 
 def entry_name(function: ir.Operation) -> str:
-    """The name of a function."""
+    """Return the name of a function."""
     name: str = ir.StringAttr(function.attributes["sym_name"]).value
     return name
 
@@ -75,7 +75,7 @@ def _check(
 def _check_size(
     bodies: dict[str, list[ir.Operation]], callers: set[str], entry: ir.Operation, of: str
 ) -> None:
-    """Fails where too much would become of `entry`, before any of it is inlined."""
+    """Raise Failure before any inlining if `entry` would become too large or too deep."""
     sizes: dict[str, int] = {}
     depths: dict[str, int] = {}
     for name in _callees_first(_calls_among(bodies, callers)):
@@ -101,7 +101,7 @@ def _check_size(
 
 
 def _references(op: ir.Operation) -> set[str]:
-    """The symbols that an op's attributes name."""
+    """Return the symbols that an op's attributes name."""
     found = set()
     waiting = [attribute_of(op, name) for name in names_of_attributes(op)]
     while waiting:
@@ -114,7 +114,7 @@ def _references(op: ir.Operation) -> set[str]:
 
 
 def _on_cycles(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> list[str]:
-    """The callers that call themselves, directly or not, or are between two that do."""
+    """Return the callers that call themselves, directly or not, or are between two that do."""
     calls = _calls_among(bodies, callers)
     left = {*calls} - {*_callees_first(calls)}
     called_by: dict[str, set[str]] = {name: set() for name in calls if name in left}
@@ -126,7 +126,7 @@ def _on_cycles(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> list
 
 
 def _calls_among(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> dict[str, set[str]]:
-    """For each caller those that it calls."""
+    """Return for each caller the callers that it calls."""
     return {
         name: {str(traversal.callee_of(op)) for op in bodies[name]} & callers
         for name in bodies
@@ -135,14 +135,14 @@ def _calls_among(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> di
 
 
 def _callees_first(graph: dict[str, set[str]]) -> list[str]:
-    """The nodes that lead to no cycle, each behind those that it leads to."""
+    """Return the nodes that lead to no cycle, each behind the nodes that it leads to."""
     count = {name: len(after) for name, after in graph.items()}
     before: dict[str, list[str]] = {name: [] for name in graph}
     for name, after in graph.items():
         for other in after:
             before[other].append(name)
     done = [name for name in graph if count[name] == 0]
-    for name in done:  # which grows
+    for name in done:  # grows meanwhile
         for other in before[name]:
             count[other] -= 1
             if count[other] == 0:
@@ -151,7 +151,7 @@ def _callees_first(graph: dict[str, set[str]]) -> list[str]:
 
 
 def _inline(call: ir.Operation, callee: ir.Operation) -> Sequence[ir.Operation]:
-    """Puts a copy of the function's body in the place of a call, and returns the ops of it."""
+    """Replace a call by a copy of the function's body, and return the ops of the copy."""
     with call.location:
         copy = callee.clone(ip=False).operation
     ops = custom_calls.walk(copy)[1:]
@@ -172,7 +172,7 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> Sequence[ir.Operation]:
 def _erase_unused(
     functions: dict[str, ir.Operation], bodies: dict[str, list[ir.Operation]], names: set[str]
 ) -> None:
-    """Erases those of the functions that are private, and that no public one of them reaches."""
+    """Erase the named functions that are private and that no public one of the named reaches."""
     kept = [name for name in names if not is_private(functions[name])]
     seen = set(kept)
     while kept:
@@ -184,6 +184,6 @@ def _erase_unused(
 
 
 def is_private(function: ir.Operation) -> bool:
-    """Whether only its own module can call a function."""
+    """Return whether only its own module can call a function."""
     attribute = attribute_of(function, "sym_visibility")
     return attribute is not None and ir.StringAttr(attribute).value == "private"

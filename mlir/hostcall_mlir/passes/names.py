@@ -1,9 +1,10 @@
 """`hostcall-name` and `hostcall-resolve`: qualified names in place of callback ids, and back.
 
-A callback id means something in the process whose registry gave it. A qualified name,
-`module:qualname`, can be looked up in any process. `names`, or the JSON object in `file`, maps ids to
-names. Calls that have a name keep it, and an id without a name is an error.
+A callback id is valid only in the process whose registry gave it. A qualified name,
+`module:qualname`, can be looked up in any process. For both passes the option `names`, or the JSON
+object in `file`, maps ids to names.
 
+`hostcall-name` writes names. Calls that have a name keep it, and an id without a name is an error.
 Before:
 
 ```mlir
@@ -22,8 +23,8 @@ func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
 }
 ```
 
-The inverse of `hostcall-name`, with the same options. A name that stands for several ids becomes the
-lowest of them. Calls that have an id keep it, and a name without an id is an error.
+`hostcall-resolve` is the inverse. A name that stands for several ids becomes the lowest of them.
+Calls that have an id keep it, and a name without an id is an error.
 
 Before:
 

@@ -1,14 +1,14 @@
 """`hostcall-overlap`: pure host calls begin early, and are awaited late.
 
 XLA's CPU runs a program of few or small ops one after another, and others in an order that saves
-memory. So that pure calls go on beside one another, beside calls with side effects and beside what is
-heavy, such a call becomes two custom calls: `@hostcall_start` begins it, and `@hostcall_done` takes its
-results. Before the latter comes a gate, which takes what shall run before anything waits.
+memory. This pass makes pure calls overlap with one another, with calls that have side effects, and
+with heavy ops. It divides a pure call in two: `@hostcall_start` begins it, and `@hostcall_done`
+takes its results. Before the latter comes a gate, whose operands run before the program waits.
 
-Functions that make host calls are inlined first, and what nobody uses is dropped. A call that overlaps
-with nothing stays as it is. So do calls in conditions of loops, those in a loop that are the same in
-each iteration, which XLA makes once, and the callbacks in `keep`. What comes of it is for XLA's CPU in a
-process with handlers for the three, and not for files.
+The pass first inlines functions that make host calls, and drops unused ops. It leaves calls alone
+that overlap with nothing, that are in conditions of loops, or whose callbacks are in `keep`. Nor
+does it change calls that are the same in each iteration of a loop, which XLA makes once. The result
+is for XLA's CPU in a process with handlers for the three custom calls, and not for files.
 
 Before:
 
@@ -70,7 +70,7 @@ _OPS = {
     "stablehlo.while",
 }
 
-# Custom calls that only say something of their operand.
+# Custom calls that only annotate their operand.
 _NOTES = {
     "LayoutConstraint",
     "Sharding",
@@ -82,7 +82,7 @@ _NOTES = {
 
 
 class Heavy:
-    """What is heavy in a module, which does not change meanwhile."""
+    """The heavy ops of a module, which must not change meanwhile."""
 
     def __init__(self, module: ir.Module) -> None:
         functions = traversal.functions(module)
@@ -91,7 +91,7 @@ class Heavy:
         self._functions = traversal.reaching(bodies, own)
 
     def holds(self, op: ir.Operation) -> bool:
-        """Whether an op is heavy, or has one in its regions or in functions that it calls."""
+        """Return whether an op is heavy, or has a heavy op in its regions or its callees."""
         return any(
             _is_heavy(inner) or traversal.callee_of(inner) in self._functions
             for inner in custom_calls.walk(op)
@@ -105,23 +105,23 @@ def _is_heavy(op: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """A cluster, and what runs on the host behind it, each in the order of the program."""
+    """A cluster, and the host ops behind it, each in program order."""
 
     cluster: list[ir.Operation]
     host: list[ir.Operation]
 
 
 def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
-    """Assigns the ops of a block to as few clusters as data allow.
+    """Assign the ops of a block to as few clusters as data allow.
 
-    A device op is in the cluster behind the last host op that it waits for, directly or not; a host
+    A device op is in the cluster behind the last host op that it waits for, directly or not. A host
     op comes behind the last cluster that it waits for. So there are as many clusters as on the
-    longest way through the block, and nothing could do with fewer. What needs no value at all, such
-    as a large constant, goes where it is used first.
+    longest path through the block, which is the minimum. An op without operands, such as a large
+    constant, goes where it is used first.
 
     Args:
-      ops: those of the block, without its terminator.
-      host: the addresses of those that run on the host; may hold others, too.
+      ops: the ops of the block, without its terminator.
+      host: the addresses of ops that run on the host; it may hold others, too.
 
     Returns:
       The steps. The first may have an empty cluster.
@@ -149,13 +149,13 @@ def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
 
 
 def definers(op: ir.Operation) -> set[int]:
-    """The addresses of the ops whose results the op or its regions use, some within those."""
+    """Return the addresses of ops whose results the op or its regions use; inner ops count, too."""
     owners = (operand.owner for inner in custom_calls.walk(op) for operand in inner.operands)
     return {address(owner.operation) for owner in owners if not isinstance(owner, ir.Block)}
 
 
 def _sink(free: Sequence[int], level: dict[int, int], waits: dict[int, list[int]]) -> None:
-    """Moves the ops in `free`, which wait for nothing, to the first cluster that needs them."""
+    """Move the ops in `free`, which wait for nothing, to the first cluster that needs them."""
     last = max(level.values(), default=0)
     first_use: dict[int, int] = {}
     for key, befores in waits.items():
@@ -165,19 +165,19 @@ def _sink(free: Sequence[int], level: dict[int, int], waits: dict[int, list[int]
         level[key] = first_use.get(key, last)
 
 
-# As many values as one gate takes of one op.
+# The most values of one op that a gate takes.
 _MOST_VALUES = 16
 
 
 def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | None:
-    """What the pass makes of a copy of a module.
+    """Run the pass over a copy of a module.
 
     Args:
-      module: stays as it is.
+      module: the module, which stays as it is.
       keep: the ids or names of callbacks whose calls stay as they are.
 
     Returns:
-      None where no calls overlap, or the pass does not take the module.
+      The copy, None if no calls overlap, or the pass rejects the module.
     """
     kept = {*map(str, keep)}
     if not any(_may_begin_early(call, kept) for call in custom_calls.host_calls(module)):
@@ -196,7 +196,7 @@ def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | N
 def _run(module: ir.Module, options: Options) -> None:
     kept = {*filter(None, options.get("keep", "").split(","))}
     functions = traversal.functions(module).values()
-    # Found before: the private ones may be erased.
+    # Collected first, since inlining may erase the private functions.
     entries = [function for function in functions if not is_private(function)]
     for entry in entries:
         inline_host_callers(module, entry, PASS.name)
@@ -227,7 +227,7 @@ def _may_begin_early(call: ir.Operation, kept: Collection[str]) -> bool:
 
 
 def _is_in_sequence(op: ir.Operation) -> bool:
-    """Whether an op is in a function, a branch or the body of a loop."""
+    """Return whether an op is in a function, a branch or the body of a loop."""
     parent = op.parent.operation
     if parent.name == "stablehlo.while":
         return bool(op.block.region == parent.regions[1])
@@ -254,7 +254,7 @@ def _varying(
     before: Sequence[Collection[int]],
     terminator: ir.Operation,
 ) -> set[int]:
-    """Which ops of a loop's body may do another thing in another iteration."""
+    """Return the ops of a loop's body that may differ from one iteration to another."""
     pairs = zip(block.arguments, terminator.operands, strict=True)
     arguments = {argument for argument, value in pairs if argument != value}
     found: set[int] = set()
@@ -270,7 +270,7 @@ def _varying(
 
 
 def _values(op: ir.Operation) -> list[ir.Value]:
-    """The results of an op that a gate can take."""
+    """Return the results of an op that a gate can take."""
     runs_anyway = custom_calls.has_side_effect(op)
     return [
         value
@@ -287,7 +287,7 @@ def _write(
     beside: Mapping[int, list[ir.Value]],
     terminator: ir.Operation,
 ) -> None:
-    """Brings a block in the order of the steps, with the calls behind gates in two."""
+    """Reorder a block by the steps, and divide the calls behind gates in two."""
     numbers = {call: number for number, gate in enumerate(gates) for call in gate.calls}
     handles: dict[int, ir.Value] = {}
     opened: list[ir.Value] = []

@@ -1,32 +1,28 @@
 """`hostcall-partition`: device functions, and host calls between them.
 
-Clusters run on the device, host calls on the host. What enters and leaves the function is on the
-device, and so is what loops carry and what they and branches return. Each value that crosses has a
-mark where it does, in pairs as in the other attributes of host calls:
-
-- `hostcall.to_host`: (operand, bytes) for each operand that has to be copied to the host, of a host
-  call, or of an op that decides there which way the function goes: `case`, `if`, and the `return`
-  of a loop's condition,
-- `hostcall.to_device`: (result, bytes) for each result of a host call that the device needs.
-
-A value that is on the host already has no mark: so each crosses once, and only where it is needed.
-
-The function `main` is taken apart: what runs on the device moves to functions `@cluster_0`,
+The pass divides the function `main`. Ops for the device move to functions `@cluster_0`,
 `@cluster_1`, …, and `@main` calls these and makes the host calls between them. So the program runs
 where XLA cannot call back: a runner compiles the clusters, and interprets `@main`, which holds
 
 - `func.call` of clusters and the custom calls `@hostcall`,
 - `stablehlo.while`, `stablehlo.case` and `stablehlo.if` with host calls in them, whose regions are
-  like `@main` itself; those without any are part of a cluster,
+  like `@main` itself; those without host calls are part of a cluster,
 - `stablehlo.create_token`, `after_all`, `tuple` of tokens and, for a host call with one tuple as
   its result, `get_tuple_element`.
 
-There are as few clusters as data and tokens allow. What nobody uses is dropped, as by
-`hostcall-dce`, and small constants are written again where they are used. Functions that make host
-calls are inlined, up to half a million ops.
+There are as few clusters as data and tokens allow. Unused ops are dropped, as by `hostcall-dce`,
+and small constants are copied to their users. Functions that make host calls are inlined, up to
+half a million ops.
 
-Each value that crosses between the device and the host is marked: see `transfers`.
+The arguments and results of the function are on the device. So are the values that loops carry and
+that loops and branches return. Attributes of pairs mark each value that crosses:
 
+- `hostcall.to_host`: (operand, bytes) for each operand that is copied to the host. The op is a host
+  call, or decides on the host which way the function goes: `case`, `if`, and the `return` of a
+  loop's condition,
+- `hostcall.to_device`: (result, bytes) for each result of a host call that the device needs.
+
+A value that the host has already gets no mark, so each crosses once, and only where it is needed.
 Before:
 
 ```mlir
@@ -74,14 +70,14 @@ from hostcall_mlir.passes.base import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_mlir.passes.overlap import schedule
 
-# Constants up to this many elements are written again wherever they are used.
+# Constants of up to this many elements are copied to their users.
 _SMALL = 16
 
 
 def is_small_constant(op: ir.Operation) -> bool:
-    """Whether the op is a constant that clusters have copies of, in the place of arguments.
+    """Return whether the op is a constant that clusters copy, instead of taking it as an argument.
 
-    XLA can do more with a constant than with an argument; large ones would be in the text twice.
+    XLA can do more with a constant than with an argument. Large ones would be in the text twice.
     """
     if op.name != "stablehlo.constant":
         return False
@@ -94,12 +90,12 @@ def is_small_constant(op: ir.Operation) -> bool:
 def outline(
     ops: Sequence[ir.Operation], before: ir.Operation, location: ir.Location
 ) -> tuple[ir.Operation, ir.Operation]:
-    """Moves ops into a new function, and calls it in their place.
+    """Move ops into a new function, and call it in their place.
 
     Args:
-      ops: in an order in which they can run.
-      before: where to insert the call.
-      location: of the function.
+      ops: the ops, in an order in which they can run.
+      before: the op before which the call is inserted.
+      location: the location of the function.
 
     Returns:
       The func.call, whose callee has no name yet, and the func.func, which is in no module yet.
@@ -116,7 +112,7 @@ def outline(
         ip=ir.InsertionPoint(before),
     )
     function, block = _function(inputs, outputs, location)
-    # All uses of the outputs become uses of the call's results, and those inside change back below.
+    # All uses of the outputs become uses of the call's results; `_fill` restores the inner uses.
     inside = dict(zip(inputs, block.arguments, strict=True))
     for value, result in zip(outputs, call.results, strict=True):
         value.replace_all_uses_with(result)
@@ -132,7 +128,7 @@ def outline(
 def _function(
     inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], location: ir.Location
 ) -> tuple[ir.Operation, ir.Block]:
-    """A function without ops, from values like the inputs to values like the outputs."""
+    """Create a function without ops, with the types of the inputs and the outputs."""
     types = ir.FunctionType.get([v.type for v in inputs], [v.type for v in outputs])
     attributes = {
         "sym_name": ir.StringAttr.get("unnamed"),
@@ -147,7 +143,7 @@ def _function(
 
 
 def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Operation]]:
-    """The values from outside that ops use, in the order of use, and the constants among them."""
+    """Return the outside values that ops use, in the order of use; small constants come apart."""
     own = {*map(address, inner)}
     inputs: dict[ir.Value, None] = {}
     constants: dict[int, ir.Operation] = {}
@@ -166,7 +162,7 @@ def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Oper
 
 
 def _outputs(ops: Sequence[ir.Operation], own: set[int]) -> list[ir.Value]:
-    """The results of ops that others use."""
+    """Return the results of ops that other ops use."""
     return [
         result
         for op in ops
@@ -193,15 +189,15 @@ TO_HOST = "hostcall.to_host"
 TO_DEVICE = "hostcall.to_device"
 
 _BRANCHES = ("stablehlo.case", "stablehlo.if")
-_SIZE = 4  # of a true size, an i32
+_SIZE = 4  # the bytes of a true size, an i32
 
 
 def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
-    """Marks the ops of a block that `hostcall-partition` has made, and of those in it.
+    """Mark the ops of a partitioned block, and those in its regions.
 
     Args:
-      block: of the function, or of a loop or branch in it.
-      on_host: the values from outside of the block that are on the host, as well or only.
+      block: the block of the function, or of a loop or branch in it.
+      on_host: the values from outside of the block that are on the host, also or only.
     """
     known = {*on_host}
     for op in (op.operation for op in block):
@@ -215,7 +211,7 @@ def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
 
 
 def marked(op: ir.Operation, name: str) -> dict[int, int]:
-    """The operands or results with a mark, and their bytes."""
+    """Return the operands or results with a mark, and their bytes."""
     return dict(custom_calls.pairs(attribute_of(op, name)))
 
 
@@ -247,7 +243,7 @@ def _mark_results(op: ir.Operation, known: set[ir.Value]) -> None:
 
 
 def _results(op: ir.Operation) -> Iterator[tuple[ir.Type, list[ir.Value]]]:
-    """The type of each result, and the values that stand for it: a tuple is taken apart."""
+    """Yield the type of each result and the values for it; a tuple counts as its elements."""
     types = custom_calls.result_types(op)
     if len(op.results) != 1 or not isinstance(op.results[0].type, ir.TupleType):
         yield from ((result.type, [result]) for result in op.results)
@@ -261,7 +257,7 @@ def _results(op: ir.Operation) -> Iterator[tuple[ir.Type, list[ir.Value]]]:
 
 
 def _is_for_device(use: ir.OpOperand) -> bool:
-    """Whether a value is used on the device, or goes out of a block."""
+    """Return whether a use of a value is on the device, or passes it out of a block."""
     op = use.owner.operation
     if op.name in _BRANCHES or custom_calls.is_host_call(op):
         return False
@@ -274,7 +270,7 @@ def _write(op: ir.Operation, name: str, pairs: Sequence[int]) -> None:
 
 
 def _bytes(type_: ir.Type) -> int:
-    """How many bytes cross for a value: of one of bounded size the whole, and the true sizes."""
+    """Return the bytes that cross for a value; padding and true sizes cross, too."""
     if isinstance(type_, ir.TupleType):
         return sum(_bytes(type_.get_type(i)) for i in range(type_.num_types))
     tensor, bounds = ir.RankedTensorType(type_), bounds_of(type_)
@@ -326,7 +322,7 @@ PASS = Pass(
 
 
 def _control(ops: Sequence[ir.Operation], entry: ir.Operation) -> list[ir.Operation]:
-    """The ops with regions that hold host calls, the outer ones first."""
+    """Return the ops with regions that hold host calls, the outer ones first."""
     found: set[int] = set()
     ok = True
     for call in filter(custom_calls.is_host_call, ops):
@@ -350,7 +346,7 @@ def _control(ops: Sequence[ir.Operation], entry: ir.Operation) -> list[ir.Operat
 def _host_ops(
     ops: Sequence[ir.Operation], control: Sequence[ir.Operation], blocks: Sequence[ir.Block]
 ) -> set[int]:
-    """The ops that stay in the function: those of `blocks` that are not for the device."""
+    """Return the ops of `blocks` that stay in the function, since they are not for the device."""
     host = {*map(address, control)}
     own = {*blocks}
     for op in ops[1:]:
@@ -360,7 +356,7 @@ def _host_ops(
 
 
 def _is_plumbing(op: ir.Operation, host: set[int]) -> bool:
-    """Whether the op only joins tokens, or takes values out of a host call's tuple."""
+    """Return whether the op only joins tokens, or takes values out of a host call's tuple."""
     if op.name == "stablehlo.tuple":
         return any(is_token(operand.type) for operand in op.operands)
     if op.name == "stablehlo.get_tuple_element":
@@ -370,10 +366,9 @@ def _is_plumbing(op: ir.Operation, host: set[int]) -> bool:
 
 
 def _materialize(blocks: Sequence[ir.Block], host: set[int]) -> dict[int, ir.Operation]:
-    """The small constants, of which clusters take copies, so that these are in none themselves.
+    """Return the small constants, which clusters copy, so that no cluster holds them itself.
 
-    Where a host op or a terminator uses one, a copy takes its place there: a value like any other,
-    which a cluster returns.
+    A host op or a terminator uses a copy instead: an ordinary value, which a cluster returns.
     """
     staying = host | {address([*block][-1].operation) for block in blocks}
     constants = [
@@ -395,7 +390,7 @@ def _materialize(blocks: Sequence[ir.Block], host: set[int]) -> dict[int, ir.Ope
 def _partition(
     block: ir.Block, host: set[int], constants: Collection[int], location: ir.Location
 ) -> dict[int, ir.Operation]:
-    """Partitions a block, and returns for each new call of a cluster the function that it calls."""
+    """Partition a block, and return the new function for each new call of a cluster."""
     *ops, terminator = (op.operation for op in block)
     clusters: dict[int, ir.Operation] = {}
     for step in schedule([op for op in ops if address(op) not in constants], host):
@@ -408,7 +403,7 @@ def _partition(
 
 
 def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operation]) -> None:
-    """Names the clusters in the order of their calls, and puts them behind the function."""
+    """Name the clusters in the order of their calls, and insert them behind the function."""
     taken = {*traversal.functions(module)}
     names = (name for i in count() if (name := f"cluster_{i}") not in taken)
     last = entry

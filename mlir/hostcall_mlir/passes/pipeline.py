@@ -1,4 +1,4 @@
-"""Pipelines: the list of passes, their text form, and running one."""
+"""Pipelines: the list of passes, the parser of the text form, and the runner."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _Step = Callable[[ir.Module], None]
 
 
 def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> str:
-    """Runs a pipeline over a module in text or bytecode, and returns what becomes of it as text.
+    """Run a pipeline over a module in text or bytecode, and return the new module as text.
 
     Args:
-      text: the module, in the dialects of what JAX and TensorFlow export.
-      pipeline: `builtin.module(hostcall-dce,hostcall-partition)`, in the form of `mlir-opt`: passes
-        of ours, MLIR's and StableHLO's.
-      source: what errors call the text.
+      text: the module, in the dialects of the programs that JAX and TensorFlow export.
+      pipeline: passes of hostcall, MLIR and StableHLO, in the form of `mlir-opt`:
+        `builtin.module(hostcall-dce,hostcall-partition)`.
+      source: the name of the text in errors.
 
     Raises:
-      PassError: when the pipeline or the module is wrong, or a pass fails; the text says where.
+      PassError: if the pipeline or the module is invalid, or a pass fails; the text says where.
 
     Examples:
       >>> text = '''
@@ -68,10 +68,10 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
 
 
 def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Module:
-    """The module of a text or bytecode.
+    """Parse a text or bytecode as a module.
 
     Raises:
-      Failure, MLIRError: when it is none, or nested too deep; the collector has what is wrong.
+      Failure, MLIRError: if it is no module, or nested too deep; the collector has the errors.
     """
     if not traversal.is_bytecode(text) and (problem := traversal.problem_of_text(text)):
         collector.diagnostics.append(problem)
@@ -82,22 +82,22 @@ def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Mod
 
 
 def run(module: ir.Module, pipeline: str) -> None:
-    """Runs a pipeline over a module in place, and verifies the module after each pass.
+    """Run a pipeline over a module in place, and verify the module after each pass.
 
     Raises:
-      PassError: when the pipeline cannot be read.
-      Failure, MLIRError: when a pass fails, or leaves a module that is not valid; what is wrong is
-        in the diagnostics of the module's context.
+      PassError: if the pipeline cannot be read.
+      Failure, MLIRError: if a pass fails, or leaves an invalid module; the diagnostics of the
+        module's context have the errors.
     """
     for step in parse(pipeline, module.context):
         step(module)
 
 
 def parse(pipeline: str, context: ir.Context) -> list[_Step]:
-    """The steps of a pipeline.
+    """Parse a pipeline into its steps.
 
     Raises:
-      PassError: when it cannot be read.
+      PassError: if it cannot be read.
     """
     anchored = _ANCHORED.fullmatch(pipeline)
     return [
@@ -107,7 +107,7 @@ def parse(pipeline: str, context: ir.Context) -> list[_Step]:
 
 
 def _split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
-    """The parts of a text between separators that are inside of no brackets and quotes."""
+    """Yield the parts of a text between separators that are outside of brackets and quotes."""
     depth, quote, part = 0, "", ""
     for char in text:
         if quote:
@@ -154,7 +154,7 @@ def _options(of: Pass, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _foreign(element: str, context: ir.Context) -> _Step:
-    """A pass of MLIR's or StableHLO's, or a nested pipeline of those."""
+    """Return the step for a pass of MLIR or StableHLO, or for a nested pipeline of those."""
     try:
         manager = passmanager.PassManager.parse(f"builtin.module({element})", context)
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Tokens: the values that order calls, and functions that take nothing else.
+"""Tokens, which order calls: a check of their uses, and a fix for functions that take only tokens.
 
-It puts the body of a function in the place of a call. Where the call has no operands but a token,
-that ends the process, or fails in a later pass, with ordered host calls of JAX's own as well. So
-such a function gets a number beside the token, for which it has no use.
+XLA inlines functions. If a call has only tokens as operands, the inlining ends the process, or a
+later pass fails. Ordered host calls of JAX's own fail, too. So `with_numbers` gives each of these
+functions an unused number beside the token.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.jaxlib_names import address, is_token
 from hostcall_mlir.passes.inlining import is_private
 
-# Waits for all its tokens, which takes none of them away from an op that comes later.
+# Waits for all its tokens; a later op may still take each of them.
 _JOIN = "stablehlo.after_all"
-# One of their regions runs, and once.
+# Ops that run one of their regions, and once.
 _BRANCHES = {"stablehlo.case", "stablehlo.if"}
 
 _TWICE = (
@@ -33,7 +33,7 @@ _AGAIN = (
 
 
 def misuses(ops: Sequence[ir.Operation]) -> Iterator[tuple[ir.Operation, str]]:
-    """The ops that take a token which they should not, and what is wrong with that.
+    """Yield the ops that take a token wrongly, with the reason.
 
     Args:
       ops: all ops of a module, in its order.
@@ -71,7 +71,7 @@ def _block_of(value: ir.Value) -> ir.Block:
 
 
 def _path(op: ir.Operation, block: ir.Block) -> list[tuple[ir.Operation, ir.Block]]:
-    """The op and those around it up to `block`, the outermost first, each with its block."""
+    """Return the op and the ops around it up to `block`, outermost first, each with its block."""
     path = [(op, op.block)]
     while path[-1][1] != block:
         parent = path[-1][0].parent
@@ -83,7 +83,7 @@ def _path(op: ir.Operation, block: ir.Block) -> list[tuple[ir.Operation, ir.Bloc
 def _exclusive(
     one: Sequence[tuple[ir.Operation, ir.Block]], other: Sequence[tuple[ir.Operation, ir.Block]]
 ) -> bool:
-    """Whether they are in different branches of one op."""
+    """Return whether two paths lead into different branches of one op."""
     for (op, block), (other_op, other_block) in zip(one, other, strict=False):
         if block != other_block:
             return True
@@ -93,7 +93,7 @@ def _exclusive(
 
 
 def with_numbers(module: ir.Module) -> ir.Module | None:
-    """A copy of a module whose functions take more than tokens; None where they do, or XLA can."""
+    """Return a copy of a module without functions that take only tokens, None if XLA needs none."""
     if not private.FAILS_FOR_TOKENS_ALONE or not _taking_tokens(module):
         return None
     copy = private.copy_of(module)
@@ -109,7 +109,7 @@ def with_numbers(module: ir.Module) -> ir.Module | None:
 
 
 def _taking_tokens(module: ir.Module) -> dict[str, ir.Operation]:
-    """The functions that only others of the module call, and with tokens alone."""
+    """Return the private functions that take only tokens."""
     found = {}
     for name, function in traversal.functions(module).items():
         types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs

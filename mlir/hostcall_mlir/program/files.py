@@ -1,7 +1,7 @@
 """Exported programs: their files, and the checks before anything runs.
 
-MLIR's reader ends the process over some bytes that are no artifact, where it should say so. A
-damaged file is found by its SHA-256; this is for one that was made up.
+MLIR's reader ends the process on some bytes that are no artifact, instead of raising an error. A
+SHA-256 finds damaged files, but not forged ones, so a child process reads each artifact first.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from hostcall_mlir.program import mlir_artifact
 sys.exit(mlir_artifact.try_standard_input())
 """
 _FAILED = 3
-# An artifact for which the reader takes more memory or time is a mistake.
+# An artifact for which the reader needs more memory or time is an error.
 _MEMORY, _MEMORY_PER_BYTE = 1 << 30, 64
 _SECONDS, _BYTES_PER_SECOND = 20, 1 << 20
 
-# The digests of those that have been tried in this process's time.
+# The digests of artifacts that a child process has read, or that `trust` was called for.
 _readable: set[bytes] = set()
 
 
 def read_artifact(artifact: bytes) -> ir.Module:
-    """The module of an artifact, verified, in a context of its own.
+    """Return the verified module of an artifact, in a context of its own.
 
     Raises:
-      ProgramError: when the bytes are none, or the module is not as it should be.
+      ProgramError: if the bytes are no artifact, or the module is invalid.
     """
     if hashlib.sha256(artifact).digest() not in _readable:
         _try_elsewhere(artifact)
@@ -70,12 +70,12 @@ def read_artifact(artifact: bytes) -> ir.Module:
 
 
 def trust(artifact: bytes) -> None:
-    """Says that an artifact can be read, because it was made in this process, say."""
+    """Mark an artifact as readable, for example because this process has made it."""
     _readable.add(hashlib.sha256(artifact).digest())
 
 
 def try_standard_input() -> int:
-    """Reads an artifact from the standard input, and returns the status to exit with."""
+    """Read an artifact from the standard input, and return the exit status."""
     artifact = sys.stdin.buffer.read()
     _limit(len(artifact))
     try:
@@ -87,12 +87,12 @@ def try_standard_input() -> int:
 
 
 def _limit(size: int) -> None:
-    """Lets this process take no more time and memory than an artifact of a size can need."""
+    """Limit this process to the time and memory that an artifact of a size can need."""
     import resource
 
     memory = _MEMORY + _MEMORY_PER_BYTE * size
     with open("/proc/self/statm") as file:
-        memory += int(file.read().split()[0]) * resource.getpagesize()  # what it has already
+        memory += int(file.read().split()[0]) * resource.getpagesize()  # in use already
     resource.setrlimit(resource.RLIMIT_AS, (memory, resource.RLIM_INFINITY))
     seconds = _SECONDS + size // _BYTES_PER_SECOND
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
@@ -100,7 +100,7 @@ def _limit(size: int) -> None:
 
 
 def _parse(artifact: bytes) -> ir.Module:
-    """The module of an artifact; raises ValueErrors, or ends the process."""
+    """Parse an artifact; an invalid one raises a ValueError, or ends the process."""
     context = private.new_context()
     with Collector(context) as collector:
         try:
@@ -110,14 +110,14 @@ def _parse(artifact: bytes) -> ir.Module:
             for call in custom_calls.host_calls(module):
                 custom_calls.restore_arrays(call)
             pipeline.run(module, "hostcall-check")
-            module.operation.get_asm(large_elements_limit=16)  # which fails where a string is none
-        except Exception as error:  # of many kinds, where somebody has made the bytes up
+            module.operation.get_asm(large_elements_limit=16)  # fails for an invalid string
+        except Exception as error:  # forged bytes raise errors of many kinds
             raise ValueError(collector.show("the program") or str(error)) from error
     return module
 
 
 def _drop_notes(module: ir.Module) -> None:
-    """Drops what is no part of StableHLO's, and tells XLA to reuse the caller's memory, say."""
+    """Drop attributes outside of StableHLO, some of which let XLA reuse the caller's memory."""
     operations = [module.operation, *traversal.functions(module).values()]
     for operation in operations:
         for name in private.names_of_attributes(operation):
@@ -126,9 +126,9 @@ def _drop_notes(module: ir.Module) -> None:
 
 
 def _try_elsewhere(artifact: bytes) -> None:
-    """Raises a ProgramError when the bytes cannot be read.
+    """Raise a ProgramError if a child process cannot read the bytes.
 
-    Where no process can be started nothing is found out.
+    If no child process can be started, the bytes stay untested.
     """
     command = [sys.executable, "-c", _SCRIPT, json.dumps([*map(str, sys.path)])]
     try:
@@ -154,13 +154,13 @@ _VARIABLES = "variables.npz"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A compiled function that calls Python, as it goes from one process to another.
+    """A compiled function that calls Python, in a form for other processes.
 
     Attributes:
-      artifact: the program, a portable artifact of StableHLO's.
+      artifact: the program, a portable StableHLO artifact.
       text: the same for people to read.
-      manifest: what else has to be known of it.
-      variables: the values of the variables that it takes, by their names.
+      manifest: the other facts about the program.
+      variables: the values of the variables that it takes, by name.
 
     Examples:
       >>> @tf.function(jit_compile=True)
@@ -181,15 +181,15 @@ class Program:
         return f"<Program {manifests.title_of(self.manifest)}>"
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the program into a directory, which is made where there is none.
+        """Write the program into a directory, which is created if it does not exist.
 
-        A program that lies there is replaced, once all files of this one have been written; other
+        A program in the directory is replaced, once all files of this one have been written. Other
         files are left alone.
 
         Raises:
-          ProgramError: when the manifest contradicts itself or the variables.
-          FileExistsError: when files of these names lie there that are no program's.
-          OSError: when a file cannot be written; what was there before is still there.
+          ProgramError: if the manifest contradicts itself or the variables.
+          FileExistsError: if files of these names exist that belong to no program.
+          OSError: if a file cannot be written; the previous program is still there.
         """
         problems = [*manifests.problems_of(self.manifest, saved=False)]
         problems = problems or _problems_of_variables(self.variables, self.manifest)
@@ -204,7 +204,7 @@ class Program:
         _check_replaceable(folder, [manifests.FILE, *names])
         with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as new:
             self._write(Path(new))
-            # Where the manifest is, all is there.
+            # Removed first and moved last, so a manifest is only beside complete files.
             for name in (manifests.FILE, *names):
                 (folder / name).unlink(missing_ok=True)
             for name in (*names, manifests.FILE):
@@ -212,7 +212,7 @@ class Program:
                     os.replace(Path(new) / name, folder / name)
 
     def _write(self, folder: Path) -> None:
-        """Writes all files into an empty directory."""
+        """Write all files into an empty directory."""
         program = _write(folder, self.manifest.program.path, self.artifact)
         _write(folder, _TEXT, self.text.encode())
         variables = None
@@ -222,15 +222,15 @@ class Program:
         _write(folder, manifests.FILE, manifests.write(manifest))
 
     def module(self) -> ir.Module:
-        """The program in MLIR, in a context of its own."""
+        """Return the program's module, in a context of its own."""
         return read_artifact(self.artifact)
 
 
 def read(directory: str | os.PathLike[str]) -> Program:
-    """A program out of its directory. Nothing of the user's is imported or run.
+    """Read a program from its directory, without importing or running code of the user's.
 
     Raises:
-      ProgramError: when a file is missing, damaged, of another format, or contradicts another one.
+      ProgramError: if a file is missing, damaged, of another format, or contradicts another one.
     """
     folder = Path(directory)
     try:
@@ -286,12 +286,10 @@ def _read_checked(folder: Path, file: File) -> bytes:
 def _read_file(folder: Path, name: str) -> bytes:
     path = folder / name
     try:
-        # A link may lead to a file of somebody else's.
+        # A link may lead to a file outside of the program.
         if path.resolve().parent != folder.resolve():
             raise ProgramError(f"{name} is a link that leads out of the directory")
-        if (
-            path.exists() and not path.is_file()
-        ):  # a pipe, say, of which nobody writes the other end
+        if path.exists() and not path.is_file():  # reading a pipe, say, could block forever
             raise ProgramError(f"{name} is no file")
         return path.read_bytes()
     except FileNotFoundError:
@@ -299,12 +297,12 @@ def _read_file(folder: Path, name: str) -> bytes:
             f"there is no {name}. The directory is not one that hostcall.export has written, or "
             "it was copied in part."
         ) from None
-    except (OSError, RuntimeError) as error:  # the latter for links in a circle
+    except (OSError, RuntimeError) as error:  # RuntimeError: circular links
         raise ProgramError(f"{name} cannot be read: {error}") from error
 
 
 def _check_replaceable(folder: Path, names: Sequence[str]) -> None:
-    """Raises a FileExistsError where files of these names are there that are no program's."""
+    """Raise a FileExistsError if files of these names exist that belong to no program."""
     manifest = folder / manifests.FILE
     if manifest.is_file() and manifests.is_manifest(manifest.read_bytes()):
         return
@@ -326,11 +324,11 @@ def _sha256(data: bytes) -> str:
 
 
 def _to_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of an .npz, the same for the same arrays."""
+    """Return arrays as the bytes of an .npz; equal arrays give equal bytes."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for name, array in arrays.items():
-            # Files know only NumPy's own dtypes; the manifest has the others.
+            # An .npz names only NumPy's own dtypes; the manifest names the others.
             plain = array if is_of_numpy(array.dtype) else array.view(f"u{array.dtype.itemsize}")
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, np.asanyarray(plain), allow_pickle=False)
@@ -338,12 +336,12 @@ def _to_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _read_arrays(data: bytes, manifest: Manifest) -> dict[str, np.ndarray]:
-    """The arrays of an .npz, those of ml_dtypes as the manifest has them."""
+    """Read the arrays of an .npz; the manifest names the dtypes of ml_dtypes."""
     dtypes = {entry.name: dtype_of(entry.spec.dtype) for entry in manifest.inputs_of("variable")}
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except Exception as error:  # of many kinds: zipfile, zlib and NumPy have their own
+    except Exception as error:  # zipfile, zlib and NumPy raise errors of their own
         raise ProgramError(f"the file of the variables is no .npz of arrays: {error}") from error
     for name, array in arrays.items():
         dtype = dtypes.get(name)

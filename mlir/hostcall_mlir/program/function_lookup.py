@@ -1,4 +1,4 @@
-"""The Python functions that an exported program calls: how they are found, and what is called."""
+"""The Python functions that an exported program calls: their lookup, and wrappers for them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from hostcall_mlir.program.manifests import Callback, Manifest, ProgramError, li
 from hostcall_runtime._errors import counted, leave_out_frames_of
 from hostcall_runtime._keyword_call import KeywordCall
 
-# Tracebacks of functions of the user's are to begin with these.
+# Tracebacks then begin with the user's functions.
 leave_out_frames_of(os.path.dirname(__file__))
 
 Function = Callable[..., Any]
 
-# What objects of `hostcall.callback` have, and nobody else: the function.
+# The attribute by which objects of `hostcall.callback` hold their function.
 _MARK = "__hostcall_function__"
 _NUMBERED = re.compile(r"#[1-9]\d*$")
 
 
 class _NotFoundError(Exception):
-    """Says why something cannot be found, and what to do."""
+    """A failed search for a function or a class; the text gives the reason and the remedy."""
 
 
 def signature_of(function: Function) -> str | None:
-    """The names and kinds of a function's parameters, `(x, y=…)`, None where Python knows none."""
+    """Return a function's parameter names and kinds, `(x, y=…)`, None if Python knows none."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -47,7 +47,7 @@ def signature_of(function: Function) -> str | None:
 
 
 class _Ellipsis:
-    """What stands for a default, which may be of any length, and change."""
+    """A placeholder for a default, which may be of any length, and change."""
 
     def __repr__(self) -> str:
         return "…"
@@ -56,18 +56,18 @@ class _Ellipsis:
 def find(
     manifest: Manifest, given: Mapping[str, Function], imports: bool, tensors: bool = False
 ) -> tuple[dict[str, Function], dict[str, type]]:
-    """The functions of a program's callbacks, and the namedtuples in its structures, by name.
+    """Find the functions of a program's callbacks and the namedtuples in its structures, by name.
 
     Args:
-      manifest: the program's.
-      given: functions that the user gives, by the names of callbacks, with or without a number;
-        and namedtuples.
-      imports: whether others are imported.
-      tensors: whether functions can be called that take TensorFlow's tensors.
+      manifest: the manifest of the program.
+      given: the user's functions, by the names of callbacks, with or without a number; and the
+        user's namedtuples.
+      imports: whether the others are imported.
+      tensors: whether functions of TensorFlow's tensors can be called.
 
     Raises:
-      ProgramError: when some cannot be found, or will not do; the text lists all of them.
-      TypeError: when `given` is no dict.
+      ProgramError: if some cannot be found, or do not fit; the text lists all of them.
+      TypeError: if `given` is not a dict.
     """
     if not isinstance(given, Mapping):
         raise TypeError(
@@ -103,7 +103,7 @@ def find(
 
 
 def host_function(callback: Callback, function: Function, classes: Mapping[str, type]) -> Function:
-    """What the runtime calls: it takes and returns flat arrays, in the function's name."""
+    """Wrap a callback's function so that it takes and returns flat arrays, under its own name."""
     if callback.keywords or callback.fixed:
         function = KeywordCall(function, callback.keywords, _fixed(callback))
     count = len(callback.calls[0].operands)
@@ -143,7 +143,7 @@ def _flatten(callback: Callback, returned: Any) -> list[Any]:
 
 
 def _is_flat(results: structures.Structure) -> bool:
-    """Whether the runtime takes the results as the function returns them."""
+    """Return whether the runtime can take the results as the function returns them."""
     if not isinstance(results, dict):
         return True
     items = results.get("tuple", results.get("list"))
@@ -165,7 +165,7 @@ def _find_function(
 
 
 def _check_signature(callback: Callback, function: Function) -> None:
-    """An imported function has to take what it took, since it may mean something else now."""
+    """Refuse an imported function with a new signature, since its meaning may have changed, too."""
     found = signature_of(function)
     if callback.signature is not None and found is not None and found != callback.signature:
         raise _NotFoundError(
@@ -176,7 +176,7 @@ def _check_signature(callback: Callback, function: Function) -> None:
 
 
 def _check_arguments(callback: Callback, function: Function) -> None:
-    """A function that the user gives has to take what the program calls it with."""
+    """Check that the user's function accepts the arguments that the program passes."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -214,7 +214,7 @@ def _import_function(callback: Callback, imports: bool, tensors: bool) -> Functi
 
 
 def _import(name: str, remedy: str) -> Any:
-    """What `module:qualname` names."""
+    """Import the object that `module:qualname` names."""
     module_name, _, path = name.partition(":")
     if "<" in path:
         raise _NotFoundError(
@@ -258,7 +258,7 @@ def _find_namedtuple(name: str, given: Mapping[str, Any], imports: bool) -> type
 
 
 def _namedtuples_in(manifest: Manifest) -> Iterable[str]:
-    # Of arguments nothing is made, and of results nothing but for the user.
+    # Only values that `structures.pack` makes need their classes.
     yield from structures.namedtuples_of(manifest.results)
     for callback in manifest.callbacks:
         yield from structures.namedtuples_of(callback.arguments)

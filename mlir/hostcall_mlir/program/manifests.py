@@ -1,7 +1,7 @@
-"""`manifest.json`: its schema, its own consistency, and its match with the program.
+"""The file `manifest.json`: its schema, its own consistency, and its match with the program.
 
-docs/exporting.md says what the fields mean. Fields that this version does not know are an error:
-whoever wrote them meant something by them.
+docs/exporting.md describes the fields. A field that this version does not know is an error, since
+the writer of the field meant something by it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hostcall_runtime._errors import counted
 
 
 def listed(problems: Iterable[str]) -> str:
-    """Problems as the lines of a list."""
+    """Return problems as the lines of a list."""
     return "\n".join(f"  - {problem}" for problem in problems)
 
 
@@ -40,15 +40,15 @@ Effect = Literal["ordered", "unordered", "pure"]
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What all parts of a manifest are."""
+    """The base of all parts of a manifest."""
 
 
 class Spec(_Record, frozen=True):
-    """An array.
+    """The dtype and shape of an array.
 
     Attributes:
       dtype: its name in NumPy or ml_dtypes.
-      shape: the size of each dimension, of a bounded one the bound.
+      shape: the size of each dimension, or its bound if it is bounded.
       bounded: the dimensions whose true sizes are known only when the program runs.
     """
 
@@ -65,7 +65,7 @@ class File(_Record, frozen=True):
 
 
 class Input(_Record, frozen=True):
-    """An argument of @main: the user's, or the value of a variable."""
+    """An argument of @main: an argument of the user's function, or the value of a variable."""
 
     kind: Literal["argument", "variable"]
     name: str
@@ -73,12 +73,12 @@ class Input(_Record, frozen=True):
 
 
 class Output(_Record, frozen=True):
-    """A result of @main: the user's, a variable's new value, or the true size of a dimension.
+    """A result of @main: a result of the user's function, a variable's new value, or a true size.
 
     Attributes:
-      kind: which of these.
-      name: the variable's, where it is one.
-      spec: what @main returns.
+      kind: one of these three.
+      name: the name of the variable, if it is one.
+      spec: the spec of the array that @main returns.
       of: for a size, the number of the output that has the dimension.
       dim: for a size, the dimension.
     """
@@ -91,7 +91,7 @@ class Output(_Record, frozen=True):
 
 
 class Call(_Record, frozen=True):
-    """One host call of the program; the specs are of what the function sees."""
+    """One host call of the program; the specs are those that the function sees."""
 
     operands: tuple[Spec, ...]
     results: tuple[Spec, ...]
@@ -100,22 +100,22 @@ class Call(_Record, frozen=True):
 
 
 class Callback(_Record, frozen=True):
-    """A Python function that the program calls, by one convention.
+    """A Python function that the program calls by one convention.
 
     Attributes:
-      name: what the program calls it.
-      function: `module:qualname` where it is found, None where only the user can give it.
-      kind: what its arguments are: NumPy arrays or TensorFlow's EagerTensors.
-      signature: what `signature_of` says of it.
+      name: its name in the program.
+      function: its `module:qualname`, None if only the user can give the function.
+      kind: the kind of its arguments: NumPy arrays or TensorFlow's EagerTensors.
+      signature: its parameters, as `signature_of` returns them.
       arguments: the structure of its arguments, a tuple whose leaves number a call's operands.
-      results: the structure of what it returns, whose leaves number a call's results.
+      results: the structure of its results, whose leaves number a call's results.
       borrow: whether it only reads its arguments, and only during the call.
-      out: whether it writes its results into arrays that it is given as `out`.
-      timeout: how many seconds a call may take.
+      out: whether it writes its results into arrays that it gets as `out`.
+      timeout: the most seconds that a call may take.
       concurrent: whether calls without side effects may run beside others, on any thread.
-      keywords: for each of the last arguments the keyword that it is passed by.
-      fixed: what else is passed by keyword, as Python literals.
-      calls: in the order of the program's text.
+      keywords: the keywords by which the last arguments are passed, one for each.
+      fixed: further keyword arguments, as Python literals.
+      calls: its calls, in the order of the program's text.
     """
 
     name: str
@@ -134,9 +134,9 @@ class Callback(_Record, frozen=True):
 
 
 class Manifest(_Record, frozen=True):
-    """All that `load` has to know of a program beside its code.
+    """The facts that `load` needs about a program, beside its code.
 
-    `program` and `variables` are filled in when it is saved.
+    `program` and `variables` are filled in when the program is saved.
     """
 
     made_by: dict[str, str]
@@ -151,30 +151,30 @@ class Manifest(_Record, frozen=True):
     format: int = FORMAT
 
     def inputs_of(self, kind: str) -> list[Input]:
-        """The inputs of a kind, in their order."""
+        """Return the inputs of a kind, in their order."""
         return [entry for entry in self.inputs if entry.kind == kind]
 
     def outputs_of(self, kind: str) -> list[Output]:
-        """The outputs of a kind, in their order."""
+        """Return the outputs of a kind, in their order."""
         return [entry for entry in self.outputs if entry.kind == kind]
 
 
 def write(manifest: Manifest) -> bytes:
-    """The manifest as the text of its file."""
-    # The format stands first, since whoever reads the file has to look at it first.
+    """Return the manifest as the text of its file."""
+    # The format comes first, since a reader has to check it first.
     fields: dict[str, Any] = msgspec.to_builtins(manifest)
     return msgspec.json.format(msgspec.json.encode({"format": FORMAT} | fields), indent=2)
 
 
 def read(data: bytes, reader: str) -> Manifest:
-    """The manifest in a file.
+    """Read a manifest from the text of its file.
 
     Args:
-      data: the file's text.
-      reader: which hostcall reads it, for messages.
+      data: the text.
+      reader: the hostcall that reads the file, for messages.
 
     Raises:
-      ProgramError: when it is no manifest, or one of another format.
+      ProgramError: if the text is no manifest, or one of another format.
     """
     try:
         fields = msgspec.json.decode(data)
@@ -191,7 +191,7 @@ def read(data: bytes, reader: str) -> Manifest:
 
 
 def is_manifest(data: bytes) -> bool:
-    """Whether a file is a manifest, of whichever format, and not another program's JSON."""
+    """Return whether a file is a manifest of any format, and not another program's JSON."""
     try:
         fields = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -214,7 +214,7 @@ def _check_format(fields: Any, reader: str) -> None:
         )
 
 
-# NumPy's or ml_dtypes' name to MLIR's element type, for all that the runtime has.
+# NumPy's or ml_dtypes' name to MLIR's element type, for all dtypes of the runtime.
 DTYPES = {
     "bool": "i1",
     "int2": "i2",
@@ -249,29 +249,29 @@ _NAMES = {element: name for name, element in DTYPES.items()}
 
 
 def name_of(element: object) -> str | None:
-    """The name of an element type of MLIR's, None where NumPy has no such dtype."""
+    """Return the dtype name of an MLIR element type, None if NumPy lacks the dtype."""
     return _NAMES.get(str(element))
 
 
 def dtype_of(name: str) -> np.dtype:
-    """The dtype of a name in `DTYPES`."""
+    """Return the dtype for a name in `DTYPES`."""
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
 def is_of_numpy(dtype: np.dtype) -> bool:
-    """Whether NumPy itself has the dtype, and files of arrays can tell it."""
-    return dtype.isbuiltin != 2  # for those of others; their kinds do not tell
+    """Return whether NumPy itself has the dtype, so that files of arrays can name it."""
+    return dtype.isbuiltin != 2  # 2 is for other libraries' dtypes; their kinds do not tell
 
 
-# Calls of Python functions, of JAX's or TensorFlow's, and of native code, by numbers or addresses
-# that mean something in one process alone.
+# The targets by which JAX, TensorFlow and hostcall call Python or native code. These calls hold
+# numbers or addresses that are valid in one process only.
 _OF_ONE_PROCESS = re.compile(r"hostcall_native|xla_(ffi_|buffer_)?(partitioned_)?python_\w+")
-# What waits for somebody who is not there.
+# Ops that wait for a peer, which a loaded program does not have.
 _WAITING = {"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.recv", "stablehlo.send"}
 
 
 def spec_of(type_: ir.Type) -> Spec | None:
-    """The spec of a tensor type, None where a size is not known, or NumPy has no such dtype."""
+    """Return the spec of a tensor type, None for an unknown size or a dtype that NumPy lacks."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return None
     dtype = name_of(type_.element_type)
@@ -279,7 +279,7 @@ def spec_of(type_: ir.Type) -> Spec | None:
 
 
 def call_of(op: ir.Operation, location: str | None = None) -> Call | None:
-    """What a host call that `hostcall-check` has passed is like; None where a type has no spec."""
+    """Describe a host call that `hostcall-check` accepts; return None if a type has no spec."""
     config = custom_calls.config_of(op)
     operands = _specs([operand.type for operand in op.operands], config, "operands")
     results = _specs(custom_calls.result_types(op), config, "results")
@@ -289,7 +289,7 @@ def call_of(op: ir.Operation, location: str | None = None) -> Call | None:
 
 
 def mismatches(module: ir.Module, manifest: Manifest) -> Iterator[str]:
-    """Where a module and its manifest differ, and what cannot be exported in one."""
+    """Yield the differences between a module and its manifest, and ops that cannot be exported."""
     main = traversal.functions(module).get("main")
     if main is None or not main.regions[0].blocks:
         yield "the program has no function @main"
@@ -297,7 +297,7 @@ def mismatches(module: ir.Module, manifest: Manifest) -> Iterator[str]:
     type_ = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     specs = [entry.spec for entry in manifest.inputs]
     yield from _differing("input", type_.inputs, specs)
-    # Of bounded results @main returns all, and their sizes beside them.
+    # @main returns bounded results with their padding, and the true sizes as further results.
     specs = [Spec(entry.spec.dtype, entry.spec.shape) for entry in manifest.outputs]
     yield from _differing("output", type_.results, specs)
     for op in custom_calls.walk(module):
@@ -319,7 +319,7 @@ def _differing(what: str, types: Sequence[ir.Type], specs: Sequence[Spec]) -> It
 
 
 def show(spec: Spec) -> str:
-    """A spec for messages: `float32[3, <=5]`."""
+    """Return a spec as text for messages: `float32[3, <=5]`."""
     sizes = (
         f"<={size}" if dim in spec.bounded else str(size) for dim, size in enumerate(spec.shape)
     )
@@ -327,7 +327,7 @@ def show(spec: Spec) -> str:
 
 
 def title_of(manifest: Manifest) -> str:
-    """The function and its arguments, for people: `predict(x: float32[32, 3])`."""
+    """Return the function and its arguments as text: `predict(x: float32[32, 3])`."""
     entries = manifest.inputs_of("argument")
     return f"{manifest.function}({', '.join(f'{e.name}: {show(e.spec)}' for e in entries)})"
 
@@ -368,7 +368,7 @@ def _show_call(call: Call | None) -> str:
 def _specs(
     types: Sequence[ir.Type], config: dict[str, ir.Attribute], side: str
 ) -> tuple[Spec, ...] | None:
-    """The specs of one side of a call, as its function sees them; None where one has none."""
+    """Return the specs that a function sees on one side of a call, None if a type has no spec."""
     dynamic, sub_byte = (
         custom_calls.pairs(config[f"{kind}_{side}"]) for kind in ("dynamic", "sub_byte")
     )
@@ -396,7 +396,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def problems_of(manifest: Manifest, saved: bool = True) -> Iterator[str]:
-    """What is wrong with a manifest; its files are looked at only where it is a `saved` one."""
+    """Yield the problems of a manifest; check its files only if it is a `saved` one."""
     files = [manifest.program, *([manifest.variables] if manifest.variables else [])]
     for file in files if saved else ():
         yield from _problems_of_file(file)
@@ -424,7 +424,7 @@ def problems_of(manifest: Manifest, saved: bool = True) -> Iterator[str]:
 
 def _problems_of_file(file: File) -> Iterator[str]:
     path = PurePosixPath(file.path)
-    # A backslash is a separator elsewhere, and a colon can be behind the name of a drive.
+    # Other systems separate names by backslashes, and put colons behind drive names.
     if path.name != file.path or file.path in ("", ".", "..", FILE) or {*file.path} & {*"\\:\0"}:
         yield f"'{file.path}' is not the plain name of a file beside {FILE}"
     if not _SHA256.fullmatch(file.sha256):

@@ -1,7 +1,7 @@
-"""TensorFlow's exports as programs that can be exported, and back.
+"""The translation of TensorFlow's programs into portable artifacts, and back into TensorFlow.
 
-TensorFlow's text holds ops and attributes of XLA's own, which no artifact may hold, results of
-bounded size, and the numbers that callbacks have in the process that exports.
+A program from TensorFlow holds ops and attributes of XLA's own, which no artifact may hold. It also
+holds results of bounded size, and callback numbers that are valid only in the exporting process.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, names_of_
 from hostcall_mlir.passes import pipeline
 from hostcall_mlir.program.manifests import ProgramError
 
-# Where XLA says which output is the new value of which input.
+# XLA's attribute for the outputs that are new values of inputs.
 _ALIASES = "mhlo.input_output_alias"
 
-# Ops of XLA's own that others have, too.
+# Ops of XLA's own that another dialect has, too.
 _RENAMED = {"mhlo.erf": "chlo.erf"}
 
 _PASSES = "func.func(chlo-legalize-to-stablehlo),symbol-dce,cse,hostcall-check,strip-debuginfo"
 
 
 def parse(text: str) -> ir.Module:
-    """TensorFlow's text as a module, in a context of its own.
+    """Parse TensorFlow's text into a module, in a context of its own.
 
     Raises:
-      PassError: when it is none.
+      PassError: if the text is no module.
     """
     context = private.new_context()
     with Collector(context) as collector:
@@ -42,20 +42,20 @@ def parse(text: str) -> ir.Module:
 
 
 def take_updates(module: ir.Module) -> dict[int, int]:
-    """For each output that is the new value of an input, the number of the input."""
+    """Return for each output that is the new value of an input the number of that input."""
     aliases = attribute_of(module.operation, _ALIASES)
     found = {}
     for alias in aliases if aliases is not None else ():
         entry = ir.DictAttr(alias)
         output = ir.DenseI64ArrayAttr(entry["output_index"])
         source = ir.DictAttr(entry["alias"])["parameter_number"]
-        # A program with one output has no tuple of them, and so no index.
+        # A program with one output has no tuple of outputs, and so no index.
         found[output[0] if len(output) else 0] = ir.IntegerAttr(source).value
     return found
 
 
 def callbacks_in(module: ir.Module) -> list[int]:
-    """The numbers of what the program's host calls call, each once, in the order of the text."""
+    """Return the numbers of the callbacks that a program calls, each once, in textual order."""
     called = map(custom_calls.callback_of, custom_calls.host_calls(module))
     return [*dict.fromkeys(number for number in called if isinstance(number, int))]
 
@@ -66,21 +66,20 @@ def finish(
     constants: Mapping[int, np.ndarray],
     with_states: Collection[int] = (),
 ) -> list[tuple[int, int]]:
-    """Makes the module portable, in place.
+    """Make a module portable, in place.
 
     Args:
-      module: as `parse` gives it.
-      name: of the program.
-      constants: values for some of the inputs, which are inputs no more.
-      with_states: the numbers of the callbacks whose last value is not their function's: it is the
-        number of what a gradient would need, and nothing needs it.
+      module: the module, as `parse` returns it.
+      name: the name of the program.
+      constants: values for some of the inputs, by number; the program loses these inputs.
+      with_states: the numbers of callbacks whose last result is the handle of a tape residual. The
+        program loses this result, since only a gradient would need it.
 
     Returns:
-      For each output behind those that there were: the output whose true size it is, and the
-      dimension.
+      For each new output, behind the old ones: the output whose true size it is, and the dimension.
 
     Raises:
-      PassError: when something cannot be exported; the text says what.
+      PassError: if something cannot be exported; the text names it.
     """
     with module.context, ir.Location.unknown(), Collector(module.context) as collector:
         try:
@@ -100,10 +99,10 @@ def finish(
 
 
 def set_names(module: ir.Module, names: Mapping[int, str]) -> list[int]:
-    """Writes qualified names in the place of numbers.
+    """Write qualified names in the place of callback numbers.
 
     Returns:
-      The numbers, in the order of `_calls.host_calls`.
+      The numbers, in the order of `custom_calls.host_calls`.
     """
     numbers = []
     for call in custom_calls.host_calls(module):
@@ -115,10 +114,10 @@ def set_names(module: ir.Module, names: Mapping[int, str]) -> list[int]:
 
 
 def artifact_of(module: ir.Module, version: str) -> bytes:
-    """The module as an artifact that readers of this StableHLO version, and newer ones, can read.
+    """Serialize a module as an artifact for readers of this StableHLO version and of newer ones.
 
     Raises:
-      PassError: when it holds what that version does not have.
+      PassError: if the module holds something that the version lacks.
     """
     with Collector(module.context) as collector:
         try:
@@ -129,25 +128,25 @@ def artifact_of(module: ir.Module, version: str) -> bytes:
 
 
 def text_of(module: ir.Module) -> str:
-    """The module for people to read: long constants are left out."""
+    """Return a module as text for people; long constants are left out."""
     text: str = module.operation.get_asm(large_elements_limit=64)
     return text
 
 
 def inputs_of(module: ir.Module) -> list[ir.Type]:
-    """The types that @main takes."""
+    """Return the types that @main takes."""
     main = traversal.functions(module)["main"]
     return [*ir.FunctionType(_type_of(main)).inputs]
 
 
 def outputs_of(module: ir.Module) -> list[ir.Type]:
-    """The types that @main returns."""
+    """Return the types that @main returns."""
     main = traversal.functions(module)["main"]
     return [*ir.FunctionType(_type_of(main)).results]
 
 
 def _translate(module: ir.Module) -> None:
-    """Takes out what only XLA knows."""
+    """Remove or replace ops and attributes that only XLA knows; report the ops that remain."""
     names = names_of_attributes(module.operation)
     for name in [name for name in names if name.startswith("mhlo.")]:
         del module.operation.attributes[name]
@@ -156,8 +155,8 @@ def _translate(module: ir.Module) -> None:
         if "xla_shape" in op.attributes:
             del op.attributes["xla_shape"]
         if custom_calls.is_host_call(op):
-            custom_calls.restore_arrays(op)  # of programs that came through XlaCallModule
-        elif op.name == "mhlo.copy":  # only XLA's buffers know the difference
+            custom_calls.restore_arrays(op)  # XlaCallModule's programs have tensors there
+        elif op.name == "mhlo.copy":  # the copy differs only in XLA's buffer
             _replace(op, op.operands[0])
         elif op.name in _RENAMED:
             with ir.InsertionPoint(op), op.location:
@@ -192,7 +191,7 @@ def _set_constants(main: ir.Operation, constants: Mapping[int, np.ndarray]) -> N
 
 
 def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
-    """Returns padded values in the place of those of bounded size, and the sizes behind them."""
+    """Make @main return bounded values with their padding, and the true sizes behind them."""
     block = main.regions[0].blocks[0]
     returning = [*block][-1].operation
     values, sizes, found = [*returning.operands], [], []
@@ -210,9 +209,9 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
 
 
 def _without_state(call: ir.Operation) -> None:
-    """A call, as TensorFlow has it with one tuple, without the last of its values.
+    """Remove the last value of a call whose results are one tuple, as in TensorFlow's programs.
 
-    Behind the values are true sizes, and a token where the call is ordered.
+    True sizes follow the values in the tuple, and a token follows if the call is ordered.
     """
     types = custom_calls.result_types(call)
     sizes = len(custom_calls.pairs(custom_calls.config_of(call).get("dynamic_results")))
@@ -242,7 +241,7 @@ def _type_of(main: ir.Operation) -> ir.Type:
 
 
 def set_type(main: ir.Operation, inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> None:
-    """Says of a function what it takes and returns."""
+    """Set the argument and result types of a function."""
     main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
 
 
@@ -253,18 +252,18 @@ export a function that returns arrays of the largest size, and the true size as 
 
 
 def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tuple[bytes, bool]:
-    """A exported program as an artifact for TensorFlow's XlaCallModule, and whether it has a token.
+    """Make an artifact for TensorFlow's XlaCallModule; return it, and whether it has a token.
 
-    TensorFlow threads tokens through programs whose first argument and result are one. Integers of
-    four bits are arguments and results of eight bits: XLA packs them, and TensorFlow does not.
+    TensorFlow threads a token through a program that takes and returns one. Integers of four bits
+    become arguments and results of eight bits, since XLA packs them and TensorFlow does not.
 
     Args:
-      module: the program; changed in place.
-      numbers: of the callbacks in this process, by their names.
-      version: of StableHLO, for the artifact.
+      module: the exported program; it is changed in place.
+      numbers: the numbers of the callbacks in this process, by name.
+      version: the StableHLO version of the artifact.
 
     Raises:
-      ProgramError: when there are arrays of bounded size in it.
+      ProgramError: if the program holds arrays of bounded size.
     """
     if any(
         private.bounds_of(value.type) for op in custom_calls.walk(module) for value in op.results
@@ -282,7 +281,7 @@ def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tupl
 
 
 def _widen(main: ir.Operation) -> None:
-    """Has integers of four bits go in and out of @main as integers of eight."""
+    """Make @main take and return integers of four bits as integers of eight bits."""
     block = main.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
         for argument in block.arguments:
@@ -301,7 +300,7 @@ def _widen(main: ir.Operation) -> None:
 
 
 def _wide_type(type_: ir.Type) -> ir.Type | None:
-    """The type with eight bits for one with four, else None."""
+    """Return the type with eight bits for one with four bits, None for other types."""
     element = custom_calls.element_of(type_)
     if element not in ("i4", "ui4"):
         return None
@@ -309,7 +308,7 @@ def _wide_type(type_: ir.Type) -> ir.Type | None:
 
 
 def _take_token(main: ir.Operation) -> bool:
-    """Has @main take its first token as an argument and return the last one, if it has any."""
+    """Make @main take and return a token if it creates any; return whether it does."""
     block = main.regions[0].blocks[0]
     *ops, returning = (op.operation for op in block)
     created = [op for op in ops if op.name == "stablehlo.create_token"]
@@ -334,7 +333,7 @@ def _take_token(main: ir.Operation) -> bool:
 
 
 def _last_tokens(op: ir.Operation) -> Iterator[ir.Value]:
-    """The tokens among an op's results that no op takes."""
+    """Yield the tokens among an op's results that no op takes."""
     for result in op.results:
         if private.is_token(result.type):
             if not [*result.uses]:

@@ -1,8 +1,8 @@
-"""Structures: how arguments and results lie in tuples, lists, dicts and namedtuples.
+"""Structures: the nesting of arguments and results in tuples, lists, dicts and namedtuples.
 
 In a manifest a structure is JSON: a number for a leaf, null for None, and `{"tuple": [...]}`,
-`{"list": [...]}`, `{"dict": {...}}` or `{"namedtuple": "module:Name", "items": [...]}`. The numbers
-say which of a flat list of values a leaf is.
+`{"list": [...]}`, `{"dict": {...}}` or `{"namedtuple": "module:Name", "items": [...]}`. The number
+of a leaf is its index in a flat list of values.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 
 from hostcall_runtime._errors import counted
 
-# `int | None | dict[str, Any]`; what a dict holds, `problem_of` checks.
+# `problem_of` checks the content of a dict.
 Structure = int | None | dict[str, Any]
 
 Classes = Mapping[str, type]
 
 
 class StructureError(TypeError, ValueError):
-    """A value is not of the structure that it should be of; the text says where."""
+    """A value whose structure differs from the expected one; the text says where."""
 
 
 def problem_of(structure: Structure, count: int) -> str | None:
-    """What is wrong with a structure of `count` values, None where all is right."""
+    """Return the problem of a structure of `count` values, None if it is valid."""
     try:
         leaves = [*leaves_of(structure)]
     except (TypeError, AttributeError, KeyError, ValueError, RecursionError):
@@ -35,7 +35,7 @@ def problem_of(structure: Structure, count: int) -> str | None:
 
 
 def leaves_of(structure: Structure) -> Iterator[int]:
-    """The numbers of the leaves, in the order of the structure."""
+    """Yield the numbers of the leaves, in the order of the structure."""
     if structure is None:
         return
     if type(structure) is int:
@@ -46,7 +46,7 @@ def leaves_of(structure: Structure) -> Iterator[int]:
 
 
 def namedtuples_of(structure: Structure) -> Iterator[str]:
-    """The names, `module:Name`, of all namedtuples in a structure."""
+    """Yield the names, `module:Name`, of all namedtuples in a structure."""
     if isinstance(structure, dict):
         if "namedtuple" in structure:
             yield structure["namedtuple"]
@@ -55,10 +55,10 @@ def namedtuples_of(structure: Structure) -> Iterator[str]:
 
 
 def structure_of(value: Any, leaves: list[Any]) -> Structure:
-    """The structure of a Python value, whose leaves are added to `leaves`.
+    """Return the structure of a Python value, and append its leaves to `leaves`.
 
     Raises:
-      StructureError: for a dict whose keys are not strings.
+      StructureError: for a dict with keys that are not strings.
     """
     if value is None:
         return None
@@ -77,14 +77,14 @@ def structure_of(value: Any, leaves: list[Any]) -> Structure:
 
 
 def structure_of_numbers(value: Any, what: str) -> Structure:
-    """The structure of a Python value in which the number of each leaf stands in its place.
+    """Return the structure of a Python value that has the number of each leaf in its place.
 
     Args:
       value: the value.
-      what: what it is, for errors: "a result of predict".
+      what: the name of the value in errors: "a result of predict".
 
     Raises:
-      StructureError: when there is something else in it than numbers, and structures of them.
+      StructureError: if it holds anything but numbers, and structures of them.
     """
     leaves: list[Any] = []
     structure = structure_of(value, leaves)
@@ -98,7 +98,7 @@ def structure_of_numbers(value: Any, what: str) -> Structure:
 
 
 def renumbered(structure: Structure, numbers: Sequence[int]) -> Structure:
-    """The structure with the number `numbers[i]` for each leaf `i`."""
+    """Return the structure with the number `numbers[i]` for each leaf `i`."""
     if structure is None:
         return None
     if isinstance(structure, int):
@@ -112,12 +112,12 @@ def renumbered(structure: Structure, numbers: Sequence[int]) -> Structure:
 
 
 def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> Any:  # noqa: B006
-    """The Python value of a structure.
+    """Build the Python value of a structure.
 
     Args:
       structure: the structure.
       flat: the values that its leaves number.
-      classes: the namedtuples by their names.
+      classes: the namedtuples by name.
     """
     if structure is None:
         return None
@@ -135,19 +135,19 @@ def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> An
 def flatten(
     structure: Structure, value: Any, who: str, names: Sequence[str] | None = None
 ) -> list[Any]:
-    """The values that the leaves of a structure number, out of a Python value.
+    """Return the values of a Python value's leaves, in the order of their numbers.
 
-    Where a tuple, a list or a namedtuple is expected, any of the three does: which one somebody
-    writes is a matter of habit.
+    Where the structure has a tuple, a list or a namedtuple, the value may have any of the three,
+    since the choice is often a habit.
 
     Args:
       structure: the structure.
       value: the value.
-      who: whose it is, for errors: "the arguments of predict".
-      names: of the leaves, where the structure is that of arguments.
+      who: the name of the value in errors: "the arguments of predict".
+      names: the names of the leaves, if the structure is that of arguments.
 
     Raises:
-      StructureError: when the value is of another structure.
+      StructureError: if the value has another structure.
     """
     found: dict[int, Any] = {}
     wanted = show(structure) if names is None else f"({', '.join(_shown(structure, names))})"
@@ -156,7 +156,7 @@ def flatten(
 
 
 def show(structure: Structure, names: Sequence[str] | None = None) -> str:
-    """A structure as Python writes it: `(array, {'x': array})`, or with the names of the leaves."""
+    """Return a structure as Python text: `(array, {'x': array})`, or with names of its leaves."""
     if structure is None:
         return "None"
     if isinstance(structure, int):
@@ -178,13 +178,13 @@ def _shown(structure: Structure, names: Sequence[str] | None) -> list[str]:
 
 
 def type_name(value: Any) -> str:
-    """The name of a value's type with its article."""
+    """Return the name of a value's type with its article."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _parts(structure: Any) -> tuple[str, list[Any]]:
-    """The kind of a structure and its items; raises some error for what is none."""
+    """Return the kind of a structure and its items; raise an error if it is malformed."""
     keys = {*structure}
     if keys == {"dict"}:
         return "dict", [*structure["dict"].values()]

@@ -1,1 +1,1 @@
-"""Exported programs, run by JAX in a process without TensorFlow."""
+"""A runner that executes exported programs with JAX, in a process without TensorFlow."""

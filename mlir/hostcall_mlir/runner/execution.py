@@ -1,16 +1,15 @@
-"""Runs partitioned programs: the plan, its steps, and the arrays that go in and out.
+"""A runner for partitioned programs: the plan, its steps, and the arrays that they exchange.
 
-For a host call the runner has a program of its own, of the call alone, on JAX's CPU. So whatever a
-call does in a program that XLA runs as a whole, it does here: the function gets the same arrays,
-its results are checked the same, and its errors are the same.
+A host call is a program of its own, with the call alone, on JAX's CPU. So it behaves here as in a
+program that XLA runs as a whole: the function gets the same arrays, its results pass the same
+checks, and its errors are the same.
 
-What goes in and out of these are arrays: a value of bounded size goes as an array of the bound and
-a tensor<i32> for each true size, a tuple as what is in it, and a token, which holds nothing, not at
-all. `width` says how many arrays a value is.
+These programs take and return arrays only. A value of bounded size becomes an array of the
+bound's size and a tensor<i32> for each true size. A tuple becomes its elements. A token holds
+nothing, so it is not passed. `width` returns how many arrays represent a value.
 
-Each array of the program has a slot, a number, in a list that a run fills. The regions of loops and
-branches use the slots of what is around them. A value that is on the device and on the host has
-slots for both.
+Each array has a slot, an index into a list that a run fills. The regions of loops and branches use
+the slots of the ops around them. A value that is on the device and on the host has slots for both.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from hostcall_runtime._runs import Program
 
 
 def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
-    """An array on a device, of just the dtype and shape of a spec.
+    """Return a value as an array on a device, once its dtype and shape match a spec.
 
     Args:
-      value: an array of NumPy's or JAX's, or a number, which takes the dtype if it is of its kind.
-      spec: what it has to be.
-      device: where it has to be.
-      what: what it is, for errors: "argument x of predict".
+      value: a NumPy or JAX array, or a number; numbers are cast to their kind or a higher one.
+      spec: the dtype and shape that the array must have.
+      device: the device for the array.
+      what: the name of the value in errors: "argument x of predict".
 
     Raises:
-      TypeError: when it is no array.
-      ValueError: when it is of another dtype or shape.
+      TypeError: if the value is not an array, or is a tracer.
+      ValueError: if it has another dtype or shape.
     """
     if not isinstance(value, jax.Array):
         value = _to_numpy(value, spec, what)
@@ -62,14 +61,14 @@ def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Arra
 
 
 def put(value: Any, device: jax.Device) -> jax.Array:
-    """An array of JAX's or NumPy's on a device, of the dtype that it has."""
+    """Copy a NumPy or JAX array to a device, and keep its dtype."""
     if isinstance(value, jax.Array):
         return jax.device_put(value, device)
     return private.put(value, device)
 
 
 def without_padding(outputs: Sequence[jax.Array], manifest: Manifest) -> list[jax.Array]:
-    """The outputs that are results, those of bounded size cut to their true sizes."""
+    """Return the results among the outputs; cut those of bounded size to their true sizes."""
     slices: dict[int, list[slice]] = {}
     for entry, output in zip(manifest.outputs, outputs, strict=True):
         if entry.kind == "size":
@@ -79,7 +78,7 @@ def without_padding(outputs: Sequence[jax.Array], manifest: Manifest) -> list[ja
             slices.setdefault(entry.of, [slice(None)] * rank)[entry.dim] = slice(int(output))
     results = [*outputs[: len(manifest.outputs_of("result"))]]
     for number, cut in slices.items():
-        # By NumPy: JAX would compile a program for each size that comes.
+        # NumPy cuts, since JAX would compile a program for each size.
         padded = np.asarray(results[number])
         results[number] = put(padded[tuple(cut)].copy(), results[number].device)
     return results
@@ -107,7 +106,7 @@ def _to_numpy(value: Any, spec: Spec, what: str) -> np.ndarray:
 
 
 def _kind(dtype: np.dtype) -> int:
-    """0 to 3 for bools, integers, floats and complex numbers: each kind holds those before it."""
+    """Return 0 to 3 for bool, integer, float and complex: each kind can hold the ones before it."""
     kinds = (np.bool_, np.integer, np.floating)
     return next((i for i, kind in enumerate(kinds) if jax.dtypes.issubdtype(dtype, kind)), 3)
 
@@ -125,30 +124,30 @@ def _differs(value: Any, spec: Spec, what: str) -> str:
     return f"{text}Pass {wanted}, or export it for arrays of that dtype."
 
 
-# Host calls are programs of their own here, which run on the thread that starts them.
+# Without callback ids, since each host call is a program that runs on the thread that starts it.
 _HERE = Program(())
 
-# The arrays of a run, by their slots.
+# The arrays of a run, indexed by slot.
 Slots = list[Any]
 
 
 class Step(Protocol):
-    """Something that a program does."""
+    """One step of a plan."""
 
     def run(self, slots: Slots) -> None:
-        """Does it, with arrays from slots, and puts what comes of it into others."""
+        """Run the step: read its operands from slots, and write its results to slots."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Steps one after another; `arguments` are the slots that have to be filled before."""
+    """Steps that run in sequence; the slots in `arguments` must be filled before."""
 
     arguments: list[int]
     steps: list[Step]
     results: list[int]
 
     def run(self, slots: Slots) -> list[Any]:
-        """Runs the steps, and returns the arrays that are the block's results."""
+        """Run the steps, and return the block's results."""
         for step in self.steps:
             step.run(slots)
         return [slots[slot] for slot in self.results]
@@ -156,42 +155,42 @@ class Block:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the device does between host calls."""
+    """A cluster, which the device runs between host calls."""
 
     executable: Any
     operands: list[int]
     results: list[int]
 
     def run(self, slots: Slots) -> None:
-        """Starts it; the device may go on when this has returned."""
+        """Start the cluster; the device may still run it when this returns."""
         arrays = [slots[slot] for slot in self.operands]
         _store(slots, self.results, private.execute(self.executable, arrays))
 
 
 @dataclass(frozen=True)
 class HostCall:
-    """A call of a Python function: `executable` is a program of the call alone, for the host."""
+    """A call of a Python function; `executable` is a program for the host with this call alone."""
 
     executable: Any
     operands: list[int]
     results: list[int]
 
     def run(self, slots: Slots) -> None:
-        """Makes the call, and returns when it has ended."""
+        """Make the call, and return when it has ended."""
         arrays = [slots[slot] for slot in self.operands]
         _store(slots, self.results, private.execute_to_end(self.executable, arrays, _HERE))
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """Copies of arrays on the other side; `device` is where they go."""
+    """Copies of arrays between the device and the host; `device` is the target."""
 
     device: jax.Device
     operands: list[int]
     results: list[int]
 
     def run(self, slots: Slots) -> None:
-        """Begins to copy; who uses a copy waits for it."""
+        """Start the copies; a step that uses a copy waits for it."""
         arrays = [put(slots[slot], self.device) for slot in self.operands]
         _store(slots, self.results, arrays)
 
@@ -206,7 +205,7 @@ class Loop:
     results: list[int]
 
     def run(self, slots: Slots) -> None:
-        """Runs the body as long as the condition holds."""
+        """Run the body as long as the condition holds."""
         carried = [slots[slot] for slot in self.operands]
         while True:
             _store(slots, self.condition.arguments, carried)
@@ -220,14 +219,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class Branch:
-    """A `stablehlo.case`, or an `if`, whose branch for true is the last one here."""
+    """A `stablehlo.case`, or a `stablehlo.if`, whose branch for true is the last one here."""
 
     index: int
     branches: Sequence[Block]
     results: list[int]
 
     def run(self, slots: Slots) -> None:
-        """Runs one of the branches; an index that none has means the last."""
+        """Run the branch with the index; an index out of range selects the last branch."""
         index = int(np.asarray(slots[self.index]))
         last = len(self.branches) - 1
         branch = self.branches[index if 0 <= index <= last else last]
@@ -243,12 +242,12 @@ Body = Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
 
 
 def width(type_: ir.Type) -> int:
-    """How many arrays stand for a value of a type."""
+    """Return how many arrays represent a value of a type."""
     return len(_array_types(type_))
 
 
 def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
-    """A program of one of the functions of a module, and of those that it calls."""
+    """Return a program of one function of a module, with the functions that it calls."""
     function = functions[name]
     called = {name: function}
     waiting = [function]
@@ -259,7 +258,7 @@ def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
                 called[callee] = functions[callee]
                 waiting.append(functions[callee])
     type_ = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    # Not its own name, so that clusters which do the same are the same.
+    # Replaces the cluster's own name, so that equal clusters are equal programs.
     new_name = "part"
     while new_name in called:
         new_name += "_"
@@ -278,7 +277,7 @@ def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
 
 
 def host_call(call: ir.Operation) -> ir.Module:
-    """A program that makes one host call."""
+    """Return a program that makes one host call."""
 
     def body(operands: Sequence[ir.Value]) -> Sequence[ir.Value]:
         types = [result.type for result in call.results]
@@ -292,7 +291,7 @@ def host_call(call: ir.Operation) -> ir.Module:
 def _program(
     types: Sequence[ir.Type], location: ir.Location, body: Body
 ) -> tuple[ir.Module, ir.Block]:
-    """A program whose @main does what `body` does with values of some types, and its block."""
+    """Return a program whose @main applies `body` to values of the given types, and its block."""
     with location:
         program = ir.Module.create()
         inputs = [array for type_ in types for array in _array_types(type_)]
@@ -314,7 +313,7 @@ def _program(
 
 
 def _enter(type_: ir.Type, arrays: Iterator[ir.Value]) -> ir.Value:
-    """A value of a type, of the next arrays."""
+    """Build a value of a type from the next arrays."""
     if is_token(type_):
         return ir.Operation.create("stablehlo.create_token", [type_], []).result
     if isinstance(type_, ir.TupleType):
@@ -329,7 +328,7 @@ def _enter(type_: ir.Type, arrays: Iterator[ir.Value]) -> ir.Value:
 
 
 def _with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, int]) -> ir.Value:
-    """A value with a true size for one dimension; `bounds` are those that it has from then on."""
+    """Set the true size of one dimension; `bounds` are the bounds of the result's type."""
     type_ = ir.RankedTensorType(value.type)
     shape = [ir.ShapedType.get_dynamic_size() if d == dim else n for d, n in enumerate(type_.shape)]
     encoding = bounds_attribute(bounds, type_.rank)
@@ -338,7 +337,7 @@ def _with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, i
 
 
 def _leave(value: ir.Value) -> list[ir.Value]:
-    """The arrays of a value."""
+    """Return the arrays that represent a value."""
     type_ = value.type
     if is_token(type_):
         return []
@@ -371,18 +370,18 @@ Places = dict[ir.Value, list[int]]
 
 @dataclass(frozen=True)
 class Plan:
-    """A program's steps.
+    """The steps of a partitioned program.
 
     Attributes:
-      block: those of @main.
-      slots: how many slots there are.
+      block: the steps of @main.
+      slots: the number of slots.
     """
 
     block: Block
     slots: int
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """What @main returns for arrays on the device."""
+        """Run @main on arrays that are on the device, and return its results."""
         slots: Slots = [None] * self.slots
         for slot, array in zip(self.block.arguments, arrays, strict=True):
             slots[slot] = array
@@ -390,15 +389,15 @@ class Plan:
 
 
 def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Plan:
-    """The plan of what `hostcall-partition` has made, with each part compiled.
+    """Make the plan of a partitioned program, and compile each part.
 
     Args:
-      module: its host calls have callback ids.
-      device: the one that clusters run on.
+      module: a result of `hostcall-partition`, whose host calls have callback ids.
+      device: the device that runs clusters.
       host: one of JAX's CPUs.
 
     Raises:
-      RuntimeError: when XLA cannot compile a part.
+      RuntimeError: if XLA cannot compile a part.
     """
     functions = traversal.functions(module)
     planner = _Planner(functions, device, host)
@@ -414,7 +413,7 @@ class _Planner:
         self._functions = functions
         self._device = device
         self._host = host
-        # Where arrays are that are on the device, and on the host. Where that is one, so are these.
+        # The slots on the device and on the host: one table if the host is the device.
         self._on_device: Places = {}
         self._on_host: Places = self._on_device if device == host else {}
         self._executables: dict[tuple[bytes, jax.Device], Any] = {}
@@ -429,7 +428,7 @@ class _Planner:
         return Block(arguments, steps, self._of(self._on_host, terminator.operands))
 
     def _steps(self, op: ir.Operation) -> list[Step]:
-        """What an op does; nothing where it only says which arrays are which."""
+        """Return the steps of an op; an op that only regroups arrays has none."""
         if (callee := traversal.callee_of(op)) is not None:
             program = cluster(self._functions, callee)
             executable = self._compiled(program, self._device, calls=False)
@@ -450,14 +449,14 @@ class _Planner:
             before = self._to_host(op)
             (index,) = self._of(self._on_host, op.operands)
             branches = [self.block(region.blocks[0]) for region in op.regions]
-            if op.name == "stablehlo.if":  # the first where it is true, as case would have it last
+            if op.name == "stablehlo.if":  # its first branch is for true, and index 1 means true
                 branches.reverse()
             return [*before, Branch(index, branches, self._new(self._on_device, op.results))]
         self._join(op)
         return []
 
     def _to_host(self, op: ir.Operation) -> list[Step]:
-        """The copies that an op needs on the host, as its mark says."""
+        """Return the copies to the host that an op needs, as its mark says."""
         if self._on_host is self._on_device:
             return []
         marked = [op.operands[index] for index in partition.marked(op, partition.TO_HOST)]
@@ -467,7 +466,7 @@ class _Planner:
         return [Transfer(self._host, operands, self._new(self._on_host, marked))]
 
     def _to_device(self, op: ir.Operation) -> list[Step]:
-        """The copies of a host call's results that the device needs, as its mark says."""
+        """Return the copies of a host call's results that the device needs, as its mark says."""
         if self._on_host is self._on_device:
             return []
         self._new(self._on_device, op.results)
@@ -481,17 +480,17 @@ class _Planner:
         return [Transfer(self._device, sources, copies)]
 
     def _parts(self, places: Places, op: ir.Operation) -> list[list[int]]:
-        """The slots of each of a host call's results; a tuple is taken apart."""
+        """Return the slots of each result of a host call; a tuple counts as its elements."""
         slots = iter(self._of(places, op.results))
         types = custom_calls.result_types(op)
         return [[*islice(slots, width(type_))] for type_ in types]
 
     def _join(self, op: ir.Operation) -> None:
-        """Gives the results of an op that only moves values the slots that those have."""
+        """Give the result of an op that only regroups values the slots of its operands."""
         (result,) = op.results
         for places in (self._on_device, self._on_host):
             if not all(is_token(value.type) or value in places for value in op.operands):
-                continue  # they are on the other side
+                continue  # the operands are on the other side
             slots = self._of(places, op.operands)
             if op.name == "stablehlo.get_tuple_element":
                 index = ir.IntegerAttr(op.attributes["index"]).value
@@ -503,7 +502,7 @@ class _Planner:
             places[result] = slots
 
     def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> Any:
-        """An executable; parts that are the same, as those of an unrolled loop, share one."""
+        """Compile a part; equal parts, such as those of an unrolled loop, share one executable."""
         code = private.bytecode_of(program)
         key = hashlib.sha256(code).digest(), device
         if key not in self._executables:
@@ -511,7 +510,7 @@ class _Planner:
         return self._executables[key]
 
     def _new(self, places: Places, values: Sequence[ir.Value]) -> list[int]:
-        """New slots for values."""
+        """Reserve new slots for values."""
         first = self.slots
         for value in values:
             count = width(value.type)
@@ -520,5 +519,5 @@ class _Planner:
         return [*range(first, self.slots)]
 
     def _of(self, places: Places, values: Sequence[ir.Value]) -> list[int]:
-        # Tokens hold nothing, and are on both sides.
+        # Tokens hold nothing, so they have no slots.
         return [slot for value in values if not is_token(value.type) for slot in places[value]]

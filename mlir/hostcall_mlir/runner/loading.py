@@ -1,4 +1,4 @@
-"""`hostcall_mlir.load`: an exported program, compiled for a device of JAX's."""
+"""The function `hostcall_mlir.load`, which compiles an exported program for a JAX device."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _programs = itertools.count(1)
 
 
 class Registered(NamedTuple):
-    """The callbacks of a program.
+    """The registered callbacks of a program.
 
     Attributes:
-      targets: what has to live as long as the program may run.
-      one_by_one: the ids of those whose calls do not begin early.
+      targets: the objects that must live as long as the program may run.
+      one_by_one: the ids of callbacks whose calls must not begin early.
     """
 
     targets: list[hostcall_runtime.Target]
@@ -44,7 +44,7 @@ class Registered(NamedTuple):
 
 @functools.cache
 def register_handlers() -> None:
-    """Tells JAX's CPU what to do at a host call, and at what `hostcall-overlap` makes of one."""
+    """Register the CPU handlers for host calls and for the custom calls of `hostcall-overlap`."""
     runtime = hostcall_runtime.prepared()
     for target, handler in {
         custom_calls.TARGET: runtime.handler(),
@@ -59,15 +59,15 @@ def register(
     functions: Mapping[str, Function],
     classes: Mapping[str, type],
 ) -> Registered:
-    """Writes callback ids in the place of the names in a program.
+    """Register the callbacks of a program, and write their ids in the place of their names.
 
-    Calls from different lines have different ids, so that errors can tell which it was.
+    Calls from different lines get different ids, so that an error tells which call failed.
 
     Args:
       module: the program.
       manifest: its manifest.
-      functions: those of its callbacks, by name.
-      classes: the namedtuples in structures, by name.
+      functions: the functions of its callbacks, by name.
+      classes: the namedtuples in its structures, by name.
     """
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
@@ -92,7 +92,7 @@ def register(
                 concurrent=callback.concurrent,
             )
             registered.targets.append(target)
-            # The others read or write arrays where the program has them.
+            # `borrow` and `out` use arrays in the program's own memory.
             if not callback.concurrent or callback.borrow or callback.out:
                 registered.one_by_one.append(ids[key])
         custom_calls.set_callback(op, ids[key])
@@ -109,10 +109,10 @@ def _target(
     return hostcall_runtime.Target(function, callback.name, description)
 
 
-# The platforms of JAX's on which XLA's programs call back.
+# The JAX platforms on which XLA's programs can make host calls.
 _WITH_HOST_CALLS = ("cpu",)
 
-# What a program does with the arrays that @main takes.
+# Runs a program on the arrays that @main takes.
 _Run = Callable[[Sequence[Any]], list[Any]]
 
 
@@ -124,28 +124,28 @@ def load(
     partitioned: bool = False,
     device: jax.Device | None = None,
 ) -> LoadedProgram:
-    """Loads a program that `hostcall.export` has written. Needs JAX, and no TensorFlow.
+    """Load a program that `hostcall.export` has written; JAX is needed, TensorFlow is not.
 
-    The functions that the program calls are imported by the names that they had where it was
-    exported, once all files have proved to be right. Load programs from sources that you trust:
-    a program says itself which functions it calls.
+    The functions that the program calls are imported by the names that they had at the export. The
+    import begins only after all files have passed their checks. Load only programs that you trust:
+    a program itself says which functions it calls.
 
     Args:
-      directory: where the program is.
-      callbacks: functions of NumPy arrays to call, by the names of callbacks (that of "f" is for
-        "f#2", too, where "f#2" itself is not there); they go before what is imported.
-      imports: whether others are imported.
-      partitioned: whether the program is compiled in parts, with the host calls between them. So it
-        runs on devices whose programs cannot call back; and on others, more slowly.
-      device: the one to run on; JAX's default device if it is left out.
+      directory: the program's directory.
+      callbacks: functions of NumPy arrays to call, by the names of callbacks. The name "f" is also
+        for "f#2" if "f#2" itself is not given. These functions take precedence over imports.
+      imports: whether functions that `callbacks` lacks are imported.
+      partitioned: whether to compile the program in parts, with the host calls between them. It
+        then runs on devices whose programs cannot call back, and on other devices more slowly.
+      device: the device to run on; JAX's default device if it is left out.
 
     Returns:
-      A `LoadedProgram`, compiled, which is called like the exported function.
+      A compiled `LoadedProgram`, which is called like the exported function.
 
     Raises:
-      ProgramError: when the files are not as they should be, functions are missing, or XLA cannot
-        compile the program; the text lists what is wrong and says what to do. A ValueError.
-      TypeError: when `device` is none of JAX's, or `callbacks` is no dict.
+      ProgramError: if a file is missing or invalid, a function is missing, or XLA cannot compile
+        the program; the text lists the problems and the remedies. It is a ValueError.
+      TypeError: if `device` is not a JAX device, or `callbacks` is not a dict.
 
     Examples:
       >>> @tf.function(jit_compile=True)
@@ -172,11 +172,11 @@ class LoadedProgram:
     """A program that is ready to run, from any thread.
 
     Attributes:
-      manifest: what it takes, returns and calls.
+      manifest: its arguments, results and callbacks.
       text: the program in StableHLO, for people; long constants are left out.
-      variables: the variables' values by name, JAX arrays. A call reads all of them when it begins,
-        and where the program assigns some, they are replaced together when it has ended. New values
-        can be put in between calls.
+      variables: the values of the variables by name, as JAX arrays. A call reads all of them when
+        it begins. When it has ended, it replaces those that the program assigns, all at once. You
+        can set values between calls.
 
     Examples:
       >>> class Counter(tf.Module):
@@ -214,7 +214,7 @@ class LoadedProgram:
         self._device = device if device is not None else _default_device()
         module = program.module()
         with module.context, ir.Location.unknown():
-            # The runtime holds them weakly.
+            # Kept here, since the runtime holds callbacks weakly.
             self._callbacks = register(module, self.manifest, functions, self._classes)
             keep = self._callbacks.one_by_one
             self._run = _compile(module, self._device, partitioned, keep)
@@ -228,23 +228,23 @@ class LoadedProgram:
         return f"<LoadedProgram {manifests.title_of(self.manifest)}>"
 
     def __call__(self, *args: Any) -> Any:
-        """Runs the program, and returns when it has ended.
+        """Run the program, and return when it has ended.
 
         Args:
-          *args: NumPy or JAX arrays in the structure of the exported function's arguments, of just
-            the dtypes and shapes that it was exported for.
+          *args: NumPy or JAX arrays in the structure of the exported function's arguments, with
+            exactly the dtypes and shapes that it was exported for.
 
         Returns:
-          JAX arrays in the structure of the function's results, of 64 bits too where the function
-          has such, whatever jax_enable_x64 says.
+          JAX arrays in the structure of the function's results. They have 64 bits if the function's
+          results have, whatever jax_enable_x64 says.
 
         Raises:
-          TypeError: when the arguments are of another structure (also a ValueError).
-          ValueError: when an array is of another dtype or shape, or `variables` lacks one or has
-            one that the program does not.
+          TypeError: if the arguments have another structure (also a ValueError).
+          ValueError: if an array has another dtype or shape, or `variables` lacks a variable or has
+            one that the program lacks.
           KeyboardInterrupt: for Ctrl-C in a callback.
-          jax.errors.JaxRuntimeError: when a callback fails; what it has raised is the cause, and
-            what `hostcall_mlir.last_error` returns.
+          jax.errors.JaxRuntimeError: if a callback fails; the callback's exception is the
+            cause, and `hostcall_mlir.last_error` returns it.
         """
         arrays = [*self._read_arguments(args), *self._read_variables()]
         outputs = _raising_causes(self._run, arrays)
@@ -259,7 +259,7 @@ class LoadedProgram:
         return structures.pack(self.manifest.results, results, self._classes)
 
     def call(self, *args: Any) -> Any:
-        """The same, by a name."""
+        """Run the program, like `__call__`."""
         return self(*args)
 
     def _read_arguments(self, args: tuple[Any, ...]) -> list[jax.Array]:
@@ -271,7 +271,7 @@ class LoadedProgram:
         ]
 
     def _read_variables(self) -> list[jax.Array]:
-        """The values of all variables at one time."""
+        """Return the values of all variables at one moment."""
         with self._lock:
             values = {**self.variables}
         names = [entry.name for entry in self._variables]
@@ -291,13 +291,13 @@ class LoadedProgram:
 
 
 def _default_device() -> jax.Device:
-    """Where JAX puts arrays of which nobody says where they belong."""
+    """Return the device on which JAX puts arrays by default."""
     (device,) = jax.device_put(np.zeros((), np.bool_)).devices()
     return device
 
 
 def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
-    """What a run returns; where a callback fails, what it raised is the cause of the error."""
+    """Run a program; if a callback fails, make the callback's exception the cause of the error."""
     try:
         return run(arrays)
     except jax.errors.JaxRuntimeError as error:
@@ -308,7 +308,7 @@ def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
 
 
 def _compile(module: ir.Module, device: jax.Device, partitioned: bool, keep: Sequence[int]) -> _Run:
-    """What runs a program whose host calls have callback ids; those in `keep` never overlap."""
+    """Compile a program whose host calls have callback ids; those in `keep` never overlap."""
     try:
         if partitioned:
             return _compile_parts(module, device)
@@ -319,7 +319,7 @@ def _compile(module: ir.Module, device: jax.Device, partitioned: bool, keep: Seq
 
 @contextlib.contextmanager
 def _refusing(module: ir.Module, what: str) -> Iterator[None]:
-    """Makes a ProgramError of what is reported: that the program cannot be compiled, say."""
+    """Turn reported errors into a ProgramError: "the program cannot be {what}"."""
     with Collector(module.context) as collector:
         try:
             yield
@@ -351,7 +351,7 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
 def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
     with _refusing(module, "partitioned"):
         traversal.check_ops(module, min(traversal.SPLIT_OPS, private.MOST_COMPILED))
-        # Without locations parts that do the same are the same, and compiled once.
+        # Without locations, equal parts have equal bytecode and are compiled once.
         pipeline.run(module, "hostcall-partition,strip-debuginfo")
     register_handlers()
     plan = execution.make_plan(module, device, _host_of(device))
@@ -364,7 +364,7 @@ def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
 
 
 def _host_of(device: jax.Device) -> jax.Device:
-    """The CPU of JAX's that makes the host calls of a program for a device."""
+    """Return the JAX CPU that makes the host calls of a program for a device."""
     if device.platform in _WITH_HOST_CALLS:
         return device
     try:
