@@ -311,13 +311,11 @@ class CallbackSpec:
         raise AssertionError("a subclass defines it")
 
     def check_arguments(self, arguments: Sequence[Any]) -> None:
-        """Check in plain graph mode that the arguments come from an op that was made for this spec.
-
-        An altered graph may pass others, with which the function might compute something else.
+        """Check in plain graph mode that the arguments fit; those from an altered graph may not.
 
         Raises:
           ValueError: when the number of arguments differs from tracing, or tensors come in the
-            place of arrays.
+            place of arrays. The function might compute other results with them.
         """
         if len(arguments) != self.inputs.size:
             raise ValueError(

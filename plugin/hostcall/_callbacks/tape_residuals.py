@@ -4,12 +4,12 @@ The handle of a residual is a hidden result of the op, and an input of the gradi
 wherever TensorFlow's autodiff takes the values of the forward pass: through loops, branches and
 functions, and into the tapes that the user holds.
 
-A residual lives as long as its handle. The handle leaves a program as one of the results that
-TensorFlow's tape keeps. Mostly it is a tensor of its own, and the residual ends with that tensor.
-From loops and branches of plain graphs it comes inside a list or an optional, and reading these
-variants is expensive. So each call of a function with that op that was in flight when the handle
-was made may hold it, as long as a variant among its results lives. A call that fails, or returns no
-variants, holds no handles. Neither does a run of a v1 session once it has ended.
+A residual lives as long as its handle, which leaves a program as a result that TensorFlow's tape
+keeps. Mostly the handle is a tensor of its own, and the residual ends with that tensor. From loops
+and branches of plain graphs it comes in a list or an optional; reading these variants is expensive.
+So each call of a function with that op may hold the handle if it was in flight when the handle was
+made, and as long as a variant among its results lives. A call that fails, or returns no variants,
+holds no handles. Neither does a run of a v1 session once it has ended.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _FunctionCall:
       handles: the handles that were made while the call was in flight, and have no known tensor.
       in_flight: whether the call has not ended.
       reasons: a reference count: one for the call in flight, and one for each variant among its
-        results. At 0 the call cannot hold its handles any more.
+        results. At 0 the call holds no handles.
     """
 
     def __init__(self, tokens: frozenset[str]) -> None:
