@@ -30,7 +30,7 @@ from hostcall_runtime import _library, _locks, _patching
 
 
 class Recording(enum.IntEnum):
-    """Whether a compiled program can ask for the gradient of a py_function's call."""
+    """The time at which a compiled program can ask for the gradient of a py_function's call."""
 
     NO = 0
     # During the run of the program.

@@ -83,7 +83,7 @@ class GradientOfBatch(GradientSpec):
         self.handle_axes = handle_axes
         self.gradient_wanted = of.gradient_wanted
         self.like = None
-        depth, axes = len(self.levels), self.axes  # a shape function that holds the spec is a cycle
+        depth, axes = len(self.levels), self.axes  # the shape function must not hold the spec
         self.shape_function = lambda given: _led(given[1], depth, given[first:], axes)
         self.static_specs = self.shape_function(specs)
 
