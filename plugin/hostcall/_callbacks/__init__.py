@@ -1,4 +1,4 @@
-"""What a Python function is to hostcall: what is declared of it, and how it is found and called."""
+"""Python functions as hostcall sees them: declarations, lookup, result shapes and calls."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# TensorFlow comes first: it loads hostcall's TensorFlow side, so no import cycle can arise.
 import tensorflow  # noqa: F401

@@ -1,4 +1,4 @@
-"""The lines that messages advise where the shape of a result is not known."""
+"""The declarations that messages suggest for results of unknown shape."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec
 
-# What the user has to fill in: all sizes, or one.
+# A blank for the user to fill in: one size, or all sizes.
 _BLANK = "..."
 
 _BOUND = "Its sizes depend on the values: declare bounds"
 
-# What stands for a function that has no name.
+# The placeholder for a function without a name.
 _UNNAMED = "function"
 
-# Functions that return vectors, no longer than their argument has elements: how long depends on the
-# values. Each with what a user writes for it.
+# Functions whose results are vectors with a length that depends on the values, and is at most the
+# number of elements of the argument. Each comes with its spelling in the user's code.
 _VARYING = (
     (np.unique, "np.unique"),
     (np.nonzero, "np.nonzero"),
     (np.flatnonzero, "np.flatnonzero"),
 )
 
-# What the lines need themselves.
+# Names that the suggested lines use themselves.
 _TAKEN = frozenset({"tf", "hostcall"})
 
 
 def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """What to write so that the shapes of all results are known, line by line.
+    """Return the advice that makes the shapes of all results known, on several lines.
 
     Args:
       spec: the callback.
-      known: what is known of its results; None where that is nothing.
+      known: the known spec of each result, or None.
     """
     if _name_of_varying(spec.function):
         return f"{_BOUND}, before the call:\n\n    import hostcall\n    {declaration(spec, known)}"
@@ -62,7 +62,7 @@ def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
 
 
 def in_one_line(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """The same in one line, for the log."""
+    """Return the same advice in one line, for the log."""
     if _name_of_varying(spec.function):
         return f"{_BOUND[0].lower()}{_BOUND[1:]}, before the call: {declaration(spec, known)}"
     text = "write the sizes in the place of each `...` ([] is a scalar). "
@@ -77,14 +77,14 @@ def in_one_line(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
 
 
 def what_is_known(spec: Spec) -> str:
-    """What is known of one result, where that is too little."""
+    """Describe the known part of an incomplete shape."""
     if spec.shape.rank is None:
         return "nothing is known of it, not even how many dimensions it has"
     return f"all that is known is {spec.shape}"
 
 
 def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """The line that declares the results by a shape function, with blanks for what is not known.
+    """Return the line that declares the results by a shape function, with blanks for unknown sizes.
 
     It has the function's own name and parameters, and as many results as the op.
     """
@@ -98,7 +98,7 @@ def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
 
 
 def declaration_as_seen(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """The same line, with what calls were seen to return in the place of blanks."""
+    """Return the same line, with sizes that calls have returned in place of the blanks."""
     if spec.seen_shapes is None or _name_of_varying(spec.function):
         return declaration(spec, known)
     added, remark = spec.seen_shapes.added_to(known)
@@ -107,16 +107,16 @@ def declaration_as_seen(spec: CallbackSpec, known: Sequence[Spec | None]) -> str
 
 
 def partitioning_is_fine(spec: CallbackSpec) -> str:
-    """The line that says so."""
+    """Return the line by which the user accepts partitioning."""
     if spec.op_name == "hostcall.callback":
         return "@hostcall.callback(..., route='partition')"
     return f"hostcall.declare({_name_to_write(spec.function)}, route='partition')"
 
 
 def parameters(spec: CallbackSpec) -> list[str]:
-    """Names for the arguments of a shape function: those of the parameters, if any."""
+    """Return argument names for a shape function: the function's parameter names, if any."""
     found: list[inspect.Parameter] = []
-    with contextlib.suppress(TypeError, ValueError):  # not of every function in C
+    with contextlib.suppress(TypeError, ValueError):  # some C functions have no signature
         found = [*inspect.signature(spec.function).parameters.values()]
     names = [
         f"{one.name}_" if one.name in _TAKEN else one.name
@@ -128,7 +128,7 @@ def parameters(spec: CallbackSpec) -> list[str]:
 
 
 def _name_to_write(function: object) -> str:
-    """How the user may name a function."""
+    """Return the name by which the user can refer to a function."""
     if known := _name_of_varying(function):
         return known
     name = str(getattr(function, "__name__", ""))
@@ -138,12 +138,12 @@ def _name_to_write(function: object) -> str:
 
 
 def _name_of_varying(function: object) -> str:
-    """What a user writes for a function whose results have sizes that only the run knows, or ""."""
+    """Return the spelling of a function in `_VARYING`, or ""."""
     return next((name for one, name in _VARYING if one is function), "")
 
 
 def _bounded(spec: CallbackSpec, argument: str) -> str:
-    """The results of such a function, as a user writes them: one, or a list."""
+    """Return the results of a function in `_VARYING` as a user writes them: one, or a list."""
     results = [
         f"hostcall.BoundedSpec([{argument}.shape.num_elements()], {_dtype(dtype)}, [0])"
         for dtype in spec.outputs.dtypes
@@ -152,9 +152,9 @@ def _bounded(spec: CallbackSpec, argument: str) -> str:
 
 
 def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[str], str] | None:
-    """The lines for sizes that are constants: after the call, and in it.
+    """Return the lines that declare constant sizes: those after the call, and the one in it.
 
-    None where they would have to go by the structure of the results.
+    Return None where these lines would depend on the structure of the results.
     """
     if not spec.outputs.trivial or spec.op_name == "hostcall.callback":
         return None
@@ -178,7 +178,7 @@ def _is_known(spec: Spec) -> bool:
 
 
 def _result(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """The results as a user writes them: one, or a list."""
+    """Return the results as a user writes them: one, or a list."""
     results = [
         _spec(tf.TensorSpec(None, dtype) if said is None else said)
         for said, dtype in zip(known, spec.outputs.dtypes, strict=True)

@@ -1,11 +1,10 @@
 """Registry entries of borrowed, device, batched and native functions.
 
-In a compiled program csrc/runtime/arguments.cc makes these arrays and looks what becomes of them.
-Here the same is done where TensorFlow's own kernels call: eagerly, in plain graphs, and between the
-clusters of a function that is partitioned.
-
-In a compiled program csrc/runtime/loans.cc makes the arrays, on a GPU too. Here they are made where
-TensorFlow's own kernels call, whose arrays are the host's.
+Borrowed views and lent arrays are valid for one call only. In a compiled program
+csrc/runtime/arguments.cc makes the views and csrc/runtime/loans.cc the lent arrays, on a GPU too,
+and the runtime checks that neither outlives the call. This module does the same for calls by
+TensorFlow's own kernels: eagerly, in plain graphs, and between the clusters of a partitioned
+function. The arrays of these kernels are always on the host.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from hostcall_runtime._mapped_calls import MappedFunction
 
 
 class BorrowingSpec(NumpySpec):
-    """A function from arrays to arrays, some of which it only borrows."""
+    """A function from arrays to arrays that borrows its arguments, its `out` arrays, or both."""
 
     def _returned(self, arrays: Sequence[Any]) -> Any:
         operands = [tf.TensorSpec(np.shape(array), _dtype_of(array)) for array in arrays]
@@ -44,16 +43,16 @@ class BorrowingSpec(NumpySpec):
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
     ) -> Any:
-        """What the function returns, as arrays that share no memory with those that it borrowed.
+        """Call the function, and return arrays that share no memory with the borrowed ones.
 
         Args:
-          function: what to call.
+          function: the function to call.
           arrays: its arguments.
-          declared: what is known of the results; looked at where the function takes `out`.
+          declared: the known specs of the results; used where the function takes `out`.
 
         Raises:
-          ResultError: when the size of a result is not known that it should write, when it returns
-            something else than `out`, or when something still refers to an array that was borrowed.
+          ResultError: when the size of an `out` array is unknown, when the function returns a value
+            other than `out`, or when something still refers to a borrowed array.
         """
         views: list[np.ndarray] = []
         if self.declaration.borrow:
@@ -65,7 +64,7 @@ class BorrowingSpec(NumpySpec):
         if self.declaration.out:
             outs = [self._new_out(index, declared) for index in range(len(declared))]
             given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
-        # The tuple of several `out` arrays, too, is only borrowed.
+        # The tuple that holds several `out` arrays is borrowed as well.
         borrowed = [*views, *outs, given.get("out")]
         before = _references(borrowed)
         returned = function(*arrays, **given)
@@ -88,7 +87,7 @@ class BorrowingSpec(NumpySpec):
 
     def _check_is_out(self, returned: object, out: object) -> None:
         if returned is None or returned is out or _are_same(returned, out):
-            return  # NumPy's functions return what they were given
+            return  # NumPy's functions return their `out` argument
         raise ResultError(
             f"{self.title} returns a value that is not `out`, which it was to write its results "
             "into: it is declared with out=True. Write out[...] = value and return nothing, or "
@@ -97,9 +96,9 @@ class BorrowingSpec(NumpySpec):
 
     def _check_let_go(self, borrowed: list[Any], before: list[int]) -> None:
         if self.timeout is not None:
-            return  # the thread that made the call may not have left it yet
+            return  # the calling thread may still be inside the function, and hold references
         if _more(borrowed, before):
-            gc.collect()  # a cycle that the function has left behind is nobody's any more
+            gc.collect()  # a garbage cycle that the function has left behind is no error
         if _more(borrowed, before):
             raise ResultError(
                 f"{self.title} has returned, and something still refers to an array that it "
@@ -126,7 +125,7 @@ def _more(objects: list[Any], before: list[int]) -> bool:
 
 
 def _detached(returned: object, views: list[np.ndarray]) -> Any:
-    """What a function has returned, where it may lie in an array that it borrowed."""
+    """Copy each returned array that may share memory with a borrowed one."""
     if isinstance(returned, list | tuple):
         return [_detached(value, views) for value in returned]
     if isinstance(returned, np.ndarray) and any(
@@ -137,26 +136,26 @@ def _detached(returned: object, views: list[np.ndarray]) -> Any:
 
 
 def _dtype_of(array: object) -> tf.DType:
-    """Of an array, of a NumPy scalar, or of the bytes that the stock kernel makes of a string."""
+    """Return the dtype of an array, of a NumPy scalar, or of a string that the kernel passes."""
     dtype = getattr(array, "dtype", None)
     return tf.string if dtype is None or dtype.kind in "OSU" else tf.as_dtype(dtype)
 
 
 class LendingSpec(BorrowingSpec):
-    """A function from arrays to arrays, which it is lent for the call."""
+    """A function from arrays to arrays that takes lent arrays."""
 
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
     ) -> Any:
-        """What the function returns, as arrays that share no memory with those that it was lent.
+        """Call the function, and return arrays that share no memory with the lent ones.
 
         Args:
-          function: what to call.
+          function: the function to call.
           arrays: its arguments.
-          declared: not looked at.
+          declared: ignored.
 
         Raises:
-          ResultError: when something still has the memory of an array that was lent.
+          ResultError: when the memory of a lent array is still in use after the call.
         """
         loans = prepared().Loans([np.asarray(array) for array in arrays])
         try:
@@ -174,7 +173,7 @@ class LendingSpec(BorrowingSpec):
 
 
 def _owned(returned: Any) -> Any:
-    """What was returned, in arrays that keep nothing of the loans."""
+    """Copy each returned array that is a view, so that none keeps a loan alive."""
     if isinstance(returned, list | tuple):
         return type(returned)(map(_owned, returned))
     is_view = isinstance(returned, np.ndarray) and returned.base is not None
@@ -182,10 +181,10 @@ def _owned(returned: Any) -> Any:
 
 
 class NativeSpec(NumpySpec):
-    """NativeCode code (ops PyFunc and PyFuncStateless).
+    """Native code (ops PyFunc and PyFuncStateless).
 
-    A compiled program calls it by a custom call of its own; wherever else a Python function is
-    wanted, that is its `Native`.
+    A compiled program calls it by a custom call of its own. All other callers call its `Native`,
+    a Python function.
     """
 
     custom_call = native_code.TARGET
@@ -206,7 +205,7 @@ class NativeSpec(NumpySpec):
         return self.given_name or f"native:{self.function.code.name}"
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
-        """What must be right before a compiled program may call it.
+        """Check that a compiled program may call the code.
 
         Raises:
           LoweringError: when the code does not take the operands or make the results.
@@ -216,7 +215,7 @@ class NativeSpec(NumpySpec):
             raise LoweringError(f"hostcall: {wrong} This is {self.description}.")
 
     def _contradiction(self, operands: Sequence[Spec], results: Sequence[Spec]) -> str:
-        """What `hostcall.native` was told of the results, where that is something else, or ""."""
+        """Describe how the results contradict the declared result, or return ""."""
         structure = self.function.structure(self.inputs.pack_specs(operands))
         declared = tf.nest.flatten(structure)
         if len(declared) == len(results) and all(
@@ -230,15 +229,15 @@ class NativeSpec(NumpySpec):
 def of_batch(
     spec: CallbackSpec, inputs: Inputs, level: int, divided: Sequence[bool] | None = None
 ) -> CallbackSpec:
-    """The spec of one call for the elements of a batch.
+    """Return the spec of one call for all elements of a batch.
 
     Args:
-      spec: that of a call for one element.
-      inputs: the arguments, in the structure of `spec.inputs`. The first axis of each is that of
-        the batch, or has size 1 for an argument that is the same for all elements.
-      level: tells the batch from others.
-      divided: where the call is divided among the workers of the executor: which of the op's inputs
-        are divided; the others each worker gets whole.
+      spec: the spec of a call for one element.
+      inputs: the arguments, in the structure of `spec.inputs`. The first axis of each is the batch
+        axis; its size is 1 for an argument that is the same for all elements.
+      level: the number that identifies the batch.
+      divided: for each input of the op, whether the executor divides it among its workers. Each
+        worker gets the other inputs whole. None where the call is not divided.
     """
     function, declaration = spec.function, spec.declaration
     if divided is not None:
@@ -266,7 +265,7 @@ def of_batch(
 def _divided(spec: CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
     function: Any = spec.function
     provider = spec.declaration.executor
-    if provider is None:  # of an inner batch, which goes whole to the workers now
+    if provider is None:  # only the outermost batch is divided; workers get the inner one whole
         assert isinstance(function, MappedFunction)
         function, provider = function.function, function.provider
     axes = tuple(spec.inputs.pack([0 if one else None for one in divided]))
@@ -274,7 +273,7 @@ def _divided(spec: CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
 
 
 def without_shapes(structure: Any) -> Any:
-    """The types of results without their shapes, which are those of one element."""
+    """Return the types of results without their shapes, which are those of one element."""
     if isinstance(structure, dict):
         return type(structure)((key, without_shapes(v)) for key, v in structure.items())
     if isinstance(structure, list | tuple):
@@ -286,11 +285,11 @@ def without_shapes(structure: Any) -> Any:
 def shapes_of_batch(
     shapes: ShapeFunction | None, declared: Sequence[Spec | None]
 ) -> ShapeFunction | None:
-    """The shape function of calls for a batch.
+    """Return the shape function of calls for a batch.
 
     Args:
-      shapes: that of calls for one element, or None.
-      declared: what else is known of the results for one element.
+      shapes: the shape function of calls for one element, or None.
+      declared: the other known specs of the results for one element.
     """
     if shapes is None and not any(declared):
         return None
@@ -308,7 +307,7 @@ def shapes_of_batch(
 
 
 def element_of(spec: Spec) -> Spec:
-    """The spec of one element of a batch."""
+    """Return the spec of one element of a batch."""
     if isinstance(spec, BoundedSpec):
         dynamic = [dim - 1 for dim in spec.dynamic_dims if dim > 0]
         return BoundedSpec(spec.shape[1:], spec.dtype, dynamic)
@@ -316,16 +315,16 @@ def element_of(spec: Spec) -> Spec:
 
 
 def led(spec: Spec, size: int | None) -> Spec:
-    """A spec with one more axis in front."""
+    """Return the spec with one more axis in front."""
     if not isinstance(spec, BoundedSpec):
         return tf.TensorSpec(tf.TensorShape([size]).concatenate(spec.shape), spec.dtype)
-    if size is None:  # a bound for it is not known here
+    if size is None:  # a BoundedSpec needs a bound for each size, and this one is unknown
         return led(spec.tensor_spec(), size)
     return BoundedSpec([size, *spec.shape], spec.dtype, [dim + 1 for dim in spec.dynamic_dims])
 
 
 def size_of(shapes: Sequence[tf.TensorShape]) -> int | None:
-    """The size of the batch that such arguments have; None where it is not known."""
+    """Return the size of the batch from the shapes of the arguments, or None if it is unknown."""
     sizes = [None if shape.rank is None else shape[0] for shape in shapes]
     known = [size for size in sizes if size is not None and size != 1]
     if known:

@@ -44,55 +44,54 @@ _lock = _locks.new_lock()
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What a target of a compiled program was made of."""
+    """The spec and the recording that a target of a compiled program was made from."""
 
     spec: weakref.ref[CallbackSpec]
     recording: Recording
 
 
 class CallbackSpec:
-    """What is known of a Python function that a script op calls.
+    """The Python function of a script op, with its declaration and the shapes of its results.
 
-    Graphs own it; TensorFlow's registry and the runtime's hold it weakly. Plain graph mode calls it
-    through the stock kernel, a compiled program through one of its targets.
+    Graphs own the spec; TensorFlow's registry and the runtime's hold it weakly. Plain graph mode
+    calls it through the stock kernel, a compiled program through one of its targets.
 
     Attributes:
       function: the user's function.
       inputs, outputs: the structures of its arguments and results.
-      shape_function: from the inputs' specs to the results', or None where nothing was declared.
-      shape_only: the inputs that only `shape_function` looks at; a compiled program does not pass
-        them.
-      like: for each result the input that has the same shape, where all results are such; or None.
-      static_specs: what is known of the results in tracing.
-      plain_specs: what plain graphs are told of that, and so must hold in them: no more than stock
-        TensorFlow tells, but for what is declared with hostcall.
+      shape_function: maps the inputs' specs to the results' specs; None if none is declared.
+      shape_only: the inputs that only `shape_function` uses; a compiled program does not pass them.
+      like: for each result the input of the same shape, if every result has one; else None.
+      static_specs: the specs of the results that are known in tracing.
+      plain_specs: the specs that plain graphs use, and so must hold in them. They say no more than
+        stock TensorFlow does, apart from declarations by hostcall.
       pending: for each result, whether the shape function may know more when XLA compiles than in
         tracing.
-      consumer_shapes: for each result, the shape that the ops which take it demand; none before the
-        graph has been traced.
-      element_counts: for each result, the number of elements that they demand, or None.
-      shape_reasons: for messages, which ops tell a shape that nothing else does.
+      consumer_shapes: for each result, the shape that its consumers demand; empty before the graph
+        has been traced.
+      element_counts: for each result, the number of elements that its consumers demand, or None.
+      shape_reasons: for messages, the ops that determine a shape which nothing declares.
       description: the function and the op for a message, with the file and line of both.
-      title: how messages call it: the op's token, `pyfunc_N`.
-      copies_inputs: whether the function is given arrays of its own where the stock kernel calls
-        it, which hands out the tensors' memory.
-      timeout: how many seconds a call may take, or None.
-      route: "auto", "custom_call" or "partition", as asked for when the op was created.
-      declaration: what the user has declared of the function.
+      title: the name in messages: the op's token, `pyfunc_N`.
+      copies_inputs: whether the function gets arrays of its own where the stock kernel calls it.
+        That kernel hands out the tensors' memory.
+      timeout: the seconds that a call may take, or None.
+      route: "auto", "custom_call" or "partition", as requested when the op was created.
+      declaration: the user's declaration of the function.
       given_name: the name that the user has given it, or None.
       grad: the gradient that the user has given it, or None.
-      levels: the batches that a call is for, outermost first; none where it is for one element.
-      saved: what the saved graph says of it that it comes from; None for what was traced here.
+      levels: the batches that a call covers, outermost first; empty for a call for one element.
+      saved: the data of the saved graph that it comes from; None if it was traced here.
       op: a weak reference to the op, where it is in a graph.
-      ordered: whether its calls in a graph run in the order of the program.
-      seen_shapes: those that calls have returned, where a function is partitioned since nothing
-        says them; else None.
+      ordered: whether its calls in a graph run in program order.
+      seen_shapes: the shapes that calls have returned, where a function is partitioned because
+        nothing declares them; else None.
     """
 
     op_name = "tf.numpy_function"
     takes_tensors = False
 
-    # What takes the place of the results of a call that nobody waits for.
+    # The results of a call with wait=False.
     no_results: Any = None
 
     # The target of the custom calls.
@@ -135,14 +134,14 @@ class CallbackSpec:
         self.seen_shapes: SeenShapes | None = None
 
     def locate(self) -> None:
-        """Fills in the description; to be called while the user's code creates the op."""
+        """Add the call site to the description; call this while the user's code creates the op."""
         self.description = (
             f"{self.op_name} of {source_location.of_function(self.function)}, called at "
             f"{source_location.caller()}"
         )
 
     def target_id(self, recording: Recording, free: FreeShapes = _NONE_FREE) -> int:
-        """The id under which compiled programs call this; made when one first asks for it.
+        """Return the callback id for compiled programs; the first request creates the target.
 
         Args:
           recording: whether the gradient of the call can be asked for.
@@ -186,15 +185,15 @@ class CallbackSpec:
         )
 
     def site(self, recording: Recording = Recording.NO) -> _interception.Site:
-        """What who records and replays calls has to know of it."""
-        ordered = self.ordered or self.op is None  # executing eagerly, one comes after the other
+        """Return the call site by which a recording or a replay identifies the calls."""
+        ordered = self.ordered or self.op is None  # eager calls always run in program order
         return _interception.Site(
             self.recorded_name, self.description, self.function, self.node, ordered
         )
 
     @property
     def recorded_name(self) -> str:
-        """By which recorded calls are known."""
+        """The name of the function in recordings."""
         return self.given_name or _interception.name_of(self.function)
 
     @property
@@ -209,38 +208,38 @@ class CallbackSpec:
         return "" if op is None else str(op.name)
 
     def definition(self) -> list[str]:
-        """The lines of the user's that have led to the op, as those of a traceback."""
+        """Return the user's source lines that led to the op, formatted as in a traceback."""
         op = None if self.op is None else self.op()
         return [] if op is None else autograph.definition(op)
 
     @property
     def gives_copies(self) -> bool:
-        """Whether the function is given arrays of its own wherever it is called."""
+        """True if the function gets arrays of its own wherever it is called."""
         return self.copies_inputs or self.declaration.line is not None
 
     @property
     def shares_memory(self) -> bool:
-        """Whether its arrays may lie in the memory of a compiled program."""
-        # Nobody waits for a call that overruns its timeout: it may outlast the program.
+        """True if its arrays may lie in the memory of a compiled program."""
+        # A call that overruns its timeout is abandoned, and may outlast the program.
         return self.declaration.shares_memory and self.timeout is None
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether calls without side effects may run beside others, on any thread."""
+        """True if calls without side effects may overlap others, on any thread."""
         return self.declaration.lets_overlap(self.function)
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
-        """What must be right before a compiled program may call it.
+        """Check that a compiled program may call the function.
 
         Raises:
-          LoweringError: when something is not.
+          LoweringError: when it may not.
         """
 
     def host_op_entry(self, make: Callable[[Any, Any], Any], node: NodeDef) -> Any:
-        """What the stock kernel calls in a partitioned function; made when one first asks for it.
+        """Return the entry that the stock kernel calls in a partitioned function.
 
         Args:
-          make: makes it of this and `node`. It has a title, its token.
+          make: makes the entry from this spec and `node`, once. The entry's title is its token.
           node: the op.
         """
         with _lock:
@@ -250,11 +249,11 @@ class CallbackSpec:
             return self._host_op_entries[make]
 
     def dispatched(self, function: Callable[..., Any], lends: bool = False) -> Callable[..., Any]:
-        """`function`, run as is declared: not waited for, on an executor, within a time.
+        """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time.
 
         Args:
-          function: what a thread of this process calls.
-          lends: whether results may lie in shared memory, for somebody who soon drops them.
+          function: the function that a thread of this process calls.
+          lends: whether results may lie in shared memory, for a caller that soon drops them.
         """
         line = self.declaration.line
         if line is None:
@@ -274,7 +273,7 @@ class CallbackSpec:
         return call
 
     def _awaited(self, function: Callable[..., Any], lends: bool = False) -> Callable[..., Any]:
-        """`function`, run on the executor and held to the timeout where there are such."""
+        """Wrap `function` so that it runs on the declared executor, within the declared timeout."""
         if (executor := self.declaration.executor) is not None:
             return _executors.on_executor(
                 _executors.Callee(
@@ -293,30 +292,30 @@ class CallbackSpec:
         return within(self.timeout, function, self.description)
 
     def _argument_memory(self) -> Callable[..., Any] | None:
-        """What makes arrays for large arguments, where other processes may have to open them."""
+        """Return the allocator of large arguments that other processes may have to open, if any."""
         how = self.declaration
-        if self.takes_tensors or how.table is not None:  # which keeps the arguments
+        if self.takes_tensors or how.table is not None:  # the table keeps the arguments
             return None
         return _mapped_calls.argument_memory(self.function, how.executor, how.retries)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        """The function that a compiled program calls."""
+        """Return the function that a compiled program calls."""
         raise AssertionError("a subclass defines it")
 
     def program_function(self, recording: Recording) -> Callable[..., Any]:
-        """The same for a program that copies the results as soon as the function has returned."""
+        """Return the same for a program that copies the results as soon as the function returns."""
         return self.host_function(recording)
 
     def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
-        """What makes arrays of what that function returns, where it takes and returns tensors."""
+        """Return the conversion to arrays of that function's results, where they are tensors."""
         raise AssertionError("a subclass defines it")
 
     def check_arguments(self, arguments: Sequence[Any]) -> None:
-        """Plain graph mode: what an op passes that was not made for this, in an altered graph.
+        """Check in plain graph mode that the arguments fit; those from an altered graph may not.
 
         Raises:
-          ValueError: when there are more or fewer of them than the function was traced with, or
-            tensors in the place of arrays, with which it might compute something else.
+          ValueError: when the number of arguments differs from tracing, or tensors come in the
+            place of arrays. The function might compute other results with them.
         """
         if len(arguments) != self.inputs.size:
             raise ValueError(
@@ -336,7 +335,7 @@ class CallbackSpec:
             )
 
     def check_static(self, shapes: Sequence[Any]) -> None:
-        """Plain graph mode: what tracing was told of the shapes must be true.
+        """Check in plain graph mode that the shapes agree with those that tracing used.
 
         Raises:
           ValueError: naming the result, the declared and the actual shape.
@@ -347,7 +346,7 @@ class CallbackSpec:
 
 
 def spec_of_callback_id(callback_id: int) -> tuple[CallbackSpec | None, Recording]:
-    """The spec that compiled programs call by an id, None where it is no spec's; and how."""
+    """Return the spec behind a callback id, or None if the id is no spec's; and its recording."""
     origin = getattr(_registry.target_of(callback_id), "origin", None)
     if not isinstance(origin, Origin):
         return None, Recording.NO
@@ -359,7 +358,7 @@ class NumpySpec(CallbackSpec):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # A function that was defined inside a tf.function is autograph's copy of the user's.
+        # A function that was defined inside a tf.function is autograph's converted copy.
         self._unconverted = autograph.called_unconverted(self.function)
         self._form = (self.inputs.form, self.outputs.form)
 
@@ -377,27 +376,27 @@ class NumpySpec(CallbackSpec):
         return call if table is None else table.remembering(call, self._form)
 
     def program_function(self, recording: Recording) -> Callable[..., Any]:
-        if self.declaration.table is not None:  # which keeps the results
+        if self.declaration.table is not None:  # the table keeps the results
             return self.host_function(recording)
         return self._call(lends=True)
 
     @_errors.raises_for_stock_kernel
     def __call__(self, *arrays: Any) -> Any:
-        """What the stock kernel calls, through TensorFlow's registry."""
+        """Run the op for the stock kernel, which calls this through TensorFlow's registry."""
         return self._run_op(arrays)
 
     def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """The arguments in plain graph mode, as arrays that the function may write to."""
+        """Return the arguments in plain graph mode as arrays that the function may write to."""
         if not self.gives_copies:
             return arrays
-        # Lone strings are bytes, and scalars nobody can write to.
+        # Lone strings are bytes, and scalars are immutable: neither needs a copy.
         return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
 
     def _returned(self, arrays: Sequence[Any]) -> Any:
         return self.kernel_function()(*self.own(arrays))
 
     def kernel_function(self) -> Callable[..., Any]:
-        """The function that TensorFlow's kernels call."""
+        """Return the function that TensorFlow's kernels call."""
         return _interception.around(self.site, self.host_function(Recording.NO))
 
     def _run_op(self, arrays: Sequence[Any]) -> Any:
@@ -428,7 +427,7 @@ class NumpySpec(CallbackSpec):
 
 
 def _native(value: object) -> Any:
-    # Stock TensorFlow takes the bytes of a big-endian array for little-endian ones.
+    # Stock TensorFlow reads the bytes of a big-endian array as little-endian ones.
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
         return value.astype(value.dtype.newbyteorder("="))
     return value

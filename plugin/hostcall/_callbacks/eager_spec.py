@@ -1,4 +1,4 @@
-"""The registry's entry for a py_function, and how it records what its gradient needs."""
+"""The registry entry of a py_function, which records tape residuals for its gradient."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from hostcall._callbacks.structures import Inputs, Outputs, array_dtype, is_arra
 from hostcall._tf import autograph, eager_execution, features, token_registry
 from hostcall_runtime import _errors, _interception
 
-# In the place of the handle of a tape residual where none is kept.
+# The handle of a call that keeps no tape residual.
 _NO_HANDLE = np.zeros([], np.int64)
 
 
 class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     """A function from EagerTensors to tensors (op EagerPyFunc).
 
-    A differentiable one has a result more than the user sees: the handle under which the tape
-    residual of the call is kept for the gradient, 0 where nothing is kept. It is what ties a
-    gradient call to its forward call, in every iteration, thread and step.
+    A differentiable function has one hidden result: the handle of the call's tape residual, or 0
+    where none is kept. The handle ties a gradient call to its forward call, in every iteration,
+    thread and step.
 
     Attributes:
-      differentiable: whether it has that result.
-      pure: whether the gradient runs the function once more instead, so that nothing is kept.
-      root: the spec of the user's function; another one for the spec of a derivative.
-      order: 0, or that of the derivative.
-      orders_wanted: the highest derivative that a graph or a tape can ask for; of the root.
-      gradient_wanted: whether one can ask for the derivative of this very spec's calls.
+      differentiable: whether the op has the hidden result.
+      pure: whether the gradient runs the function again instead, so that no residual is kept.
+      root: the spec of the user's function; differs from this spec if this is a derivative.
+      order: 0, or the order of the derivative.
+      orders_wanted: the highest derivative that a graph or a tape can ask for; valid on the root.
+      gradient_wanted: whether the derivative of this spec's own calls can be asked for.
     """
 
-    # Set by TensorFlow's own gradient, which finds the latest call of an op by the op's token.
+    # TensorFlow's own gradient sets this; it finds the latest call of an op by the op's token.
     _support_graph_mode_gradient = False
 
     op_name = "tf.py_function"
@@ -67,7 +67,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
 
     @property
     def has_own_gradient(self) -> bool:
-        """Whether it is hostcall that computes the gradient, and not TensorFlow."""
+        """True if hostcall computes the gradient instead of TensorFlow."""
         return (self.differentiable or self.pure) and features.GRADIENTS.available
 
     @property
@@ -77,7 +77,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
 
     @_errors.raises_for_stock_kernel
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
-        """What the stock kernel calls, through TensorFlow's registry."""
+        """Run the op for the stock kernel, which calls this through TensorFlow's registry."""
         self.check_arguments(args)
         values, handle = self.run_in_kernel(self.dispatched(self._run), args, tape_residuals.keep)
         self.check_static([value.shape for value in values])
@@ -89,12 +89,15 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         args: Sequence[Any],
         keep: Callable[[tape_residuals.TapeResidual], int],
     ) -> tuple[list[Any], Callable[[], int]]:
-        """The results of a call by a kernel of TensorFlow's, and what keeps its tape residual.
+        """Run a call by one of TensorFlow's kernels.
 
         Args:
           run: `_run`, as it is dispatched.
           args: its arguments.
-          keep: keeps a residual, and returns the handle.
+          keep: keeps a tape residual, and returns the handle.
+
+        Returns:
+          The results, and a function that keeps the residual and returns its handle.
         """
         if not _interception.is_active():
             values, residual = run(args, self.gradient_wanted)
@@ -105,19 +108,18 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             handle = 0 if residual is None else keep(residual)
             return [*values, np.int64(handle)] if self.differentiable else values
 
-        # A compiled program does not pass the others, and a recording is of all ways of a call.
+        # A recording must match calls by all routes; a compiled program does not pass these.
         passed = [arg for index, arg in enumerate(args) if index not in self.shape_only]
         values = list(_interception.around(functools.partial(self._site, keep), call)(*passed))
         handle = values.pop() if self.differentiable else 0
         return values, lambda: int(handle)
 
     def for_kernel(self, values: list[Any], handle: int, device: str | None) -> list[Any]:
-        """What the stock kernel is given: the results, and the handle of the tape residual."""
-        with (
-            eager_execution.eager_mode()
-        ):  # in programs of TensorFlow 1 a kernel's thread builds graphs
+        """Return the results and the handle of the tape residual, as tensors for the kernel."""
+        # In programs of TensorFlow 1 a kernel's thread is in graph mode.
+        with eager_execution.eager_mode():
             if self.differentiable:
-                # Not as a Python int: TensorFlow caches the tensor of each that it sees, for ever.
+                # Not a Python int: TensorFlow caches the tensor of each int that it sees, for ever.
                 values = [*values, eager_execution.convert_to_tensor(np.int64(handle), tf.int64)]
             return [eager_execution.copy_to_device(value, device) for value in values]
 
@@ -129,12 +131,12 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         run = self.dispatched(self._run)
 
         def call(*tensors: Any) -> list[Any]:
-            # A cluster hands out what others take, even if none of them asks for the gradient.
+            # A cluster's handle is always a result, even if no caller asks for the gradient.
             record = always or (recording is Recording.CLUSTER and self.gradient_wanted)
             values: list[Any]
             values, residual = run(tensors, record, self._arrays)
             if self.differentiable:
-                # Not by `run`: nobody waits any more for one that overran its timeout.
+                # Not inside `run`: if that overruns its timeout, no caller takes the handle.
                 handle = (
                     0 if residual is None else tape_residuals.keep_in_program(residual, recording)
                 )
@@ -162,7 +164,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         return self._convert_plain if self._is_plain(recording) else _to_arrays
 
     def _is_plain(self, recording: Recording) -> bool:
-        """Whether the user's function is all that has to be called."""
+        """Return whether the user's function can be called directly."""
         alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
         recorded = recording or self._support_graph_mode_gradient
         elsewhere = self.timeout or self.declaration.executor is not None
@@ -193,12 +195,12 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def _run(
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
     ) -> tuple[list[Any], tape_residuals.TapeResidual | None]:
-        """The results as EagerTensors, and what to keep of the call for its gradient.
+        """Return the results as EagerTensors, and the tape residual of a recorded call.
 
         Args:
           tensors: the arguments.
           record: whether the gradient may be asked for.
-          arrays: for each result, the dtype of arrays that may stay what they are.
+          arrays: for each result, the dtype of arrays that need no conversion to tensors.
         """
         if not eager_execution.executing_eagerly():
             with eager_execution.eager_mode():
@@ -207,7 +209,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             if self._support_graph_mode_gradient:
                 return self._recorded_by_token(tensors), None
             return self.compute(tensors, arrays), None
-        # One tape for each order of derivative: the next one records how the first is asked.
+        # One tape for each order of derivative: each outer tape records the use of the inner ones.
         tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
         with contextlib.ExitStack() as stack:
             for tape in reversed(tapes):
@@ -217,7 +219,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         return values, tape_residuals.TapeResidual(self, tapes, list(tensors), list(values))
 
     def _recorded_by_token(self, tensors: Sequence[Any]) -> list[Any]:
-        """The results of a call whose gradient is TensorFlow's own, with what that needs."""
+        """Return the results of a call, and store its tape for TensorFlow's own gradient."""
         with tf.GradientTape() as tape:
             eager_execution.watch(tape, tensors)
             values = self.compute(tensors)
@@ -225,11 +227,11 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         return values
 
     def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:
-        """The results of the user's function, as EagerTensors of the declared dtypes.
+        """Call the user's function, and return EagerTensors of the declared dtypes.
 
         Args:
           tensors: its arguments.
-          arrays: for each result, the dtype of arrays that may stay what they are.
+          arrays: for each result, the dtype of arrays that need no conversion to tensors.
         """
         returned = self._call(*self.inputs.pack(tensors))
         if self.declaration.line is not None:

@@ -1,4 +1,4 @@
-"""Finds the Python function of a script op, wherever the op came from."""
+"""Lookup of the Python function of a script op, and of a program in a graph, by NodeDef."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hostcall_runtime._errors import LoweringError, counted
 
 
 def own_callbacks(nodes: Iterable[Any]) -> None:
-    """Lets the default graph own the functions that nodes refer to which are copied into it."""
+    """Make the default graph own the functions of nodes that are copied into it."""
     nodes = list(nodes)
     own_modules(nodes)
     for token in _tokens(nodes):
@@ -62,25 +62,25 @@ def wrap(
     outputs: Outputs,
     make_shape_function: Callable[[Any, Inputs, Outputs], ShapeFunction | None],
 ) -> CallbackSpec:
-    """A spec for what TensorFlow registered itself, before hostcall was imported.
+    """Return a spec for a function that TensorFlow registered before hostcall was imported.
 
-    Its gradient, if it is a py_function, stays TensorFlow's.
+    The gradient of a py_function stays TensorFlow's.
 
     Args:
       entry: the registered function or EagerFunc.
-      token: under which it is registered.
-      inputs: of its op, flat.
-      outputs: likewise.
-      make_shape_function: finds what is declared of the user's function.
+      token: the token under which it is registered.
+      inputs: the inputs of its op, flat.
+      outputs: the outputs of its op, flat.
+      make_shape_function: returns the declared shape function of the user's function, if any.
     """
     eager = isinstance(entry, token_registry.EagerFunc)
     users = autograph.unwrapped(entry._func if eager else entry)
-    specs = vars(entry).setdefault("__hostcall_specs__", {})  # live as long as what they stand for
+    specs = vars(entry).setdefault("__hostcall_specs__", {})  # the specs live as long as the entry
     wrapped = specs.get((inputs.size, *outputs.dtypes))
     if isinstance(wrapped, CallbackSpec):
         wrapped.shape_function = make_shape_function(
             users, inputs, outputs
-        )  # may be declared by now
+        )  # the user may have declared it since the last call
         wrapped.pending = [wrapped.shape_function is not None] * len(outputs.dtypes)
         return wrapped
     function = entry
@@ -106,11 +106,11 @@ def wrap(
 
 
 def spec_of(node: NodeDef) -> CallbackSpec | None:
-    """The spec of the function that a script op calls, by its NodeDef.
+    """Return the spec of the function that a script op calls, by its NodeDef.
 
     Returns:
-      The spec, also for a function that TensorFlow registered itself; None where the function does
-      not exist in this process.
+      The spec, also for a function that TensorFlow registered itself; None if the function does not
+      exist in this process.
 
     Raises:
       LoweringError: when the function is not made for the op.
@@ -124,10 +124,10 @@ def spec_of(node: NodeDef) -> CallbackSpec | None:
 
 
 def existing_spec_of(node: NodeDef) -> CallbackSpec:
-    """The same, of a function that has to exist.
+    """Return the spec of a script op's function, which must exist.
 
     Raises:
-      LoweringError: when it does not, or is not made for the op.
+      LoweringError: when the function does not exist, or is not made for the op.
     """
     spec = spec_of(node)
     if spec is None:
@@ -136,26 +136,26 @@ def existing_spec_of(node: NodeDef) -> CallbackSpec:
 
 
 def unchecked_entry_of(node: NodeDef) -> Any:
-    """What TensorFlow's registry has of a script op, whether it is made for the op or not.
+    """Return the registry's entry for a script op, without checking that it is made for the op.
 
-    It may be a spec, a function of TensorFlow's, or None. Where nothing is called, but something
-    is to be said of the op.
+    The entry may be a spec, a function of TensorFlow's, or None. This is for callers that describe
+    the op and do not call the function.
     """
     return token_registry.find(token_of(node))
 
 
 def token_of(node: NodeDef) -> str:
-    """The token of a script op, by its NodeDef."""
-    # Of a file that was damaged it may be any bytes.
+    """Return the token of a script op, by its NodeDef."""
+    # In a damaged file the token may be any bytes.
     token: str = node.attr["token"].s.decode(errors="replace")
     return token
 
 
 def entry_of(node: NodeDef) -> Any:
-    """What TensorFlow's registry has of a script op: a spec, a function of TensorFlow's, or None.
+    """Return the registry's entry for a script op: a spec, a function of TensorFlow's, or None.
 
     Raises:
-      LoweringError: when it is not made for the op.
+      LoweringError: when the entry is not made for the op.
     """
     takes = len(node.attr["Tin"].list.type)
     returns = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
@@ -163,21 +163,21 @@ def entry_of(node: NodeDef) -> Any:
 
 
 def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType]) -> Any:
-    """What the registry has under the token of an op.
+    """Return the registry's entry for the token of an op.
 
-    A graph that was altered may name the function of another op, and one of a process without
-    hostcall does where its token, a mere number, is another function's here. The results of that
-    would not be the op's.
+    The token may name the function of another op, whose results would be wrong. This happens in an
+    altered graph, and in one from a process without hostcall: its tokens are mere numbers, which
+    may belong to other functions here.
 
     Args:
-      token: the op's.
-      op: what messages call it.
-      kind: of op.
-      takes: how many inputs it has.
+      token: the token of the op.
+      op: the op's name in messages.
+      kind: the type of the op.
+      takes: the number of its inputs.
       returns: the dtypes of its outputs.
 
     Raises:
-      LoweringError: when what it has is not made for such an op.
+      LoweringError: when the entry is not made for the op.
     """
     entry = token_registry.find(token)
     if entry is None:
@@ -197,12 +197,12 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
             "the function again in this process."
         )
     if isinstance(entry, CallbackSpec) and kind == "PyFuncStateless":
-        entry.ordered = False  # which the token of a saved graph does not say
+        entry.ordered = False  # the token of a saved graph does not tell
     return entry
 
 
 def missing(node: NodeDef) -> LoweringError:
-    """The error for an op whose function is not there."""
+    """Return the error for an op whose function does not exist."""
     if (why := token_registry.why_missing(token_of(node))) is not None:
         return why
     return LoweringError(
@@ -225,14 +225,14 @@ _modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictiona
 
 @dataclasses.dataclass(eq=False)
 class Module:
-    """A program in a graph. The graph owns it, and so all that its host calls call.
+    """A program in a graph. The graph owns it, and with it the targets of its host calls.
 
     Attributes:
-      kind: what the user has called to make it.
-      name: of the function that it was made of.
-      defined_at: `file:line` of that, or "".
-      targets: what the runtime calls for its callbacks.
-      has_token: whether it has side effects that happen in the order of the program.
+      kind: the name of the API that the user has called to make it.
+      name: the name of the function that it was made from.
+      defined_at: `file:line` of that function, or "".
+      targets: the objects that the runtime calls for its callbacks.
+      has_token: whether it has side effects that happen in program order.
     """
 
     kind: str
@@ -247,7 +247,7 @@ class Module:
 
     @contextlib.contextmanager
     def called(self) -> Iterator[None]:
-        """Within it the op is created, and nothing else: it is marked as one that calls Python."""
+        """Mark the op that is created inside the context as one that calls Python."""
         script_op_graphs.own(self)
         marks: dict[str, bool | bytes] = {}
         if self.targets:
@@ -259,16 +259,16 @@ class Module:
 
 
 def module_of(node: NodeDef) -> Module | None:
-    """The module of an op, by its NodeDef; None for other ops, and where it is gone."""
+    """Return the module of an op, by its NodeDef; None for other ops, and if it is gone."""
     return _modules.get(node.attr[attributes.MODULE].s) if attributes.MODULE in node.attr else None
 
 
 def any_module() -> bool:
-    """Whether a graph of this process holds such a program."""
+    """Return whether a graph of this process holds a `Module`."""
     return bool(_modules)
 
 
 def own_modules(nodes: Iterable[Any]) -> None:
-    """Lets the default graph own the modules of nodes that are copied into it."""
+    """Make the default graph own the modules of nodes that are copied into it."""
     for module in filter(None, map(module_of, nodes)):
         script_op_graphs.own(module)

@@ -1,4 +1,4 @@
-"""The routes that a script op can take, and where the user says which."""
+"""The routes that a script op can take, and the ways in which the user chooses one."""
 
 from __future__ import annotations
 
@@ -29,46 +29,45 @@ def configure(
     assertions: bool | None = None,
     dynamic_sizes: str | None = None,
 ) -> None:
-    """Sets what hostcall does by default, in all threads. What is left out stays as it is.
+    """Set hostcall's defaults for all threads. Arguments that are left out keep their values.
 
     The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE`,
-    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_ASSERTIONS` (1 or 0) and `HOSTCALL_DYNAMIC_SIZES` set it
-    for a process that does not call this.
+    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_ASSERTIONS` (1 or 0) and `HOSTCALL_DYNAMIC_SIZES` set the
+    defaults for a process that does not call this function.
 
     Args:
-      route: of the script ops that are traced from now on, one of
+      route: the route of the script ops that are traced from now on, one of
 
         - `"auto"`: a custom call inside one compiled program if the shapes of all results are
           known or bounded when XLA compiles, and `"partition"` otherwise;
-        - `"custom_call"`: never partitioned. What cannot be compiled is an error that says why;
-        - `"partition"`: the function runs on the host between compiled clusters, and so does every
-          op that has no XLA kernel, in functions without script ops too.
-      uncompilable: what becomes of a function that XLA refuses to compile, for an op without an
-        XLA kernel say, or a size that depends on values. One of
+        - `"custom_call"`: never partitioned. An op that cannot be compiled is an error;
+        - `"partition"`: the script op runs on the host between compiled clusters, and so does every
+          op without an XLA kernel, also in functions without script ops.
+      uncompilable: the treatment of functions that XLA refuses to compile, for example because of
+        an op without an XLA kernel, or a size that depends on values. One of
 
         - `"partition"`: the function is partitioned around the ops that XLA refuses. One line of
           the log says so. Functions that XLA compiles are not touched;
-        - `"error"`: it is TensorFlow's error.
-      max_compilations: for how many combinations of sizes XLA compiles one cluster of a partitioned
-        function; 10 if nobody says so. The first is compiled at once, and each other one when it
-        has come 9 times. Until then, and where the bound is reached, TensorFlow's own kernels run
-        the cluster. What is compiled already stays compiled. Clusters that draw random numbers by
-        a seed, that have ops which only XLA knows, or callbacks of route "custom_call", are always
-        compiled.
+        - `"error"`: TensorFlow's error is raised.
+      max_compilations: the number of combinations of sizes for which XLA compiles one cluster of a
+        partitioned function; 10 by default. The first is compiled at once, and each other one when
+        it has come 9 times. Until then, and after the bound is reached, TensorFlow's own kernels
+        run the cluster. Compiled programs are kept. Clusters are always compiled if they draw
+        random numbers by a seed, or have ops which only XLA knows or callbacks of route
+        "custom_call".
       assertions: whether functions that are compiled from now on check `tf.debugging.assert_*`,
         `tf.debugging.Assert` and `tf.debugging.check_numerics`, which XLA drops. The program calls
-        TensorFlow's kernels for them. False if nobody says so.
-      dynamic_sizes: what becomes of functions that XLA compiles without hostcall's help, and may
-        get wrong: where sizes are known only when the program runs, as those of `tf.boolean_mask`,
-        and in the ops that docs/sharp-bits.md lists. For functions that are compiled from now on,
-        one of
+        TensorFlow's kernels for them. False by default.
+      dynamic_sizes: the treatment of functions that XLA compiles without hostcall's help, but may
+        compile wrongly. This concerns sizes that only the run knows, as those of `tf.boolean_mask`,
+        and the ops that docs/sharp-bits.md lists. For functions compiled from now on, one of
 
         - `"stock"`: they are compiled as they are without hostcall. The default;
-        - `"checked"`: what XLA may get wrong runs on the host, as in all functions that hostcall
-          takes: those with callbacks, and those that XLA refuses.
+        - `"checked"`: the ops that XLA may compile wrongly run on the host, as in all functions
+          that hostcall takes: those with callbacks, and those that XLA refuses.
 
     Raises:
-      ValueError: when an argument is none of these; nothing is set, then.
+      ValueError: when an argument has another value; then nothing is set.
 
     Examples:
       >>> hostcall.configure(route="custom_call")  # nothing is partitioned from now on
@@ -93,15 +92,15 @@ def configure(
 
 @contextlib.contextmanager
 def scope(*, route: str) -> Iterator[None]:
-    """Sets the route of the script ops that are traced inside, by this thread.
+    """Set the route of the script ops that this thread traces inside the context.
 
-    It takes precedence over `hostcall.configure`, and what is declared of a function over both.
+    It takes precedence over `hostcall.configure`. A route declared for a function precedes both.
 
     Args:
       route: as for `hostcall.configure`.
 
     Raises:
-      ValueError: when `route` is none of those.
+      ValueError: when `route` has another value.
 
     Examples:
       >>> with hostcall.scope(route="partition"):
@@ -120,21 +119,21 @@ def scope(*, route: str) -> Iterator[None]:
 
 
 def current() -> str:
-    """The route of a script op that is created now, if nothing is declared of its function."""
+    """Return the route of script ops created now, for functions that declare none."""
     return _scoped.get() or _configured
 
 
 def mark(op: Operation, route: str) -> None:
-    """Writes onto an op of a graph which route it shall take."""
+    """Mark an op of a graph with the route that it shall take."""
     if route != AUTO:
         protos.set_attr(op, attributes.ROUTE, s=route.encode())
 
 
 def mark_others(func_graph: FuncGraph) -> None:
-    """Marks the ops that are no script ops: those for the host, where partitioning is asked for.
+    """Mark the other ops of a traced graph with the current route, if it is not "auto".
 
-    Where programs shall stay whole, all of them are: any may be what XLA refuses. Called when the
-    tracing of the graph has ended.
+    For "partition", only ops without an XLA kernel are marked, as host ops. For "custom_call", all
+    ops are marked: XLA may refuse any of them, and the program must stay whole.
     """
     route = current()
     if route == AUTO:
@@ -148,5 +147,5 @@ def mark_others(func_graph: FuncGraph) -> None:
 
 
 def asked(node: NodeDef) -> str:
-    """The route that was asked for a node."""
+    """Return the route that was requested for a node."""
     return node.attr[attributes.ROUTE].s.decode() if attributes.ROUTE in node.attr else AUTO

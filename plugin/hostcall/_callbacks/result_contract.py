@@ -1,4 +1,4 @@
-"""What a callback has to return, in the terms of the runtime, which checks it."""
+"""The declared results of a callback in the runtime's terms; the runtime checks them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hostcall._callbacks.structures import BoundedSpec, Outputs, Spec
 from hostcall._tf import token_registry
 from hostcall_runtime._prepared import prepared
 
-# As TensorFlow's C++ calls them; the others have the same name everywhere.
+# The dtype names of TensorFlow's C++, where they differ from Python's.
 _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 class Callback(Protocol):
-    """What messages name of a callback, and the structure of what it returns."""
+    """The names of a callback in messages, and the structure of its results."""
 
     title: str
     description: str
@@ -25,29 +25,29 @@ class Callback(Protocol):
 
 
 class ResultContract(Protocol):
-    """The runtime's; see csrc/runtime/result_contract.h."""
+    """The runtime's class; see csrc/runtime/result_contract.h."""
 
     def arrays(self, returned: Any) -> list[np.ndarray]:
-        """What a callback has returned, as arrays.
+        """Convert the value that a callback has returned to arrays.
 
         Raises:
-          ResultError: when it is not as declared.
+          ResultError: when a result is not as declared.
         """
 
     def check_shapes(self, shapes: Sequence[Any]) -> None:
-        """Looks at the shapes of results alone.
+        """Check the shapes of results alone.
 
         Raises:
-          ResultError: when one is not as declared.
+          ResultError: when a shape is not as declared.
         """
 
 
 def of(spec: Callback, declared: Sequence[Spec]) -> ResultContract:
-    """The contract for the results of a callback.
+    """Return the contract for the results of a callback.
 
     Args:
       spec: the callback.
-      declared: what is known of the results.
+      declared: the known specs of the results.
     """
     contract: ResultContract = prepared().ResultContract(
         title=spec.title,
@@ -61,13 +61,13 @@ def of(spec: Callback, declared: Sequence[Spec]) -> ResultContract:
 
 
 def count_message(spec: Callback, returned: int) -> str:
-    """What to say of a callback that returns too many results, or too few."""
+    """Return the message for a callback that returns too many results, or too few."""
     message: str = prepared().count_message(spec.title, returned, len(spec.outputs.dtypes))
     return message
 
 
 def shape_message(spec: Callback, index: int, actual: Any, declared: Spec) -> str:
-    """What to say of a result whose shape is not as declared."""
+    """Return the message for a result whose shape is not as declared."""
     shown = declared if isinstance(declared, BoundedSpec) else declared.shape
     message: str = prepared().shape_message(spec.title, index, str(tuple(actual)), str(shown))
     return f"{message} This is {spec.description}."

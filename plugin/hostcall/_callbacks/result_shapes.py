@@ -1,6 +1,7 @@
-"""The shapes of results at compile time: the sources, in their order of precedence.
+"""The shapes of results at compile time, from all sources in their order of precedence.
 
-`set_shape` changes the graph's tensor and not the op: a function's definition does not hold it.
+A source is the declared shape function, `Tout`, tracing, or `set_shape`. `set_shape` changes the
+graph's tensor and not the op, so a FunctionDef does not hold it: `write` saves it on the op.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef, Operation
 from hostcall_runtime._errors import LoweringError, NotInProgramError
 
-# By how much operands are smaller for which a shape function is asked again; the last empties them.
+# The reductions of bounded sizes for repeated calls of a shape function; the last empties operands.
 _LESS = (1, 2, 2**62)
 
 
 def ask(shape_function: ShapeFunction, operands: Sequence[Spec]) -> Sequence[Spec | None]:
-    """Ask a shape function; a size that follows a bounded one is bounded itself.
+    """Call a shape function, and bound each result size that follows a bounded operand size.
 
-    Many shape functions return `tf.TensorSpec(x.shape, x.dtype)`, whatever `x` is. A size that is
-    another one when the operands are smaller is no exact size, though the function says so.
+    Many shape functions return `tf.TensorSpec(x.shape, x.dtype)` even for a bounded `x`. So the
+    function is called again with smaller operands. A size that changes then is only a bound.
 
     Args:
-      shape_function: returns a spec of each result, or None, for the specs of the operands.
-      operands: what XLA knows of the operands.
+      shape_function: maps the operands' specs to a spec, or None, for each result.
+      operands: the operands' specs, as XLA knows them.
 
     Returns:
-      What the function says, with a BoundedSpec for each result that has such a size.
+      The function's specs, with a BoundedSpec for each result that has a bounded size.
     """
     said = shape_function(operands)
     if not any(isinstance(operand, BoundedSpec) for operand in operands):
@@ -59,7 +60,7 @@ def _answers_for_less(
     shape_function: ShapeFunction, operands: Sequence[Spec]
 ) -> Iterator[Sequence[Spec | None]]:
     for less in _LESS:
-        with contextlib.suppress(Exception):  # it may ask for more than there is then
+        with contextlib.suppress(Exception):  # the function may fail for sizes that are too small
             yield shape_function([_made_smaller(operand, less) for operand in operands])
 
 
@@ -75,7 +76,7 @@ def _made_smaller(operand: Spec, less: int) -> Spec:
 
 
 def _bounded(said: Spec | None, for_less: Sequence[Spec | None]) -> Spec | None:
-    """The spec with a bound for each size that differs in one of the other answers."""
+    """Return the spec with a bound for each size that differs in one of the other answers."""
     if said is None or said.shape.rank is None:
         return said
     known = [spec.shape.as_list() for spec in for_less if spec is not None and spec.shape.rank]
@@ -90,14 +91,14 @@ def _bounded(said: Spec | None, for_less: Sequence[Spec | None]) -> Spec | None:
     return BoundedSpec(sizes, tf.as_dtype(said.dtype), sorted(dynamic)) if dynamic else said
 
 
-# To ask these runs the function.
+# Shape functions that trace the user's function.
 _tracing_shape_functions: weakref.WeakSet[ShapeFunction] = weakref.WeakSet()
 
 
 def declared_shape_function(
     function: Callable[..., Any], inputs: Inputs, outputs: Outputs
 ) -> ShapeFunction | None:
-    """The shape function that the user has declared for a function, or None."""
+    """Return the shape function that the user has declared for a function, or None."""
     declaration = declaration_of(function)
     if declaration is None or declaration.result is None:
         return None
@@ -110,7 +111,7 @@ def make_shape_function(
     inputs: Inputs,
     outputs: Outputs,
 ) -> ShapeFunction:
-    """The shape function that a declaration stands for."""
+    """Make the shape function of a declaration."""
     traced: dict[tuple[Any, ...], list[Spec | None]] = {}
     traces = isinstance(declaration.result, str) and declaration.result == TRACE
 
@@ -131,10 +132,10 @@ def make_shape_function(
 
 
 def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
-    """The specs of a declared `result`, one for each dtype.
+    """Return the specs of a declared `result`, one for each dtype.
 
     Raises:
-      ValueError: when there are not as many, or one says another dtype.
+      ValueError: when the number of specs differs, or a spec has another dtype.
     """
     none = isinstance(result, list | tuple) and not result and not dtypes
     leaves = [] if none else _leaves(result)
@@ -150,7 +151,7 @@ def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | No
 
 
 def _is_bare_shape(value: object) -> bool:
-    """True for [2, 3] or (None, 3), and for []: a scalar."""
+    """Return whether a value is a shape such as [2, 3] or (None, 3), or [] for a scalar."""
     return isinstance(value, list | tuple) and all(
         dim is None or isinstance(dim, int) for dim in value
     )
@@ -169,7 +170,7 @@ def _leaves(result: object) -> list[Any]:
 def trace(
     function: Callable[..., Any], inputs: Inputs, outputs: Outputs, specs: Sequence[Spec]
 ) -> list[Spec | None]:
-    """The shapes that `function` has when TensorFlow traces it with symbolic tensors."""
+    """Trace `function` with symbolic tensors, and return the specs of its results."""
 
     def flat_function(*tensors: Any) -> list[Any]:
         values = outputs.flatten(function(*inputs.pack(tensors)), function)
@@ -185,21 +186,21 @@ def trace(
 
 
 def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
-    """For each result, whether only XLA's compilation tells its shape function enough.
+    """Return for each result whether its shape function determines it only when XLA compiles.
 
     Args:
       spec: the callback.
-      operands: what tracing knows of the op's inputs.
+      operands: the specs of the op's inputs that tracing knows.
     """
     count = len(spec.outputs.dtypes)
     if spec.shape_function is None or all(operand.shape.is_fully_defined() for operand in operands):
         return [False] * count
     if spec.shape_function in _tracing_shape_functions:
         return [True] * count
-    # Asked with sizes and ranks that are made up: all that matters is whether it knows some then.
+    # The placeholder sizes and ranks only show whether the function returns full shapes for them.
     for rank in (1, 2, 3, 4, 0):
         made_up = [_made_up(operand, rank) for operand in operands]
-        with contextlib.suppress(Exception):  # not all of them will do
+        with contextlib.suppress(Exception):  # the function may reject some of the ranks
             return [
                 isinstance(said, BoundedSpec)
                 or (said is not None and said.shape.is_fully_defined())
@@ -209,21 +210,21 @@ def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]
 
 
 def _made_up(operand: tf.TensorSpec, rank: int) -> tf.TensorSpec:
-    """A spec of sizes that are all known, as near to `operand` as can be."""
+    """Return `operand` with a placeholder size in the place of each unknown one."""
     sizes = [None] * rank if operand.shape.rank is None else operand.shape.as_list()
     return tf.TensorSpec([2 if size is None else size for size in sizes], operand.dtype)
 
 
 def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list[Spec]:
-    """The spec of each of the user's results, every size or bound of it known.
+    """Return a spec for each of the user's results, with all sizes or bounds known.
 
     Args:
       spec: the callback.
       node: the NodeDef of its op.
-      operands: what XLA knows of the op's inputs.
+      operands: the specs of the op's inputs that XLA knows.
 
     Raises:
-      LoweringError: when a size stays unknown, or what is declared contradicts itself.
+      LoweringError: when a size stays unknown, or the declarations contradict each other.
     """
     resolved = unknown_shapes.completed(
         demanded(spec, node, operands), unknown_shapes.of_node(node)
@@ -237,15 +238,15 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
 
 
 def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
-    """The spec of each of the user's results, as far as it is known.
+    """Return the known spec of each of the user's results.
 
-    In this order: the shape function (declared by the user, or made for a gradient call), the specs
-    in `Tout`, what tracing ended with. A later one fills in what an earlier one leaves open.
+    The sources, in this order: the shape function (declared by the user, or made for a gradient
+    call), the specs in `Tout`, the shapes from tracing. A later one completes an earlier one.
 
     Args:
       spec: the callback.
-      node: the NodeDef of its op, or None where there is none.
-      operands: what is known of the op's inputs.
+      node: the NodeDef of its op, or None.
+      operands: the known specs of the op's inputs.
 
     Raises:
       LoweringError: when two of these contradict each other.
@@ -265,15 +266,15 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
 
 
 def demanded(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
-    """The same, with what the ops that take the results demand of their shapes."""
+    """Return the same specs, completed by the shapes that the consumers demand."""
     said_of = known(spec, node, operands)
     return [with_consumers(spec, index, said) for index, said in enumerate(said_of)]
 
 
 def with_consumers(spec: CallbackSpec, index: int, said: Spec) -> Spec:
-    """What is said of a result, and what the ops that take it demand of its shape.
+    """Return the spec of a result, completed by the shape that its consumers demand.
 
-    Where the two contradict each other, those ops will say so.
+    If the two contradict each other, the spec stays; the consumers then raise an error themselves.
     """
     if not spec.consumer_shapes:
         return said
@@ -296,7 +297,7 @@ def _apply_shape_function(spec: CallbackSpec, operands: Sequence[Spec]) -> Seque
 
 
 def _traced_specs(spec: CallbackSpec, node: NodeDef | None) -> list[Spec | None]:
-    """What tracing ended with: from the op, or from the node where the op's graph is gone."""
+    """Return the specs after tracing: from the op, or from the node if the op's graph is gone."""
     op = spec.op() if spec.op is not None else None
     if op is not None:
         shapes = of_op(op)
@@ -304,7 +305,7 @@ def _traced_specs(spec: CallbackSpec, node: NodeDef | None) -> list[Spec | None]
         shapes = of_node(node)
     else:
         return []
-    # The hidden result of a py_function is of no interest here.
+    # zip leaves out the hidden result of a py_function.
     return [
         tf.TensorSpec(shape, dtype)
         for shape, dtype in zip(shapes, spec.outputs.dtypes, strict=False)
@@ -349,13 +350,13 @@ def _other_route(node: NodeDef) -> str:
 
 
 def write(op: Operation) -> None:
-    """Writes the shapes of a script op's results onto the op, once its graph is traced."""
+    """Store the shapes of a script op's results on the op, once its graph is traced."""
     shapes = [shape.as_proto() for shape in of_op(op)]
     protos.set_attr(op, attributes.SHAPES, list=protos.shape_list(shapes))
 
 
 def of_op(op: Operation) -> list[tf.TensorShape]:
-    """The shapes of an op's results, with what `tf.ensure_shape` says right behind the op."""
+    """Return the shapes of an op's results, with those of `tf.ensure_shape` right behind the op."""
     shapes = []
     for tensor in op.outputs:
         shape = tensor.shape
@@ -367,7 +368,7 @@ def of_op(op: Operation) -> list[tf.TensorShape]:
 
 
 def of_node(node: NodeDef) -> list[tf.TensorShape]:
-    """The shapes that `write` has left on a NodeDef; none where it was not called."""
+    """Return the shapes that `write` has stored on a NodeDef, or [] if it was not called."""
     if attributes.SHAPES not in node.attr:
         return []
     return [tf.TensorShape(shape) for shape in node.attr[attributes.SHAPES].list.shape]

@@ -1,4 +1,4 @@
-"""What the user has configured for the whole process, but for the routes of script ops."""
+"""The user's settings for the whole process, except the routes of script ops."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _ENVIRONMENT = "HOSTCALL_UNCOMPILABLE"
 _BOUND_ENVIRONMENT = "HOSTCALL_MAX_COMPILATIONS"
 _ASSERTIONS_ENVIRONMENT = "HOSTCALL_ASSERTIONS"
 
-# TensorFlow's auto-clustering gives a cluster up after as many.
+# TensorFlow's auto-clustering gives up a cluster after the same number.
 _BOUND = 10
 
 
 def checked(value: object, what: str = "uncompilable") -> str:
-    """`value`, if it says what becomes of functions that XLA refuses.
+    """Return `value`, if it is a treatment of functions that XLA refuses.
 
     Raises:
-      ValueError: when it does not.
+      ValueError: when it is not.
     """
     return _one_of(value, _UNCOMPILABLE, what)
 
@@ -36,25 +36,25 @@ _uncompilable = checked(os.environ.get(_ENVIRONMENT) or PARTITION, _ENVIRONMENT)
 
 
 def uncompilable() -> str:
-    """What becomes of a function that XLA refuses: "partition" or "error"."""
+    """Return the treatment of functions that XLA refuses: "partition" or "error"."""
     return _uncompilable
 
 
 def set_uncompilable(value: str) -> None:
-    """Sets it, for functions that XLA refuses from now on.
+    """Set the treatment of functions that XLA refuses from now on.
 
     Raises:
-      ValueError: when it is neither.
+      ValueError: when `value` is neither "partition" nor "error".
     """
     global _uncompilable
     _uncompilable = checked(value)
 
 
 def checked_bound(value: object, what: str = "max_compilations") -> int:
-    """`value`, if it says how often one cluster may be compiled.
+    """Return `value` as an int, if it is a number of compilations of one cluster.
 
     Raises:
-      ValueError: when it does not.
+      ValueError: when it is not.
     """
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
@@ -67,15 +67,15 @@ _max_compilations = checked_bound(os.environ.get(_BOUND_ENVIRONMENT) or _BOUND, 
 
 
 def max_compilations() -> int:
-    """For how many combinations of sizes one cluster is compiled."""
+    """Return the number of combinations of sizes for which one cluster is compiled."""
     return _max_compilations
 
 
 def set_max_compilations(value: int) -> None:
-    """Sets it, for all clusters, from their next call on.
+    """Set this number for all clusters, from their next call on.
 
     Raises:
-      ValueError: when it is no positive int.
+      ValueError: when `value` is no positive int.
     """
     global _max_compilations
     _max_compilations = checked_bound(value)
@@ -88,10 +88,10 @@ _DYNAMIC_SIZES_ENVIRONMENT = "HOSTCALL_DYNAMIC_SIZES"
 
 
 def checked_sizes(value: object, what: str = "dynamic_sizes") -> str:
-    """Return `value`, if it says what becomes of functions that only XLA compiles.
+    """Return `value`, if it is a treatment of functions that XLA compiles without hostcall.
 
     Raises:
-      ValueError: when it does not.
+      ValueError: when it is not.
     """
     return _one_of(value, _DYNAMIC_SIZES, what)
 
@@ -102,15 +102,15 @@ _dynamic_sizes = checked_sizes(
 
 
 def dynamic_sizes() -> str:
-    """Return what becomes of functions that stock XLA compiles: "stock" or "checked"."""
+    """Return the treatment of functions that stock XLA compiles: "stock" or "checked"."""
     return _dynamic_sizes
 
 
 def set_dynamic_sizes(value: str) -> None:
-    """Set it, for functions that are compiled from now on.
+    """Set the treatment of functions that stock XLA compiles from now on.
 
     Raises:
-      ValueError: when it is neither.
+      ValueError: when `value` is neither "stock" nor "checked".
     """
     global _dynamic_sizes
     _dynamic_sizes = checked_sizes(value)
@@ -121,12 +121,12 @@ _assertions = os.environ.get(_ASSERTIONS_ENVIRONMENT, "0") not in ("", "0")
 
 
 def assertions() -> bool:
-    """Whether assertions are checked in compiled functions, where XLA would drop them."""
+    """Return whether compiled functions check assertions, which XLA would drop."""
     return _assertions
 
 
 def set_assertions(value: bool) -> None:
-    """Sets it, for functions that are compiled from now on."""
+    """Set whether functions that are compiled from now on check assertions."""
     global _assertions
     _assertions = bool(value)
     _library.load("hostcall._tensorflow").set_checks_assertions(_assertions)

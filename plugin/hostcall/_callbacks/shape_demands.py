@@ -1,8 +1,8 @@
-"""Shapes that the consumers of a result require.
+"""Shapes that the consumers of a result demand.
 
-Many programs say nothing of a result, and do with it what only one shape allows: they assign it to
-a variable, or stack it with tensors of known shape. Where another shape would be an error of the
-op that takes the result, the shape is as good as declared. It is checked when the program runs.
+Many programs declare no shape for a result, but use it in a way that allows only one: they assign
+it to a variable, or stack it with tensors of known shape. If the consumer would fail for any other
+shape, that shape is as good as declared. It is checked when the program runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hostcall._tf.types import FuncGraph, Operation
 
 UNKNOWN = tf.TensorShape(None)
 
-# Those whose first result has the shape of their first input, which may not be their only one.
+# Ops whose first result has the shape of their first input; they may have other inputs too.
 ELEMENTWISE = frozenset(
     {
         *("Abs", "Acos", "Acosh", "Angle", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil"),
@@ -38,7 +38,7 @@ _KEEP_SHAPE = ELEMENTWISE | {
     "Softmax",
 }
 
-# The values that variables of known shape take. They are compared when the op runs.
+# Ops that write variables of known shape; they compare the shapes when they run.
 _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 _OPTIMIZERS = "ResourceApply"
 _STEPS = frozenset({"grad", "delta"})
@@ -51,7 +51,7 @@ class Taken(NamedTuple):
 
     Attributes:
       op: the op.
-      number: of the op's input.
+      number: the index of the op's input.
       results: the shapes of the op's results.
     """
 
@@ -61,19 +61,19 @@ class Taken(NamedTuple):
 
 
 def concern(op: Operation) -> bool:
-    """Whether an op may demand anything."""
+    """Return whether an op may demand a shape or a number of elements."""
     kind = op.type
     known = kind in _KEEP_SHAPE or kind in _RULES or kind in _ASSIGNMENTS
     return known or kind == _RESHAPE or kind.startswith(_OPTIMIZERS)
 
 
 def keeps_shape(taken: Taken) -> bool:
-    """Whether a tensor has the shape of the op's first result, whatever that is."""
+    """Return whether a tensor always has the shape of the op's first result."""
     return taken.number == 0 and taken.op.type in _KEEP_SHAPE
 
 
 def shape_of(taken: Taken) -> tf.TensorShape:
-    """The shape that an op demands of a tensor that it takes, as far as it is known."""
+    """Return the known part of the shape that an op demands of a tensor that it takes."""
     if keeps_shape(taken):
         return taken.results[0]
     rule = _RULES.get(taken.op.type)
@@ -81,7 +81,7 @@ def shape_of(taken: Taken) -> tf.TensorShape:
 
 
 def count_of(taken: Taken) -> int | None:
-    """The number of elements that it demands, or None where it takes any."""
+    """Return the number of elements that the op demands, or None if it takes any."""
     if taken.op.type != _RESHAPE or taken.number != 0:
         return None
     count: int | None = taken.results[0].num_elements()
@@ -89,7 +89,7 @@ def count_of(taken: Taken) -> int | None:
 
 
 def _of_new_value(taken: Taken) -> tf.TensorShape:
-    """Of what is assigned to a variable, added to it or taken for a step of an optimizer."""
+    """Return the shape of a value that updates a variable, or that an optimizer's step uses."""
     op, index = taken.op, taken.number
     if op.type in _ASSIGNMENTS:
         checks = op.type != "AssignVariableOp" or op.get_attr("validate_shape")
@@ -139,7 +139,7 @@ def _of_joined(taken: Taken) -> tf.TensorShape:
 
 
 def _of_gathered(taken: Taken) -> tf.TensorShape:
-    """Of what is gathered from, or of the indices; the result has the sizes of both."""
+    """Return the shape of a gather's parameters or indices; the result has the sizes of both."""
     op, result = taken.op, taken.results[0]
     axis = _constant(op.inputs[2])
     if axis is None or op.get_attr("batch_dims") or result.rank is None or taken.number > 1:
@@ -147,8 +147,8 @@ def _of_gathered(taken: Taken) -> tf.TensorShape:
     other = op.inputs[1 - taken.number].shape.rank
     if other is None:
         return UNKNOWN
-    count = result.rank + 1 - other if taken.number == 1 else other  # of dimensions of the indices
-    rank = result.rank + 1 - count  # of what is gathered from
+    count = result.rank + 1 - other if taken.number == 1 else other  # the rank of the indices
+    rank = result.rank + 1 - count  # the rank of the parameters
     if count < 0 or not -rank <= axis < rank:
         return UNKNOWN
     axis %= rank
@@ -159,13 +159,13 @@ def _of_gathered(taken: Taken) -> tf.TensorShape:
 
 
 def _of_loop_variable(taken: Taken) -> tf.TensorShape:
-    """The invariant, which is as good as `set_shape`: TensorFlow does not look at it either."""
+    """Return the shape invariant, which TensorFlow trusts unchecked, as it does `set_shape`."""
     invariants = taken.op.get_attr("output_shapes")
     return tf.TensorShape(invariants[taken.number]) if invariants else UNKNOWN
 
 
 def _has_axis(shape: tf.TensorShape, axis: int) -> bool:
-    """Whether a shape has this dimension; `set_shape` may say anything."""
+    """Return whether a shape has this dimension; after `set_shape` it may lack it."""
     return shape.rank is not None and -shape.rank <= axis < shape.rank
 
 
@@ -188,12 +188,12 @@ _RULES: dict[str, Callable[[Taken], tf.TensorShape]] = {
 
 @dataclasses.dataclass
 class _Demand:
-    """What the ops that take a tensor want of it.
+    """The demands of the ops that take a tensor.
 
     Attributes:
-      shape: its shape, as far as they tell.
-      count: the number of its elements, where they tell.
-      by: the first op that tells something.
+      shape: the known part of the demanded shape.
+      count: the demanded number of elements, or None.
+      by: the first op with a demand.
     """
 
     shape: tf.TensorShape = UNKNOWN
@@ -201,17 +201,17 @@ class _Demand:
     by: Operation | None = None
 
 
-# By the references of tensors.
+# The keys are references of tensors.
 _Demands = dict[Any, _Demand]
 
 
 def note(func_graph: FuncGraph) -> None:
-    """Notes it of the script ops in a graph that has been traced, on their specs."""
+    """Store the demands on the specs of the script ops in a traced graph."""
     _note(func_graph, {})
 
 
 def _note(func_graph: FuncGraph, of_outputs: Mapping[int, _Demand]) -> None:
-    """The same, where more is known of what becomes of the graph's outputs, by their numbers."""
+    """Store the same, given the demands on the graph's outputs by their indices."""
     wanted = [
         (op, spec)
         for op in script_op_graphs.script_ops_of(func_graph)
@@ -220,7 +220,7 @@ def _note(func_graph: FuncGraph, of_outputs: Mapping[int, _Demand]) -> None:
     branches = script_op_graphs.branches_with_script_ops(func_graph)
     ops = func_graph.get_operations() if wanted or branches else []
     if not ops or any(op.type in function_defs.FRAME_OPS for op in ops):
-        return  # what is taken in the branches of TensorFlow 1 may never be taken
+        return  # TensorFlow 1's control flow is inline: a consumer in a branch may never run
     outputs = enumerate(func_graph.outputs)
     demands = {output.ref(): of_outputs[i] for i, output in outputs if i in of_outputs}
     _add_demands(func_graph, ops, [*(op for op, _ in wanted), *branches], demands)
@@ -249,13 +249,13 @@ def _is_known(op: Operation, spec: CallbackSpec) -> bool:
 def _add_demands(
     func_graph: FuncGraph, ops: Sequence[Operation], sources: Sequence[Operation], demands: _Demands
 ) -> None:
-    """Adds what is demanded of the tensors that `sources` lead to."""
+    """Add the demands on the tensors that are reached from `sources`."""
     reached = _reached(sources)
     if not reached:
         return
     position = {op: i for i, op in enumerate(ops)}
     running = _running(func_graph, ops)
-    # Each op after all that take its results.
+    # Consumers come first, so that their demands on an op's results are known.
     for op in sorted(reached, key=position.__getitem__, reverse=True):
         if op in running:
             results = [_demand_of(result, demands) for result in op.outputs]
@@ -266,11 +266,11 @@ def _demand_of(tensor: tf.Tensor, demands: _Demands) -> _Demand:
     demand = demands.get(tensor.ref(), _Demand())
     with contextlib.suppress(ValueError):
         return dataclasses.replace(demand, shape=tensor.shape.merge_with(demand.shape))
-    return _Demand(tensor.shape)  # the op that wants another will say so itself
+    return _Demand(tensor.shape)  # the op with the contradicting demand will raise the error
 
 
 def _add_demands_of(op: Operation, results: Sequence[_Demand], demands: _Demands) -> None:
-    """Adds what an op that runs demands of the tensors that it takes."""
+    """Add the demands of an op that runs on the tensors that it takes."""
     shapes = [result.shape for result in results]
     for index, tensor in enumerate(op.inputs):
         taken = Taken(op, index, shapes)
@@ -281,14 +281,14 @@ def _add_demands_of(op: Operation, results: Sequence[_Demand], demands: _Demands
         if shape.rank is None and count is None:
             continue
         known = demands.setdefault(tensor.ref(), _Demand(by=op))
-        with contextlib.suppress(ValueError):  # no shape will do
+        with contextlib.suppress(ValueError):  # the demands contradict each other
             known.shape = known.shape.merge_with(shape)
         if known.count is None:
             known.count = count
 
 
 def _completed(demand: _Demand) -> _Demand:
-    """With the one size that the number of elements tells."""
+    """Complete a demand whose one unknown size follows from the number of elements."""
     sizes = None if demand.shape.rank is None else demand.shape.as_list()
     if demand.count is None or sizes is None or sizes.count(None) != 1:
         return demand
@@ -300,7 +300,7 @@ def _completed(demand: _Demand) -> _Demand:
 
 
 def _reason(index: int, result: tf.Tensor, demand: _Demand) -> str:
-    """Where the shape of a result comes from, for messages; "" where the user says it."""
+    """Return the origin of a result's shape for messages, or "" if the user declares it."""
     if demand.by is None or result.shape.is_fully_defined():
         return ""
     place = autograph.of_op(demand.by)
@@ -312,7 +312,7 @@ def _reason(index: int, result: tf.Tensor, demand: _Demand) -> str:
 
 
 def _reached(sources: Iterable[Operation]) -> set[Operation]:
-    """The ops that may demand something of the results of others, or of what has their shape."""
+    """Return the ops that may have demands on the sources' results, directly or through others."""
     found: set[Operation] = set()
     pending = [result for op in sources for result in op.outputs]
     while pending:
@@ -324,7 +324,7 @@ def _reached(sources: Iterable[Operation]) -> set[Operation]:
 
 
 def _running(func_graph: FuncGraph, ops: Iterable[Operation]) -> set[Operation]:
-    """The ops that run whenever the function does."""
+    """Return the ops that run whenever the function does."""
     found: set[Operation] = set()
     pending = [output.op for output in func_graph.outputs]
     pending += [*func_graph.control_outputs, *filter(_is_stateful, ops)]

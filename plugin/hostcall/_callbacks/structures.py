@@ -16,7 +16,7 @@ from hostcall._functions.specs import is_shape_function as is_shape_function
 from hostcall._tf import eager_execution, tensor_structures
 from hostcall_runtime._errors import counted
 
-# Dtypes of tensors that lie in no array, or in one of Python objects.
+# Dtypes whose tensors have no array, or an array of Python objects.
 _NOT_IN_ARRAYS = (tf.string, tf.variant, tf.resource)
 
 
@@ -24,14 +24,14 @@ Spec: TypeAlias = tf.TensorSpec | BoundedSpec
 
 
 def is_leaf(value: object) -> bool:
-    """True for what stands for one tensor in a declaration."""
+    """Return whether a value declares one tensor by a shape and a dtype, or is a TensorShape."""
     return isinstance(value, tf.TensorShape) or _says_both(value)
 
 
 def check_integers(value: object, dtype: tf.DType) -> None:
-    """Raises a ValueError for integers of Python's in a value that a dtype does not hold.
+    """Raise a ValueError for Python integers in a value that a dtype does not hold.
 
-    TensorFlow would take their lower bits, without a word.
+    TensorFlow would silently take their lower bits.
     """
     if dtype.is_integer:
         for number in (value,) if isinstance(value, int) else tf.nest.flatten(value):
@@ -40,12 +40,12 @@ def check_integers(value: object, dtype: tf.DType) -> None:
 
 
 def as_spec(value: object, dtype: tf.DType | None) -> Spec:
-    """One result of a declaration as a spec.
+    """Return one result of a declaration as a spec.
 
     Args:
-      value: a TensorSpec, a BoundedSpec, anything else with a shape and a dtype, such as a
-        `jax.ShapeDtypeStruct`, or a shape in any form that TensorSpec takes.
-      dtype: what the op says of the dtype; None where the declaration has to say it.
+      value: a TensorSpec, a BoundedSpec, another value with a shape and a dtype (for example a
+        `jax.ShapeDtypeStruct`), or a shape in any form that TensorSpec takes.
+      dtype: the op's dtype; None where the declaration has to contain it.
 
     Raises:
       TypeError: when `value` is none of these, or has no dtype and none is given.
@@ -70,18 +70,18 @@ def as_spec(value: object, dtype: tf.DType | None) -> Spec:
 
 
 def array_dtype(dtype: tf.DType) -> np.dtype[Any] | None:
-    """The dtype of arrays that hold what tensors of a dtype do; None for strings and handles."""
+    """Return the NumPy dtype for tensors of a dtype, or None for strings, variants, resources."""
     return None if dtype in _NOT_IN_ARRAYS else np.dtype(dtype.as_numpy_dtype)
 
 
 def is_array_of(value: object, dtype: np.dtype[Any] | None) -> TypeGuard[np.ndarray]:
-    """Whether a value is an array of this dtype, one of `array_dtype`, and no subclass of one."""
-    # NumPy takes None for float64.
+    """Return whether a value is an ndarray, not of a subclass, of a dtype from `array_dtype`."""
+    # NumPy would compare None as float64.
     return type(value) is np.ndarray and dtype is not None and value.dtype == dtype
 
 
 def admits(spec: Spec, shape: Sequence[int]) -> bool:
-    """Whether a result may have this shape."""
+    """Return whether a result may have this shape."""
     if not static_shape(spec).is_compatible_with(shape):
         return False
     return not isinstance(spec, BoundedSpec) or all(
@@ -90,7 +90,7 @@ def admits(spec: Spec, shape: Sequence[int]) -> bool:
 
 
 def merge(first: Spec, second: Spec | None) -> Spec:
-    """A spec that says what both say; the bounds are those of the first that has any.
+    """Merge two specs; the bounds are those of the first that has any.
 
     Raises:
       ValueError: when they contradict each other.
@@ -107,13 +107,13 @@ def merge(first: Spec, second: Spec | None) -> Spec:
 
 
 def static_shape(spec: Spec) -> tf.TensorShape:
-    """The shape that is known of all tensors of `spec`: None for dynamic dimensions."""
+    """Return the static shape of `spec`, with None for dynamic dimensions."""
     return (spec.tensor_spec() if isinstance(spec, BoundedSpec) else spec).shape
 
 
 def _says_both(value: object) -> TypeGuard[Declared]:
     if isinstance(value, tf.TypeSpec | tensor_structures.CompositeTensor):
-        return isinstance(value, tf.TensorSpec)  # the others are of several tensors
+        return isinstance(value, tf.TensorSpec)  # the others describe several tensors
     return says_shape_and_dtype(value)
 
 
@@ -128,8 +128,8 @@ class Inputs:
       count: the number of arguments.
       size: the number of the op's inputs.
       flat: the tensors, in the order of the op's inputs.
-      composite: whether there is a composite tensor in an argument.
-      nested: whether an argument is one, or a structure of tensors.
+      composite: whether an argument contains a composite tensor.
+      nested: whether an argument is a composite tensor, or a structure of tensors.
     """
 
     def __init__(self, arguments: list[Any], expand_composites: bool) -> None:
@@ -137,7 +137,7 @@ class Inputs:
         self.count = len(arguments)
         self.flat: list[Any] = nest.flatten(arguments, expand_composites=expand_composites)
         self.size = len(self.flat)
-        # Of types rather than tensors, so that whoever keeps this does not keep a graph's tensors.
+        # The structure holds types, so that it does not keep a graph's tensors alive.
         self._structure = nest.map_structure(_type_of, arguments)
         self.composite = any(map(_is_composite, nest.flatten(self._structure)))
         self.nested = (
@@ -151,21 +151,21 @@ class Inputs:
 
     @property
     def form(self) -> Hashable:
-        """Equal for arguments of equal structure, as far as that is told without much ado."""
+        """A key for the structure; arguments with equal keys have equal structures."""
         return _form_of(self._structure) if self.nested else None
 
     def with_tensors(self, flat: Sequence[Any]) -> Inputs:
-        """Arguments of the same structure."""
+        """Return arguments of the same structure with other tensors."""
         inputs = copy.copy(self)
         inputs.flat = list(flat)
         return inputs
 
     def drop_tensors(self) -> None:
-        """Forgets the tensors; the structure stays."""
+        """Drop the tensors, and keep the structure."""
         self.flat = []
 
     def pack(self, flat: Sequence[Any]) -> list[Any]:
-        """The user's arguments from the op's inputs."""
+        """Return the user's arguments from the op's inputs."""
         if not self.nested:
             return list(flat)
         packed: list[Any] = nest.pack_sequence_as(
@@ -174,10 +174,10 @@ class Inputs:
         return packed
 
     def flatten_gradients(self, gradients: object) -> list[Any]:
-        """Gradients for the arguments, in their structure, as a list for the op's inputs.
+        """Flatten gradients in the structure of the arguments to a list for the op's inputs.
 
         Raises:
-          ValueError: when there are more or fewer of them than arguments.
+          ValueError: when there are more or fewer gradients than arguments.
         """
         if not isinstance(gradients, list | tuple):
             gradients = [gradients]
@@ -198,7 +198,7 @@ class Inputs:
         return flat
 
     def pack_specs(self, specs: Sequence[Spec]) -> list[Any]:
-        """The same for specs; a composite tensor becomes the list of its components' specs."""
+        """Pack specs like the user's arguments; a composite tensor becomes a list of specs."""
         if not self.nested:
             return list(specs)
         remaining = iter(specs)
@@ -218,26 +218,26 @@ def _form_of(structure: object) -> Hashable:
         return type(structure), *((key, _form_of(value)) for key, value in structure.items())
     if isinstance(structure, list | tuple):
         return type(structure), *map(_form_of, structure)
-    # Nothing else is equal to a new object.
+    # A new object equals nothing else: keys of other structures never match.
     return object() if nest.is_nested(structure) or _is_composite(structure) else None
 
 
 def _type_of(value: object) -> Any:
     if isinstance(value, tensor_structures.CompositeTensor):
         return tensor_structures.type_spec_of(value)
-    # Of arguments that were saved, that is all there is.
+    # Saved arguments come as TypeSpecs already.
     return value if _is_composite(value) else None
 
 
 def read_inputs(inp: Iterable[Any], eager: bool, pack_lists: bool = True) -> Inputs:
-    """The arguments of a call of a script op.
+    """Read the arguments of a call of a script op.
 
     Args:
-      inp: what the user gave: a list or tuple with an entry for each argument, or a lone tensor,
-        composite tensor, variable or dict. Variables are read.
+      inp: the user's arguments: a list or tuple with an entry for each, or a lone tensor, composite
+        tensor, variable or dict. Variables are read.
       eager: whether the function takes EagerTensors, and so composite tensors.
-      pack_lists: whether a list of tensors that TensorFlow can stack into one is stacked, as the
-        stock ops do it, rather than passed as a list.
+      pack_lists: whether a list of tensors that TensorFlow can stack into one is stacked, as in the
+        stock ops, rather than passed as a list.
     """
     alone = isinstance(inp, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor | dict)
     arguments = tensor_structures.convert_variables_to_tensors([inp] if alone else list(inp))
@@ -247,7 +247,7 @@ def read_inputs(inp: Iterable[Any], eager: bool, pack_lists: bool = True) -> Inp
 
 
 def pack_list(argument: object) -> Any:
-    """A list that TensorFlow can make one tensor of as that; anything else as it is."""
+    """Convert a list to one tensor if TensorFlow can; return any other value unchanged."""
     if not isinstance(argument, list | tuple):
         return argument
     leaves = nest.flatten(argument)
@@ -271,12 +271,12 @@ class Outputs:
     """The results of one call.
 
     Attributes:
-      alone: whether it is one, and no structure of them.
-      composite: whether there is a composite tensor among them.
+      alone: whether it is a single result, and no structure.
+      composite: whether a result is a composite tensor.
       dtypes: the dtypes of the op's outputs, a list.
-      specs: for each of them the TensorSpec or BoundedSpec that `Tout` holds, or None.
-      strict: whether a function must return neither more nor fewer values, and the call returns a
-        tuple for a tuple: so for `hostcall.callback`.
+      specs: for each output the TensorSpec or BoundedSpec that `Tout` holds, or None.
+      strict: whether a function must return the exact number of values, and the call returns a
+        tuple for a tuple, as for `hostcall.callback`.
     """
 
     def __init__(self, structure: object, strict: bool = False) -> None:
@@ -303,26 +303,26 @@ class Outputs:
 
     @property
     def trivial(self) -> bool:
-        """True where what the function returns are the op's outputs as they are."""
+        """True if the function's return values are the op's outputs without a conversion."""
         return self._plain and not self.composite
 
     @property
     def form(self) -> Hashable:
-        """Equal where `flatten` makes the same of the same, as far as that is easily told."""
+        """A key for the structure; outputs with equal keys flatten equal values alike."""
         return None if self.trivial else _form_of(self._structure)
 
     def flatten(
         self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
     ) -> list[Any]:
-        """The values for the op's outputs, from what the user's function returned.
+        """Flatten the return value of the user's function to values for the op's outputs.
 
         Args:
-          returned: what it returned.
+          returned: the return value.
           function: the function.
-          composite_inputs: whether there is a composite tensor among its arguments.
+          composite_inputs: whether an argument contains a composite tensor.
 
         Raises:
-          ValueError, TypeError, IndexError: when the structure is another one.
+          ValueError, TypeError, IndexError: when the structure differs.
         """
         if self._plain and not self.strict:
             return self._flatten_as_stock(returned, function, composite_inputs)
@@ -339,7 +339,7 @@ class Outputs:
     def _flatten_as_stock(
         self, returned: object, function: object, composite_inputs: bool
     ) -> list[Any]:
-        """What TensorFlow makes of it: of too many values it takes the first ones."""
+        """Flatten as stock TensorFlow does, which takes the first of too many values."""
         wraps = composite_inputs or any(
             isinstance(leaf, tensor_structures.TypeSpec) for leaf in self._leaves
         )
@@ -368,7 +368,7 @@ class Outputs:
         return flat
 
     def pack(self, tensors: Sequence[Any]) -> Any:
-        """What the call returns to the user, from the op's outputs."""
+        """Pack the op's outputs into the value that the call returns to the user."""
         if self._plain and not self.composite:
             return tensors[0] if self.alone else self._sequence(tensors)
         remaining = iter(tensors)
@@ -385,12 +385,12 @@ class Outputs:
         return nest.pack_sequence_as(self._structure, leaves)
 
     def unpack(self, packed: object) -> list[Any]:
-        """The op's outputs, from what `pack` made of them."""
+        """Return the op's outputs from the value that `pack` made of them."""
         return list(nest.flatten(packed, expand_composites=True))
 
     def _values(self, returned: object) -> list[Any]:
         if not self._plain:
-            # Functions return tuples by habit, where Tout is a list.
+            # Functions often return tuples where Tout is a list.
             flat: list[Any] = tensor_structures.flatten_up_to(
                 self._structure, returned, check_types=False
             )
@@ -398,12 +398,12 @@ class Outputs:
         if returned is None:
             return []
         if self.alone and isinstance(returned, list) and not returned:
-            return [returned]  # a value without elements, rather than no value
+            return [returned]  # an empty list is one value without elements
         return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
 def _flatten_types(structure: object) -> list[Any]:
-    """The leaves of `Tout`; what holds none, such as [{}], stays as a leaf to be refused."""
+    """Return the leaves of `Tout`; a value without any, as [{}], stays a leaf, to be refused."""
     if isinstance(structure, list | tuple) and not hasattr(structure, "_fields"):
         return [leaf for item in structure for leaf in nest.flatten(item) or [item]]
     return nest.flatten(structure) or [structure]
@@ -420,7 +420,7 @@ def _is_composite(leaf: object) -> TypeGuard[tf.TypeSpec]:
 
 
 def _components(leaf: Leaf) -> list[tuple[tf.DType, Spec | None]]:
-    """(dtype, declared spec) of each op output that a leaf of `Tout` stands for."""
+    """Return (dtype, declared spec) of each op output that belongs to a leaf of `Tout`."""
     if isinstance(leaf, tf.DType):
         return [(leaf, None)]
     if not _is_composite(leaf):
@@ -430,14 +430,14 @@ def _components(leaf: Leaf) -> list[tuple[tf.DType, Spec | None]]:
 
 
 def specs_for(result: Any, inputs: Inputs) -> Any:
-    """A declared result for these inputs, as a structure of specs."""
+    """Return the declared result for these inputs, as a structure of specs."""
     if is_shape_function(result):
         known = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs.flat]
         try:
             result = result(*inputs.pack_specs(known))
         except Exception:
-            # A shape function may compute with sizes that tracing does not know. Ones in their
-            # place still tell dtypes and ranks.
+            # The shape function may compute with sizes that tracing does not know. With ones in
+            # their place it still returns the right dtypes and ranks.
             guessed = [tf.TensorSpec(_with_ones(spec.shape), spec.dtype) for spec in known]
             return tf.nest.map_structure(
                 _without_sizes, result_leaves(result(*inputs.pack_specs(guessed)))
@@ -446,7 +446,7 @@ def specs_for(result: Any, inputs: Inputs) -> Any:
 
 
 def result_leaves(result: Any) -> Any:
-    """A declared result with each leaf as a spec that says its dtype."""
+    """Return a declared result with each leaf as a spec that has a dtype."""
     if is_leaf(result):
         return as_spec(result, None)
     if isinstance(result, dict):

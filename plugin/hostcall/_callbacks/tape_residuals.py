@@ -1,15 +1,15 @@
-"""Tape residuals: what a recorded call keeps for its gradient, and for how long.
+"""Tape residuals: the tapes and tensors that recorded calls keep for their gradients.
 
-The handle leaves a program as one of the results that TensorFlow's tape keeps. Mostly it is a
-tensor of its own, and then what the call has kept ends with that tensor. Out of the loops and
-branches of plain graphs it comes inside a list or an optional, which cannot be looked into cheaply.
-There, any call of a function with that op which was in flight when the handle was made may hold it,
-for as long as a variant among its results lives. A call that fails, or has no such results, holds
-nothing. Neither does a run of a v1 session once it has ended.
+The handle of a residual is a hidden result of the op, and an input of the gradient op. So it goes
+wherever TensorFlow's autodiff takes the values of the forward pass: through loops, branches and
+functions, and into the tapes that the user holds.
 
-The handle is a hidden result of the op, and an input of the gradient op. So it goes wherever
-TensorFlow's autodiff takes the values of the forward pass: through loops, branches and functions,
-and into the tapes that the user holds.
+A residual lives as long as its handle, which leaves a program as a result that TensorFlow's tape
+keeps. Mostly the handle is a tensor of its own, and the residual ends with that tensor. From loops
+and branches of plain graphs it comes in a list or an optional; reading these variants is expensive.
+So each call of a function with that op may hold the handle if it was in flight when the handle was
+made, and as long as a variant among its results lives. A call that fails, or returns no variants,
+holds no handles. Neither does a run of a v1 session once it has ended.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from hostcall_runtime import _library, _locks, _patching
 
 
 class Recording(enum.IntEnum):
-    """Whether a compiled program can ask for the gradient of a py_function's call."""
+    """The time at which a compiled program can ask for the gradient of a py_function's call."""
 
     NO = 0
-    # Within the run of the program.
+    # During the run of the program.
     RUN = 1
-    # After it: the handle of the tape residual is a result of the program.
+    # After the run: the handle of the tape residual is a result of the program.
     ESCAPING = 2
-    # The same of a program that is a cluster: others of its function ask any number of times.
+    # After the run of a cluster: other clusters of the function ask any number of times.
     CLUSTER = 3
 
 
@@ -45,11 +45,11 @@ class _FunctionCall:
     """A call of a function from eager code, or a run of a session.
 
     Attributes:
-      tokens: those of the script ops in the function, and in all that it calls.
-      handles: those that were made while it was in flight, and that no tensor is known to hold.
-      in_flight: whether it has not ended.
-      reasons: how many there are to think that it holds them: itself while it is in flight, and
-        each variant among its results.
+      tokens: the tokens of the script ops in the function and in all functions that it calls.
+      handles: the handles that were made while the call was in flight, and have no known tensor.
+      in_flight: whether the call has not ended.
+      reasons: a reference count: one for the call in flight, and one for each variant among its
+        results. At 0 the call holds no handles.
     """
 
     def __init__(self, tokens: frozenset[str]) -> None:
@@ -60,17 +60,17 @@ class _FunctionCall:
 
 
 class HandleOwners:
-    """Tells when nobody holds a handle any more.
+    """A table of the calls and tensors that may hold handles.
 
     Args:
-      drop: is called with such a handle.
+      drop: the function to call with a handle that no call or tensor holds any more.
     """
 
     def __init__(self, drop: Callable[[int], None]) -> None:
         self._drop = drop
         self._lock = _locks.new_lock()
         self._in_flight: set[_FunctionCall] = set()
-        # The calls that may hold a handle, for those that no tensor is known to hold.
+        # For each handle without a known tensor: the calls that may hold it.
         self._possible: dict[int, set[_FunctionCall]] = {}
         self._here = threading.local()
 
@@ -78,11 +78,11 @@ class HandleOwners:
         return len(self._possible)
 
     def note(self, handle: int, token: str) -> None:
-        """To be called with a handle that is made now and may leave its program.
+        """Register a handle that is made now and may leave its program.
 
         Args:
           handle: the handle.
-          token: of the op that makes it.
+          token: the token of the op that makes it.
         """
         with self._lock:
             calls = {call for call in self._in_flight if token in call.tokens}
@@ -91,25 +91,25 @@ class HandleOwners:
             self._possible[handle] = calls
 
     def forget(self, handle: int) -> None:
-        """Stops asking who may hold a handle."""
+        """Stop tracking the calls that may hold a handle."""
         with self._lock:
             calls = self._possible.pop(handle, None)
             for call in calls or ():
                 call.handles.discard(handle)
 
     def may_hold(self, handle: int) -> bool:
-        """Whether somebody can ask for a handle again, apart from the program that made it."""
+        """Return whether a handle may be used again, apart from the program that made it."""
         with self._lock:
             calls = self._possible.get(handle)
             return calls is None or (bool(calls) and not any(call.in_flight for call in calls))
 
     def holds(self, handle: int) -> bool:
-        """Whether a handle will be let go when the calls have ended that may hold it."""
+        """Return whether a handle will be dropped at the end of the calls that may hold it."""
         with self._lock:
             return bool(self._possible.get(handle))
 
     def run(self, tokens: frozenset[str], function: Callable[[], Any]) -> Any:
-        """What `function` returns. It calls a function with these tokens and may hold handles."""
+        """Run `function`, as a call of script ops with these tokens that may hold handles."""
         call, outer = _FunctionCall(tokens), getattr(self._here, "call", None)
         try:
             self._here.call = call
@@ -124,12 +124,12 @@ class HandleOwners:
             self._release(call)
 
     def attach(self, tensors: Iterable[Any]) -> None:
-        """Finds the handles in what a function or an op has returned, before the user has it."""
+        """Find the handles in the results of a function or an op, before the user gets these."""
         if not self._possible:
             return
         for tensor in tensors:
             if not isinstance(tensor, eager_execution.EagerTensor):
-                continue  # symbolic: a function is being traced that calls a recorded one
+                continue  # symbolic: a function that calls a recorded one is being traced
             if tensor.dtype == tf.int64 and tensor.shape.rank == 0:
                 self._tie(tensor)
             elif tensor.dtype == tf.variant:
@@ -139,7 +139,7 @@ class HandleOwners:
         handle = int(tensor)
         if handle in self._possible:
             weakref.finalize(tensor, self._drop, handle).atexit = False
-            self.forget(handle)  # afterwards, for Ctrl-C may come in between
+            self.forget(handle)  # last, as Ctrl-C may come in between
 
     def _suspect(self, variant: Any) -> None:
         call = getattr(self._here, "call", None)
@@ -162,7 +162,7 @@ class HandleOwners:
                 if not calls:
                     del self._possible[handle]
                     over.append(handle)
-        for handle in over:  # without the lock: what dies with a tape residual may be the user's
+        for handle in over:  # without the lock: dropping a residual may run the user's code
             self._drop(handle)
 
 
@@ -174,10 +174,10 @@ class TapeResidual:
       spec: the callback.
       tapes: the tapes that recorded it, innermost first: one for each order of derivative that the
         program can ask for.
-      inputs: the tensors that went in; None for those that have no derivative.
-      outputs: the tensors that came out.
-      moment: when a compiled program made the call, by the bindings's clock; None elsewhere.
-      until_end: whether it is kept until the program has ended that made the call.
+      inputs: the input tensors; None for those that have no derivative.
+      outputs: the output tensors.
+      moment: the time at which a compiled program made the call, by the bindings' clock; else None.
+      until_end: whether it is kept until the end of the program that made the call.
     """
 
     spec: Any
@@ -190,13 +190,13 @@ class TapeResidual:
 
 _residuals: dict[int, TapeResidual] = eager_execution.tape_cache
 
-# Where nobody tells when a call has ended: the latest handles, beyond which none is kept.
+# Without hostcall's patches the end of a call is unknown, so only the latest handles are kept.
 _MANY_UNTOLD = 256
 _untold: collections.deque[int] = collections.deque()
 
 
 def keep(residual: TapeResidual) -> int:
-    """Keeps the residual of a call that no compiled program makes, and returns its handle."""
+    """Keep the residual of a call that no compiled program makes, and return its handle."""
     return _keep(residual, lambda handle: _note(handle, residual.spec.title))
 
 
@@ -209,20 +209,20 @@ def _note(handle: int, token: str) -> None:
 
 
 def keep_for_call(residual: TapeResidual) -> int:
-    """Keeps the residual of a call that a partitioned function makes, and returns its handle.
+    """Keep the residual of a call that a partitioned function makes, and return its handle.
 
-    As in a compiled program, the gradient may be asked for any number of times until that ends.
+    The function may ask for the gradient any number of times until it ends, as a compiled program.
     """
     residual.until_end = True
     return keep(residual)
 
 
 def keep_in_program(residual: TapeResidual, recording: Recording) -> int:
-    """Keeps the residual of a call that a compiled program makes, and returns its handle.
+    """Keep the residual of a call that a compiled program makes, and return its handle.
 
     Args:
       residual: the residual.
-      recording: when the gradient may be asked for.
+      recording: the time at which the gradient may be asked for.
     """
     residual.moment = _bindings().now()
     if recording is Recording.RUN:
@@ -231,21 +231,21 @@ def keep_in_program(residual: TapeResidual, recording: Recording) -> int:
 
 
 def _keep(residual: TapeResidual, see_to_its_end: Callable[[int], None]) -> int:
-    # Cannot be mistaken for a user's value, nor for the 0 of a call that was not recorded.
+    # A random odd number equals no user's value, and not the 0 of a call that was not recorded.
     handle = secrets.randbits(62) | 1
-    # In this order: Ctrl-C may come in between.
+    # The end comes first: Ctrl-C in between must not leave a residual for ever.
     see_to_its_end(handle)
     _residuals[handle] = residual
     return handle
 
 
 def _bindings() -> Any:
-    # Not loaded at import: that registers kernels, which HOSTCALL_DISABLE=1 forbids.
+    # Loaded late, because loading registers kernels, which HOSTCALL_DISABLE=1 forbids.
     return _library.load("hostcall._tensorflow")
 
 
 def drop(handle: int) -> None:
-    """Forgets a residual, if it is still kept."""
+    """Drop a residual, if it is still kept."""
     owners.forget(handle)
     _residuals.pop(handle, None)
 
@@ -254,7 +254,7 @@ owners = HandleOwners(drop)
 
 
 class _Refusal:
-    """What TensorFlow's own gradient finds of an eager call that was recorded before `disable`."""
+    """An entry that makes TensorFlow's gradient fail for eager calls recorded before `disable`."""
 
     def __iter__(self) -> Iterator[Any]:
         raise RuntimeError(
@@ -265,48 +265,48 @@ class _Refusal:
 
 
 def refuse_eager_calls() -> None:
-    """Has TensorFlow's own gradient say why it knows nothing of eager calls recorded by now."""
+    """Make TensorFlow's own gradient raise an explanation for the eager calls recorded so far."""
     kept = [r for r in [*_residuals.values()] if isinstance(r, TapeResidual)]
     tokens = {r.spec.title.encode() for r in kept if r.spec.op is None}
     eager_execution.tape_cache.update({token: _Refusal() for token in tokens})
 
 
 def refuse_no_longer() -> None:
-    """Undoes `refuse_eager_calls`."""
+    """Undo `refuse_eager_calls`."""
     for key, kept in [*eager_execution.tape_cache.items()]:
         if isinstance(kept, _Refusal):
             eager_execution.tape_cache.pop(key, None)
 
 
 def may_be_recorded(tokens: Iterable[str]) -> bool:
-    """Whether calls of py_functions with these tokens may be recorded in a call of a function.
+    """Return whether calls of py_functions with these tokens may be recorded in a function call.
 
-    Their gradient is asked for already, or a tape of the caller's may ask for it in the call.
+    They may if a gradient already asks for them, or a tape of the caller's may do so in the call.
     """
     if not eager_execution.has_no_tapes():
         return True
     entries = map(token_registry.find_present, tokens)
-    # That of a saved graph is looked up when it is first called.
+    # The entry of a saved graph is None until its first call.
     return any(entry is None or getattr(entry, "gradient_wanted", False) for entry in entries)
 
 
 def attach(tensors: Iterable[Any]) -> None:
-    """Ties residuals to the EagerTensors that hold their handles.
+    """Tie residuals to the EagerTensors that hold their handles.
 
     Args:
-      tensors: what a function or an op has returned.
+      tensors: the results of a function or an op.
     """
     owners.attach(tensors)
 
 
 def spec_of(handle: int) -> Any:
-    """The spec whose call kept this residual, None when it is not kept."""
+    """Return the spec whose call kept this residual, or None if it is not kept."""
     residual = _residuals.get(handle)
     return residual.spec if isinstance(residual, TapeResidual) else None
 
 
 def take(handle: int) -> TapeResidual:
-    """The residual of that handle; one that nobody can ask for again is not kept any longer.
+    """Return the residual of a handle, and drop it if the handle cannot be used again.
 
     Raises:
       RuntimeError: when it is not kept.
@@ -319,7 +319,7 @@ def take(handle: int) -> TapeResidual:
             "jit_compile=True keeps it for one gradient; compute all of them at once there, or "
             "compile the function."
         )
-    # A program that hands a handle out may ask for it first, any number of times.
+    # A program that returns a handle may use it before, any number of times.
     within = residual.moment is not None and _bindings().was_running(residual.moment)
     within |= residual.until_end and owners.holds(handle)
     if not within and not owners.may_hold(handle):

@@ -1,7 +1,7 @@
-"""Result shapes that nothing declares: those that may be any, and those that calls returned.
+"""Undeclared result shapes: free shapes, and shapes that calls were seen to return.
 
-Such a result is not used, or the program takes the elements alone and gives them a shape itself.
-XLA is told of a vector then, and the function's results are made vectors before they are checked.
+A result has a free shape if it is unused, or if the program takes only its elements and gives them
+a shape itself. XLA then gets a vector, and the function's result is made a vector before the check.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime import _locks
 from hostcall_runtime._errors import counted
 
-# In the place of a number of elements.
+# The number of elements of a result that is not used.
 UNUSED = -1
 
-# By the numbers of the results: how many elements each has, or UNUSED.
+# Maps the index of a result to its number of elements, or to UNUSED.
 FreeShapes = Mapping[int, int]
 
 
 def write(node: NodeDef, free: FreeShapes) -> None:
-    """Writes onto a script op which of its results have free shapes."""
+    """Mark the results of a script op that have free shapes."""
     numbers = protos.integer_list([n for pair in sorted(free.items()) for n in pair])
     node.attr[attributes.FREE_SHAPES].list.CopyFrom(numbers)
 
 
 def of_node(node: NodeDef) -> dict[int, int]:
-    """What `write` has left on a node."""
+    """Return the free shapes that `write` has stored on a node."""
     if attributes.FREE_SHAPES not in node.attr:
         return {}
     numbers = node.attr[attributes.FREE_SHAPES].list.i
@@ -42,7 +42,7 @@ def of_node(node: NodeDef) -> dict[int, int]:
 
 
 def completed(specs: Sequence[Spec], free: FreeShapes) -> list[Spec]:
-    """Specs with vectors for the results of free shape, unless their shapes are known after all."""
+    """Return specs with vectors for the results of free shape, unless the shapes are known."""
     return [
         tf.TensorSpec([_length(free[index])], spec.dtype) if _is_open(spec, index, free) else spec
         for index, spec in enumerate(specs)
@@ -59,14 +59,14 @@ def _length(count: int) -> int:
 
 
 def suffix(free: FreeShapes) -> str:
-    """What tells the name of a target with these results of free shape from those of others."""
+    """Return a suffix that makes the name of a target with these free shapes unique."""
     return "".join(f"/{index}:{count}" for index, count in sorted(free.items()))
 
 
 def returning_vectors(
     function: Callable[..., Any], spec: result_contract.Callback, free: FreeShapes
 ) -> Callable[..., Any]:
-    """A function of arrays, whose results of free shape are vectors."""
+    """Wrap a function of arrays so that its results of free shape are vectors."""
     if not free:
         return function
     any_shape = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
@@ -81,14 +81,14 @@ def returning_vectors(
 def making_vectors(
     to_arrays: Callable[[Any], list[Any]], free: FreeShapes
 ) -> Callable[[Any], list[Any]]:
-    """The same for what makes arrays of the results of a function of tensors."""
+    """Wrap a conversion from tensors to arrays in the same way."""
     if not free:
         return to_arrays
     return lambda returned: _as_vectors(to_arrays(returned), free)
 
 
 def _as_vectors(arrays: Sequence[Any], free: FreeShapes) -> list[Any]:
-    """Arrays with vectors in the place of those of free shape."""
+    """Return the arrays with vectors in the place of those of free shape."""
     found = list(arrays)
     for index, count in free.items():
         if index < len(found) and hasattr(found[index], "reshape"):
@@ -101,11 +101,11 @@ _lock = _locks.new_lock()
 
 
 class _Kind(enum.IntEnum):
-    """Of a size: what calls have shown of it so far."""
+    """The variation of a size in the calls so far."""
 
     FIXED = 0
-    FOLLOWS = 1  # it has changed where the shapes of the inputs did
-    VARIES = 2  # it has changed where they did not
+    FOLLOWS = 1  # it has changed together with the shapes of the inputs
+    VARIES = 2  # it has changed for the same shapes of the inputs
 
 
 @dataclasses.dataclass
@@ -115,19 +115,19 @@ class _Size:
 
 
 class SeenShapes:
-    """Those of one op: a few integers, however many calls there are."""
+    """The shapes seen for one op: a few integers, for any number of calls."""
 
     def __init__(self) -> None:
         self._calls = 0
         self._latest: tuple[list[Any], list[list[int]]] | None = None
-        self._results: list[list[_Size] | None] = []  # None: it has changed its rank
+        self._results: list[list[_Size] | None] = []  # None: the rank has changed
 
     def note(self, inputs: list[Any], results: list[list[int]]) -> None:
-        """Remembers one call.
+        """Record one call.
 
         Args:
           inputs: the shapes of its inputs.
-          results: those of its results.
+          results: the shapes of its results.
         """
         with _lock:
             self._calls += 1
@@ -142,10 +142,10 @@ class SeenShapes:
                 ]
 
     def added_to(self, known: Sequence[Spec | None]) -> tuple[list[Spec | None], str]:
-        """What is known of the results with what calls have shown, and a remark that says so.
+        """Return the specs of the results completed by seen sizes, and a remark on their origin.
 
         Args:
-          known: what is known without them; None where that is nothing.
+          known: the specs without the seen sizes; None for an unknown result.
         """
         with _lock:
             seen = self._results or [None] * len(known)
@@ -181,5 +181,5 @@ def _added(said: Spec | None, seen: list[_Size] | None) -> Spec | None:
         changing = [dim for dim in open_dims if seen[dim].kind is not _Kind.FIXED]
         return BoundedSpec(sizes, said.dtype, changing)
     if _Kind.FOLLOWS in kinds:
-        return said  # a rule says it, and no number
+        return said  # the size follows from the inputs, so a number would be wrong
     return tf.TensorSpec([one.largest for one in seen], said.dtype)

@@ -1,4 +1,4 @@
-"""Where ops come from: script ops, `hostcall.callback`, tracing, gradients."""
+"""The origins of ops: script ops, `hostcall.callback`, `hostcall.bind`, batches and gradients."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# TensorFlow comes first: it loads hostcall's TensorFlow side, so no import cycle can arise.
 import tensorflow  # noqa: F401

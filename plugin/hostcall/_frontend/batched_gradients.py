@@ -1,4 +1,4 @@
-"""Gradients for a batch of upstream gradients, by one call."""
+"""Gradients of callbacks for a whole batch of upstream gradients, by one call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hostcall._frontend.gradients import GradientSpec, RecomputingSpec, gradient
 
 
 def of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[..., list[Any]]:
-    """`spec.grad` for a batch, each argument of which has its elements as its first axis.
+    """Map `spec.grad` over a batch, which is the first axis of each argument.
 
     Args:
-      spec: that of a call for one element.
-      shared: for each of the op's inputs, whether that axis has size 1, as the argument is the same
-        for all elements.
+      spec: the spec of a call for one element.
+      shared: for each of the op's inputs, whether that axis has size 1, because the argument is the
+        same for all elements.
     """
     grad, inputs, outputs = spec.grad, spec.inputs, spec.outputs
     assert grad is not None
@@ -42,7 +42,7 @@ def of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[..., list[A
         mapped = tf.vectorized_map(one, elements, warn=False)
         gradients: list[Any] = [None] * len(flat)
         for place, value in zip(places, mapped, strict=True):
-            # What is the same for all elements gets what they say together.
+            # The gradient of a shared argument is the sum over all elements.
             gradients[place] = tf.reduce_sum(value, 0, keepdims=True) if shared[place] else value
         return list(inputs.pack(gradients))
 
@@ -59,12 +59,12 @@ _SEVERAL = (
 class GradientOfBatch(GradientSpec):
     """The derivatives of a call for a batch of upstream gradients.
 
-    The call was made for all elements, or there is one for each. In each case the handle, or the
-    handles, of what was kept tell.
+    The forward call covered all elements, with one handle, or there was a call with a handle for
+    each element. The handles lead to the tape residuals.
 
     Attributes:
-      axes: for each source, how many of the batches its tensor has as its first axes.
-      handle_axes: the same of the handle; they are the outermost ones.
+      axes: for each source, the number of batches that are first axes of its tensor.
+      handle_axes: the number of batches that are axes of the handle; they are the outermost ones.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class GradientOfBatch(GradientSpec):
         self.handle_axes = handle_axes
         self.gradient_wanted = of.gradient_wanted
         self.like = None
-        depth, axes = len(self.levels), self.axes  # the shape function is not to refer to the spec
+        depth, axes = len(self.levels), self.axes  # the shape function must not hold the spec
         self.shape_function = lambda given: _led(given[1], depth, given[first:], axes)
         self.static_specs = self.shape_function(specs)
 
@@ -114,7 +114,7 @@ class GradientOfBatch(GradientSpec):
         return results, self.kept(one, upstream, results) if record else None
 
     def _of_none(self, upstream: list[Any]) -> list[Any]:
-        """The gradients of a batch without elements, of which no call was recorded."""
+        """Return the gradients of a batch without elements, for which no call was recorded."""
         lead = upstream[0].shape[: len(self.levels)].as_list()
         shapes = [static_shape(spec)[len(self.levels) :] for spec in self.static_specs]
         known = [[0 if size is None else size for size in shape] for shape in shapes]
@@ -126,8 +126,8 @@ class RecomputingOfBatch(RecomputingSpec):
     """The gradient of a pure function for a batch of upstream gradients.
 
     Attributes:
-      looped: the batches, by their place, that the arguments do not have as axes: the function runs
-        once for all of their elements.
+      looped: the indices of the batches that are no axes of the arguments. The function runs once
+        for all of their elements.
     """
 
     def __init__(
@@ -179,15 +179,15 @@ def over_axes(
     depth: int,
     shapes: Sequence[tf.TensorShape],
 ) -> list[Any]:
-    """The gradients for all elements of the batches.
+    """Compute the gradients for all elements of the batches.
 
     Args:
-      gradients: those for a place in the `looped` batches, 0 in the others, and for the upstream
-        gradients there.
+      gradients: returns the gradients for an index into all batches, 0 in those that are not
+        `looped`, and for the upstream gradients there.
       upstream: the upstream gradients, whose first axes are the batches.
       looped: the batches for whose elements `gradients` is called one by one.
-      depth: how many batches there are.
-      shapes: of the gradients for one element.
+      depth: the number of batches.
+      shapes: the shapes of the gradients for one element.
     """
     if not looped:
         return gradients([0] * depth, upstream)
@@ -199,7 +199,7 @@ def over_axes(
         parts = gradients([place.get(k, 0) for k in range(depth)], [dy[at] for dy in upstream])
         for column, part in zip(columns, parts, strict=True):
             column.append(part)
-    # The axes of a stack of all are first those that were gone through, then the others.
+    # The stack has the looped batches as its first axes, then the others.
     order = [*looped, *(k for k in range(depth) if k not in looped)]
     sizes = [lead[k] for k in order]
     results = []
@@ -213,7 +213,7 @@ def over_axes(
 
 
 def _led(upstream: Spec, depth: int, sources: Sequence[Spec], axes: Sequence[int]) -> list[Spec]:
-    """The specs of gradients: the batches of an upstream one, and the shape of one element."""
+    """Return the specs of gradients: the upstream's batch axes, then the shape of one element."""
     lead = static_shape(upstream)[:depth]
     pairs = zip(sources, axes, strict=True)
     return [

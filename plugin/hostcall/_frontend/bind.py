@@ -15,28 +15,28 @@ from hostcall._tf.types import ConcreteFunction
 from hostcall_runtime import _library
 from hostcall_runtime._errors import counted
 
-# What TensorFlow gives the dtype that is wanted; everything else has one of its own.
+# Types that TensorFlow converts to the requested dtype; all others have a dtype of their own.
 _PYTHON_VALUES = (bool, int, float, complex, str, bytes, list, tuple)
 
 
 def bind(fn: Any, *specs: Any) -> Bound:
-    """Binds a function to the dtypes and shapes of its arguments, for calls that cost little.
+    """Bind a function to the dtypes and shapes of its arguments, for calls with little overhead.
 
     `fn` is traced once, now. A call of the result checks its arguments and runs the program.
 
     Args:
       fn: a `tf.function`, a `ConcreteFunction`, or a Python function, which is compiled, as by
         `tf.function(fn, jit_compile=True)`.
-      *specs: for each positional argument a `tf.TensorSpec`, or a tensor or array like those that
-        will come; or a structure of them, if `fn` takes one. They may be left out where `fn` knows
-        its own: a `ConcreteFunction`, or a `tf.function` with an `input_signature`.
+      *specs: for each positional argument a `tf.TensorSpec`, or a tensor or array like those of the
+        calls; or a structure of them, if `fn` takes one. They may be left out if `fn` has its own,
+        as a `ConcreteFunction` or a `tf.function` with an `input_signature` does.
 
     Returns:
       A `Bound`, which is called like `fn`.
 
     Raises:
-      TypeError: when `fn` is no function, takes arguments by name alone or arguments that are no
-        tensors, or when a spec is none.
+      TypeError: when `fn` is no function, when it takes keyword-only arguments or arguments that
+        are no tensors, or when a spec is invalid.
       ValueError: when `fn` is a `ConcreteFunction` of other dtypes or shapes than `specs`.
 
     Examples:
@@ -67,12 +67,12 @@ def bind(fn: Any, *specs: Any) -> Bound:
 
 
 class Bound:
-    """A function that is bound to the dtypes and shapes of its arguments, as `hostcall.bind` makes.
+    """A function that `hostcall.bind` has bound to the dtypes and shapes of its arguments.
 
-    It is called with a tensor, a NumPy array or a Python value for each spec, and returns what the
-    function returns. It keeps the function alive, and its variables. Any number of threads may call
-    it. Where calls are recorded (by a tape or a `ForwardAccumulator`) or go into a graph, it calls
-    `concrete_function`, so that they mean what they always do.
+    It takes a tensor, a NumPy array or a Python value for each spec, and returns the function's
+    results. It keeps the function and its variables alive. Any number of threads may call it. If a
+    call is recorded (by a tape or a `ForwardAccumulator`) or goes into a graph, it calls
+    `concrete_function`, so that recording and tracing work as usual.
 
     Attributes:
       concrete_function: the `ConcreteFunction` that it runs.
@@ -95,7 +95,7 @@ class Bound:
     ) -> None:
         self.concrete_function = concrete_function
         self.input_specs = input_specs
-        # TensorFlow holds variables weakly, and the object of a method, too.
+        # TensorFlow holds variables, and the object of a method, only weakly.
         self._owned = (fn, concrete_function.variables)
         self._specs: list[Any] = tf.nest.flatten(input_specs)
         self._is_flat = not any(map(tf.nest.is_nested, input_specs))
@@ -107,15 +107,15 @@ class Bound:
             self._copy_on_cpu = _library.load("hostcall._tensorflow").copy_of_array
 
     def __call__(self, *args: Any) -> Any:
-        """Calls the function.
+        """Call the function.
 
         Args:
-          *args: as many as there are specs, each of the dtype and shape of its spec, or a structure
-            of such. NumPy arrays are copied. Nothing is converted from one dtype to another, apart
-            from Python's own numbers, strings and lists of them, which have none.
+          *args: an argument for each spec, with the spec's dtype and shape, or a structure of
+            them. NumPy arrays are copied. Dtypes are not converted. Only Python's own numbers,
+            strings and lists of them take the spec's dtype, as they have none.
 
         Returns:
-          What the function returns.
+          The results of the function.
 
         Raises:
           TypeError: when there are too many or too few arguments, or one has another dtype or
@@ -139,7 +139,7 @@ class Bound:
         return f"<hostcall.Bound {self.concrete_function.graph.name}({listed})>"
 
     def _tensors(self, args: tuple[Any, ...]) -> Sequence[Any]:
-        """The arguments as tensors, one for each spec."""
+        """Return the arguments as tensors, one for each spec."""
         given = len(self.input_specs)
         if len(args) != given:
             raise TypeError(
@@ -168,12 +168,12 @@ class Bound:
         return flat
 
     def _converted(self, value: object, index: int) -> Any:
-        """A tensor with the values of what is none."""
+        """Convert a non-tensor."""
         spec = self._specs[index]
         try:
             if isinstance(value, np.ndarray) and tf.executing_eagerly():
                 return eager_execution.copy_of(value, spec.dtype, self._copy_on_cpu)
-            # NumPy's float64 is a float of Python's, too, but has a dtype.
+            # NumPy's float64 is a subclass of float, but has a dtype.
             is_python = isinstance(value, _PYTHON_VALUES) and not isinstance(value, np.generic)
             if is_python:
                 check_integers(value, spec.dtype)
@@ -185,7 +185,7 @@ class Bound:
             ) from error
 
     def _check(self, tensor: tf.Tensor, index: int) -> None:
-        """Checks one leaf of the arguments against its spec."""
+        """Check one leaf of the arguments against its spec."""
         spec = self._specs[index]
         if tensor.dtype != spec.dtype:
             wanted = spec.dtype.name
@@ -207,7 +207,7 @@ class Bound:
 
 
 def _as_spec(value: object) -> Any:
-    """The spec of a leaf of the arguments of `bind`."""
+    """Return the spec of a leaf of the arguments of `bind`."""
     if isinstance(value, tf.TypeSpec):
         return value
     if isinstance(value, np.ndarray | np.generic | tf.Tensor | tf.Variable):
@@ -222,7 +222,7 @@ def _as_spec(value: object) -> Any:
 
 
 def _specs_of(concrete: ConcreteFunction) -> tuple[Any, ...]:
-    """The specs of the arguments of a ConcreteFunction, without those that have defaults.
+    """Return the specs of a ConcreteFunction's arguments, without trailing non-tensor defaults.
 
     Raises:
       TypeError: when it cannot be called with tensors by position.
@@ -243,12 +243,12 @@ def _specs_of(concrete: ConcreteFunction) -> tuple[Any, ...]:
 
 
 def _check_specs(concrete: ConcreteFunction, specs: tuple[Any, ...], own: tuple[Any, ...]) -> None:
-    """Checks that a function takes what `specs` let pass."""
+    """Check that a function takes all arguments that `specs` admit."""
     try:
         tf.nest.assert_same_structure(specs, own)
         pairs = zip(tf.nest.flatten(specs), tf.nest.flatten(own), strict=True)
         fits = all(tensor_structures.is_within(given, wanted) for given, wanted in pairs)
-    except (TypeError, ValueError):  # of other structures
+    except (TypeError, ValueError):  # the structures differ
         fits = False
     if not fits:
         raise ValueError(
@@ -259,7 +259,7 @@ def _check_specs(concrete: ConcreteFunction, specs: tuple[Any, ...], own: tuple[
 
 
 def _names(bound: Bound) -> list[str]:
-    """What to call each leaf of the arguments: `x`, or `batch['a']`."""
+    """Return the name of each leaf of the arguments in messages: `x`, or `batch['a']`."""
     parameters = concrete_functions.parameter_names(bound.concrete_function)
     return [
         parameters[first] + "".join(f"[{key!r}]" for key in rest)

@@ -1,4 +1,4 @@
-"""TensorFlow as `_functions.frameworks` sees it, and calls of callbacks on tensors."""
+"""TensorFlow's implementation of `_functions.frameworks`, and calls of callbacks on tensors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hostcall._tf import autograph, concrete_functions, function_defs, tensor_st
 from hostcall_runtime import _library, _registry
 
 
-# Ours, like TensorFlow's own functions, is not for autograph to convert.
+# Autograph must not convert it, just as TensorFlow's own functions.
 @autograph.do_not_convert
 def call(parts: Parts, args: tuple[Any, ...]) -> Any:
-    """The results of a callback, tensors in the structure of the declared result.
+    """Call a callback on tensors, and return tensors in the structure of the declared result.
 
     Raises:
       TypeError: when the declared result has no dtypes, or an argument is no tensor.
@@ -54,7 +54,7 @@ def _emit(parts: Parts, inputs: structures.Inputs, outputs: structures.Outputs) 
 
 
 def _op_name(name: str) -> str | None:
-    """A name that TensorFlow takes for an op."""
+    """Return `name` as a valid name of a TensorFlow op, or None if nothing is left of it."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
 
 
@@ -73,7 +73,7 @@ def _as_tensor(value: Any) -> Any:
 
 
 class _TensorFlow:
-    """See `frameworks.TensorFlow`."""
+    """The implementation of `frameworks.TensorFlow`."""
 
     call = staticmethod(call)
     check_handler = staticmethod(handler_programs.check)
@@ -96,9 +96,9 @@ class _TensorFlow:
 
 
 def enter() -> None:
-    """Has callbacks and native code take tensors, and messages name the lines that users wrote.
+    """Connect TensorFlow: callbacks and native code take tensors, messages name the user's lines.
 
-    And lets TensorFlow's cache of compiled programs find those with callbacks.
+    With TensorFlow's persistent cache of compiled programs, callback ids are then reproducible.
     """
     frameworks.enter_tensorflow(_TensorFlow())
     source_location.read_with(autograph.stack, autograph.original_location)

@@ -1,4 +1,4 @@
-"""The gradient of a py_function: a second script op, tied to its call by a tape residual."""
+"""Gradients of py_functions: a second script op, which a tape residual ties to its call."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def call(
     inputs: Inputs,
     outputs: Outputs,
 ) -> Any:
-    """The results of `emit(inputs, outputs)`, whose gradient is what `grad` computes.
+    """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient.
 
     Args:
       emit: creates the op and returns its results, packed.
-      grad: `grad(inputs, results, upstream)`, structures in, a gradient for each argument out.
+      grad: `grad(inputs, results, upstream)`, of structures; returns a gradient for each argument.
       inputs: the arguments.
       outputs: the types of the results.
     """
-    # Where the call is in a branch, what `grad` is given must be tensors of the branch.
+    # If the call is in a branch, `grad` must get tensors of the branch.
     tensors = inputs.flat if tf.executing_eagerly() else [tf.identity(t) for t in inputs.flat]
     results: list[Any] = []
 
@@ -52,13 +52,13 @@ def call(
             check(gradients, tensors, grad)
             if variables is None:
                 return gradients
-            # A callback that runs eagerly may read variables: they have no gradient through it.
+            # An eager callback may read variables; they get no gradient through it.
             return gradients, [None] * len(variables)
 
         return called, gradient
 
-    # `grad` gets these results, and not those of `emit`: they have the gradient that the next
-    # derivative needs.
+    # `grad` gets these results instead of those of `emit`, because only these have the gradient
+    # that the next derivative needs.
     results += tf.custom_gradient(op)(*tensors)
     if results and not tf.executing_eagerly():
         eager_execution.own_custom_gradient(results[0].op)
@@ -66,7 +66,7 @@ def call(
 
 
 def check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., Any]) -> None:
-    """Checks gradients against what they are of: TensorFlow would pass on whatever they are."""
+    """Check the dtypes and shapes of gradients, as TensorFlow would pass on wrong ones."""
     for number, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
         differentiable = tensor.dtype.is_floating or tensor.dtype.is_complex
         if not differentiable or not isinstance(gradient, tf.Tensor | np.ndarray):
@@ -85,12 +85,12 @@ class GradientSpec(EagerSpec):
     """The derivative of a call, by the tapes that recorded it.
 
     The inputs of its op: the handle of the tape residual, the upstream gradients, then the inputs
-    of the call that is differentiated. These are there for their shapes, which are those of the
-    results, and for the next derivative: their values are in the residual.
+    of the differentiated call. These inputs are there for their shapes, which are those of the
+    results, and for the next derivative. Their values are in the residual.
 
     Attributes:
-      parent: the spec of the calls that are differentiated.
-      targets: the outputs of such a call that have an upstream gradient.
+      parent: the spec of the differentiated calls.
+      targets: the outputs of a differentiated call that have an upstream gradient.
       sources: the inputs that have a gradient.
       order: 1 for the first derivative, 2 for the derivative of that, and so on.
     """
@@ -120,7 +120,7 @@ class GradientSpec(EagerSpec):
         self.order = parent.order + 1
         self.timeout = parent.timeout
         self.route = parent.route
-        # Tapes around a whole function may ask for more later, when its calls have been recorded.
+        # Tapes around a whole function may ask for higher orders after its calls were recorded.
         orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
         self.description = f"the gradient of {parent.description}"
@@ -128,12 +128,12 @@ class GradientSpec(EagerSpec):
 
     @classmethod
     def of_call(cls, parent: EagerSpec, op: Operation, upstream: dict[int, Any]) -> GradientSpec:
-        """The one for the gradient of a call.
+        """Return the spec for the gradient of a call.
 
         Args:
           parent: the spec of the call.
-          op: its op.
-          upstream: the gradients of its outputs.
+          op: the op of the call.
+          upstream: the gradients of the op's outputs, by their indices.
         """
         sources = _trainable_inputs(op)
         tensors = [op.inputs[i] for i in sources]
@@ -145,11 +145,11 @@ class GradientSpec(EagerSpec):
         return f"{self.parent.recorded_name}/gradient"
 
     def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
-        # The handle says which call it is the gradient of, in whatever order they come.
+        # The handle identifies the differentiated call, so gradient calls may come in any order.
         return dataclasses.replace(super()._site(keep), ordered=False, takes_handle=True)
 
     def _is_plain(self, recording: Recording) -> bool:
-        return False  # what runs is below, and not the user's function
+        return False  # `_run` below runs instead of the user's function
 
     def _run(
         self, tensors: Sequence[Any], record: bool, arrays: Sequence[Any] = ()
@@ -166,10 +166,10 @@ class GradientSpec(EagerSpec):
         return gradients, self.kept(residual, upstream, gradients) if record else None
 
     def residual_of(self, handle: int) -> tape_residuals.TapeResidual:
-        """What the call with this handle has kept.
+        """Return the tape residual of the call with this handle.
 
         Raises:
-          RuntimeError: when that is nothing, or does not do for a derivative of this order.
+          RuntimeError: when none is kept, or when it lacks a tape for this order of derivative.
         """
         residual = tape_residuals.take(handle)
         if not residual.tapes:
@@ -181,12 +181,12 @@ class GradientSpec(EagerSpec):
         return residual
 
     def sources_of(self, residual: tape_residuals.TapeResidual) -> list[Any]:
-        """The inputs of a call that have a gradient."""
+        """Return the inputs of a call that have a gradient."""
         return [residual.inputs[i] for i in self.sources]
 
     @contextlib.contextmanager
     def recording(self, tapes: Sequence[Any], upstream: list[Any]) -> Iterator[None]:
-        """Executes eagerly, and has `tapes` record what is done with `upstream`."""
+        """Execute eagerly inside the context, and make `tapes` record the use of `upstream`."""
         with eager_execution.eager_mode(), contextlib.ExitStack() as stack:
             for tape in reversed(tapes):
                 stack.enter_context(eager_execution.resumed(tape))
@@ -194,22 +194,22 @@ class GradientSpec(EagerSpec):
             yield
 
     def gradients_by(self, residual: tape_residuals.TapeResidual, upstream: list[Any]) -> list[Any]:
-        """The gradients of the call that has kept this."""
+        """Return the gradients of the call that has kept `residual`."""
         results = [residual.outputs[i] for i in self.targets]
         return gradients_of(residual.tapes[0], results, self.sources_of(residual), upstream)
 
     def kept(
         self, residual: tape_residuals.TapeResidual, upstream: list[Any], gradients: list[Any]
     ) -> tape_residuals.TapeResidual:
-        """What to keep for the next derivative."""
+        """Return the tape residual for the next derivative."""
         inputs = [None, *upstream, *self.sources_of(residual)]
         return tape_residuals.TapeResidual(self, residual.tapes[1:], inputs, list(gradients))
 
 
 class RecomputingSpec(EagerSpec):
-    """The gradient of a pure function: it runs the function once more, under a tape.
+    """The gradient of a pure function, which runs the function again, under a tape.
 
-    The inputs of its op: those of the call that is differentiated, then the upstream gradients.
+    The inputs of its op: those of the differentiated call, then the upstream gradients.
 
     Attributes:
       parent: the spec of the function.
@@ -252,14 +252,14 @@ class RecomputingSpec(EagerSpec):
 
 
 def gradient(op: Operation, *dy: Any) -> Any:
-    """The gradient function of EagerPyFunc, in place of TensorFlow's.
+    """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function.
 
     Args:
       op: the forward op.
       *dy: the gradients of its outputs, the hidden one included.
 
     Returns:
-      For each input its gradient, None for those that have none.
+      A gradient for each input, None for inputs without one.
     """
     spec = _spec_of(op)
     if (given := py_function_gradient.given_to(op)) is not None:
@@ -274,7 +274,7 @@ def gradient(op: Operation, *dy: Any) -> Any:
 
 
 class _WithoutHandle:
-    """An op as the user has made it: without the hidden result."""
+    """A view of an op without the hidden result, for the user's gradient function."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
@@ -297,7 +297,7 @@ def _emit(backward: EagerSpec, op: Operation) -> list[Any]:
 
 
 def _recomputed(spec: EagerSpec, op: Operation, upstream: dict[int, Any]) -> list[Any]:
-    """The gradient of a pure function."""
+    """Emit the gradient op of a pure function, and return its results."""
     sources = _trainable_inputs(op)
     specs = [_spec_of_tensor(op.inputs[i]) for i in sources]
     inputs = [*op.inputs, *upstream.values()]
@@ -307,7 +307,7 @@ def _recomputed(spec: EagerSpec, op: Operation, upstream: dict[int, Any]) -> lis
 def _computing_once_more(
     parent: EagerSpec, targets: list[int], wanted: list[int]
 ) -> Callable[..., list[Any]]:
-    # Not a method: a spec that refers to itself would die by garbage collection alone.
+    # Not a method: a spec that refers to itself would live until the next garbage collection.
     def compute(*args: Any) -> list[Any]:
         count = len(args) - len(targets)
         sources = [args[i] for i in wanted]
@@ -323,7 +323,7 @@ def gradients_of(
     tape: tf.GradientTape, results: list[Any], sources: list[Any], dy: list[Any]
 ) -> list[Any]:
     gradients = eager_execution.gradients(tape, results, sources, dy)
-    # The gradient of a gather is IndexedSlices; a tensor is what an op returns.
+    # The gradient of a gather is IndexedSlices, but an op returns tensors.
     return [
         g if type(g) is eager_execution.EagerTensor else tf.convert_to_tensor(g) for g in gradients
     ]
@@ -344,7 +344,7 @@ def _shapes_only(specs: Sequence[Spec]) -> list[Spec | None]:
 def _spec_of(op: Operation) -> Any:
     handle = op.outputs[-1] if op.outputs else None
     if tf.executing_eagerly() and handle is not None and _may_be_handle(handle):
-        # Only the residual holds the function of an eager call, and its token may be another's.
+        # Only the residual holds the function of an eager call; a later call may use its token.
         spec = tape_residuals.spec_of(int(handle))
         if spec is not None:
             return spec
@@ -354,7 +354,7 @@ def _spec_of(op: Operation) -> Any:
     dtypes = [output.dtype for output in op.outputs]
     entry = lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
     if entry is None and (why := token_registry.why_missing(token)) is not None:
-        raise why  # of a saved graph; TensorFlow's gradient would say nothing of it
+        raise why  # for an op of a saved graph; TensorFlow's gradient would not give the reason
     return entry
 
 
@@ -363,7 +363,7 @@ def _may_be_handle(tensor: tf.Tensor) -> bool:
 
 
 def _upstream(op: Operation, dy: Sequence[Any]) -> dict[int, Any]:
-    """The gradients of the outputs that have one, zeros where nothing flows back."""
+    """Return the gradients of the trainable outputs by index, with zeros for missing ones."""
     return {
         i: tf.zeros_like(output) if gradient is None else tf.convert_to_tensor(gradient)
         for i, (output, gradient) in enumerate(zip(op.outputs, dy, strict=True))
@@ -372,5 +372,5 @@ def _upstream(op: Operation, dy: Sequence[Any]) -> dict[int, Any]:
 
 
 def patch() -> Patch:
-    """Puts this gradient in the place of TensorFlow's, to which it leaves all ops but ours."""
+    """Return the patch that installs `gradient`; it leaves other ops to TensorFlow's gradient."""
     return py_function_gradient.replaced_by(gradient)

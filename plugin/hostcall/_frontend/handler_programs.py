@@ -1,4 +1,4 @@
-"""Handlers of XLA's FFI: whether TensorFlow's XLA can call them, and programs that do."""
+"""Handlers of XLA's FFI: checks for TensorFlow's XLA, and programs that call them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hostcall_runtime import _library
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
-# Which exception stands for which of XLA's errors: script ops make the same errors of them again.
+# The exceptions for XLA's errors; script ops map these exceptions back to the same errors.
 _EXCEPTIONS = (
     (tf.errors.InvalidArgumentError, ValueError),
     (tf.errors.ResourceExhaustedError, MemoryError),
@@ -29,11 +29,11 @@ _OTHER_VERSION = (
 
 
 def check(capsule: object) -> int:
-    """The address of a handler, which XLA is to call at the stage of execution.
+    """Check a handler for XLA's stage of execution, and return its address.
 
     Raises:
-      TypeError: when the capsule holds something else.
-      ValueError: when the handler is of another version of XLA's FFI, or for another stage.
+      TypeError: when the capsule holds no handler.
+      ValueError: when the handler is for another version of XLA's FFI, or for another stage.
     """
     try:
         tensorflow = _library.load("hostcall._tensorflow")
@@ -48,7 +48,7 @@ def check(capsule: object) -> int:
         raise ValueError(f"hostcall.native: {_OTHER_VERSION} It says: {error}") from None
     address: int
     address, *version, makes_state = described
-    # An XLA of version 0.1 never meets the handler: hostcall's own, of 0.2, calls it.
+    # An XLA of FFI version 0.1 never calls the handler; hostcall's own handler, of 0.2, does.
     major, minor = max(tensorflow.ffi_api_version(), _runtime.ffi_api_version())
     if version[0] != major or version[1] > minor:
         raise ValueError(
@@ -64,7 +64,7 @@ def check(capsule: object) -> int:
 
 
 def run(native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
-    """Runs a compiled program that calls the handler of native code; it writes the results."""
+    """Run a compiled program that calls the handler of native code, and store its results."""
     with eager_execution.eager_mode(), tf.device("CPU"):
         program = _program(native, _specs(inputs), _specs(results))
         try:
@@ -77,7 +77,7 @@ def run(native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarr
 
 
 def _program(native: Native, specs: list[tf.TensorSpec], declared: list[tf.TensorSpec]) -> Any:
-    """What calls native code for arrays of these dtypes and shapes; traced once for each."""
+    """Return the program that calls native code for these specs; each is traced once."""
     programs = native.code.programs
     key = (*specs, None, *declared)
     if key not in programs:
@@ -86,7 +86,7 @@ def _program(native: Native, specs: list[tf.TensorSpec], declared: list[tf.Tenso
             jit_compile=True,
             autograph=False,
         )
-        # In a partitioned function it would end here again.
+        # A partitioned function would call `run` again, without end.
         with requested_routes.scope(route=requested_routes.CUSTOM_CALL):
             programs[key] = program.get_concrete_function(*specs)
     return programs[key]

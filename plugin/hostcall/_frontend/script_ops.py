@@ -1,4 +1,4 @@
-"""The front end: creates script ops, and what tracing knows of their results."""
+"""The front end, which creates script ops and sets the known shapes of their results."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ from hostcall_runtime import _errors, _interception
 
 
 def note(spec: CallbackSpec) -> None:
-    """Notes what is known of the results in tracing: from `Tout` and the shape function."""
+    """Set the spec's result specs that are known in tracing, from `Tout` and the shape function."""
     unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
     said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
     told = said
     if isinstance(spec, EagerSpec) and not spec.outputs.strict:
-        # In the Tout of a py_function TensorFlow takes specs of its own for no more than dtypes.
+        # In the Tout of a py_function, TensorFlow uses only the dtype of a TensorSpec.
         pairs = zip(said, unknown, strict=True)
         told = [one if isinstance(one, BoundedSpec) else none for one, none in pairs]
     ruled: Sequence[Spec | None] = [None] * len(unknown)
@@ -60,7 +60,7 @@ def note(spec: CallbackSpec) -> None:
         tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
         operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
         spec.pending = result_shapes.pending(spec, operands)
-        # A shape function may compute with sizes that are not known yet; XLA asks again later.
+        # A shape function may need sizes that are not known yet; it is called again for XLA.
         with contextlib.suppress(Exception):
             ruled = spec.shape_function(operands)
     spec.static_specs = _merged(said, ruled)
@@ -68,22 +68,22 @@ def note(spec: CallbackSpec) -> None:
 
 
 def set_on(results: Sequence[Any], spec: CallbackSpec) -> None:
-    """Sets the shapes of symbolic results."""
+    """Set the shapes of symbolic results."""
     told = spec.static_specs if autograph.is_traced_to_compile() else spec.plain_specs
     for result, static in zip(results, told, strict=True):
         result.set_shape(static_shape(static))
 
 
 def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
-    with contextlib.suppress(ValueError):  # XLA will tell of the contradiction
+    with contextlib.suppress(ValueError):  # lowering will report the contradiction
         return [merge(one, other) for one, other in zip(said, ruled, strict=True)]
     return said
 
 
-# TensorFlow's own functions, by name, once ours stand in their place.
+# TensorFlow's own functions by name, after hostcall has replaced them.
 stock: dict[str, Callable[..., Any]] = {}
 
-# Of eager calls that have ended; a list's pop and append are atomic.
+# Tokens of eager calls that have ended; a list's pop and append are atomic.
 _free_tokens: list[str] = []
 
 
@@ -96,7 +96,7 @@ def internal_py_func(
     is_grad_func: bool = False,
     name: str | None = None,
 ) -> Any:
-    """In place of TensorFlow's `_internal_py_func`, behind all three public functions.
+    """Replace TensorFlow's `_internal_py_func`, which all three public functions call.
 
     Args:
       func: the user's function.
@@ -104,8 +104,8 @@ def internal_py_func(
       Tout: the dtypes or specs of the results: one, or a structure of them.
       stateful: whether PyFunc or PyFuncStateless is meant; not for EagerPyFunc.
       use_eager_py_func: whether the function takes EagerTensors (EagerPyFunc) or arrays.
-      is_grad_func: TensorFlow's gradient asks for it; ours does not come this way.
-      name: of the op.
+      is_grad_func: whether TensorFlow's gradient calls this; hostcall's gradient does not.
+      name: the name of the op.
 
     Returns:
       The results, in the structure of `Tout`.
@@ -137,7 +137,7 @@ def call(
     given_name: str | None = None,
     grad: Callable[..., Any] | None = None,
 ) -> Any:
-    """Creates the op (or, executing eagerly, runs it) and returns its results, packed.
+    """Create the op (or, executing eagerly, run it) and return its results, packed.
 
     Args:
       func: the user's function.
@@ -145,10 +145,10 @@ def call(
       outputs: the types of its results.
       eager: whether it takes EagerTensors or arrays.
       stateful: whether it has side effects.
-      name: of the op.
-      declaration: what a `hostcall.callback` says of itself; None for the stock ops.
-      given_name: the name that it has been given, by which exported programs know it.
-      grad: the gradient that whoever calls this gives the results.
+      name: the name of the op.
+      declaration: the declaration of a `hostcall.callback`; None for the stock ops.
+      given_name: the name that the user has given it, by which exported programs know it.
+      grad: the user's gradient, which the caller gives to the results.
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
@@ -164,7 +164,7 @@ def call(
     if from_callback:
         spec.op_name = "hostcall.callback"
     check_no_results(declaration.line, outputs.dtypes, stateful, spec.description)
-    # TensorFlow's functions run eagerly on arrays of their own, and in a graph on the tensors'.
+    # Stock script ops pass copies in eager mode, and the tensors' own memory in a graph.
     spec.copies_inputs = from_callback or tf.executing_eagerly()
     spec.declaration = declaration
     spec.given_name = given_name
@@ -195,7 +195,7 @@ def _spec_for(
             and features.GRADIENTS.available
             and not eager_execution.gradient_is_overridden()
         )
-        # Nobody but its tape residual would keep the function of an eager call for the gradient.
+        # A pure function keeps no residual, and only that keeps an eager call's function alive.
         pure = declaration.pure and not tf.executing_eagerly()
         return EagerSpec(
             func, inputs, outputs, shape_function, (), differentiable and not pure, pure
@@ -210,7 +210,7 @@ def _spec_for(
 
 
 def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
-    """The results of a new op that calls what a spec says, packed."""
+    """Create an op that calls the function of a spec, and return its results, packed."""
     note(spec)
     if isinstance(spec, EagerSpec):
         results = emit_eager(spec, name)
@@ -218,18 +218,18 @@ def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
         assert isinstance(spec, NumpySpec)
         results = _emit_numpy(spec, stateful, name)
     if not spec.outputs.dtypes:
-        return results  # as in TensorFlow: the op in a graph, an empty list eagerly
+        return results  # as stock TensorFlow: the op in a graph, an empty list eagerly
     if not tf.executing_eagerly():
         set_on(results, spec)
     return spec.outputs.pack(results)
 
 
 def emit_eager(spec: EagerSpec, name: str | None) -> Any:
-    """The results of a new EagerPyFunc op without the hidden one; without any, the op itself."""
+    """Create an EagerPyFunc op; return its visible results, or the op itself if it has none."""
     with _registered(spec) as (flat, token):
         emit = functools.partial(_run_eager_op, spec, flat, token, name)
         if tf.executing_eagerly() and spec.differentiable:
-            # This call holds the number until a tensor does; it may fail in between.
+            # This call holds the handle until a tensor does; it may fail in between.
             return tape_residuals.owners.run(frozenset([token]), emit)
         return emit()
 
@@ -259,9 +259,9 @@ def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
 
 
 def _keep_state_as_long_as(number: tf.Tensor) -> None:
-    """The hidden result: its tape residual is kept no longer than itself."""
+    """Tie the tape residual to the hidden result, whose lifetime it shares."""
     if not tf.executing_eagerly():
-        # Known even where the op is in a branch that is not taken: cond_v2 makes up a value then.
+        # In a branch that is not taken, cond_v2 makes up a value, and needs the shape for it.
         number.set_shape([])
     else:
         tape_residuals.attach([number])
@@ -269,11 +269,10 @@ def _keep_state_as_long_as(number: tf.Tensor) -> None:
 
 @contextlib.contextmanager
 def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
-    """The op's inputs and its token.
+    """Register a spec for a new op, and yield the op's inputs and its token.
 
-    The graphs that the op is in own the spec from here on. Executing eagerly it is wanted for the
-    length of the call alone, and its token is used again for later calls: TensorFlow keeps a kernel
-    for each token that it has seen.
+    The graphs of the op own the spec from here on. An eager call needs the spec only while it runs.
+    Later calls use its token again, because TensorFlow keeps a kernel for each token.
     """
     flat = spec.inputs.flat
     spec.inputs.drop_tensors()
@@ -294,14 +293,14 @@ def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
     token_registry.register_token(spec.title, spec)
     script_op_graphs.own(spec)
     if eager_execution.is_async():
-        # The op runs later, when nobody may hold the spec any more.
+        # The op runs later, when no other object may hold the spec.
         script_op_graphs.keep_alive_in_background(spec)
     yield flat, spec.title
 
 
 def _note_op(spec: CallbackSpec, results: Any) -> None:
     if tf.executing_eagerly() or (not spec.outputs.dtypes and isinstance(results, list)):
-        return  # TensorFlow does not tell the op of a stateless call without results
+        return  # TensorFlow does not return the op of a stateless call without results
     op = results if isinstance(results, tf.Operation) else results[0].op
     script_op_graphs.note_script_op(op)
     requested_routes.mark(op, spec.route)
@@ -323,13 +322,13 @@ def py_func_common(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """In place of TensorFlow's, which in eager mode calls `func` with the entries of `inp`.
+    """Replace TensorFlow's `py_func_common`, which calls `func` directly in eager mode.
 
-    Structures in `inp` or `Tout`, and functions with a time limit or results that are kept, go
-    through the op in eager mode too; everything else is left to TensorFlow.
+    Calls with structures in `inp` or `Tout`, and functions that need hostcall's op (for example
+    with a timeout or memoized results), use the op in eager mode too. TensorFlow runs all others.
     """
     if isinstance(inp, Iterator):
-        inp = list(inp)  # to look at it, and leave it to others after that
+        inp = list(inp)  # it is read here, and again by the function that is called
     if not tf.executing_eagerly() or not callable(func):
         return stock["py_func_common"](func, inp, Tout, stateful, name)
     if not _interception.is_active() and not _is_ours(func, inp, Tout):
@@ -361,7 +360,7 @@ def _is_structured(inp: Iterable[Any], tout: object) -> bool:
 
 
 def _holds_tensors(value: object) -> bool:
-    """Whether it is a list with tensors that neither TensorFlow nor NumPy makes one array of."""
+    """Return whether a value is a list with tensors that cannot be stacked into one array."""
     return (
         isinstance(value, list | tuple)
         and any(isinstance(leaf, tf.Tensor | tf.Variable) for leaf in tf.nest.flatten(value))
@@ -372,13 +371,13 @@ def _holds_tensors(value: object) -> bool:
 
 
 def finish(func_graph: FuncGraph) -> None:
-    """Called by TensorFlow with each FuncGraph that it has traced."""
+    """Finish a FuncGraph; TensorFlow calls this with each one that it has traced."""
     if replaced := script_op_graphs.replaced_ops_of(func_graph):
         script_op_graphs.must_not_run(func_graph, replaced)
     for op in script_op_graphs.script_ops_of(func_graph):
         result_shapes.write(op)
     for op in script_op_graphs.table_lookups_of(func_graph):
-        result_shapes.write(op)  # Python knows more of tables than the op's shape function
+        result_shapes.write(op)  # Python knows more about tables than the op's shape function
     shape_demands.note(func_graph)
     requested_routes.mark_others(func_graph)
     if script_op_graphs.calls_functions(func_graph):
@@ -387,10 +386,10 @@ def finish(func_graph: FuncGraph) -> None:
 
 
 def _order_jitted_calls(func_graph: FuncGraph) -> None:
-    """Orders calls of compiled functions with the script ops around them.
+    """Order calls of compiled functions with the script ops around them.
 
     TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
-    `jit_compile=True`, and does not run those whose results are unused either.
+    `jit_compile=True`. It also does not run those calls if their results are unused.
     """
     ops = func_graph.get_operations()
     jitted = [

@@ -1,4 +1,4 @@
-"""Script ops in loops that TensorFlow makes ops of whole batches of: `vmap_method=`."""
+"""Conversion of script ops in vectorized loops to calls for the whole batch: `vmap_method=`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _BAD_RESULT = (
     "shape of the result are:"
 )
 
-# The latter is an op without results.
+# An Operation stands for an op without results.
 _Results: TypeAlias = Sequence[Converted] | Operation
 
 
 def has_effect(op: Any) -> bool:
-    """Whether an op with side effects has any besides the gradients that it computes."""
+    """Return whether a stateful op has side effects other than those of computing gradients."""
     if op.type not in op_kinds.SCRIPT_OPS:
         return True
     entry = lookup.unchecked_entry_of(op.node_def)
@@ -56,10 +56,10 @@ def has_effect(op: Any) -> bool:
 
 
 def convert(mapped: MappedOp) -> _Results:
-    """What becomes of a script op: one call for the batch, or a loop.
+    """Convert a script op to one call for the batch, or to a loop.
 
     Raises:
-      parallel_for's refusal: where TensorFlow's own loop has to do.
+      parallel_for's refusal: when only TensorFlow's own loop can run the op.
     """
     spec = lookup.unchecked_entry_of(mapped.op.node_def)
     if not isinstance(spec, CallbackSpec):
@@ -71,7 +71,7 @@ def convert(mapped: MappedOp) -> _Results:
     declared = spec.declaration
     if not mapped.is_stacked and (declared.pure or declared.table is not None):
         return _unstacked(mapped, spec)
-    # A function that gets the same for each element may still return something else each time.
+    # An impure function may return another result for each element, even for equal arguments.
     if declared.vmap_method in OF_BATCHES and mapped.is_stacked:
         return _for_batch(mapped, spec)
     if declared.vmap_method is None:
@@ -84,11 +84,11 @@ def convert(mapped: MappedOp) -> _Results:
 
 
 def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
-    """One call."""
+    """Emit one call for the batch."""
     method = spec.declaration.vmap_method
     if spec.inputs.composite or spec.outputs.composite:
         raise ValueError(_COMPOSITE.format(method=method, description=spec.description))
-    # Each element has its own gradient, also of an argument that is the same for all.
+    # Each element has its own gradient, even for an argument that all elements share.
     recorded = isinstance(spec, EagerSpec) and spec.gradient_wanted
     tensors = [
         mapped.stacked(i)
@@ -124,7 +124,7 @@ def _is_op(results: Any) -> TypeGuard[Operation]:
 
 
 def _handle(spec: CallbackSpec) -> list[Converted]:
-    """The hidden result of an op that was created just now: one for the batch."""
+    """Return the hidden result of the op that was created just now: one for the batch."""
     op = None if spec.op is None else spec.op()
     if op is None or not isinstance(spec, EagerSpec) or not spec.differentiable:
         return []
@@ -132,7 +132,7 @@ def _handle(spec: CallbackSpec) -> list[Converted]:
 
 
 def _with_gradient(spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: Any) -> Any:
-    """The results of `emit`, flat, with the gradient that the user has given the function."""
+    """Return the results of `emit`, flat, with the user's gradient of the function."""
     if spec.grad is None or not outputs.dtypes:
         packed = emit(inputs, outputs)
     else:
@@ -141,7 +141,7 @@ def _with_gradient(spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: A
 
 
 def _checked(results: list[Any], spec: CallbackSpec, mapped: MappedOp) -> list[Any]:
-    """Checks in plain graphs that results are those of a batch; elsewhere the call checks them."""
+    """Add checks of the batch size to the results in plain graphs; elsewhere the call checks it."""
     checked = []
     for index, (result, known) in enumerate(zip(results, spec.plain_specs, strict=True)):
         if known.shape.rank is None or known.shape[0] is None:
@@ -158,7 +158,7 @@ def _checked(results: list[Any], spec: CallbackSpec, mapped: MappedOp) -> list[A
 
 
 def _unstacked(mapped: MappedOp, spec: CallbackSpec) -> _Results:
-    """A call that is the same for all elements."""
+    """Emit one call that is the same for all elements."""
     results = _again(mapped.op, spec, [tensor for tensor, _ in mapped.inputs])
     if _is_op(results):
         return results
@@ -166,7 +166,7 @@ def _unstacked(mapped: MappedOp, spec: CallbackSpec) -> _Results:
 
 
 def _one_by_one(mapped: MappedOp, spec: CallbackSpec) -> _Results:
-    """A loop: one call for each element, in their order where the op has side effects."""
+    """Emit a loop with one call for each element, in their order if the op has side effects."""
     op = mapped.op
     places = [i for i, converted in enumerate(mapped.inputs) if converted.stacked]
     same = [tensor for tensor, _ in mapped.inputs]
@@ -193,7 +193,7 @@ def _one_by_one(mapped: MappedOp, spec: CallbackSpec) -> _Results:
 
 
 def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> Any:
-    """The outputs of an op like `op` with other inputs; itself where it has none."""
+    """Create an op like `op` with other inputs; return its outputs, or the op if it has none."""
     hidden: list[Any] = []
 
     def emit(inputs: Inputs, outputs: Outputs) -> Any:
@@ -214,13 +214,13 @@ def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> Any:
 
 
 def _gradient(mapped: MappedOp, spec: GradientSpec) -> _Results:
-    """The gradient of a py_function: by one call, for however many elements."""
+    """Convert the gradient op of a py_function, if possible to one call for all elements."""
     handle, has_handles = mapped.inputs[0]
     of_batch = not has_handles and _is_of_batch(handle, mapped.loop)
     if not of_batch and not mapped.is_stacked:
         return _unstacked(mapped, spec)
     if not of_batch and spec.gradient_wanted:
-        return _one_by_one(mapped, spec)  # each has a gradient of its own in turn
+        return _one_by_one(mapped, spec)  # each call has its own next derivative
     first = 1 + len(spec.targets)
     before = spec if isinstance(spec, GradientOfBatch) else None
     handles_before = 0 if before is None else before.handle_axes
@@ -237,7 +237,7 @@ def _gradient(mapped: MappedOp, spec: GradientSpec) -> _Results:
 
 
 def _is_of_batch(handle: Any, loop: int) -> bool:
-    """Whether the call with this handle is one for all elements of a loop."""
+    """Return whether the call with this handle is one for all elements of a loop."""
     op = handle.op
     if op.type != op_kinds.EAGER_PY_FUNC:
         return False
@@ -246,7 +246,7 @@ def _is_of_batch(handle: Any, loop: int) -> bool:
 
 
 def _recomputed(mapped: MappedOp, spec: RecomputingSpec) -> _Results:
-    """The gradient of a pure function, which it calls once more."""
+    """Convert the gradient op of a pure function, which calls the function again."""
     if not mapped.is_stacked:
         return _unstacked(mapped, spec)
     method = spec.parent.declaration.vmap_method
