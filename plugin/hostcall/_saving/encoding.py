@@ -164,7 +164,7 @@ def _source(values: Sequence[int], inputs: Sequence[_Shapes]) -> Size | None:
     return None
 
 
-# Maps a spec to the highest derivative asked for, and to whether its own calls have one.
+# Maps a spec to the highest derivative asked for, and to whether its own calls are recorded.
 Asked = Callable[[Any], tuple[int, bool]]
 
 

@@ -37,7 +37,7 @@ class Feature:
 
     @property
     def available(self) -> bool:
-        """Whether TensorFlow has all names that the feature needs."""
+        """True if TensorFlow has all names that the feature needs."""
         return not self.missing
 
     def require(self) -> None:

@@ -88,7 +88,7 @@ _kernels: dict[tuple[Any, ...], bool] = {}
 
 
 def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
-    """Return whether XLA has a kernel for an op on a device; functions it calls do not count.
+    """Return whether XLA has a kernel for an op on a device; this ignores functions that it calls.
 
     Args:
       bindings: hostcall's extension module for TensorFlow.
