@@ -1,4 +1,4 @@
-"""Saved graphs: the names of Python functions in them, and the way back from name to function."""
+"""Saved graphs: names for the Python functions in them, and the functions for those names."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# Before any module here: TensorFlow's import loads them all, and must find none half imported.
 import tensorflow  # noqa: F401

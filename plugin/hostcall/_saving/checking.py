@@ -1,4 +1,4 @@
-"""What is said when a SavedModel is loaded: which of its Python functions cannot be called."""
+"""The check of a SavedModel at load time: it lists the Python functions that cannot be called."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _DAMAGED = "# save the model again"
 
 
 def check(model: Any, path: str) -> None:
-    """Warns of the functions of a SavedModel that cannot be called here, in one warning.
+    """Warn of the functions of a SavedModel that cannot be called here, in one warning.
 
-    It is no error: variables, other signatures and parts of the model may be all that is wanted,
-    and a function can still be allowed or provided before its first call, which is an error then.
+    This is no error: the user may want only variables, other signatures or parts of the model. A
+    function can also be allowed or provided until its first call, which raises the error.
     Nothing is imported or unpickled.
 
     Args:
-      model: the message. Where the user allows the model's pickles, its tokens are made to say so.
-      path: of the directory that it was read from.
+      model: the SavedModel message. If the user allows pickles, its tokens are changed to say so.
+      path: the directory that the message was read from.
 
     Raises:
       SavedFunctionError: when the user allows pickles, and one is missing or was altered.
@@ -54,7 +54,7 @@ def check(model: Any, path: str) -> None:
 
 
 def _nodes_by_token(model: Any) -> dict[str, list[Any]]:
-    """The script ops in a SavedModel, by their tokens."""
+    """Return the script ops in a SavedModel, by their tokens."""
     found: dict[str, list[Any]] = {}
     for graph in model.meta_graphs:
         for node in script_op_graphs.nodes_of(graph.graph_def):
@@ -65,7 +65,7 @@ def _nodes_by_token(model: Any) -> dict[str, list[Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Checked:
-    """What messages call a function, what is wrong with it, and its token in this process."""
+    """A function's label for messages, the problem with it, and its token in this process."""
 
     label: str
     problem: Problem | None
@@ -93,16 +93,16 @@ def _checked(token: str, nodes: list[Any], path: str) -> _Checked:
 def judged(
     token: str, node: Any, directory: str | None
 ) -> tuple[str, tokens.Record | None, Problem | None]:
-    """What a token in a file says, whatever the user allows now of pickles.
+    """Judge a token in a file, regardless of whether the user allows pickles now.
 
     Args:
       token: the token.
-      node: the op.
-      directory: of the SavedModel, where pickles lie; or None.
+      node: the script op with that token.
+      directory: the SavedModel's directory, which holds the pickles; or None.
 
     Returns:
-      What messages call the function, the record if there is one, and what keeps the function
-      from being called, or None.
+      The function's label for messages, the record or None, and the problem that prevents calls
+      of the function or None.
     """
     try:
         record = _read(token, [node])
@@ -117,10 +117,10 @@ def judged(
 
 
 def _read(token: str, nodes: list[Any]) -> tokens.Record | None:
-    """The record in a token that ops have; None for a mere number.
+    """Return the record in the token of some ops; None for a token that holds no record.
 
     Raises:
-      SavedFunctionError: when it makes no sense, or is not for these ops.
+      SavedFunctionError: when the record is malformed, or does not fit these ops.
     """
     if not token_registry.is_qualified(token):
         return None
@@ -137,7 +137,7 @@ def _shown(token: str) -> str:
 def _with_leave(
     record: tokens.Record, pickled: tokens.Pickled, path: str
 ) -> tuple[tokens.Record, Problem | None]:
-    """The record with leave to call its pickle where the user gives it; and what is wrong."""
+    """Return the record, with leave to call its pickle if the user gives it, and the problem."""
     problem = pickled_functions.read(pickled.sha256, path)
     if not options.allows_pickles():
         return record.with_leave(""), problem

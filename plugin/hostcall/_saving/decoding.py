@@ -1,4 +1,4 @@
-"""From the record in a saved graph to a spec of this process."""
+"""Decoding: makes a spec of this process from the record in a saved graph."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from hostcall_runtime import _locks
 
 
 def check(record: Record, node: Any) -> None:
-    """Checks that a script op may call what its token says.
+    """Check that the function in a token fits the script op that has the token.
 
     Raises:
-      SavedFunctionError: when the graph was altered: an op of tensors has the function of one of
-        arrays, say, which would compute something else with them.
+      SavedFunctionError: when the graph was altered. For example, an op that passes tensors names a
+        function of arrays, which would compute something else with tensors.
     """
     of_tensors = node.op == op_kinds.EAGER_PY_FUNC
     if (record.kind != "numpy") != of_tensors:
@@ -47,11 +47,11 @@ def check(record: Record, node: Any) -> None:
 
 
 def spec_of_call(record: Record) -> CallbackSpec:
-    """The spec of a function that was saved, which may be imported for it.
+    """Return the spec of a saved function; this may import the function.
 
     Raises:
-      SavedFunctionError: when it is not found, or must not be imported.
-      ValueError: when the record makes no sense.
+      SavedFunctionError: when the function is not found, or must not be imported.
+      ValueError: when the record is malformed.
     """
     assert record.function is not None
     found, carried = functions.find(record.function, record.at)
@@ -62,7 +62,7 @@ def spec_of_call(record: Record) -> CallbackSpec:
     called, declaration = _with_keywords(record.function, function, declaration, inputs.count)
     try:
         check_no_results(declaration.line, outputs.dtypes, True, record.users.label)
-    except ValueError as error:  # the graph is as it should be
+    except ValueError as error:  # the graph itself is intact
         raise SavedFunctionError(str(error)) from None
     shape_function = None
     if declaration.result is not None:
@@ -82,14 +82,14 @@ def spec_of_call(record: Record) -> CallbackSpec:
 
 
 def spec_of_gradient(record: Record, parent: Any) -> CallbackSpec:
-    """The spec of a gradient that was saved.
+    """Return the spec of a saved gradient.
 
     Args:
-      record: what the graph says of it.
-      parent: the spec of what is differentiated.
+      record: the gradient's record in the graph.
+      parent: the spec of the function that the gradient differentiates.
 
     Raises:
-      ValueError: when the record makes no sense.
+      ValueError: when the record is malformed.
     """
     specs = tokens.read(record.outputs)
     if not isinstance(specs, list) or not all(isinstance(one, tf.TensorSpec) for one in specs):
@@ -121,7 +121,7 @@ def _array_class(function: Any, declaration: Declaration) -> type[NumpySpec]:
 def _with_keywords(
     saved: Function, function: Any, declaration: Declaration, count: int
 ) -> tuple[Any, Declaration]:
-    """What is called by position, and what is declared of that."""
+    """Return a callable that takes all its arguments by position, and its declaration."""
     if not (saved.keywords or saved.fixed):
         return function, declaration
     fixed = {name: ast.literal_eval(text) for name, text in saved.fixed.items()}
@@ -161,7 +161,7 @@ def _specs(written: list[Any], spec: CallbackSpec) -> list[Any]:
 
 
 def _declaration(record: Record, here: Declaration | None, carried: Any) -> Declaration:
-    """What is declared in this process, or where that is nothing, what was declared then."""
+    """Return the declaration of this process or, without one, the saved declaration."""
     saved = record.declared
     result = saved.result
     if isinstance(result, list):
@@ -205,22 +205,22 @@ def _flat(result: Any, dtypes: list[Any]) -> Any:
         return result
 
 
-# Those of tokens that were looked up: graphs that are loaded any time may have the same ones.
+# Specs by token, kept for good: a graph with the same tokens may be loaded at any time.
 _resolved: dict[str, Any] = {}
 _lock = _locks.new_lock()
 
 
 def resolve(token: str) -> Any:
-    """The spec that a token of another process stands for; None for a token of this one.
+    """Return the spec for a token of another process; None for a token of this process.
 
     Raises:
-      SavedFunctionError: when there is none, with the reason and what to write.
+      SavedFunctionError: when no spec can be made, with the reason and the line to write.
     """
     if token_registry.is_of_other_process(token):
         _refuse(token)
     if not token_registry.is_qualified(token):
         return None
-    # Without the lock: an import may wait for another one, in which somebody waits for the lock.
+    # Not under the lock: the import may wait for an import on a thread that waits for the lock.
     spec = _rebuilt(token)
     with _lock:
         kept = _resolved.setdefault(token, spec)
@@ -231,7 +231,7 @@ def resolve(token: str) -> Any:
 
 
 def keep(token: str, spec: Any) -> None:
-    """Lets a qualified token stand for a spec of this process, as long as that runs."""
+    """Make a qualified token stand for a spec of this process until the process ends."""
     with _lock:
         _resolved[token] = spec
         token_registry.register_token(token, spec)

@@ -1,4 +1,4 @@
-"""From a spec of this process to the record in a saved graph."""
+"""Encoding: makes the record in a saved graph from a spec of this process."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from hostcall._saving.tokens import (
     is_importable,
 )
 
-# In the place of sizes that nobody knows, the first one and the step to the next: a shape function
-# says of them all whether a size of a result is one of them, or always the same. Growing and
-# falling ones part a size from the largest and the smallest; equal and tiny ones part it from sizes
-# that have a least value.
+# Trial values for unknown input sizes: the first size, and the step to the next one. A shape
+# function's results in all trials show whether a result size equals an input size or is constant.
+# Growing and falling sizes tell an input size from a maximum or minimum of sizes; equal and tiny
+# sizes tell it from sizes with a lower bound.
 _TRIED = (
     *((3, 2), (5, 7), (64, 1), (1031, 4099), (100_003, 7919)),
     *((1_000_003, -7919), (4096, -1), (0, 0), (1, 0), (2, 0), (0, 1), (1, -1)),
@@ -43,7 +43,7 @@ _TRIED = (
 
 
 def record_of_native(spec: CallbackSpec) -> Native | None:
-    """What a token says of the native code of a spec; None where it is no code of a library."""
+    """Return the record of a spec's native code; None if no library holds the code."""
     function = spec.function
     if not isinstance(function, NativeCode):
         return None
@@ -62,12 +62,12 @@ def record_of_native(spec: CallbackSpec) -> Native | None:
 
 
 def name_of(native: Native) -> str:
-    """The name of native code that the user has given none: `libsignal.so::smooth`."""
+    """Return the default name of native code, such as `libsignal.so::smooth`."""
     return f"{native.library.rpartition('/')[2]}::{native.symbol}"
 
 
 class _Symbol(ctypes.Structure):
-    """What `dladdr` says."""
+    """The struct `Dl_info`, which `dladdr` fills in."""
 
     _fields_ = (
         ("library", ctypes.c_char_p),
@@ -78,20 +78,20 @@ class _Symbol(ctypes.Structure):
 
 
 def _library_and_symbol(address: int) -> tuple[str, str] | None:
-    """The file that the code at an address was loaded from, and its name there."""
+    """Return the library that holds the code at an address, and the code's symbol there."""
     found = _Symbol()
     if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(found)):
-        return None  # made in memory, as Numba's
+        return None  # generated in memory, as by Numba
     if not found.library or not found.name or found.address != address:
         return None
     return found.library.decode(errors="replace"), found.name.decode(errors="replace")
 
 
 def _sizes(spec: CallbackSpec) -> list[list[Size]] | None:
-    """The shape of each result, as far as it follows from the inputs' sizes by equality.
+    """Return each result's shape as constants and input sizes; None if that does not suffice.
 
-    By what is declared of the code alone: other shapes that a graph has are what somebody hopes
-    for, and the code writes as much as it writes.
+    Only the declared shape function counts. Other shapes in a graph are the user's expectation,
+    and the code does not write by them.
     """
     if spec.shape_function is None:
         return None
@@ -104,8 +104,8 @@ _ShapeFunction = Callable[[Sequence[tf.TensorSpec]], Sequence[tf.TensorSpec | No
 def sizes_of(
     shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec]
 ) -> list[list[Size]] | None:
-    """The same, by a shape function, and what tracing knows of the inputs."""
-    # A shape function may raise what it likes.
+    """Return each result's shape as constants and input sizes, by trials of a shape function."""
+    # A shape function is the user's code, and may raise any exception.
     with contextlib.suppress(Exception):
         tries = [_try(shape_function, inputs, *numbers) for numbers in _TRIED]
         return _common([results for _, results in tries], [known for known, _ in tries])
@@ -113,7 +113,7 @@ def sizes_of(
 
 
 def _inputs(spec: CallbackSpec) -> list[tf.TensorSpec]:
-    """What is known of the inputs; none where that is too little for a shape function."""
+    """Return the specs of the op's inputs; an empty list without an op or with unknown ranks."""
     op = None if spec.op is None else spec.op()
     if op is None or any(one.shape.rank is None for one in op.inputs):
         return []
@@ -126,7 +126,7 @@ _Shapes = list[list[int]]
 def _try(
     shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec], first: int, step: int
 ) -> tuple[_Shapes, _Shapes]:
-    """Shapes of inputs with such sizes, and those of the results.
+    """Return input shapes with trial values for unknown sizes, and the result shapes for them.
 
     Raises:
       ValueError: when a shape of a result is not known.
@@ -143,7 +143,7 @@ def _try(
 
 
 def _common(results: Sequence[_Shapes], inputs: Sequence[_Shapes]) -> list[list[Size]] | None:
-    """What is true of the results in all tries; None where that does not tell them all."""
+    """Return the result sizes that hold in all trials; None unless they cover every size."""
     found: list[list[Size]] = []
     for index, shape in enumerate(results[0]):
         sizes = [_source([one[index][at] for one in results], inputs) for at in range(len(shape))]
@@ -164,24 +164,24 @@ def _source(values: Sequence[int], inputs: Sequence[_Shapes]) -> Size | None:
     return None
 
 
-# Of a spec, the highest derivative that a graph asks for, and whether it asks for that of the spec.
+# Maps a spec to the highest derivative asked for, and to whether its own calls are recorded.
 Asked = Callable[[Any], tuple[int, bool]]
 
 
 class UnnamedError(ValueError):
-    """Another process could not find a function; the text says why."""
+    """An error for a function that another process could not find; the text says why."""
 
 
 def record_of(spec: Any, asked: Asked) -> Record:
-    """What another process has to know of a spec.
+    """Return the record by which another process rebuilds a spec.
 
     Args:
       spec: an entry of TensorFlow's registry.
-      asked: what the saved graph asks for of derivatives.
+      asked: tells which derivatives the saved graph asks for.
 
     Raises:
       UnnamedError: when another process could not find the function.
-      UnpicklableError, ImportError: when it has to be pickled, and cannot be.
+      UnpicklableError, ImportError: when the function has to be pickled, and cannot be.
     """
     orders, recorded = asked(spec)
     if getattr(spec, "saved", None) is not None:
@@ -209,7 +209,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
 
 
 def asked_of(specs: list[Any]) -> Asked:
-    """What the gradients among the specs of a graph ask for."""
+    """Return an `Asked` that tells which derivatives the gradients among a graph's specs need."""
     asked: dict[CallbackSpec, tuple[int, bool]] = {}
     for spec in specs:
         if isinstance(spec, GradientSpec):
@@ -223,7 +223,7 @@ def asked_of(specs: list[Any]) -> Asked:
 
 
 def asked_so_far(spec: Any) -> tuple[int, bool]:
-    """What has been asked for in this process; later graphs may ask for more."""
+    """Return the derivatives asked for in this process so far; later graphs may ask for more."""
     return getattr(spec, "orders_wanted", 0), getattr(spec, "gradient_wanted", False)
 
 
@@ -291,7 +291,7 @@ def _function(spec: CallbackSpec) -> Function:
 def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
     result = spec.declaration.result
     shape_function = result if is_shape_function(result) else None
-    if by_keyword:  # as the user has declared it: it is bound to keywords anew
+    if by_keyword:  # the user's own shape function: loading binds the keywords anew
         shape_function = callback.parts(shape_function)[0]
     _, name, defined_at, _ = source_location.split_description(spec.description)
     title = f"{name} ({_short(defined_at)})" if defined_at else name
@@ -306,16 +306,16 @@ def _declared(spec: CallbackSpec) -> Declared:
     if isinstance(result, str):
         written = result
     elif result is not None and not is_function:
-        with contextlib.suppress(ValueError):  # it contradicts `Tout`, as its calls will say
+        with contextlib.suppress(ValueError):  # it contradicts `Tout`; its calls raise that error
             written = [tokens.write(one) for one in flatten_result(result, dtypes)]
     said: dict[str, Any] = {name: getattr(declaration, name) for name in tokens.OPTIONS}
     if said["timeout"] is not None:
-        said["timeout"] = float(said["timeout"])  # of any class of numbers
+        said["timeout"] = float(said["timeout"])  # the user may pass any numeric type
     return Declared(written, is_function, **said)
 
 
 def _short(place: str) -> str:
-    """`file:line` without the directories, which are of one machine."""
+    """Return `file:line` without the directories, which differ between machines."""
     return place.rpartition("/")[2]
 
 

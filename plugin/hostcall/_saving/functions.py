@@ -1,4 +1,4 @@
-"""Python functions that saved graphs may call, and their qualified names."""
+"""Python functions that saved graphs call: their qualified names, and the search by name."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hostcall._saving import pickled_functions
 from hostcall._saving.tokens import Function, Problem, SavedFunctionError
 from hostcall._tf import autograph
 
-# What public modules hold, by its id, with its place: looking at all modules takes milliseconds.
+# Functions found in public modules, by id, with their places: a search takes milliseconds.
 _public: dict[int, tuple[object, str]] = {}
 
 
 def qualified_name(function: Callable[..., Any]) -> str | None:
-    """Where another process finds a function, None where it has no such place.
+    """Return the qualified name by which another process finds a function; None without one.
 
-    That is the module and the name that Python says it has, where the function lies there indeed
-    (itself, or as an object of `hostcall.callback`); for what does not say so, as NumPy's ufuncs
-    and other functions of C modules, a public module that has it under its own name.
+    It is the module and the qualname that Python reports, if the function is really there (itself,
+    or as an object of `hostcall.callback`). NumPy's ufuncs and other functions of C modules do not
+    report a place. For them it is a public module that has the function under its own name.
     """
     function = autograph.without_autograph(function)
     module = getattr(function, "__module__", None)
@@ -42,14 +42,14 @@ def qualified_name(function: Callable[..., Any]) -> str | None:
     ):
         name = _importable(module)
         own = None if name is None else f"{name}:{qualname}"
-    # What is written in Python knows its place, and where that is private there is a public one.
+    # A function written in Python knows its place; if that is private, look for a public one.
     if _is_private(module) or (own is None and not hasattr(function, "__code__")):
         return _in_public_modules(function) or own
     return own
 
 
 def reason(function: Callable[..., Any]) -> str:
-    """Why a function has no such name, in a few words."""
+    """Return why a function has no qualified name, in a few words."""
     function = autograph.without_autograph(function)
     if isinstance(function, functools.partial):
         return "a functools.partial"
@@ -76,7 +76,7 @@ def _lies_at(module: str, qualname: str, function: object) -> bool:
 
 
 def _importable(module: str) -> str | None:
-    """The name by which others import a module; scripts have one where they are run by `-m`."""
+    """Return the name that imports a module; for a script only if it was run with `-m`."""
     if module != "__main__":
         return module
     spec = getattr(sys.modules[module], "__spec__", None)
@@ -88,7 +88,7 @@ def _is_private(module: object) -> bool:
 
 
 def _in_public_modules(function: object) -> str | None:
-    """The place of a function in a public module: its own package, if that has it, or any."""
+    """Return the place of a function in a public module, of its own package if possible."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
         return None
@@ -122,18 +122,17 @@ _ENVIRONMENT = "HOSTCALL_ALLOW"
 
 
 def allow(*modules: str) -> None:
-    """Allows graphs that are loaded to import Python functions from modules.
+    """Allow loaded graphs to import Python functions from modules.
 
-    A saved graph names its Python functions, and names in a file may be anybody's. So nothing is
-    imported for them but from the modules that are allowed here, or in the environment variable
-    `HOSTCALL_ALLOW`, where commas stand between them. A function is imported when it is first
-    called.
+    A saved graph names its Python functions, and a file is not trusted. So functions are imported
+    only from the modules that are allowed here, or in the environment variable `HOSTCALL_ALLOW`,
+    separated by commas. A function is imported at its first call.
 
     Args:
-      *modules: names of modules and packages. With a package all that is in it is allowed.
+      *modules: names of modules and packages. A package allows all modules in it.
 
     Raises:
-      ValueError: when one is no name of a module.
+      ValueError: when a name is not a valid module name.
 
     Examples:
       >>> hostcall.allow("mypackage.callbacks", "scipy")
@@ -143,12 +142,12 @@ def allow(*modules: str) -> None:
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:
-    """Gives graphs that are loaded a function for a name in them, instead of importing one.
+    """Provide the function that loaded graphs call for a name, instead of importing one.
 
     Args:
-      name: the name in the graph: `"module:name"`, or one that was given to the function before
-        the graph was saved.
-      function: what is called; also a `hostcall.callback`.
+      name: the name in the graph: `"module:name"`, or the name that was given to the function
+        before the graph was saved.
+      function: the function to call, or a `hostcall.callback`.
 
     Raises:
       TypeError: when `function` is not callable.
@@ -161,11 +160,11 @@ def provide(name: str, function: Callable[..., Any]) -> None:
 
 
 def register(function: F, name: str) -> F:
-    """Gives a function a name, by which graphs call it that are saved here and loaded elsewhere.
+    """Register a function under a name, by which graphs that are saved here call it elsewhere.
 
-    For functions that cannot be imported: lambdas, functions in functions, methods of objects. The
-    process that loads the graph registers its own function under the name. A name that is given
-    once more is the newer function's. The function is kept until the process ends.
+    Use it for functions that cannot be imported: lambdas, nested functions, methods of objects.
+    The process that loads the graph registers its own function under the name. Registering a name
+    again replaces its function. The function is kept until the process ends.
 
     Args:
       function: the function that is passed to a script op, or to `hostcall.callback`.
@@ -189,17 +188,17 @@ def register(function: F, name: str) -> F:
 
 
 def find(function: Function, at: str) -> tuple[Any, Any]:
-    """The function or `hostcall.callback` that a saved graph names.
+    """Return the function or `hostcall.callback` that a saved graph names.
 
     Args:
-      function: what the graph says of it.
-      at: where it was called, for messages.
+      function: the function's description in the graph.
+      at: the location of the call, for messages.
 
     Returns:
-      The function, and the shape function that it was carried with, or None.
+      The function, and the shape function that was pickled with it or None.
 
     Raises:
-      SavedFunctionError: when it is not there, or must not be imported or read.
+      SavedFunctionError: when the function is missing, or must not be imported or read.
     """
     if (found := _named(function)) is not None:
         return found, None
@@ -216,7 +215,7 @@ def find(function: Function, at: str) -> tuple[Any, Any]:
 
 
 def message(label: str, at: str, problem: Problem) -> str:
-    """The text of the error."""
+    """Return the error text for a function that cannot be called."""
     called_at = f", called at {at}" if at else ""
     return (
         f"hostcall: a graph calls the Python function {label}{called_at}, which this process does "
@@ -226,7 +225,7 @@ def message(label: str, at: str, problem: Problem) -> str:
 
 
 def problem_of(function: Function) -> Problem | None:
-    """What keeps a function from being found, as far as is told without an import; or None."""
+    """Return the problem that keeps a function from being found, without any import; or None."""
     if _named(function) is not None:
         return None
     if function.pickled is not None:
@@ -247,43 +246,43 @@ def problem_of(function: Function) -> Problem | None:
 
 
 def has_module(module: str) -> bool:
-    """Whether a module may be there, as far as is told without an import: its package is."""
+    """Return whether a module's top-level package exists; the module itself is not imported."""
     top = module.partition(".")[0]
     try:
         return top in sys.modules or importlib.util.find_spec(top) is not None
-    except (ImportError, ValueError):  # whatever a file has for a name
+    except (ImportError, ValueError):  # a file may hold any text as a name
         return False
 
 
 def is_allowed(module: str) -> bool:
-    """Whether functions of a module may be imported for a graph."""
+    """Return whether functions of a module may be imported for a graph."""
     return any(module == one or module.startswith(one + ".") for one in _allowed)
 
 
 def allowed() -> list[str]:
-    """The modules that are allowed, in their order."""
+    """Return the allowed modules, in the order in which they were allowed."""
     return list(_allowed)
 
 
 def _named(function: Function) -> Any:
-    """What was given here to one of the names of a function, or None."""
+    """Return the function that this process registered under one of the names, or None."""
     names = filter(None, (function.name, function.place, function.label))
     return next((one for one in map(named_functions.find, names) if one is not None), None)
 
 
 def _imported(place: str) -> Any:
-    """The function at a place in an allowed module, or the Problem with it."""
+    """Return the function at a place in an allowed module, or the Problem with it."""
     module, _, qualname = place.partition(":")
     provide = f'hostcall.provide("{place}", function)'
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:  # it may raise anything
+    except Exception as error:  # a module may raise any exception
         return _ImportProblem(
             f"the import of {module} has failed: {type(error).__name__}: {error}", provide, error
         )
     homes: list[str | None] = []
     for number, part in enumerate(qualname.split(".")):
-        # From the module through classes, and not through anything else into what is not its own.
+        # Follow only classes below the module: other objects lead out of the module.
         if number and not isinstance(found, type):
             return Problem(f"{place} is no function of a module or of a class in it", provide)
         found = None if part.startswith("__") else getattr(found, part, None)
@@ -293,7 +292,7 @@ def _imported(place: str) -> Any:
     if isinstance(found, type | types.ModuleType) or not callable(found):
         return Problem(f"{place} is no function, but a {type(found).__name__}", provide)
     for home in homes:
-        # What a module has imported is not its own: os.system where there is `import os`.
+        # A name that a module has imported is not its own: os.system after `import os`.
         if home is not None and not is_allowed(home):
             reason = f"{place} comes from {home}, which nobody has allowed to import"
             return Problem(reason, f'hostcall.allow("{home}")')
@@ -310,10 +309,10 @@ def _import_error(problem: Problem) -> Exception | None:
 
 
 def _home(found: Any) -> str | None:
-    """The module that a function says it is from, where it does."""
+    """Return the module that a function reports as its own, or None."""
     function = getattr(found, "__hostcall_function__", found)
     home = getattr(function, "__module__", None)
-    # An object says where its class is from, and lies where it lies.
+    # An object reports the module of its class, which says nothing of the object's own place.
     is_objects = home == type(function).__module__
     return home if isinstance(home, str) and not is_objects else None
 
@@ -335,5 +334,5 @@ def _of_environment() -> dict[str, None]:
     return {_checked(name.strip()): None for name in given if name.strip()}
 
 
-# The allowed modules; a dict, for their order.
+# The allowed modules; a dict keeps their order.
 _allowed = _of_environment()

@@ -1,4 +1,4 @@
-"""What users ask for while they save and load models."""
+"""The options that users set while they save and load models."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _leave = contextvars.ContextVar("hostcall_allow_pickle", default=False)
 
 @contextlib.contextmanager
 def save_options(*, pickle: bool = False) -> Iterator[None]:
-    """Sets how the models are saved that this thread saves inside.
+    """Set how this thread saves models inside the context.
 
-    It holds for all that writes a SavedModel: `tf.saved_model.save`, Keras's `Model.export` and
-    `tf.compat.v1.saved_model`.
+    The options hold for every way to write a SavedModel: `tf.saved_model.save`, Keras's
+    `Model.export` and `tf.compat.v1.saved_model`.
 
     Args:
-      pickle: True carries Python functions in the SavedModel which other processes cannot import,
-        and which have no name: lambdas, functions in functions, methods of objects, and those of
-        the script that runs. They lie in its folder `assets.extra/hostcall`, as pickles of
-        cloudpickle's: `pip install 'hostcall[pickle]'`. What a function refers to is copied into
-        its pickle, or named there if it can be imported. Such a model runs with the same minor
-        version of Python alone, and asks for `hostcall.load_options(allow_pickle=True)`.
+      pickle: True makes the SavedModel carry Python functions that have no name and that other
+        processes cannot import: lambdas, nested functions, methods of objects, and functions of
+        the running script. They are pickled by cloudpickle (`pip install 'hostcall[pickle]'`) into
+        the model's folder `assets.extra/hostcall`. The objects that a function refers to are copied
+        into its pickle, or named there if they can be imported. The model then runs only with the
+        same minor version of Python, and needs `hostcall.load_options(allow_pickle=True)`.
 
     Raises:
-      ImportError: by what saves a model, when cloudpickle is not installed.
-      ValueError: by what saves a model, when a function cannot be pickled. One error lists all of
-        them, and what in them cannot be. A `tf.Variable` is never pickled: the function would
-        change a copy of it.
+      ImportError: by the call that saves a model, when cloudpickle is not installed.
+      ValueError: by the call that saves a model, when a function cannot be pickled. One error lists
+        all these functions, and the objects in them that cannot be pickled. A `tf.Variable` is
+        never pickled: the function would change a copy of it.
 
     Examples:
       >>> @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
@@ -46,17 +46,17 @@ def save_options(*, pickle: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def load_options(*, allow_pickle: bool = False) -> Iterator[None]:
-    """Sets how the models are loaded that this thread loads inside.
+    """Set how this thread loads models inside the context.
 
     Args:
-      allow_pickle: True lets the functions be called which the model holds as pickles. A pickle
-        can run anything when it is read, so allow it for files whose makers you trust, and for
-        these alone. A pickle is read at the first call of its function, at any later time. Each
-        load asks for it anew; models that are loaded outside call no pickled functions.
+      allow_pickle: True allows calls of the functions that the model carries as pickles. A pickle
+        can run any code when it is read, so allow it only for files whose makers you trust.
+        A pickle is read at the first call of its function, which may come after the context. Each
+        load needs the option anew: models that are loaded outside call no pickled functions.
 
     Raises:
-      hostcall.LoweringError: by what loads a model, when one of its pickles is missing or was
-        altered. None is read, then.
+      hostcall.LoweringError: by the call that loads a model, when one of its pickles is missing or
+        was altered. Then no pickle is read.
 
     Examples:
       >>> @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
@@ -76,12 +76,12 @@ def load_options(*, allow_pickle: bool = False) -> Iterator[None]:
 
 
 def pickles_functions() -> bool:
-    """Whether models that are saved now carry functions without a name."""
+    """Return whether models that are saved now carry functions without a name."""
     return _pickles.get()
 
 
 def allows_pickles() -> bool:
-    """Whether functions that models carry may be called if they are loaded now."""
+    """Return whether models that are loaded now may call the functions that they carry."""
     return _leave.get()
 
 

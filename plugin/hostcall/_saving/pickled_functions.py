@@ -1,7 +1,7 @@
 """Pickled functions that SavedModels carry, and the permission to call them.
 
-A file has the name of its content's hash, in a folder of the SavedModel that TensorFlow leaves to
-others, so that it goes where the SavedModel goes.
+A pickle is a file named by the hash of its content. It lies in a folder of the SavedModel that
+TensorFlow leaves to others, so that it is copied with the SavedModel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hostcall._functions.native_code import NativeCode
 from hostcall._saving.tokens import Pickled, Problem, SavedFunctionError
 from hostcall._tf import autograph
 
-# The bytecode in a pickle is for this version alone: another one may crash on it.
+# The bytecode in a pickle is for this version only: another version may crash on it.
 PYTHON = ".".join(platform.python_version_tuple()[:2])
 
 _INSTALL = (
@@ -33,18 +33,18 @@ _INSTALL = (
 )
 _COPY = "it would be a copy in the process that loads the model. Pass its value as an argument"
 
-# What TensorFlow saves with a model: variables, layers, tables. Of what else it calls so, the
-# content is looked at.
+# Objects that TensorFlow saves with a model: variables, layers, tables. Containers count as such
+# objects, too, but it is their contents that are checked.
 _STATEFUL = (tf.Variable, tf.__internal__.tracking.Trackable)
 _CONTAINERS = (tf.Module, tf.types.experimental.GenericFunction, dict, list, tuple)
 
 
 class UnpicklableError(ValueError):
-    """A function cannot be pickled; the text says what in it cannot be, a line each."""
+    """An error for a function that cannot be pickled; the text has a line for each cause."""
 
 
 def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
-    """A function and what computes the shapes of its results, or None, as bytes.
+    """Return the pickle of a function and of its shape function or None, as bytes.
 
     Raises:
       UnpicklableError: when something in them cannot be pickled.
@@ -55,13 +55,13 @@ def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
     problems: dict[str, None] = {}
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
-        """Goes on where something cannot be pickled, to find all that cannot."""
+        """A pickler that replaces each object it cannot pickle, and so finds all of them."""
 
         def reducer_override(self, value: Any) -> Any:
             if (why := _why_not(value)) is None:
                 try:
                     return self._reduced(value)
-                except Exception as error:  # whatever the class of somebody else's raises
+                except Exception as error:  # another library's class may raise anything
                     why = str(error)
             problems[f"{_described(value, function)}: {why}"] = None
             return _nothing, ()
@@ -86,20 +86,20 @@ def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
 
 
 def loads(data: bytes, label: str) -> tuple[Callable[..., Any], Any]:
-    """What `dumps` has made bytes of. They run whatever their maker wants.
+    """Return the two functions that `dumps` has pickled; to unpickle them can run any code.
 
     Args:
-      data: the bytes.
-      label: what messages call the function.
+      data: the bytes of the pickle.
+      label: the function's name in messages.
 
     Raises:
-      SavedFunctionError: when they cannot be read here.
+      SavedFunctionError: when the pickle cannot be read here.
       ImportError: when cloudpickle is missing.
     """
     cloudpickle = _cloudpickle(f"the pickle of {label}")
     try:
         function, shape_function = cloudpickle.loads(data)
-    except Exception as error:  # it may raise anything
+    except Exception as error:  # unpickling runs any code
         raise SavedFunctionError(
             f"hostcall: the pickle of {label}, which a loaded graph calls, cannot be read here: "
             f"{type(error).__name__}: {error}. What it refers to has to be here as it was where "
@@ -118,7 +118,7 @@ def _cloudpickle(what: str) -> Any:
 
 
 def _why_not(value: Any) -> str | None:
-    """Why something must not be pickled that could be."""
+    """Return why an object must not be pickled, although it could be; or None."""
     if isinstance(value, _STATEFUL) and not isinstance(value, _CONTAINERS):
         return _COPY
     if isinstance(value, NativeCode):
@@ -127,7 +127,7 @@ def _why_not(value: Any) -> str | None:
 
 
 def _described(value: Any, function: Any) -> str:
-    """What messages call something that a function refers to: its class, and its name there."""
+    """Describe an object that a function refers to, for messages: its name there and its class."""
     kind = type(value)
     shown = f"a {kind.__name__} ({kind.__module__})"
     name = next((name for name, one in _referred_to_by(function) if one is value), None)
@@ -147,23 +147,23 @@ def _referred_to_by(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _nothing() -> None:
-    """What stands in a pickle for what cannot be pickled; such a pickle is thrown away."""
+    """Replace an object that cannot be pickled, in a pickle that is thrown away."""
 
 
 _FOLDER = ("assets.extra", "hostcall")
 
-# By hash, what was written or read by this process, so that a model that was loaded can be saved
-# again; and the secrets that stand for leave to call what they are of. As long as the process,
-# since a graph that was loaded may call them any time.
+# By hash: the pickles that this process has made or read, so that a loaded model can be saved
+# again, and the secrets that give leave to call them. Both are kept until the process ends, since
+# a loaded graph may call its functions at any time.
 _contents: dict[str, bytes] = {}
 _leaves: dict[str, str] = {}
 
 
 def pickled(function: Callable[..., Any], shape_function: Any, title: str) -> Pickled:
-    """The record of a function that is to be carried, and the shape function of its results.
+    """Pickle a function and its shape function for a SavedModel, and return the record.
 
     Raises:
-      pickling.UnpicklableError, ImportError: when it cannot be pickled.
+      UnpicklableError, ImportError: when they cannot be pickled.
     """
     data = dumps(function, shape_function)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -172,7 +172,7 @@ def pickled(function: Callable[..., Any], shape_function: Any, title: str) -> Pi
 
 
 def write(sha256: str, directory: str) -> bool:
-    """Writes a pickle into a SavedModel; False where this process does not have it."""
+    """Write a pickle into a SavedModel; return False if this process does not have it."""
     if sha256 not in _contents:
         return False
     path = _path(sha256, directory)
@@ -183,10 +183,10 @@ def write(sha256: str, directory: str) -> bool:
 
 
 def read(sha256: str, directory: str) -> Problem | None:
-    """Reads the file of a pickle, as mere bytes; or says what is wrong with it."""
+    """Read a pickle's file without unpickling it; return the problem with the file, or None."""
     path = _path(sha256, directory)
     copy = "# copy the SavedModel once more, with all that is in its directory"
-    if os.path.lexists(path) and not os.path.isfile(path):  # a pipe, say, that nobody writes to
+    if os.path.lexists(path) and not os.path.isfile(path):  # reading a pipe may wait forever
         return Problem(f"{path} is no file", copy)
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -200,12 +200,12 @@ def read(sha256: str, directory: str) -> Problem | None:
 
 
 def leave_for(sha256: str) -> str:
-    """What in a graph of this process says that a pickle may be read for it."""
+    """Return the secret by which a graph of this process has leave to read a pickle."""
     return _leaves.setdefault(sha256, secrets.token_hex())
 
 
 def problem_of(function: Pickled) -> Problem | None:
-    """What keeps a pickled function from being called, or None."""
+    """Return the problem that keeps a pickled function from being called, or None."""
     if function.python != PYTHON:
         return Problem(
             f"the file holds it as a pickle of Python {function.python}, which {PYTHON} "
@@ -225,7 +225,7 @@ def problem_of(function: Pickled) -> Problem | None:
 
 
 def missing(function: Pickled) -> Problem:
-    """What keeps the function of a graph of its own from being called."""
+    """Return the problem with a pickled function of a graph that lies outside a SavedModel."""
     return Problem(
         "it is a pickle, which is not beside the graph: only a SavedModel carries it",
         f"hostcall.provide({json.dumps(function.title)}, function)",
@@ -233,10 +233,10 @@ def missing(function: Pickled) -> Problem:
 
 
 def find(function: Pickled) -> tuple[Any, Any]:
-    """A pickled function that has no `problem_of`, and the shape function of its results.
+    """Return a pickled function without a problem (`problem_of`), and its shape function.
 
     Raises:
-      SavedFunctionError, ImportError: when it cannot be read here.
+      SavedFunctionError, ImportError: when the pickle cannot be read here.
     """
     return loads(_contents[function.sha256], function.title)
 

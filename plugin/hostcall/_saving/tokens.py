@@ -1,14 +1,14 @@
-"""Tokens of saved graphs: JSON that says what function an op calls, and how.
-
-A leaf is null (a tensor of any kind), a dtype by its name, `{"spec": [dtype, shape]}`,
-`{"bounded": [dtype, bounds, dimensions]}` or `{"composite": ...}`. Structures are
-`{"list": [...]}`, `{"tuple": [...]}`, `{"dict": [[key, item], ...]}` and
-`{"namedtuple": [name, fields, items]}`.
+"""Qualified tokens of saved graphs: JSON that says which function an op calls, and how.
 
     hostcall:1:{"id":"pyfunc_0_1f2e3d4c","kind":"numpy","function":"mypackage.solvers:solve",...}
 
-Whoever reads one trusts nothing in it: it comes out of a file. The library for servers without
-Python reads them too. CMake makes its tables of fields of the classes in this file.
+Arguments and results are structures of leaves. A leaf is null (a tensor of any kind), the name of a
+dtype, `{"spec": [dtype, shape]}`, `{"bounded": [dtype, bounds, dimensions]}` or
+`{"composite": ...}`. Structures are `{"list": [...]}`, `{"tuple": [...]}`,
+`{"dict": [[key, item], ...]}` and `{"namedtuple": [name, fields, items]}`.
+
+A token comes out of a file, so its readers trust nothing in it. The library for servers without
+Python reads tokens, too: CMake makes its tables of fields from the classes in this file.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from hostcall_runtime._errors import LoweringError
 
 
 class SavedFunctionError(LoweringError):
-    """A function that a saved graph names is not found, or must not be imported."""
+    """An error for a function of a saved graph that is missing or must not be imported."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Why a function cannot be called, and what to write."""
+    """The reason why a function cannot be called, and the line to write."""
 
     reason: str
     line: str
 
 
 class UnwritableError(ValueError):
-    """Something cannot be written into a token; the text says what."""
+    """An error for a value that cannot be written into a token; the text names it."""
 
 
 class UnreadableError(ValueError):
-    """JSON stands for no structure; the text says what."""
+    """An error for JSON that stands for no structure; the text shows it."""
 
 
 def write(structure: Any) -> Any:
-    """A structure as JSON.
+    """Return a structure as JSON.
 
     Raises:
-      UnwritableError: when there is something in it that JSON has no words for.
+      UnwritableError: when the structure holds a value that has no form in JSON.
     """
     if structure is None:
         return None
@@ -75,7 +75,7 @@ def _write_leaf(leaf: Any) -> Any:
     if isinstance(leaf, tensor_structures.TypeSpec):
         try:
             return {"composite": base64.b64encode(tensor_structures.encoded(leaf)).decode()}
-        except Exception as error:  # whatever the class of somebody else's raises
+        except Exception as error:  # another library's class may raise anything
             raise UnwritableError(f"{leaf!r} cannot be written") from error
     try:
         name: str = tf.as_dtype(leaf).name
@@ -91,15 +91,15 @@ def _key(key: Any) -> Any:
 
 
 def write_shape(shape: tf.TensorShape) -> list[int | None] | None:
-    """A shape as JSON."""
+    """Return a shape as JSON."""
     return None if shape.rank is None else shape.as_list()
 
 
 def read(value: Any) -> Any:
-    """The structure that JSON stands for.
+    """Return the structure that JSON stands for.
 
     Raises:
-      UnreadableError: when it stands for none.
+      UnreadableError: when the JSON stands for no structure.
     """
     try:
         return _read(value)
@@ -138,14 +138,14 @@ def _read_leaf(kind: str, content: Any) -> Any:
     if kind == "composite":
         try:
             return tensor_structures.decoded(base64.b64decode(content, validate=True))
-        except Exception as error:  # TensorFlow's decoder raises what it comes upon
+        except Exception as error:  # TensorFlow's decoder may raise anything
             raise UnreadableError(f"it holds no type of a composite tensor: {error}") from None
     raise UnreadableError(f"{kind!r} is no kind of structure")
 
 
 _PREFIX = token_registry.QUALIFIED + "1:"
 
-# A place in a module, as the file may ask to import it.
+# The form of a place that a file may ask to import from: `module:qualname`.
 _IMPORTABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 _Index = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
@@ -156,11 +156,11 @@ class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """A function that the SavedModel carries as a pickle.
 
     Attributes:
-      sha256: of the pickle, which is the name of its file, too.
+      sha256: the hash of the pickle, which is also the name of its file.
       python: the version of Python that the pickle is for.
-      title: what messages call the function.
-      leave: in a graph of this process, what says that it was loaded with leave to call the
-        function; what a file says here has no meaning.
+      title: the function's name in messages.
+      leave: in a graph of this process, the secret of a load with leave to call the function; the
+        value in a file has no meaning.
     """
 
     sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -170,7 +170,7 @@ class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A size of a result of native code: a number, or that of an input's dimension."""
+    """A size of a native code's result: a number, or the size of an input's dimension."""
 
     size: Annotated[int, msgspec.Meta(ge=-1)] = -1
     input: _Index = 0
@@ -178,7 +178,7 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An attribute of a handler of XLA's FFI: its element type, or 0 for a text, and its bytes."""
+    """An attribute of an XLA FFI handler: its element type (0 for a text) and its bytes."""
 
     name: str
     dtype: Annotated[int, msgspec.Meta(ge=0, le=255)]
@@ -189,14 +189,14 @@ class Native(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Native code, for processes that have no Python.
 
     Attributes:
-      library: the file that it was loaded from.
-      symbol: its name there.
+      library: the file that the code was loaded from.
+      symbol: the code's name in that file.
       kind: a C function, or a handler of XLA's FFI.
-      results: the shape of each result; None where only Python can tell.
-      arguments: of a C function, how many it takes.
-      sizes: whether the last of these are sizes.
-      status: whether it returns a status.
-      attributes: of a handler.
+      results: the shape of each result; None if only Python can compute the shapes.
+      arguments: the number of arguments of a C function.
+      sizes: whether the last of these arguments are sizes.
+      status: whether a C function returns a status.
+      attributes: the attributes of a handler.
     """
 
     library: str
@@ -210,15 +210,15 @@ class Native(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which function is called.
+    """The user's function that an op calls.
 
     Attributes:
-      place: `module:qualname`, where another process can import it; or None.
-      name: the name that the user has given it; or None.
+      place: `module:qualname`, if another process can import the function; or None.
+      name: the name that the user has given the function; or None.
       pickled: the function itself; or None.
-      keywords: by which its last arguments are passed.
-      fixed: what else is passed to it by keyword, as Python writes it.
-      native: what `encode_native` makes of the native code that it is; None for what only Python
+      keywords: the keywords by which the last arguments are passed.
+      fixed: the constants that are passed by keyword, as Python source.
+      native: the text of `encode_native` for native code; None for a function that only Python
         can call.
     """
 
@@ -231,19 +231,19 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """The function's name in messages."""
         return self.name or self.place or (self.pickled.title if self.pickled else "")
 
 
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What was declared of it, as far as it can be written.
+    """The part of a function's declaration that can be written.
 
     Attributes:
-      result: a spec for each result, or "trace"; None where that is unknown or a function.
-      shape_function: whether that was a shape function.
+      result: a spec for each result, or "trace"; None if it is unknown or a function.
+      shape_function: whether the declared result was a shape function.
 
-    The others are the fields of `Declaration` of the same names: what is added here is written,
-    read and compared.
+    The other fields are those of `Declaration` with the same names. A field that is added here is
+    written, read and compared.
     """
 
     result: list[Any] | Literal["trace"] | None = None
@@ -265,28 +265,28 @@ OPTIONS = tuple(
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a token says.
+    """The content of a qualified token.
 
     Attributes:
       id: the op's token in the process that traced it, which tells ops apart.
-      kind: of callback: functions of arrays, of tensors, or the gradients of one.
-      inputs: how many inputs the op has, or the structure of the arguments.
+      kind: the kind of callback: a function of arrays or of tensors, or one of two gradients.
+      inputs: the number of the op's inputs, or the structure of the arguments.
       outputs: the structure of the results.
       at: `file:line` of the call.
-      function: the user's; None for gradients.
-      declared: what was declared of it.
-      callback: whether it was called by `hostcall.callback`.
-      copies: whether it gets arrays of its own in plain graphs.
+      function: the user's function; None for gradients.
+      declared: the declaration of the function.
+      callback: whether the function was called by `hostcall.callback`.
+      copies: whether the function gets arrays of its own in plain graphs.
       route: "auto", "custom_call" or "partition".
-      static, plain: the specs of the results, as tracing and plain graphs know them.
-      consumers, counts, reasons: what the ops that take the results tell of their shapes.
-      differentiable: whether the op has a hidden result, for its gradient.
+      static, plain: the specs of the results that are known in tracing and in plain graphs.
+      consumers, counts, reasons: the shapes that the ops which take the results demand.
+      differentiable: whether the op has a hidden result for its gradient.
       orders: the highest derivative that the saved graph asks for.
-      recorded: whether the saved graph asks for the derivative of these very calls.
-      of: for a gradient, the record of what is differentiated.
+      recorded: whether the saved graph asks for the derivative of this op's own calls.
+      of: for a gradient, the record of the differentiated function.
       targets, sources: for a gradient, the outputs that have upstream gradients, and the inputs
         that have gradients.
-      levels: the batches that a call is for, outermost first; numbers that tell them apart.
+      levels: the numbers of the batches that a call is for, outermost first.
     """
 
     id: str
@@ -314,7 +314,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def users(self) -> Function:
-        """The user's function, of whatever it may be the gradient."""
+        """The user's function, also for a gradient of any order."""
         record = self
         while record.of is not None:
             record = record.of
@@ -323,14 +323,14 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def place_of_call(self) -> str:
-        """Where it was called, or what it is the gradient of."""
+        """The location of the call, for a gradient that of the differentiated call."""
         record = self
         while record.of is not None:
             record = record.of
         return record.at
 
     def with_leave(self, leave: str) -> Record:
-        """The same with another leave to call the pickled function."""
+        """Return a copy with another leave to call the pickled function."""
         if self.of is not None:
             return msgspec.structs.replace(self, of=self.of.with_leave(leave))
         function = self.function
@@ -347,15 +347,15 @@ _native_decoder = msgspec.json.Decoder(Native)
 
 
 def encode(record: Record) -> str:
-    """The token that says this."""
+    """Return the token for a record."""
     return _PREFIX + msgspec.json.encode(record).decode()
 
 
 def decode(token: str) -> Record:
-    """What a token says.
+    """Return the record in a token.
 
     Raises:
-      SavedFunctionError: when it says nothing that makes sense.
+      SavedFunctionError: when the token is malformed.
     """
     if not token.startswith(_PREFIX):
         version = token.split(":")[1][:20]
@@ -370,19 +370,19 @@ def decode(token: str) -> Record:
 
 
 def encode_native(native: Native) -> str:
-    """The text for native code: JSON behind its CRC-32.
+    """Return the text for native code: JSON behind its CRC-32.
 
-    What is wrong in it can end a process, so that damage has to be noticed.
+    A wrong value in it can crash a process, so the checksum detects damage.
     """
     text = msgspec.json.encode(native)
     return f"{zlib.crc32(text):08x}{text.decode()}"
 
 
 def decode_native(text: str) -> Native:
-    """The native code that such a text is about.
+    """Return the native code in a text of `encode_native`.
 
     Raises:
-      ValueError: when it is damaged.
+      ValueError: when the text is damaged.
     """
     found = text[8:].encode()
     if text[:8] != f"{zlib.crc32(found):08x}":
@@ -391,7 +391,7 @@ def decode_native(text: str) -> Native:
 
 
 def is_importable(place: str) -> bool:
-    """Whether it is `module:qualname`."""
+    """Return whether a place has the form `module:qualname`."""
     return _IMPORTABLE.fullmatch(place) is not None
 
 

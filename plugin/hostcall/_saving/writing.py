@@ -1,6 +1,7 @@
-"""Names the script ops of graphs that are traced or saved.
+"""The naming of script ops in graphs that are traced or saved.
 
-The function may run in another process of the job: on a worker, or in a service of tf.data.
+Another process of the job may run a traced function, on a worker or in a tf.data service, and any
+process may load a saved graph. So script ops get tokens by which any process finds the functions.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ _lock = _locks.new_lock()
 
 
 def name_traced_functions(graph: Graph) -> None:
-    """Gives the script ops of a function's graph tokens by which any process finds what they call.
+    """Give script ops of a function's graph tokens by which any process finds their functions.
 
-    Those of functions without a name stay what they are: they run in this process.
+    An op whose function has no name keeps its token: it runs in this process.
     """
     for op in script_op_graphs.script_ops_of(graph):
         _name_op(op)
 
 
 def name_new_functions(graph: Graph) -> None:
-    """The same of a session's graph, whose ops cannot be changed any more when they have run."""
-    with _lock:  # whoever comes second may send the ops as soon as this has returned
+    """Name the new ops of a session's graph, which cannot be changed any more once they ran."""
+    with _lock:  # a second thread sends the ops when this returns, so it waits for the first
         for op in script_op_graphs.new_script_ops_of(graph):
             _name_op(op)
 
@@ -48,7 +49,7 @@ def name_new_functions(graph: Graph) -> None:
 def _name_op(op: Any) -> None:
     token = op.get_attr("token").decode(errors="replace")
     if token_registry.is_qualified(token) and not token_registry.is_own(token):
-        return  # of a graph that was loaded
+        return  # the op comes from a loaded graph
     written = _token_of(token_registry.find_present(token))
     if written is not None and written != token:
         protos.set_attr(op, "token", s=written.encode())
@@ -58,7 +59,7 @@ def _token_of(spec: Any) -> str | None:
     if spec is None:
         return None
     try:
-        with options.save_options(pickle=False):  # other processes have no files of ours
+        with options.save_options(pickle=False):  # other processes lack this one's files
             token = tokens.encode(encoding.record_of(spec, encoding.asked_so_far))
     except encoding.UnnamedError:
         return None
@@ -87,31 +88,31 @@ hostcall: a SavedModel is to carry Python functions as pickles, and these cannot
 
 Take out what cannot be pickled, or give the function a name by hostcall.register instead."""
 
-# Of a function without a name: its token, its entry in TensorFlow's registry, and why.
+# A function without a name: its token, its entry in TensorFlow's registry, and the reason.
 _Unnamed = tuple[str, Any, str]
 
 T = TypeVar("T")
 
-# The functions that SavedModels name by tokens of this process: they have to live as long as it.
+# Functions that SavedModels name by tokens of this process: kept until the process ends.
 _pinned: dict[str, Any] = {}
 
 
 def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None:
-    """Gives the script ops of a MetaGraphDef tokens by which any process finds their functions.
+    """Give the script ops of a MetaGraphDef tokens by which any process finds their functions.
 
-    Those of functions that have no name stay what they are, and a warning lists them.
+    Ops whose functions have no name keep their tokens, and a warning lists the functions.
 
     Args:
-      meta_graph: what is changed.
-      directory: of the SavedModel, which carries pickles; None where it goes elsewhere.
+      meta_graph: the MetaGraphDef, which is changed.
+      directory: the SavedModel's directory, for pickles; None if the graph goes elsewhere.
 
     Raises:
-      ValueError: when the graph holds a program of StableHLO that calls Python. That names its
-        functions by numbers, which are other functions' in another process. Or when functions are
-        to be carried as pickles, and some cannot be.
+      ValueError: when the graph holds a StableHLO program that calls Python. The program names its
+        functions by numbers, which mean other functions in another process. Also when functions
+        are to be carried as pickles, and some cannot be pickled.
       ImportError: when functions are to be pickled, and cloudpickle is not installed.
     """
-    # A server without hostcall's pass would compile them beside what has taken their place.
+    # A server without hostcall's pass would compile replaced nodes beside their replacements.
     function_defs.drop_replaced(meta_graph.graph_def.library)
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))
     _refuse_modules(nodes)
@@ -121,17 +122,17 @@ def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None
 
 
 def name_functions(graph_def: T) -> T:
-    """Gives the Python functions in a graph names by which other processes find them.
+    """Give the Python functions in a graph names by which other processes find them.
 
-    SavedModels and the files of `tf.io.write_graph` and `tf.compat.v1.train.Saver` have them
-    anyway. This is for graphs that are written in another way.
+    SavedModels and the files of `tf.io.write_graph` and `tf.compat.v1.train.Saver` get the names
+    anyway. Call this for graphs that are written in another way.
 
     Args:
-      graph_def: a `GraphDef` or a `MetaGraphDef`, which stays as it is.
+      graph_def: a `GraphDef` or a `MetaGraphDef`, which is not changed.
 
     Returns:
-      A copy, or `graph_def` where it calls no Python. Functions that have no name stay what they
-      are, and a warning lists them.
+      A copy, or `graph_def` itself if it calls no Python. Functions that can get no name stay as
+      they are, and a warning lists them.
 
     Examples:
       >>> with tf.Graph().as_default() as graph:
@@ -144,13 +145,13 @@ def name_functions(graph_def: T) -> T:
 
 
 def named_silently(graph_def: T) -> T:
-    """The same without a warning: not everybody who writes a graph wants to run it elsewhere."""
+    """Do the same as `name_functions` without a warning: the graph may never run elsewhere."""
     return _named(graph_def)[0]
 
 
 def _named(graph_def: T) -> tuple[T, list[_Unnamed]]:
     if not any(node.op in op_kinds.SCRIPT_OPS for node in _nodes_of(graph_def)):
-        return graph_def, []  # it may be large
+        return graph_def, []  # no copy: the graph may be large
     copy = protos.copy_of(graph_def)
     with options.save_options(pickle=False):
         return copy, _name(list(_nodes_of(copy)), None)
@@ -161,7 +162,7 @@ def _nodes_of(graph_def: Any) -> Iterator[Any]:
 
 
 def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
-    """Gives script ops among nodes qualified tokens; returns the functions that have no name."""
+    """Give script ops among nodes qualified tokens; return the functions that have no name."""
     nodes = [node for node in nodes if node.op in op_kinds.SCRIPT_OPS]
     entries = {token: token_registry.find_present(token) for token in map(lookup.token_of, nodes)}
     asked = encoding.asked_of(list(entries.values()))
@@ -179,7 +180,7 @@ def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
         raise ValueError(_UNPICKLABLE.format(listed=_indented(unpicklable)))
     for node in nodes:
         token = lookup.token_of(node)
-        if token in written:  # what is not may be no text
+        if token in written:  # other tokens may not be valid text
             node.attr["token"].s = written[token].encode()
     return unnamed
 
@@ -197,7 +198,7 @@ def _qualified(token: str, entry: Any, asked: encoding.Asked, directory: str | N
 
 
 def _qualified_before(token: str, directory: str | None) -> str:
-    """The token of a graph that was loaded, and of a function that nobody has called since."""
+    """Return the token for an op of a loaded graph whose function has not been called yet."""
     try:
         record = tokens.decode(token).with_leave("")
     except SavedFunctionError:
@@ -246,7 +247,7 @@ def _indented(problems: Iterable[tuple[str, str]]) -> str:
 
 
 def _name_of(description: str) -> str:
-    """What the user may call a function in the lines to write."""
+    """Return a name for a function in the lines that the user is to write."""
     name = source_location.split_description(description)[1].rpartition(".")[2]
     return name if name.isidentifier() else "function"
 

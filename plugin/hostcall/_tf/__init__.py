@@ -1,4 +1,4 @@
-"""All that hostcall uses of TensorFlow beyond its public API."""
+"""All uses of TensorFlow's private API, behind functions of hostcall's own."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# Before any module here: TensorFlow's import loads them all, and must find none half imported.
 import tensorflow  # noqa: F401

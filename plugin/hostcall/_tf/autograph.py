@@ -1,4 +1,4 @@
-"""What autograph does to functions, and where the user wrote an op."""
+"""Autograph: the functions that it must not convert, and the user's locations behind its code."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _AUTOGRAPH_IS_OFF = features.ControlStatusCtx(features.AUTOGRAPH_DISABLED) if _q
 
 
 def leave_alone(*functions: Any) -> None:
-    """Has autograph call these functions, and the objects of these classes, as they are.
+    """Make autograph call these functions, and the objects of these classes, unconverted.
 
-    What they do about tensors has to be `do_not_convert`'s.
+    Calls inside them are not covered: code there that handles tensors needs `do_not_convert`.
     """
     marks = vars(do_not_convert(lambda: None))
     for function in functions:
@@ -34,11 +34,11 @@ def leave_alone(*functions: Any) -> None:
 
 
 def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, in whose calls autograph converts nothing.
+    """Return `function`, or a wrapper in whose calls autograph converts nothing.
 
-    What `do_not_convert` does takes more time than many callbacks. It is done for code that
-    autograph has written, as of functions that are defined in a tf.function; other code does not
-    ask autograph.
+    The wrapper of `do_not_convert` takes more time than many callbacks. So only code that autograph
+    has generated gets a wrapper, such as a function defined in a tf.function. Other code never
+    calls autograph.
     """
     code = getattr(function, "__code__", None)
     if isinstance(code, types.CodeType) and "ag__" not in code.co_freevars:
@@ -59,7 +59,7 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_autograph(function: Callable[..., Any]) -> Any:
-    """`function`, or what it calls where it is autograph's wrapper around the user's function."""
+    """Return `function`, or the user's function if `function` is autograph's wrapper around it."""
     code = getattr(function, "__code__", None)
     if not features.LOCATIONS.available or code is None:
         return function
@@ -69,19 +69,19 @@ def without_autograph(function: Callable[..., Any]) -> Any:
 
 
 def unwrapped(function: Callable[..., Any]) -> Any:
-    """The user's function behind the wrapper that keeps autograph out of it."""
-    # Around what is no function (a ufunc, say) the wrapper says nothing of what it wraps.
+    """Return the user's function behind the wrapper of `do_not_convert`."""
+    # Around a callable that is no function (a ufunc, say) the wrapper has no `__wrapped__`.
     return without_autograph(inspect.unwrap(function))
 
 
 def uses_autograph(function: TracingFunction) -> bool:
-    """What a tf.function was given as `autograph`."""
+    """Return the argument `autograph` of a tf.function."""
     features.EXPORTING.require()
     return bool(function._autograph)
 
 
 def stack() -> Iterator[tuple[str, int]]:
-    """(file, line) of each frame, innermost first, autograph's generated code mapped back."""
+    """Return each frame's (file, line), innermost first, autograph's code mapped to the user's."""
     if not features.LOCATIONS.available:
         frames = traceback.walk_stack(sys._getframe(1))
         return ((frame.f_code.co_filename, line) for frame, line in frames)
@@ -89,15 +89,15 @@ def stack() -> Iterator[tuple[str, int]]:
 
 
 def original_location(file: str, line: int) -> tuple[str, int]:
-    """Where the user wrote what autograph has copied to `file` and `line`; for the rest the same.
+    """Return the user's location of code that autograph copied to `file` and `line`.
 
-    Only while the function that autograph converted is traced.
+    Other locations are returned unchanged. The mapping exists only while the function is traced.
     """
     if not features.LOCATIONS.available:
         return file, line
     for mapper in reversed(features.source_mappers[threading.get_ident()]):
         known = mapper.get_effective_source_map()
-        # A function's first line may be that of a decorator, which only autograph has written.
+        # A function's first line may be a decorator that autograph added, which maps to nothing.
         later = [at for name, at in known if name == file and at >= line]
         if later:
             return known[file, min(later)][0], known[file, min(later)][1]
@@ -105,10 +105,10 @@ def original_location(file: str, line: int) -> tuple[str, int]:
 
 
 def is_traced_to_compile() -> bool:
-    """Whether what is traced now is, or lies in, a function with `jit_compile=True`.
+    """Return whether the current tracing is inside a function with `jit_compile=True`.
 
-    Nothing but the frame that traces a function knows it yet. A function of ours around that one
-    would be seen in each error of a graph, among the user's frames.
+    During tracing, only the frame that traces the function knows this. A wrapper of ours around
+    that frame's function would appear among the user's frames in each error of a graph.
     """
     if not features.SPECS_IN_TOUT.available:
         return False
@@ -123,18 +123,18 @@ def is_traced_to_compile() -> bool:
     return False
 
 
-# Of those that have led to an op.
+# The most frames that `definition` shows.
 _MANY_FRAMES = 8
 
 
 def of_op(op: Operation) -> str:
-    """`file:line` of the user's code that has created an op of a graph, or ""."""
+    """Return `file:line` of the user's code that has created an op of a graph, or ""."""
     frames = reversed(op.traceback or ())
     return innermost((frame.filename, frame.lineno) for frame in frames)
 
 
 def definition(op: Operation) -> list[str]:
-    """The lines of the user's code that have led to an op of a graph, as those of a traceback."""
+    """Return the user's frames that have led to an op of a graph, as lines of a traceback."""
     internal = (HOSTCALL, *directories_of("tensorflow", "jax", "keras"))
     frames = [frame for frame in op.traceback or () if not frame.filename.startswith(internal)]
     return [

@@ -1,4 +1,4 @@
-"""ConcreteFunctions: created anew, called directly, compiled to StableHLO, cached on disk."""
+"""ConcreteFunctions: how they are rebuilt, called directly, compiled to StableHLO and cached."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FLAG = "tf_xla_persistent_cache_directory="
 
 
 def is_on() -> bool:
-    """Whether programs may be kept for other processes."""
+    """Return whether TensorFlow's disk cache may keep programs for other processes."""
     flags = os.environ.get(_VARIABLE, "")
-    if flags and not flags.startswith("-"):  # then it names a file that has them
+    if flags and not flags.startswith("-"):  # then it names a file that holds the flags
         path = Path(flags)
         flags = path.read_text(encoding="utf-8") if path.is_file() else ""
     return _FLAG in flags
@@ -31,13 +31,13 @@ _HANDLES = frozenset({tf.resource, tf.variant})
 
 
 def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
-    """A ConcreteFunction with the signature and the captures of another one, and a new body.
+    """Return a ConcreteFunction with the signature and the captures of another, and a new body.
 
     Args:
-      concrete: the other one, which the new one keeps alive: what has been registered for its graph
-        (Python functions, custom gradients) dies with it.
-      library: a FunctionDefLibrary with the new body, under the old name, and all that it calls;
-        used up.
+      concrete: the other function. The new one keeps it alive, since objects that are registered
+        for its graph (Python functions, custom gradients) die with it.
+      library: a FunctionDefLibrary with the new body, under the old name, and all functions that it
+        calls. The call uses it up.
     """
     features.REWRITING.require()
     name = concrete.function_def.signature.name
@@ -62,19 +62,19 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
 
 
 def read_saved_model(path: str) -> Any:
-    """The SavedModel message of a directory.
+    """Return the SavedModel message of a directory.
 
     Raises:
-      OSError: when it holds none, or one that cannot be read.
+      OSError: when the directory holds no SavedModel, or one that cannot be read.
     """
     return features.parse_saved_model(path)
 
 
 def calls_are_plain() -> bool:
-    """Whether a call of a function on this thread is no more than a run of its program.
+    """Return whether a function call on this thread only runs the function's program.
 
-    It is more where tapes or accumulators record, where a graph is being built (also in the eager
-    mode of an `init_scope`, as the graph wants to know of variables), and in asynchronous mode.
+    A call does more while tapes or accumulators record, in asynchronous mode, and while a graph is
+    being built (also in the eager mode of an `init_scope`: the graph has to learn of variables).
     """
     context = features.context()
     return (
@@ -86,7 +86,7 @@ def calls_are_plain() -> bool:
 
 
 def _runs_later(context: Any) -> bool:
-    """Whether calls of this thread are asynchronous: `is_async`, at half of its cost."""
+    """Return whether this thread's calls are asynchronous: `is_async` at half of its cost."""
     executor = features.executor_for_thread(context._handle)
     try:
         return bool(features.executor_is_async(executor))
@@ -95,12 +95,12 @@ def _runs_later(context: Any) -> bool:
 
 
 def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
-    """What `_call_flat` of a ConcreteFunction comes to where `calls_are_plain`.
+    """Return a short form of a ConcreteFunction's `_call_flat` for when `calls_are_plain`.
 
     Returns:
-      A function of the EagerTensors that go in, captured ones last, which returns what the function
-      returns. None where TensorFlow does more: for arguments and results that are composite or
-      stand for resources, for subclasses, and where names of TensorFlow are missing.
+      A function that takes the input EagerTensors, captured ones last, and returns the results.
+      None if TensorFlow does more: for composite or resource arguments and results, for subclasses,
+      and if private names of TensorFlow are missing.
     """
     if not features.BOUND_CALLS.available:
         return None
@@ -121,11 +121,11 @@ def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
         try:
             if features.cancellation_context() is not None or config is None:
                 outputs = context.call_function(name, tensors, count)
-            else:  # what that comes to
+            else:  # the body of `call_function` for this case
                 attrs = ("executor_type", executor or "", "config_proto", config)
                 outputs = features.execution.execute(op_name, count, tensors, attrs, context)
         except tf.errors.OpError:
-            with features.InterpolateRuntimeError(inference):  # adds lines of the user's
+            with features.InterpolateRuntimeError(inference):  # adds the user's lines
                 raise
         return signature.pack_output(outputs)
 
@@ -133,7 +133,7 @@ def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
 
 
 def captured_by(concrete: Concrete) -> list[Any]:
-    """The EagerTensors that a ConcreteFunction has captured, deferred ones as they are now."""
+    """Return the EagerTensors that a ConcreteFunction captures; evaluate deferred ones now."""
     captured: list[Any] = concrete._captured_inputs
     for value in captured:
         if type(value) is not eager_execution.EagerTensor:
@@ -142,9 +142,9 @@ def captured_by(concrete: Concrete) -> list[Any]:
 
 
 def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
-    """A function that tells whether values are EagerTensors, each just as its TensorSpec says.
+    """Return a function that tells whether values are EagerTensors that match specs exactly.
 
-    It is for the common case, and says no of tensors whose spec leaves a size open.
+    It serves the common case: a spec with an unknown size matches no tensor.
     """
     wanted = [
         (spec.dtype.as_datatype_enum, tuple(spec.shape) if spec.shape.is_fully_defined() else None)
@@ -165,17 +165,17 @@ def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
 
 
 def parameter_names(concrete: Concrete) -> list[str]:
-    """The names of the parameters of a ConcreteFunction, in order."""
+    """Return the names of the parameters of a ConcreteFunction, in order."""
     return list(concrete.function_type.parameters)
 
 
 def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) -> str:
-    """The StableHLO that TensorFlow makes of a concrete function, as text.
+    """Return the StableHLO that TensorFlow makes of a concrete function, as text.
 
     Args:
-      concrete: whose arguments and captures it is compiled for.
-      functions: FunctionDefs that the context lacks but for this call.
-      name: the function that is compiled, which takes what `concrete` takes.
+      concrete: the function with the arguments and captures to compile for.
+      functions: FunctionDefs to add to the context for this call only.
+      name: the name of the function to compile, which takes the same inputs as `concrete`.
 
     Raises:
       ValueError, tf.errors.OpError: when XLA cannot compile it.
@@ -203,7 +203,7 @@ def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) ->
 
 
 def function_of_context(name: str) -> Any:
-    """The FunctionDef that the eager context has of that name, or None."""
+    """Return the eager context's FunctionDef of that name, or None."""
     context = features.context()
     return context.get_function_def(name) if context.has_function(name) else None
 
@@ -212,10 +212,10 @@ owned: dict[str, list[str]] = {}
 
 
 def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
-    """Adds functions to the eager context's library, for as long as that has the function `owner`.
+    """Add functions to the eager context's library, for as long as it has the function `owner`.
 
     Args:
-      owner: a function's name; one that the context does not have owns nothing.
+      owner: a function's name. If the context does not have it, no function is added.
       functions: FunctionDefs.
 
     Returns:

@@ -1,4 +1,4 @@
-"""EagerTensors, eager mode, and callbacks that need it on their thread."""
+"""EagerTensors, tapes and eager mode, also for callbacks that need eager mode on their thread."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hostcall._tf.types import Operation
 from hostcall_runtime import _patching
 from hostcall_runtime._threads import Call
 
-# What calls keep for their gradients. TensorFlow's keys are tokens (bytes), ours are handles.
+# Tape residuals of calls. TensorFlow's keys are tokens (bytes), hostcall's are handles.
 tape_cache: dict[Any, Any] = features.tape_cache if features.GRADIENTS.available else {}
 building = threading.local()
 is_trainable = features.is_trainable
 
 
 def own_custom_gradient(op: Operation) -> None:
-    """Lets the gradient of an op that `tf.custom_gradient` has made die with the op's graphs.
+    """Make the gradient of an op that `tf.custom_gradient` has made die with the op's graphs.
 
-    TensorFlow's registry would hold it for ever, and the graph with it.
+    TensorFlow's registry would keep the gradient forever, and the graph with it.
     """
     if not features.CUSTOM_GRADIENTS.available:
         return
@@ -42,8 +42,8 @@ def own_custom_gradient(op: Operation) -> None:
     script_op_graphs.own(function)
 
 
-# Whether tapes do not record on this thread, as while TensorFlow runs a function; how to let them,
-# and to stop them again; whether there are none. All in C: no signal's handler runs in them.
+# Tell whether tapes are stopped on this thread (as while TensorFlow runs a function), restart them,
+# stop them, and tell whether there are none. All are in C, so no signal handler runs in them.
 has_no_tapes = features.has_no_tapes
 tapes_are_stopped = features.tapes_are_stopped
 recording_functions = (
@@ -55,9 +55,9 @@ recording_functions = (
 
 
 def gradient_is_overridden() -> bool:
-    """Whether a py_function that is created now has another gradient than EagerPyFunc's.
+    """Return whether a py_function that is created now has another gradient than EagerPyFunc's.
 
-    That is so within a `tf.Graph.gradient_override_map` which names it.
+    It has one inside a `tf.Graph.gradient_override_map` that names EagerPyFunc.
     """
     if features.executing_eagerly():
         return False
@@ -66,7 +66,7 @@ def gradient_is_overridden() -> bool:
 
 @contextlib.contextmanager
 def resumed(tape: tf.GradientTape) -> Iterator[None]:
-    """Lets a GradientTape that has ended record once more."""
+    """Make a GradientTape that has ended record again inside the context."""
     tape._push_tape()
     try:
         yield
@@ -75,7 +75,7 @@ def resumed(tape: tf.GradientTape) -> Iterator[None]:
 
 
 def watch(tape: tf.GradientTape, tensors: Iterable[Any]) -> None:
-    """Has a tape record what is done with those tensors that may have a gradient."""
+    """Make a tape record the ops on those of the tensors that may have a gradient."""
     for tensor in filter(is_trainable, tensors):
         if features.QUICK_GRADIENTS.available and type(tensor) is features.EagerTensor:
             features.watch_tensor(tape._tape, tensor)
@@ -86,14 +86,14 @@ def watch(tape: tf.GradientTape, tensors: Iterable[Any]) -> None:
 def gradients(
     tape: tf.GradientTape, targets: list[Any], sources: list[Any], upstream: list[Any]
 ) -> list[Any]:
-    """What `tape.gradient` returns, zeros where nothing flows back.
+    """Return the gradients of `tape.gradient`, with zeros for unconnected sources.
 
-    That looks for nested structures, which takes longer than the gradient of a small function.
+    `tape.gradient` looks for nested structures, which costs more than a small function's gradient.
 
     Args:
-      tape: one that has ended.
+      tape: a tape that has ended.
       targets: tensors, or variables.
-      sources: the same.
+      sources: tensors, or variables.
       upstream: the gradients of the targets: tensors.
     """
     zero = tf.UnconnectedGradients.ZERO
@@ -106,10 +106,10 @@ def gradients(
 
 
 def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:
-    """How many orders of derivative an op that runs eagerly on `tensors` may be asked for.
+    """Return how many orders of derivative can be asked of an op that runs eagerly on `tensors`.
 
-    TensorFlow tells one tape from several and no more; three orders stand for several. A
-    ForwardAccumulator differentiates the gradient.
+    TensorFlow tells only whether there are one or several tapes; three orders stand for several.
+    They also stand for a ForwardAccumulator, since it differentiates the gradient.
     """
     if not features.NESTED_GRADIENTS.available:
         return 1
@@ -122,7 +122,7 @@ def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:
 
 
 def more_orders_may_follow() -> bool:
-    """Whether TensorFlow is building the gradient of a function for several nested tapes."""
+    """Return whether TensorFlow is building a function's gradient for several nested tapes."""
     return getattr(building, "higher_order", False)
 
 
@@ -131,14 +131,14 @@ _ours: list[Any] = []
 
 
 def refuse() -> None:
-    """Says from now on what to do, where TensorFlow knows no gradient of XlaCallModule."""
+    """Give XlaCallModule a gradient that raises an error, unless TensorFlow has a gradient."""
     _wanted[:] = [True]
     if _patching.are_installed() and features.GRADIENTS.available:
         _install()
 
 
 def patch() -> _patching.Patch:
-    """The entry in the table; nothing is installed before somebody has called `refuse`."""
+    """Return the entry in the table of patches; it installs nothing before `refuse` is called."""
     return _patching.Patch(
         'tensorflow.python.framework.ops.gradient_registry["XlaCallModule"]',
         _install,
@@ -184,35 +184,35 @@ executing_eagerly = features.executing_eagerly
 
 
 def wait_for_ops() -> None:
-    """Waits for what eager code has started, where it goes on while ops run."""
+    """Wait for the ops that eager code has started, if eager execution is asynchronous."""
     if is_async():
         features.context().sync_executors()
 
 
 def device_in_scope() -> str:
-    """The full name of the device of the innermost `tf.device` in eager code; "" without one."""
+    """Return the full device name of the innermost `tf.device` in eager code; "" without one."""
     return str(features.context().device_name or "")
 
 
 def as_array(tensor: Tensor) -> Any:
-    """The array of an EagerTensor, over the tensor's own memory: for reading."""
+    """Return the array of an EagerTensor, over the tensor's own memory, for reading only."""
     return tensor._numpy()
 
 
 def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
-    """An EagerTensor of an array that nobody else writes to; shares its memory where it can."""
+    """Return an EagerTensor of an array that no other code writes to; share memory if possible."""
     ctx = features.context()
     ctx.ensure_initialized()
     return features.convert_to_eager_tensor(value, ctx, dtype)
 
 
 def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
-    """An EagerTensor with the values of an array, which others may go on to write to.
+    """Return an EagerTensor with a copy of an array that other code may still write to.
 
     Args:
       array: a NumPy array.
-      dtype: the one that is expected; the tensor has that of the array.
-      copy_on_cpu: makes such a tensor of a CPU, or None, of an array and the number of its dtype.
+      dtype: the expected dtype; the tensor has the dtype of the array.
+      copy_on_cpu: makes a tensor on a CPU, or None, from an array and the number of its dtype.
     """
     if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
         tensor = copy_on_cpu(array, dtype.as_datatype_enum)
@@ -223,14 +223,14 @@ def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any])
 
 @functools.cache
 def _has_cpus_alone() -> bool:
-    """Whether it is a CPU where TensorFlow puts tensors for which nobody names a device."""
+    """Return whether all devices are CPUs, so that tensors without a named device are on a CPU."""
     return {device.device_type for device in tf.config.list_logical_devices()} == {"CPU"}
 
 
 def over_array(array: Any, dtype: tf.DType) -> Any:
-    """An EagerTensor that takes over an array; its memory too, where that is aligned to 64 bytes.
+    """Return an EagerTensor that takes over an array, and its memory if aligned to 64 bytes.
 
-    It is on the device of the innermost `tf.device`.
+    The tensor is on the device of the innermost `tf.device`.
     """
     ctx = features.context()
     ctx.ensure_initialized()
@@ -238,22 +238,22 @@ def over_array(array: Any, dtype: tf.DType) -> Any:
 
 
 def convert_to_tensor(value: object, dtype: tf.DType | None) -> Any:
-    """`tf.convert_to_tensor`, without the cost of the public one's dispatch."""
+    """Return the result of `tf.convert_to_tensor`, without the cost of its dispatch."""
     return features.convert_to_tensor(value, dtype=dtype)
 
 
 def copy_to_device(tensor: Tensor, device: str | None) -> Any:
-    """An EagerTensor on the device of the kernel that returns it; None is the CPU."""
+    """Return an EagerTensor on the device of the kernel that returns it; None is the CPU."""
     name = device or "/job:localhost/replica:0/task:0/device:CPU:0"
     with features.device(device):
         return features.copy_to_context_device(tensor, name)
 
 
 def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What `function(*args, **kwargs)` returns, run in eager mode and where its tapes record.
+    """Run `function(*args, **kwargs)` in eager mode, where its tapes record; return its result.
 
-    That is on another thread where this one builds a graph, or where TensorFlow has stopped
-    recording on it, as while it runs a function: a tape would record nothing, silently.
+    It runs on another thread if this one builds a graph, or if TensorFlow has stopped recording on
+    this one, as while it runs a function. A tape would silently record nothing there.
     """
     if executing_eagerly() and not tapes_are_stopped():
         return function(*args, **kwargs)

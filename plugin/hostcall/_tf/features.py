@@ -1,7 +1,7 @@
 """Every private name of TensorFlow that hostcall uses, and the features that need them.
 
-A new version of TensorFlow is compared with this list: `tests/unit/tf/test_names.py` has a test for
-each name. A name that is missing switches its feature off, and nothing else.
+The list shows whether a new version of TensorFlow fits: `tests/unit/tf/test_names.py` has a test
+for each name. A missing name switches only its own feature off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hostcall_runtime._patching import Name, StoredName
 
 
 class MissingNameError(ImportError):
-    """The installed TensorFlow lacks a private name, without which something cannot be done."""
+    """An error for a feature whose private names the installed TensorFlow lacks."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -24,10 +24,10 @@ class Feature:
     """A part of hostcall that private names of TensorFlow make possible.
 
     Attributes:
-      title: what it does, as `hostcall doctor` lists it.
-      without: what happens where it is switched off.
-      essential: whether hostcall cannot be enabled without it.
-      missing: the names that the installed TensorFlow lacks; found out when `names` is imported.
+      title: the purpose of the feature, as `hostcall doctor` lists it.
+      without: the consequence if the feature is switched off.
+      essential: whether hostcall cannot be enabled without the feature.
+      missing: the names that the installed TensorFlow lacks, found when this module is imported.
     """
 
     title: str
@@ -37,21 +37,21 @@ class Feature:
 
     @property
     def available(self) -> bool:
-        """Whether TensorFlow has all names that it needs."""
+        """True if TensorFlow has all names that the feature needs."""
         return not self.missing
 
     def require(self) -> None:
-        """Refuses what cannot be done without it.
+        """Check that the feature is available.
 
         Raises:
-          MissingNameError: when it is not available.
+          MissingNameError: when the feature is not available.
         """
         if self.missing:
             raise MissingNameError(message(self), name="hostcall")
 
 
 class Missing:
-    """Stands for what TensorFlow lacks: to use it is an error, which names it."""
+    """A stand-in for a name that TensorFlow lacks: its use raises an error that gives the name."""
 
     def __init__(self, name: Name, feature: Feature) -> None:
         self.name = name
@@ -66,11 +66,11 @@ class Missing:
         raise MissingNameError(message(self._feature), name="hostcall")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return ()  # a class of ours can be defined where TensorFlow's is missing
+        return ()  # lets hostcall define a subclass although TensorFlow's class is missing
 
 
 def message(feature: Feature) -> str:
-    """Which names are missing, for what, what that means, and what to do."""
+    """Return a text on a feature's missing names, the consequence, and the remedy."""
     missing = ", ".join(map(str, feature.missing))
     return (
         f"hostcall: TensorFlow {tf.__version__} lacks what hostcall needs for {feature.title}: "
@@ -81,10 +81,10 @@ def message(feature: Feature) -> str:
 
 
 def warn_of_missing(features: list[Feature]) -> None:
-    """Warns of each feature that is switched off; the rest of hostcall works.
+    """Warn of each feature that is switched off; the rest of hostcall works.
 
     Raises:
-      MissingNameError: when an essential one is.
+      MissingNameError: when an essential feature is switched off.
     """
     for feature in features:
         if feature.essential:
@@ -210,7 +210,7 @@ _REGISTRY = _PYTHON + "framework.registry"
 
 
 def _find(feature: Feature, module: str, attribute: str = "", kind: type[Name] = Name) -> Any:
-    """Enters a name in the table, and returns what it stands for here."""
+    """Enter a name in the table, and return the object with that name, or a stand-in."""
     name = kind(module, attribute, feature.title, feature.without)
     NAMES.append(name)
     try:
@@ -221,7 +221,7 @@ def _find(feature: Feature, module: str, attribute: str = "", kind: type[Name] =
 
 
 def _stored(feature: Feature, module: str, *attributes: str) -> None:
-    """Enters names that objects have from the method that makes them."""
+    """Enter names of attributes that a method sets on its objects."""
     for attribute in attributes:
         _find(feature, module, attribute, StoredName)
 
@@ -283,7 +283,7 @@ function_pb2 = _find(_E, "tensorflow.core.framework.function_pb2")
 node_def_pb2 = _find(_E, "tensorflow.core.framework.node_def_pb2")
 tensor_pb2 = _find(_E, "tensorflow.core.framework.tensor_pb2")
 
-# What is done when the tracing of a function ends.
+# The end of a function's tracing.
 _F = TRACING
 transform = _find(_F, _FUNCTION + "transform")
 _find(_F, _FUNCTION + "transform", "FUNC_GRAPH_TRANSFORMS")
@@ -291,7 +291,7 @@ _find(_F, _OPS, "Operation._add_control_input")
 _stored(_F, _OPS, "Operation._init._control_flow_context")
 handle_data = _find(_F, _PYTHON + "ops.resource_variable_ops", "get_eager_safe_handle_data")
 
-# What the first call of a function does.
+# The first call of a function.
 _F = FIRST_CALLS
 _POLYMORPHIC = _FUNCTION + "polymorphic_function"
 PolymorphicFunction = _find(_F, _POLYMORPHIC, "Function")
@@ -332,7 +332,7 @@ _find(_F, _CONCRETE, "_ForwardBackwardCall.record")
 Session = _find(_F, _PYTHON + "client.session", "BaseSession")
 _find(_F, _PYTHON + "client.session", "BaseSession.run")
 
-# Loops over the elements of a batch that become ops of the whole batch.
+# Loops over a batch that TensorFlow turns into ops of the whole batch.
 _F = VECTORIZING
 _PFOR = _PYTHON + "ops.parallel_for.pfor"
 PFor = _find(_F, _PFOR, "PFor")
@@ -359,7 +359,7 @@ _stored(_F, _CONTEXT, "Context.__init__._context_handle")
 traceback_utils = _find(TRACEBACKS, _PYTHON + "util.traceback_utils")
 _find(TRACEBACKS, _PYTHON + "util.traceback_utils", "_EXCLUDED_PATHS")
 
-# Graphs and functions that go, and copies of them.
+# Saved, copied and removed graphs and functions.
 _F = SAVED_MODELS
 _SAVED = _PYTHON + "saved_model."
 save = _find(_F, _SAVED + "save")
@@ -388,7 +388,7 @@ _find(_F, _PYTHON + "eager.lift_to_graph", "lift_to_graph")
 Context = _find(REMOVED_FUNCTIONS, _CONTEXT, "Context")
 _find(REMOVED_FUNCTIONS, _CONTEXT, "Context.remove_function")
 
-# What autograph has made of the user's code.
+# Code that autograph has generated.
 _F = LOCATIONS
 autograph_api = _find(_F, _PYTHON + "autograph.impl.api")
 extract_stack = _find(_F, _PYTHON + "util.tf_stack", "extract_stack")
@@ -424,7 +424,7 @@ _find(_F, _OPS, "EagerTensor._datatype_enum")
 _find(_F, _OPS, "EagerTensor._shape_tuple")
 _stored(_F, _CONCRETE, "ConcreteFunction.__init__._captured_inputs")
 
-# Functions and programs made anew.
+# Rebuilt functions, and exported and embedded programs.
 _F = REWRITING
 restore_captures = _find(
     _F, "tensorflow.core.function.capture.restore_captures", "restore_captures"

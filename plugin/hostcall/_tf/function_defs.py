@@ -1,9 +1,9 @@
 """FunctionDefs: nodes, their order, the types of values, and called functions.
 
-TensorFlow finds functions by their names, and so does what it keeps of XLA's programs. But several
-functions may have one name: a dataset optimizes a copy of its own of what it maps, and so may each
-session. Functions that hostcall makes of them have digests in their names, so that equal names mean
-equal functions.
+TensorFlow finds functions, and the XLA programs that it caches, by function name. But several
+functions may share one name: a dataset optimizes its own copy of the function that it maps, and
+each session may do so, too. So hostcall puts digests into the names of the functions that it makes
+from others: equal names then mean equal functions.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hostcall._tf.types import (
 
 
 def with_defaults(library: FunctionDefLibrary) -> Any:
-    """A copy of a FunctionDefLibrary in which all nodes have all their attributes.
+    """Return a copy of a FunctionDefLibrary in which all nodes have all their attributes.
 
-    Which kernels an op has is asked by its attributes, and a missing one answers no question.
+    TensorFlow selects an op's kernels by its attributes, and cannot do so if one is missing.
     """
     copy = protos.function_pb2.FunctionDefLibrary()
     copy.CopyFrom(library)
@@ -45,7 +45,7 @@ def with_defaults(library: FunctionDefLibrary) -> Any:
 _DIGEST = "__digest_"
 _BYTES = 8
 
-# What TensorFlow makes of the name of a function, and a partitioning of that.
+# The form of the name that TensorFlow, and then a partitioning, makes of a function's name.
 _NAME = re.compile(
     r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?"
     rf"(?:{_DIGEST}[0-9a-f]+)?(?P<part>__partitioned.*)?"
@@ -54,38 +54,38 @@ _DIGESTS = re.compile(rf"{_DIGEST}[0-9a-f]+")
 
 
 def of_contents(functions: Iterable[FunctionDef]) -> str:
-    """Return what tells functions from others of the same names, to be put behind a name."""
+    """Return a digest of functions; appended to a name, it tells apart functions of equal names."""
     digest = hashlib.blake2b(digest_size=_BYTES)
     nonce = token_registry.nonce().encode()
     for function in sorted(functions, key=lambda function: function.signature.name):
         text = function.SerializeToString(deterministic=True)
-        # The same functions have the same names in the next process, which finds their programs in
-        # TensorFlow's cache of them.
+        # Without the nonce, equal functions have equal names in the next process, too, which then
+        # finds their programs in TensorFlow's cache.
         digest.update(text.replace(nonce, b""))
     return f"{_DIGEST}{digest.hexdigest()}"
 
 
 def without_digests(function: str) -> str:
-    """Return a name without what `of_contents` has put into it."""
+    """Return a name without the digests of `of_contents`."""
     return _DIGESTS.sub("", function)
 
 
 def plain(function: str) -> str:
-    """What the user calls a function, as far as its name tells."""
+    """Return the user's name for a function, derived from TensorFlow's name."""
     match = _NAME.fullmatch(function)
     return match["name"] if match else function
 
 
 def without_number(function: str) -> str:
-    """A name without what TensorFlow adds to tell one trace of a function from the next."""
+    """Return a name without the number that TensorFlow adds to tell a function's traces apart."""
     match = _NAME.fullmatch(function)
     return match["name"] + (match["part"] or "") if match else function
 
 
-# On the nodes that call a function which XLA must compile, and on the function.
+# An attribute of a function that XLA must compile, and of the nodes that call it.
 MUST_COMPILE = "_XlaMustCompile"
 
-# The eager context adds this to functions that lack it, and then takes them for other ones.
+# The eager context adds this attribute to a function without it, and then sees another function.
 _CONTEXT = "_construction_context"
 
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -93,8 +93,8 @@ CONTROL_FLOW_OPS = frozenset(
     {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 )
 
-# The loops and branches of TensorFlow 1, whose nodes only work together. Sessions make the others
-# into them, too. XLA compiles none of them.
+# The ops of TensorFlow 1's loops and branches, which work only together. Sessions turn newer loops
+# and branches into them. XLA compiles none of them.
 FRAME_OPS = frozenset(
     {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_SwitchN"}
     | {"RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"}
@@ -109,11 +109,11 @@ _CYCLE = (
 
 
 def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
-    """A FunctionDefLibrary of a concrete function, its last entry, and all that it reaches.
+    """Return a FunctionDefLibrary of all functions that a function reaches, itself as last entry.
 
     Args:
-      concrete: the function.
-      graph_def: that of its graph.
+      concrete: the concrete function.
+      graph_def: the GraphDef of its graph.
     """
     library = protos.function_pb2.FunctionDefLibrary()
     library.CopyFrom(graph_def.library)
@@ -123,17 +123,17 @@ def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
 
 
 def set_context(function: FunctionDef, like: FunctionDef) -> None:
-    """Gives a function the context of another one that it comes from."""
+    """Give a function the construction context of the function that it was made from."""
     function.attr[_CONTEXT].s = like.attr[_CONTEXT].s or b"kEagerRuntime"
 
 
 def is_compiled(marked: FunctionDef | NodeDef) -> bool:
-    """Whether TensorFlow must compile a function, or the function that a node calls."""
+    """Return whether XLA must compile a function, or the function that a node calls."""
     return MUST_COMPILE in marked.attr and bool(marked.attr[MUST_COMPILE].b)
 
 
 def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> Any:
-    """A node that calls the function of a signature; `stateful` says by which op."""
+    """Return a node that calls the function of a signature; `stateful` selects the call op."""
     op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
     node = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs)
     node.attr["f"].func.name = signature.name
@@ -145,7 +145,7 @@ def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool
 
 
 def add_cast(function: FunctionDef, name: str, value: str, source: int, target: int) -> str:
-    """Casts a value of a function from one type to another; returns the result."""
+    """Cast a value of a function from one type to another, and return the result."""
     node = function.node_def.add(name=name, op="Cast", input=[value])
     node.attr["SrcT"].type = source
     node.attr["DstT"].type = target
@@ -154,14 +154,14 @@ def add_cast(function: FunctionDef, name: str, value: str, source: int, target: 
 
 
 def cast_uses(function: FunctionDef, name: str, value: str, source: int, target: int) -> None:
-    """Has all that uses a value of a function use the same value of another type."""
-    # The cast itself goes on to use the value.
+    """Make all uses of a value of a function use the same value cast to another type."""
+    # The cast is added last, since it must use the original value.
     replace_value(function, value, f"{name}:y:0")
     add_cast(function, name, value, source, target)
 
 
 def note_function(nodes: Iterable[NodeDef], function: str) -> None:
-    """Has the errors of nodes name the function that they come from; theirs gets another name."""
+    """Make the errors of nodes name their original function, which gets another name."""
     for node in nodes:
         known = node.experimental_debug_info
         if not known.original_node_names:
@@ -170,7 +170,7 @@ def note_function(nodes: Iterable[NodeDef], function: str) -> None:
 
 
 def callees(node: NodeDef) -> list[Any]:
-    """The NameAttrLists in a node's attributes."""
+    """Return the NameAttrLists in a node's attributes."""
     found: list[Any] = []
     for name in _function_attrs(node.op):
         if name in node.attr:
@@ -181,26 +181,26 @@ def callees(node: NodeDef) -> list[Any]:
 
 @functools.cache
 def _function_attrs(op: str) -> list[str]:
-    """The attributes of an op that name functions, in an order that lasts."""
+    """Return the attributes of an op that name functions, in a stable order."""
     definition = op_kinds.op_def_or_none(op)
     attrs = definition.attr if definition is not None else ()
     return sorted(attr.name for attr in attrs if attr.type in ("func", "list(func)"))
 
 
 def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
-    """The names of the functions that a node calls: by an attribute, or by its op."""
+    """Return the names of the functions that a node calls, by an attribute or by its op."""
     op = node.op
     names = [callee.name for callee in callees(node)] if _function_attrs(op) else []
     return [op, *names] if op in functions else names
 
 
 def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
-    """A function of a library, and those that it calls, directly or not, by name."""
+    """Return a function of a library and those that it calls, directly or not, by name."""
     return reachable_in({f.signature.name: f for f in library.function}, entry)
 
 
 def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
-    """The same, of functions by name."""
+    """Return the same as `reachable`, for a mapping from names to functions."""
     found: dict[str, Any] = {}
     pending = [entry]
     while pending:
@@ -213,9 +213,9 @@ def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
 
 
 def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
-    """The nodes of a function whose ops are among some.
+    """Return the nodes of a function whose ops are among `kinds`.
 
-    Who looks for few of many nodes asks here first: to call a function for each takes far longer.
+    Use it first to find few nodes among many: a function call for each node takes far longer.
     """
     return [node for node in function.node_def if node.op in kinds]
 
@@ -226,22 +226,22 @@ def has_frames(function: FunctionDef) -> bool:
 
 
 def calls_in(function: FunctionDef, functions: Mapping[str, Any]) -> list[Any]:
-    """The nodes of a function that may call one, as `called_functions` says."""
-    # Large functions have few kinds of ops.
+    """Return the nodes of a function that may call functions, as `called_functions` finds them."""
+    # Even large functions have few kinds of ops, so each kind is checked once.
     kinds = {node.op for node in function.node_def}
     calling = {kind for kind in kinds if kind in functions or _function_attrs(kind)}
     return nodes_of(function, calling) if calling else []
 
 
 def source(value: str) -> str:
-    """The name of the node or of the argument that an input comes from."""
+    """Return the name of the node or of the argument that an input comes from."""
     return (value[1:] if value[0] == "^" else value).partition(":")[0]
 
 
 def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
-    """For each node the positions of those that it waits for before it first runs.
+    """Return, for each node, the positions of the nodes that it waits for before it first runs.
 
-    The loops of TensorFlow 1 lead back to where they begin, which does not wait for that.
+    A loop of TensorFlow 1 has an edge back to its begin, which does not wait for that edge.
     """
     nodes = list(nodes)
     position = {node.name: i for i, node in enumerate(nodes)}
@@ -256,17 +256,17 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
 
 
 def program_order(function: FunctionDef) -> list[Any]:
-    """The nodes in an order that respects all edges and otherwise that of their creation.
+    """Return the nodes in an order that respects all edges, and otherwise their creation order.
 
     Raises:
-      RuntimeError: when nodes wait for each other, other than in the loops of TensorFlow 1.
+      RuntimeError: when nodes wait for each other outside the loops of TensorFlow 1.
     """
     nodes = list(function.node_def)
     return nodes if _are_in_order(nodes) else _in_order(nodes)
 
 
 def _are_in_order(nodes: list[Any]) -> bool:
-    """Whether none takes something of a later one, as in nearly all that TensorFlow traces."""
+    """Return whether no node uses a later one, as in nearly all functions that were traced."""
     later = {node.name for node in nodes}
     for node in nodes:
         for value in node.input:
@@ -299,17 +299,16 @@ def _in_order(nodes: list[Any]) -> list[Any]:
 
 
 def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:
-    """The OpDef of a node, which may call a function by its op."""
+    """Return the OpDef of a node; the signature, if its op is a function."""
     called = functions.get(node.op)
     return called.signature if called is not None else op_kinds.op_def(node.op)
 
 
 def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Removes the nodes that neither a result nor a stateful op of a function needs.
+    """Remove the nodes that neither a result nor a stateful op of a function needs.
 
-    Stateful ops that others have taken the place of go, too.
-
-    TensorFlow and XLA do not run them either; an op of theirs may not even be able to run.
+    Stateful ops that were replaced are removed, too. TensorFlow and XLA do not run these nodes
+    either, and some of them may not even be able to run.
     """
     nodes = {node.name: node for node in function.node_def}
     pending = [*map(source, function.ret.values()), *function.control_ret.values()]
@@ -331,7 +330,7 @@ def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None
 
 
 def drop_replaced(library: FunctionDefLibrary) -> None:
-    """Removes the nodes of all functions that others have taken the place of."""
+    """Remove the replaced nodes, and all other dead nodes, of functions with replaced nodes."""
     functions = {function.signature.name: function for function in library.function}
     for function in functions.values():
         if any(map(_is_replaced, function.node_def)):
@@ -343,7 +342,7 @@ def _is_replaced(node: NodeDef) -> bool:
 
 
 def output_types(node: NodeDef, functions: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The types of a node's results, by the names that FunctionDefs have for them."""
+    """Return the types of a node's results, by the names of the results in FunctionDefs."""
     definition = definition_of(node, functions)
     return {result.name: _types(node, definition, result) for result in definition.output_arg}
 
@@ -362,12 +361,12 @@ def _types(node: NodeDef, definition: OpDef, argument: ArgDef) -> list[int]:
 def _attr(node: NodeDef, definition: OpDef, name: str) -> Any:
     if name in node.attr:
         return node.attr[name]
-    # SavedModels leave out what is the default.
+    # SavedModels leave out default values.
     return next(attr.default_value for attr in definition.attr if attr.name == name)
 
 
 def replace_value(function: FunctionDef, old: str, new: str) -> None:
-    """Gives all that uses a value of a function another one."""
+    """Make all uses of a value of a function use another value."""
     for node in function.node_def:
         for index, value in enumerate(node.input):
             if value == old:
@@ -377,13 +376,13 @@ def replace_value(function: FunctionDef, old: str, new: str) -> None:
 
 def edit_results(function: FunctionDef, edit: Callable[[str], str]) -> None:
     """Give each result of a function the value that `edit` returns for its present one."""
-    # A protobuf map that is written to while it is iterated leaves out entries, and repeats others.
+    # A write to a protobuf map during iteration makes it skip entries and repeat others.
     for name, value in [*function.ret.items()]:
         function.ret[name] = edit(value)
 
 
 def handles(node: NodeDef, dtype: int, functions: Mapping[str, Any]) -> bool:
-    """Whether a node takes or returns values of a type."""
+    """Return whether a node takes or returns values of a type."""
     if node.op in functions:
         signature = functions[node.op].signature
         return any(arg.type == dtype for arg in (*signature.input_arg, *signature.output_arg))
@@ -417,13 +416,13 @@ class Types:
         self._known: dict[str, dict[str, list[int]]] = {}
 
     def of_node(self, name: str) -> dict[str, list[int]]:
-        """Those of a node's results."""
+        """Return the types of a node's results."""
         if name not in self._known:
             self._known[name] = output_types(self._nodes[name], self._functions)
         return self._known[name]
 
     def position(self, name: str, result: str) -> int:
-        """The number of a node's result, which the inputs of others call `result`, as "z:0"."""
+        """Return the number of a node's result that inputs call `result`, such as "z:0"."""
         wanted, _, index = result.partition(":")
         before = 0
         for known, types in self.of_node(name).items():
@@ -433,15 +432,15 @@ class Types:
         return before + int(index or 0)
 
     def definition_of(self, node: NodeDef) -> Any:
-        """The OpDef of a node."""
+        """Return the OpDef of a node."""
         return definition_of(node, self._functions)
 
     def handles(self, node: NodeDef, dtype: int) -> bool:
-        """Whether a node takes or returns values of a type."""
+        """Return whether a node takes or returns values of a type."""
         return handles(node, dtype, self._functions)
 
     def of(self, value: str) -> int:
-        """That of an argument, `name`, or of a node's result, `name:result:index`."""
+        """Return the type of an argument, `name`, or of a node's result, `name:result:index`."""
         name, _, result = value.partition(":")
         if not result:
             return int(self._arguments[name])

@@ -1,4 +1,4 @@
-"""The ops that call Python, and what TensorFlow knows of each op."""
+"""The kinds of ops, those that call Python above all, and TensorFlow's definition of each op."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 LIST_WRITE = "TensorListSetItem"
-# What XLA compiles to nothing.
+# XLA compiles these to nothing.
 CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 LOOP_OPS = frozenset({"While", "StatelessWhile"})
 BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
-# Passes values on whose sizes XLA has to know: csrc/tensorflow/size_checks.cc.
+# Passes on values whose sizes XLA has to know: csrc/tensorflow/size_checks.cc.
 KNOWN_SIZES = "HostcallKnownSizes"
-# Pass values on, each as the result `output` with the same number.
+# These pass on each value as the result `output` with the same number.
 IDENTITIES = frozenset({"Identity", "IdentityN", KNOWN_SIZES})
 EAGER_PY_FUNC = "EagerPyFunc"
-# Stands for host ops that a program calls, and have side effects.
+# Stands for a region of host ops with side effects, which a program calls.
 REGION = "HostcallRegion"
 XLA_CALL_MODULE = "XlaCallModule"
-# All that may be ordered.
+# All ops that may have to run in program order.
 ORDERED_OPS = STATEFUL_SCRIPT_OPS | {REGION, XLA_CALL_MODULE}
 
 
 def calls_python(node: NodeDef) -> bool:
-    """Whether a node is a script op, or one that holds a program of JAX's which calls Python."""
+    """Return whether a node is a script op, or holds a program of JAX's that calls Python."""
     op = node.op
     return op in SCRIPT_OPS or (op == XLA_CALL_MODULE and _is_marked(node, attributes.CALLS_PYTHON))
 
 
 def has_effect(node: NodeDef) -> bool:
-    """Whether a node is a script op whose function may have side effects."""
+    """Return whether a node is a script op whose function may have side effects."""
     return node.op in STATEFUL_SCRIPT_OPS and attributes.UNORDERED not in node.attr
 
 
 def has_no_effect(node: NodeDef) -> bool:
-    """Whether a node is a script op whose function has none."""
+    """Return whether a node is a script op whose function has no side effects."""
     return node.op in SCRIPT_OPS and not has_effect(node)
 
 
 def is_ordered(node: NodeDef) -> bool:
-    """Whether it is one, with side effects that happen in the order of the program."""
+    """Return whether a node has side effects that happen in program order."""
     op = node.op
     if op == XLA_CALL_MODULE:
         return _is_marked(node, attributes.HAS_TOKEN)
@@ -60,18 +60,18 @@ def _is_marked(node: NodeDef, mark: str) -> bool:
 
 
 def lets_list_grow(node: NodeDef) -> bool:
-    """Whether a node writes behind the end of a list, as that of a `tf.TensorArray` may do.
+    """Return whether a node may write past the end of a list, as `tf.TensorArray` can.
 
-    XLA's lists have one size; what is written behind their ends goes nowhere.
+    XLA's lists have a fixed size, and a write past the end is lost.
     """
     return node.op == LIST_WRITE and node.attr["resize_if_index_out_of_bounds"].b
 
 
 def op_def(name: str) -> Any:
-    """The OpDef of an op of TensorFlow's.
+    """Return the OpDef of a TensorFlow op.
 
     Raises:
-      KeyError: when there is none.
+      KeyError: when TensorFlow has no op of that name.
     """
     definition = op_def_or_none(name)
     if definition is None:
@@ -80,7 +80,7 @@ def op_def(name: str) -> Any:
 
 
 def op_def_or_none(name: str) -> Any:
-    """The OpDef of an op of TensorFlow's; None where there is none."""
+    """Return the OpDef of a TensorFlow op; None if TensorFlow has no op of that name."""
     return features.op_defs.get(name)
 
 
@@ -88,12 +88,12 @@ _kernels: dict[tuple[Any, ...], bool] = {}
 
 
 def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
-    """Whether XLA can compile an op for a device; says nothing of functions that it calls.
+    """Return whether XLA has a kernel for an op on a device; this ignores functions that it calls.
 
     Args:
       bindings: hostcall's extension module for TensorFlow.
       node: a NodeDef.
-      device_type: of the device, as "GPU".
+      device_type: the type of the device, such as "GPU".
     """
     types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
     key = (device_type, node.op, *sorted(types))
@@ -106,11 +106,11 @@ _constants: dict[str | tuple[str, int], list[int]] = {}
 
 
 def constant_operands(bindings: ModuleType, node: NodeDef) -> list[int]:
-    """The positions of the operands that XLA wants to know when it compiles an op."""
+    """Return the positions of the operands whose values XLA needs when it compiles an op."""
     op = node.op
     found = _constants.get(op)
     if found is None:
-        # Of an op that takes a list, they depend on how long that is.
+        # For an op that takes a list, the positions depend on the list's length.
         key = op, sum(value[0] != "^" for value in node.input)
         found = _constants.get(key)
         if found is None:
@@ -125,7 +125,7 @@ def _is_type(attr: AttrValue) -> bool:
 
 
 def script_op_like(op: Operation, inputs: list[Any]) -> Any:
-    """A new script op that calls the function of another one, in a graph."""
+    """Create a script op in the default graph that calls the function of another script op."""
     return features.get_default_graph().create_op(
         op.type,
         inputs,
@@ -139,16 +139,16 @@ def _attributes_of(op: Operation) -> list[str]:
 
 
 def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
-    """The results of a StableHLO program that calls Python, an op of TensorFlow's.
+    """Call a StableHLO program that calls Python, by an op of TensorFlow's; return the results.
 
     Args:
-      tensors: its arguments.
-      module: a portable artifact.
-      results: their TensorSpecs.
+      tensors: the arguments of the program.
+      module: the program, as a portable artifact.
+      results: the TensorSpecs of the results.
     """
     called = features.xla_call_module(
         tensors,
-        version=9,  # from which on a token may be among the arguments and results
+        version=9,  # the first version with tokens among arguments and results
         module=module,
         Sout=[spec.shape for spec in results],
         Tout=[spec.dtype for spec in results],

@@ -1,7 +1,7 @@
-"""Loops over a batch that TensorFlow makes ops of the whole batch of: `tf.vectorized_map`, pfor.
+"""Loops over a batch that TensorFlow turns into ops of the whole batch (`tf.vectorized_map`, pfor).
 
-TensorFlow calls a converter for each op of the loop's body, with what has become of its inputs: a
-tensor of all elements (*stacked*), or one that is the same for all of them.
+TensorFlow calls a converter for each op of the loop's body, with the op's converted inputs. A
+converted input is a tensor of all elements (*stacked*), or one tensor for all of them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hostcall._tf.patches import Replacement, attribute
 from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch
 
-# In the place of a converter that TensorFlow lacks.
+# A mark for a converter that TensorFlow lacks.
 _NONE = object()
 
 
 class Converted(NamedTuple):
-    """What has become of a tensor of a loop's body.
+    """The converted form of a tensor of a loop's body.
 
     Attributes:
       tensor: the tensor.
-      stacked: whether it has the elements as its first axis; else it is the same for all.
+      stacked: whether its first axis holds the elements; else it is the same for all elements.
     """
 
     tensor: Any
@@ -36,15 +36,15 @@ class Converted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MappedOp:
-    """A script op in the body of such a loop.
+    """A script op in the body of a loop over a batch.
 
     Attributes:
       op: the op.
-      inputs: what has become of its inputs.
-      length: how many elements there are, a vector of one number.
-      loop: tells the loop from others.
+      inputs: the converted inputs of the op.
+      length: the number of elements, as a vector of one number.
+      loop: a number that tells the loop from others.
       may_loop: whether TensorFlow may make a loop of the op.
-      warns: whether it shall warn of that.
+      warns: whether TensorFlow shall warn of a loop.
     """
 
     op: Any
@@ -56,18 +56,18 @@ class MappedOp:
 
     @property
     def is_stacked(self) -> bool:
-        """Whether any input is."""
+        """True if any input is stacked."""
         return any(converted.stacked for converted in self.inputs)
 
     def stacked(self, index: int) -> Any:
-        """An input with an axis of all elements, where it may have the same value for each."""
+        """Return an input with an axis of all elements; repeat it if it is not stacked."""
         tensor, is_stacked = self.inputs[index]
         if is_stacked:
             return tensor
         return tf.broadcast_to(tensor, tf.concat([self.length, tf.shape(tensor)], 0))
 
     def led(self, index: int) -> Any:
-        """An input with an axis in front: of all elements, or of one where it is not stacked."""
+        """Return an input with an axis in front: of all elements, or of size 1 if not stacked."""
         tensor, is_stacked = self.inputs[index]
         return tensor if is_stacked else tf.expand_dims(tensor, 0)
 
@@ -76,16 +76,16 @@ Convert = Callable[[MappedOp], "Sequence[Converted] | Operation"]
 
 
 def refusal(text: str) -> Exception:
-    """What a converter raises for TensorFlow to make a loop of the op, or to refuse where not."""
+    """Return the error by which a converter has TensorFlow make a loop of the op, or refuse it."""
     error: Exception = features.ConversionNotImplementedError(text)
     return error
 
 
 def conversions(convert: Convert) -> list[Patch]:
-    """The patches that have `convert` convert the script ops.
+    """Return the patches that make `convert` convert the script ops.
 
     Args:
-      convert: returns what becomes of the op's results; the new op where it has none.
+      convert: returns the converted results of an op, or the new op if the op has no results.
     """
 
     def converter(given: Any) -> Any:
@@ -129,7 +129,7 @@ def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
 
 
 def _number_of(loop_var: Any) -> int:
-    """A number for the loop; the functions that its body calls have the same variable."""
+    """Return a number for the loop; functions that its body calls have the same loop variable."""
     graph = loop_var.graph
     if not hasattr(graph, "_hostcall_loops"):
         graph._hostcall_loops = {}
@@ -138,10 +138,10 @@ def _number_of(loop_var: Any) -> int:
 
 
 def effects(has_effect: Callable[[Any], bool]) -> Patch:
-    """Has the side effects of a loop's body happen for each element, and in their order.
+    """Return the patch that makes a loop body's side effects happen in order, for each element.
 
     Args:
-      has_effect: whether an op of the body has one that must not be left out.
+      has_effect: tells whether an op of the body has a side effect that must not be left out.
     """
 
     def wrap(convert: Callable[..., Any], replaced: Replacement) -> Any:
@@ -167,7 +167,7 @@ def _convert_effects(
 ) -> None:
     graph = features.get_default_graph()
     if not isinstance(graph, features.FuncGraph):
-        return  # in a graph of TensorFlow 1 runs what is asked for
+        return  # a graph of TensorFlow 1 runs only the requested ops
     body = [op for op in _in_order(pfor._pfor_ops) if script_op_graphs.has_effect(op)]
     done = {
         op
@@ -177,7 +177,7 @@ def _convert_effects(
     for op in body:
         if op not in done and has_effect(op):
             convert(pfor, op.outputs[0] if op.outputs else op)
-    # Those of functions that the body calls are in graphs of their own.
+    # The ops of functions that the body calls are in other graphs.
     script_op_graphs.note_replaced(graph, [op for op in body if op.graph is graph])
 
 

@@ -1,9 +1,6 @@
-"""TensorFlow's functions and methods that hostcall replaces: one function a patch.
+"""The patches of TensorFlow: one function for each function or method that hostcall replaces.
 
-One function a patch, as in `patches`.
-
-Each takes what is to be done there, and returns the patch for the table in
-`hostcall._installation`.
+Each takes the hook to run there, and returns the patch for the table in `hostcall._installation`.
 """
 
 from __future__ import annotations
@@ -33,16 +30,16 @@ from hostcall_runtime._patching import Patch
 class Replacement:
     """A value of ours in the place of one of TensorFlow's.
 
-    Where somebody else has replaced ours in turn, theirs stays on removal, and with it ours, which
-    they may call: it asks `installed`, and does what TensorFlow's does while that is false.
+    If other code has replaced our value in turn, its value stays on removal. It may still call
+    ours, so ours checks `installed`, and acts as TensorFlow's value while that is false.
 
     Args:
-      read: what stands there now.
-      write: puts a value there.
-      wrap: makes our value of what stands there, and of this object.
+      read: returns the present value.
+      write: sets the value.
+      wrap: makes our value from the present value and this object.
 
     Attributes:
-      installed: whether ours has to do its work.
+      installed: whether our value has to do its work.
     """
 
     def __init__(
@@ -57,10 +54,10 @@ class Replacement:
         self._wrap = wrap
         self._stock: Any = None
         self._ours: Any = None
-        self._is_inside = False  # of what somebody else has put there
+        self._is_inside = False  # whether other code has replaced our value
 
     def install(self) -> None:
-        """Puts ours there."""
+        """Put our value in the place of TensorFlow's."""
         self.installed = True
         now = self.read()
         if now is self._ours or (self._is_inside and now is not self._stock):
@@ -70,7 +67,7 @@ class Replacement:
         self._write(self._ours)
 
     def uninstall(self) -> None:
-        """Puts back what stood there, unless it is somebody else's that stands there now."""
+        """Put TensorFlow's value back, unless other code has replaced ours."""
         self.installed = False
         self._is_inside = self.read() is not self._ours
         if not self._is_inside:
@@ -80,21 +77,21 @@ class Replacement:
 def attribute(
     owner: object, name: str, wrap: Callable[[Any, Replacement], Any], feature: Feature, why: str
 ) -> Patch:
-    """The patch of one attribute of a module, a class or an object.
+    """Return the patch of one attribute of a module, a class or an object.
 
     Args:
-      owner: whose it is.
-      name: of the attribute.
+      owner: the module, class or object.
+      name: the name of the attribute.
       wrap: as for `Replacement`.
-      feature: what needs it.
-      why: what it is replaced for.
+      feature: the feature that needs the patch.
+      why: the reason for the patch.
     """
 
     def read() -> Any:
         return inspect.getattr_static(owner, name)
 
     def write(value: object) -> None:
-        # An object's own attribute is taken away again where its class has one.
+        # If the value is the class's own, the object needs no attribute of its own any more.
         of_class = inspect.getattr_static(type(owner), name, None)
         if of_class is not None and value is of_class:
             delattr(owner, name)
@@ -112,14 +109,14 @@ def functions(
     feature: Feature,
     why: str,
 ) -> list[Patch]:
-    """The patches that put functions of ours in the place of a module's.
+    """Return the patches that replace functions of a module by functions of ours.
 
     Args:
       owner: the module.
-      ours: by the name of the function that each replaces.
-      stock: takes the functions that stood there, for ours to call.
-      feature: what needs them.
-      why: what they are replaced for.
+      ours: our functions, by the name of the function that each replaces.
+      stock: receives the module's own functions, for ours to call.
+      feature: the feature that needs the patches.
+      why: the reason for the patches.
     """
 
     def replaced(name: str, function: Callable[..., Any]) -> Patch:
@@ -138,7 +135,7 @@ def functions(
 
 
 def patch(target: str, replacement: Replacement, feature: Feature, why: str) -> Patch:
-    """The entry in the table of a replacement."""
+    """Return a replacement's entry in the table of patches."""
     return Patch(
         target, replacement.install, replacement.uninstall, replacement.read, why, feature.title
     )
@@ -157,7 +154,7 @@ _NAMES_FUNCTIONS = "A SavedModel names its Python functions so that other proces
 
 
 def making_functions(hook: Callable[[Any], None]) -> Patch:
-    """Calls `hook` with the graph of every function that is made, before it is."""
+    """Return the patch that calls `hook` with the graph of each function before it is made."""
 
     def wrap(make: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(make)
@@ -174,7 +171,7 @@ def making_functions(hook: Callable[[Any], None]) -> Patch:
 
 
 def extending_sessions(hook: Callable[[Any], None]) -> Patch:
-    """Calls `hook` with the graph of a session before its new ops are sent where they run."""
+    """Return the patch that calls `hook` with a session's graph before its new ops are sent."""
 
     def wrap(extend: Callable[[Any], None], patch: Replacement) -> Any:
         @functools.wraps(extend)
@@ -189,14 +186,14 @@ def extending_sessions(hook: Callable[[Any], None]) -> Patch:
     return attribute(features.ExtendedSession, "_extend_graph", wrap, features.OTHER_PROCESSES, why)
 
 
-# Of the SavedModel that this thread writes.
+# The directory of the SavedModel that this thread writes.
 _directory: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "hostcall_saved_model", default=None
 )
 
 
 def directories() -> Patch:
-    """Notes the directory of the SavedModel that is written, for the next one."""
+    """Return the patch that records a SavedModel's directory for the patch `saving`."""
 
     def wrap(save: Callable[..., Any], _: Replacement) -> Any:
         @functools.wraps(save)
@@ -214,9 +211,9 @@ def directories() -> Patch:
 
 
 def saving(hook: Callable[[Any, str | None], None]) -> Patch:
-    """Calls `hook` with the MetaGraphDef of every SavedModel that is written, before it is.
+    """Return the patch that calls `hook` with each SavedModel's MetaGraphDef before it is written.
 
-    And with its directory, or None where nothing but the MetaGraphDef is written.
+    The second argument is the SavedModel's directory, or None if only the MetaGraphDef is written.
     """
 
     def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
@@ -234,7 +231,7 @@ def saving(hook: Callable[[Any, str | None], None]) -> Patch:
 
 
 def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
-    """The same for those that `tf.compat.v1.saved_model` writes."""
+    """Return a patch like `saving` for the SavedModels of `tf.compat.v1.saved_model`."""
 
     def wrap(add: Callable[..., None], patch: Replacement) -> Any:
         @functools.wraps(add)
@@ -250,7 +247,7 @@ def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
 
 
 def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
-    """Has graphs that are written into files be `named` before, those of `Saver` among them."""
+    """Return the patches that apply `named` to graphs that are written to files, also `Saver`'s."""
 
     def wrap(write: Callable[..., str], patch: Replacement) -> Any:
         @functools.wraps(write)
@@ -270,7 +267,7 @@ def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
 
 
 def loading(hook: Callable[[Any, str], None]) -> Patch:
-    """Calls `hook` with the SavedModel message that is read in order to load it, and its path."""
+    """Return the patch that calls `hook` with the message and path of each loaded SavedModel."""
 
     def wrap(parse: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(parse)
@@ -287,7 +284,7 @@ def loading(hook: Callable[[Any, str], None]) -> Patch:
 
 
 def resolving(resolve: Callable[[str], Any]) -> Patch:
-    """Lets `resolve` find what tokens of other processes stand for, when first asked for."""
+    """Return the patch that makes `resolve` find the spec of an unknown token on first use."""
 
     def wrap(get: Callable[..., Any], patch: Replacement) -> Any:
         functions = token_registry.functions
@@ -306,7 +303,7 @@ def resolving(resolve: Callable[[str], Any]) -> Patch:
 
 
 def tokens(nonce: Callable[[], str]) -> Patch:
-    """Makes tokens, TensorFlow's own ones too, that no other process makes: `pyfunc_N_NONCE`."""
+    """Return the patch that makes all tokens differ between processes: `pyfunc_N_NONCE`."""
 
     def wrap(count: Callable[..., str], patch: Replacement) -> Any:
         functions = token_registry.functions
@@ -325,10 +322,10 @@ def tokens(nonce: Callable[[], str]) -> Patch:
 
 
 def frames_left_out(*directories: str) -> Patch:
-    """Has TensorFlow leave packages' frames out of tracebacks, as it does its own.
+    """Return the patch that makes TensorFlow hide packages' frames in tracebacks, like its own.
 
     Args:
-      *directories: the packages', with a separator at the end.
+      *directories: the directories of the packages, with a separator at the end.
     """
     why = "Each error of a function would show frames that stand around TensorFlow's own functions."
     return attribute(
@@ -341,7 +338,7 @@ def frames_left_out(*directories: str) -> Patch:
 
 
 def trace_hook(hook: Callable[[Any], None]) -> Patch:
-    """Calls `hook` with each FuncGraph when its tracing has ended."""
+    """Return the patch that calls `hook` with each FuncGraph when its tracing has ended."""
 
     def install() -> None:
         if hook not in features.transform.FUNC_GRAPH_TRANSFORMS:
@@ -363,7 +360,7 @@ def trace_hook(hook: Callable[[Any], None]) -> Patch:
 
 
 def higher_orders() -> Patch:
-    """Prepares `gradient_tapes.more_orders_may_follow`."""
+    """Return the patch that sets the flag of `eager_execution.more_orders_may_follow`."""
 
     def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(build)
@@ -392,14 +389,14 @@ Run = Callable[[frozenset[str], Callable[[], Any]], Any]
 
 
 def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
-    """Lets `run` carry out the calls of functions from eager code, or the runs of sessions.
+    """Return the patch by which `run` carries out eager calls of functions, or session runs.
 
     Args:
       owner: the class of the functions or sessions.
-      name: the method that calls one.
-      run: is given the tokens of the py_functions that a call can reach, where there are any, and
-        the call, whose result it returns.
-      recorded: whether py_functions with these tokens may be recorded in the call.
+      name: the method that calls a function or runs a session.
+      run: takes the tokens of the py_functions that a call can reach, and the call, whose result it
+        returns. Calls that reach no py_function skip it.
+      recorded: tells whether py_functions with these tokens may be recorded in the call.
     """
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
@@ -407,7 +404,7 @@ def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]
 
         @functools.wraps(method)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # In this order: most functions need no more than the first question.
+            # The cheapest check comes first, and suffices for most functions.
             tokens = tokens_of(self.graph) if patch.installed else None
             if not tokens or not recorded(tokens) or _is_building(self):
                 return method(self, *args, **kwargs)
@@ -420,14 +417,14 @@ def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]
 
 
 def _is_building(owner: object) -> bool:
-    """Whether a call of a function goes into a graph, or to a thread that nobody waits for."""
+    """Return whether a function call goes into a graph, or runs asynchronously on a thread."""
     return isinstance(owner, features.ConcreteFunction) and (
         not features.executing_eagerly() or features.is_async()
     )
 
 
 def forward_calls(hook: Callable[[Any], None]) -> Patch:
-    """Calls `hook` with the results of each function whose gradient a tape may ask for."""
+    """Return the patch that calls `hook` with the results of each function that tapes record."""
 
     def wrap(record: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(record)
@@ -443,7 +440,7 @@ def forward_calls(hook: Callable[[Any], None]) -> Patch:
 
 
 def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
-    """Calls `hook` with each error of TensorFlow's that is made, and its message."""
+    """Return the patch that calls `hook` with each new error of TensorFlow's, and its message."""
 
     def wrap(make: Callable[..., None], patch: Replacement) -> Any:
         @functools.wraps(make)
@@ -461,12 +458,12 @@ def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
 
 
 def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]) -> Patch:
-    """Lets `find` name, for the error of a function or of a session's run, the one to raise.
+    """Return the patch by which `find` selects the error to raise when a function or run fails.
 
     Args:
-      owner: the module or class of what runs functions.
-      name: of that.
-      find: from an error of TensorFlow's to another one, or None.
+      owner: the module or class whose attribute runs functions or sessions.
+      name: the name of the attribute.
+      find: returns the error to raise instead of an error of TensorFlow's, or None.
     """
 
     def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
@@ -479,7 +476,7 @@ def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]
                 if exception is None:
                     raise
             except RuntimeError as error:
-                # pybind11, of Ctrl-C that comes while it makes the exception of a failed call.
+                # pybind11's error if Ctrl-C comes while it makes the exception of a failed call.
                 if not patch.installed or "REPLACED BY KeyboardInterrupt" not in str(error):
                     raise
                 exception = KeyboardInterrupt()
@@ -492,10 +489,10 @@ def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]
 
 
 def context_handle(reader: Callable[[], Callable[[Any, Any], Any]]) -> Patch:
-    """Has something that is no Python code look up the handle of TensorFlow's context.
+    """Return the patch that makes native code look up the handle of TensorFlow's context.
 
     Args:
-      reader: returns what does: it takes the module of the context, and the registry that asks.
+      reader: returns the native function, which takes the context's module and the registry.
     """
     why = (
         "TensorFlow's kernel of tf.py_function looks it up before it calls Python. Where it is "
@@ -509,7 +506,7 @@ def context_handle(reader: Callable[[], Callable[[Any, Any], Any]]) -> Patch:
 
 
 def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
-    """Calls `hook` with the nodes that are imported into the default graph."""
+    """Return the patch that calls `hook` with the nodes imported into the default graph."""
 
     def wrap(load: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(load)
@@ -527,7 +524,7 @@ def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
 
 
 def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
-    """Calls `hook` with the nodes that are copied into a graph, which is the default one then."""
+    """Return the patch that calls `hook` with nodes copied into a graph, made the default one."""
 
     def wrap(lift: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(lift)
@@ -547,7 +544,7 @@ def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
 
 
 def removed_functions() -> Patch:
-    """Lets the functions that one owns be removed along with it."""
+    """Return the patch that removes the functions that a function owns along with it."""
 
     def wrap(remove: Callable[..., None], patch: Replacement) -> Any:
         @functools.wraps(remove)
@@ -557,7 +554,7 @@ def removed_functions() -> Patch:
             owned = concrete_functions.owned
             if patch.installed and owner in owned and not self.has_function(name):
                 for function in owned.pop(owner):
-                    remove_with_owned(self, function)  # a cluster may own some itself
+                    remove_with_owned(self, function)  # a cluster may own functions, too
 
         return remove_with_owned
 

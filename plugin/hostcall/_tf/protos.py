@@ -17,22 +17,22 @@ _Message = TypeVar("_Message")
 
 
 def copy_of(message: _Message) -> _Message:
-    """A copy of a message."""
+    """Return a copy of a message."""
     copy: Any = type(message)()
     copy.CopyFrom(message)
     return copy  # type: ignore[no-any-return]
 
 
 def integer_list(numbers: list[int]) -> Any:
-    """Integers as the value of an attribute."""
+    """Return integers as the value of an attribute."""
     return attr_value_pb2.AttrValue.ListValue(i=numbers)
 
 
 def shape_list(shapes: list[Any]) -> Any:
-    """An attribute's list of shapes, from TensorShapeProtos."""
+    """Return TensorShapeProtos as the value of an attribute."""
     return attr_value_pb2.AttrValue.ListValue(shape=shapes)
 
 
 def set_attr(op: Operation, name: str, **value: Any) -> None:
-    """Sets an attribute of a graph's op, e.g. `set_attr(op, "_a", b=True)`."""
+    """Set an attribute of a graph's op, e.g. `set_attr(op, "_a", b=True)`."""
     op._set_attr(name, attr_value_pb2.AttrValue(**value))

@@ -1,4 +1,4 @@
-"""The gradient of EagerPyFunc, in TensorFlow's registry of gradients and on ops of ours."""
+"""The gradient of EagerPyFunc, in TensorFlow's registry of gradients and on hostcall's ops."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from hostcall._tf import features, op_kinds
 from hostcall._tf.patches import Replacement, patch
 from hostcall_runtime._patching import Patch
 
-# On ops within a `gradient_override_map`.
+# The attribute that names an op's own gradient, as a `gradient_override_map` sets it.
 _OVERRIDDEN = "_gradient_op_type"
 
-# Ours, once there is one; and TensorFlow's.
+# The gradient function that hostcall registers, once it is known, and TensorFlow's own.
 _gradients: list[Callable[..., Any]] = []
 _stock: list[Callable[..., Any]] = []
 
 
 def stock() -> Callable[..., Any]:
-    """TensorFlow's own gradient function."""
+    """Return TensorFlow's own gradient function."""
     return _stock[-1]
 
 
 def replaced_by(gradient: Callable[..., Any]) -> Patch:
-    """The patch that puts a gradient function in the place of TensorFlow's."""
+    """Return the patch that replaces TensorFlow's gradient function by another one."""
     _gradients[:] = [gradient]
 
     def wrap(entry: dict[str, Any], _: Replacement) -> dict[str, Any]:
@@ -48,19 +48,19 @@ def replaced_by(gradient: Callable[..., Any]) -> Patch:
 
 
 def give_to(op: Any) -> None:
-    """Lets an op of a graph keep our gradient when the registry has TensorFlow's own again.
+    """Make an op of a graph keep our gradient when the registry has TensorFlow's own again.
 
-    Not where the user says by `tf.Graph.gradient_override_map` which one it has.
+    An op inside a `tf.Graph.gradient_override_map` keeps the gradient that the user chose there.
     """
     if op._gradient_function is None and _OVERRIDDEN not in op.node_def.attr:
         op._gradient_function = _gradients[-1]
 
 
 def given_to(op: Any) -> Callable[..., Any] | None:
-    """The gradient that the user has given an op of a graph after it was created, if any.
+    """Return the gradient that the user has given an op of a graph after its creation, or None.
 
-    Within a `gradient_override_map` TensorFlow asks that one itself. A tape knows the kind of an op
-    alone, and asks for the gradient of that.
+    For an op inside a `gradient_override_map`, TensorFlow calls the user's gradient itself. But a
+    tape knows only the kind of an op, and calls the gradient of that kind.
     """
     if not isinstance(op, tf.Operation) or _OVERRIDDEN not in op.node_def.attr:
         return None

@@ -1,4 +1,4 @@
-"""Script ops in graphs: which there are, who holds them, and the variables beside them."""
+"""Script ops in graphs: lists of them, the graphs that own them, and the ops beside them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 
 def owning_graphs() -> list[Any]:
-    """The graphs, innermost first, that a script op created now belongs to.
+    """Return the graphs, innermost first, that a script op created now belongs to.
 
-    Empty when executing eagerly. The default graph that TensorFlow keeps in the background of eager
-    execution is left out: it never dies, and what is tied to it leaks.
+    The list is empty in eager execution. TensorFlow keeps a default graph in the background of
+    eager execution. It is left out, since it never dies and all that it owns leaks.
     """
     if features.executing_eagerly():
         return []
@@ -34,32 +34,32 @@ def owning_graphs() -> list[Any]:
 
 
 def keep_alive(graph: Graph, value: object) -> None:
-    """Makes `graph` own `value`, in the list that stock TensorFlow uses for it."""
+    """Make `graph` own `value`, in the list that stock TensorFlow uses for this."""
     if not hasattr(graph, "_py_funcs_used_in_graph"):
         graph._py_funcs_used_in_graph = []
     graph._py_funcs_used_in_graph.append(value)
 
 
 def own(value: object) -> None:
-    """Makes the graphs own `value` that an op created now belongs to."""
+    """Make the graphs that an op created now belongs to own `value`."""
     for graph in owning_graphs():
         keep_alive(graph, value)
 
 
 def keep_alive_in_background(value: object) -> None:
-    """Keeps `value` as long as stock TensorFlow would: until the process ends."""
+    """Keep `value` as long as stock TensorFlow would: until the process ends."""
     keep_alive(features.get_default_graph(), value)
 
 
 def outermost(graph: Graph) -> Any:
-    """The graph that a graph of a function was traced in, or in one that was traced in it."""
+    """Return the outermost of the graphs around a function's graph."""
     while (outer := getattr(graph, "outer_graph", None)) is not None:
         graph = outer
     return graph
 
 
 def shape_of_variable(handle: Any) -> tf.TensorShape:
-    """The shape of the variable of a handle, a tensor of a graph."""
+    """Return the shape of the variable that a handle, a tensor of a graph, refers to."""
     if not features.TRACING.available:
         return tf.TensorShape(None)
     data = features.handle_data(handle)
@@ -73,7 +73,7 @@ _WITHOUT_SHAPES = (tf.resource, tf.variant, tf.string)
 
 @contextlib.contextmanager
 def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
-    """Puts marks, attributes and their values, onto the ops that are created in the context."""
+    """Put marks (attributes and their values) onto the ops that are created in the context."""
     if features.executing_eagerly():
         yield
         return
@@ -87,19 +87,19 @@ def marked_ops(marks: dict[str, bool | bytes]) -> Iterator[None]:
 
 
 def note_script_op(op: Operation) -> None:
-    """Remembers a script op of its graph for the functions below."""
+    """Record a script op on its graph, for the functions below."""
     if not hasattr(op.graph, "_hostcall_ops"):
         op.graph._hostcall_ops = []
     op.graph._hostcall_ops.append(op)
 
 
 def script_ops_of(graph: Graph) -> list[Any]:
-    """The script ops of a graph; for a graph without any this costs one look-up."""
+    """Return the script ops of a graph; for a graph without any this costs one look-up."""
     return list(getattr(graph, "_hostcall_ops", ()))
 
 
 def new_script_ops_of(graph: Any) -> list[Any]:
-    """Those that there are since the last call of this function, which is made for each run."""
+    """Return the script ops that are new since the last call; each run of a session calls this."""
     known = getattr(graph, "_hostcall_known_ops", 0)
     new = getattr(graph, "_hostcall_ops", ())[known:]
     if new:
@@ -108,14 +108,14 @@ def new_script_ops_of(graph: Any) -> list[Any]:
 
 
 def table_lookups_of(graph: Any) -> list[Any]:
-    """The ops of a function's graph that look something up in a table."""
+    """Return the ops of a function's graph that look up keys in a table."""
     if not any(tensor.dtype == tf.resource for tensor in graph.external_captures):
         return []  # tables are made outside of functions
     return [op for op in graph.get_operations() if op.type == "LookupTableFindV2"]
 
 
 def mark_differing_branches(graph: Any) -> None:
-    """Marks the conditionals of a graph whose branches return different shapes."""
+    """Mark the conditionals of a graph whose branches return different shapes."""
     for op in graph.get_operations():
         if op.type not in op_kinds.BRANCH_OPS:
             continue
@@ -129,10 +129,10 @@ def _body_of(graph: Any, name: str) -> Any:
 
 
 def _differ(body: Any, other: Any) -> bool:
-    """Whether the results of two branches are known to be of different shapes, or may well be.
+    """Return whether the results of two branches have different shapes, or probably have.
 
-    What a tape makes up for a branch that lacks a value has any shape. Otherwise what is unknown is
-    taken for equal: most often it is the size of a batch.
+    A value that a tape makes up for a branch without one may have any shape. Other unknown sizes
+    count as equal, since most often they are the size of a batch.
     """
     pairs = zip(body.outputs, other.outputs, strict=False)
     return any(_differ_in_shape(*pair) for pair in pairs if pair[0].dtype not in _WITHOUT_SHAPES)
@@ -149,12 +149,12 @@ def _is_made_up(tensor: Any) -> bool:
 
 
 def calls_functions(graph: Any) -> bool:
-    """Whether a graph calls functions."""
+    """Return whether a graph calls functions."""
     return bool(graph._functions)
 
 
 def has_effect(op: Operation) -> bool:
-    """Whether an op has side effects in Python, or calls functions that hold one which has."""
+    """Return whether an op has side effects in Python, itself or in functions that it calls."""
     if op.type in op_kinds.STATEFUL_SCRIPT_OPS or (
         op.type == op_kinds.XLA_CALL_MODULE and op_kinds.is_ordered(op.node_def)
     ):
@@ -174,7 +174,7 @@ def _function_has_effect(graph: Graph, name: str) -> bool:
 
 
 def graphs_of(graph: Graph) -> dict[str, Any]:
-    """The graphs of the functions that a graph calls, and of those that they call, by name."""
+    """Return the graphs of the functions that a graph calls, directly or not, by name."""
     found: dict[str, Any] = {}
     pending = [graph]
     while pending:
@@ -187,7 +187,7 @@ def graphs_of(graph: Graph) -> dict[str, Any]:
 
 
 def branches_with_script_ops(graph: Graph) -> dict[Operation, list[Any]]:
-    """The graphs of the branches that lead to script ops, by the ops that choose among them."""
+    """Return, for each conditional that leads to script ops, the graphs of its branches."""
     if not graph._functions:
         return {}
     found: dict[Operation, list[Any]] = {}
@@ -204,39 +204,39 @@ def _leads_to_script_op(graph: Graph) -> bool:
 
 
 def _called_by(op: Operation) -> list[str]:
-    """The names of the functions that an op calls."""
+    """Return the names of the functions that an op calls."""
     features = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
     return features + [f.name for a in op.node_def.attr.values() for f in a.list.func]
 
 
 def is_jitted_call(op: Operation) -> bool:
-    """Whether an op calls a function with `jit_compile=True`."""
+    """Return whether an op calls a function with `jit_compile=True`."""
     return op.type in op_kinds.CALL_OPS and op._control_flow_context is not None
 
 
 def add_control_edge(before: Operation, after: Operation) -> None:
-    """Makes one op of a graph run after another."""
+    """Make one op of a graph run after another."""
     if before not in after.control_inputs:
         after._add_control_input(before)
 
 
 def must_run(func_graph: FuncGraph, ops: list[Any]) -> None:
-    """Makes ops run whenever the function does, whoever uses their results."""
+    """Make ops run whenever the function runs, even if nothing uses their results."""
     func_graph.control_outputs.extend(op for op in ops if op not in func_graph.control_outputs)
 
 
 def note_replaced(graph: Any, ops: list[Any]) -> None:
-    """Remembers ops of a graph that others have taken the place of."""
+    """Record ops of a graph that other ops have replaced."""
     graph._hostcall_replaced_ops = [*replaced_ops_of(graph), *ops]
 
 
 def replaced_ops_of(graph: Graph) -> list[Any]:
-    """The ops of a graph that others have taken the place of."""
+    """Return the ops of a graph that other ops have replaced."""
     return list(getattr(graph, "_hostcall_replaced_ops", ()))
 
 
 def must_not_run(func_graph: Any, ops: list[Any]) -> None:
-    """Keeps ops whose results nothing uses from running for their effects."""
+    """Keep ops whose results nothing uses from running for their side effects."""
     gone = set(ops)
     func_graph.control_outputs[:] = [op for op in func_graph.control_outputs if op not in gone]
     for op in ops:
@@ -249,7 +249,7 @@ def must_not_run(func_graph: Any, ops: list[Any]) -> None:
 
 
 def _others_before(op: Any, gone: set[Any]) -> list[Any]:
-    """What an op has to wait for when some go: also what these have waited for."""
+    """Return the ops that an op waits for once ops are gone, including those that these awaited."""
     seen: set[Any] = set()
     pending = [*op.control_inputs]
     while pending:
@@ -261,7 +261,7 @@ def _others_before(op: Any, gone: set[Any]) -> list[Any]:
 
 
 def tokens_of(graph: Graph) -> frozenset[str]:
-    """The titles of the py_functions in a graph and in the functions that it calls."""
+    """Return the titles of the py_functions in a graph and in the functions that it calls."""
     known: frozenset[str] | None = getattr(graph, "_hostcall_tokens", None)
     if known is not None:
         return known
@@ -271,29 +271,29 @@ def tokens_of(graph: Graph) -> frozenset[str]:
         body = getattr(function, "graph", None)
         if body is not None:
             tokens |= tokens_of(body)
-    if isinstance(graph, features.FuncGraph):  # the user may add to any other
+    if isinstance(graph, features.FuncGraph):  # the user may add ops to other graphs
         graph._hostcall_tokens = frozenset(tokens)
     return frozenset(tokens)
 
 
 def py_functions_of_default_graph() -> list[Any]:
-    """The ops of the default graph that run a py_function, whoever has created them."""
+    """Return all ops of the default graph that run a py_function, created by hostcall or not."""
     ops = features.get_default_graph().get_operations()
     return [op for op in ops if op.type == op_kinds.EAGER_PY_FUNC]
 
 
 def py_functions_in(concrete: Any) -> frozenset[str]:
-    """The tokens of the py_functions that a call of a ConcreteFunction can reach."""
+    """Return the titles of the py_functions that a call of a ConcreteFunction can reach."""
     return tokens_of(concrete.graph)
 
 
 def nodes_of(graph_def: GraphDef) -> Iterator[Any]:
-    """The nodes of a GraphDef, those in its functions included."""
+    """Return the nodes of a GraphDef, including those in its functions."""
     return (node for _, node in nodes_by_function(graph_def))
 
 
 def nodes_by_function(graph_def: GraphDef) -> Iterator[tuple[str, Any]]:
-    """The same, each with the name of its function; "" for the graph itself."""
+    """Yield the same nodes, each after the name of its function; "" is the graph itself."""
     yield from (("", node) for node in graph_def.node)
     for function in graph_def.library.function:
         yield from ((function.signature.name, node) for node in function.node_def)

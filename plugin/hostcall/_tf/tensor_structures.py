@@ -1,7 +1,7 @@
-"""Structures of tensors, and dtypes below a byte at their boundaries.
+"""Structures of tensors, and sub-byte dtypes at the boundaries of clusters.
 
-XLA packs two of them in a byte. TensorFlow does not know that when it hands values to a compiled
-program or takes them from it, and would mistake them. So they go in and out as integers of eight.
+XLA packs two sub-byte values into a byte. TensorFlow does not, and would misread them when it
+passes values to or from a compiled program. So they cross the boundary as integers of eight bits.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _WIDE = {
 
 
 def wide(dtype: tf.DType) -> tf.DType:
-    """The dtype in which values of another go in and out."""
+    """Return the dtype in which values of a dtype cross the boundary of a compiled program."""
     return tf.as_dtype(_WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
 
 
 def widen(host: FunctionDef, clusters: list[Any]) -> None:
-    """Casts what goes into the clusters of a function, and what comes out of them.
+    """Cast the sub-byte inputs and results of a function's clusters at the boundaries.
 
     Args:
       host: the FunctionDef that calls the clusters.
-      clusters: theirs.
+      clusters: the FunctionDefs of the clusters.
     """
     for cluster in clusters:
         signature = cluster.signature
@@ -70,21 +70,21 @@ convert_variables_to_tensors = features.convert_variables_to_tensors
 
 
 def type_spec_of(value: object) -> Any:
-    """The TypeSpec of a composite tensor."""
+    """Return the TypeSpec of a composite tensor."""
     return features.type_spec_from_value(value)
 
 
 def encoded(spec: tf.TypeSpec) -> bytes:
-    """A TypeSpec as TensorFlow writes it into SavedModels."""
+    """Return a TypeSpec in TensorFlow's encoding for SavedModels."""
     data: bytes = features.encode_structure(spec).SerializeToString(deterministic=True)
     return data
 
 
 def decoded(data: bytes) -> Any:
-    """The TypeSpec that `encoded` has written.
+    """Return the TypeSpec in the bytes of `encoded`.
 
     Raises:
-      Exception: when it is none, whatever TensorFlow comes upon.
+      Exception: when the bytes hold no TypeSpec; TensorFlow may raise any class.
     """
     spec = features.decode_structure(features.struct_pb2.StructuredValue.FromString(data))
     if not isinstance(spec, TypeSpec):
@@ -93,7 +93,7 @@ def decoded(data: bytes) -> Any:
 
 
 def is_within(spec: tf.TypeSpec, wanted: tf.TypeSpec) -> bool:
-    """Whether all values that one TypeSpec stands for are among those of another; names apart."""
+    """Return whether another TypeSpec accepts all values of a TypeSpec; names do not count."""
     if isinstance(spec, tf.TensorSpec) and isinstance(wanted, tf.TensorSpec):
         same: bool = spec.dtype == wanted.dtype and spec.shape.is_subtype_of(wanted.shape)
         return same
@@ -101,5 +101,5 @@ def is_within(spec: tf.TypeSpec, wanted: tf.TypeSpec) -> bool:
 
 
 def paths_of(structure: object) -> list[tuple[Any, ...]]:
-    """The indices and keys that lead to each leaf of a structure."""
+    """Return, for each leaf of a structure, the indices and keys that lead to it."""
     return [path for path, _ in features.flatten_with_tuple_paths(structure)]

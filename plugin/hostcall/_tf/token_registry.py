@@ -1,4 +1,4 @@
-"""TensorFlow's own registry, from the tokens of script ops to what the stock kernel calls."""
+"""TensorFlow's own registry: it maps tokens of script ops to the objects that its kernel calls."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hostcall._tf import features
 from hostcall_runtime._errors import LoweringError
 
 EagerFunc = features.EagerFunc
-# Token -> object that the stock kernel calls; holds its values weakly.
+# Maps a token to the object that the stock kernel calls; holds the objects weakly.
 functions = features.py_funcs
-# From what a function returns to an array; the bytes of its strings are kept as they are.
+# Converts a function's result to an array, and keeps the bytes of its strings unchanged.
 to_array = features.to_array
 
-# How the tokens in saved graphs begin, which say what function they mean in any process.
+# The prefix of qualified tokens, which name their function for any process.
 QUALIFIED = "hostcall:"
 
 _nonce = ""
@@ -24,52 +24,52 @@ _WITH_NONCE = re.compile(r"pyfunc_\d+_([0-9a-f]{8})")
 
 
 def renew_nonce() -> None:
-    """Gives tokens that are made from now on another random part than those that there are."""
+    """Renew the random part of tokens, so that later tokens differ from the present ones."""
     global _nonce
     _nonce = os.urandom(4).hex()
 
 
 def nonce() -> str:
-    """The random part of tokens that are made now."""
+    """Return the random part of tokens that are made now."""
     return _nonce
 
 
 def is_of_other_process(token: str) -> bool:
-    """Whether another process has made it, for a function that had no name.
+    """Return whether another process has made a token, for a function that had no name.
 
-    Also the one from which this was forked, whose functions there are here, too.
+    The parent of a forked process is another process, although its functions exist here, too.
     """
     match = _WITH_NONCE.fullmatch(token)
     return match is not None and match[1] != _nonce
 
 
 def new_token() -> str:
-    """A token that no op has yet."""
+    """Return a token that no op has yet."""
     token: str = functions._next_unique_token()
     return token
 
 
 def find(token: str) -> Any:
-    """What the registry has under a token: a spec, a function of TensorFlow's, or None.
+    """Return the registry's entry for a token: a spec, a function of TensorFlow's, or None.
 
-    A function that was partitioned has ops with the tokens of what stands for specs. The token of
-    a saved graph may lead to an import.
+    Ops of a partitioned function may have tokens of stand-ins for specs; for these, it is the spec.
+    A token of a saved graph may cause an import.
     """
     try:
         entry = functions.get(token)
-    except LoweringError:  # see `why_missing`
+    except LoweringError:  # `why_missing` returns it
         return None
     return getattr(entry, "__hostcall_stands_for__", entry)
 
 
 def find_present(token: str) -> Any:
-    """The same of what is there already: nothing is imported for it."""
+    """Return the same as `find`, but only if the entry is there already: import nothing."""
     entry = features.functions_of_tokens.get(token)
     return getattr(entry, "__hostcall_stands_for__", entry)
 
 
 def why_missing(token: str) -> LoweringError | None:
-    """Why `find` returns None, where that is known."""
+    """Return the error that makes `find` return None, if it is known."""
     try:
         functions.get(token)
     except LoweringError as error:
@@ -78,12 +78,12 @@ def why_missing(token: str) -> LoweringError | None:
 
 
 def is_qualified(token: str) -> bool:
-    """Whether it is the token of a saved graph, which says what function it means."""
+    """Return whether a token is qualified: one of a saved graph, which names its function."""
     return token.startswith(QUALIFIED)
 
 
 def is_own(token: str) -> bool:
-    """Whether it stands for a spec that was made in this process, and not from a token."""
+    """Return whether a token stands for a spec made in this process, and not from a token."""
     return _own(token) is not None
 
 
@@ -93,9 +93,9 @@ def _own(token: str) -> Any:
 
 
 def title_of(token: str) -> str:
-    """What messages call a token, and by which recorded calls are known: short for a qualified one.
+    """Return the name of a token in messages and recordings, which is short for a qualified token.
 
-    It can be told before the function is looked up.
+    The name is known before the function is looked up.
     """
     if not is_qualified(token):
         return token
@@ -106,5 +106,5 @@ def title_of(token: str) -> str:
 
 
 def register_token(token: str, function: object) -> None:
-    """Makes the stock kernel call `function` for ops with this token; holds it weakly."""
+    """Make the stock kernel call `function` for ops with this token; hold it weakly."""
     features.functions_of_tokens[token] = function

@@ -1,6 +1,6 @@
-"""TensorFlow's messages and objects as types: the members of each that hostcall uses.
+"""Types for TensorFlow's messages and objects, with the members of each that hostcall uses.
 
-TensorFlow comes without types, so its own classes are `Any` to a type checker. These are checked.
+TensorFlow comes without types, so a type checker sees its classes as `Any`. It checks these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Messages(MutableSequence[T]):
     """A repeated field of messages."""
 
     def add(self, **fields: object) -> T:
-        """Appends a message with these fields."""
+        """Append a message with these fields."""
         raise NotImplementedError
 
 

@@ -1,7 +1,7 @@
 """Compiled functions that create variables whose initial values depend on their arguments.
 
-TensorFlow initializes variables before the function runs, where it can lift their initial values
-out of it. Else it runs the trace that creates and initializes them, and refuses to compile that.
+TensorFlow initializes variables before the function runs, if it can lift their initial values out
+of it. Else it runs the trace that creates and initializes them, and refuses to compile this trace.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _REFUSAL = "We failed to lift variable creations out of this tf.function"
 
 
 def first_calls(may_run: Callable[[], bool]) -> Patch:
-    """Runs what TensorFlow refuses, and what XLA refuses of it on the host.
+    """Return the patch that runs functions which TensorFlow refuses, on the host if XLA does, too.
 
     Args:
-      may_run: whether the user wants that.
+      may_run: tells whether the user allows that.
     """
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
@@ -38,8 +38,8 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
                     raise
             return _initialize_and_run(self, functools.partial(method, self), args, kwargs)
 
-        # The ops that a call traces keep its frames, for messages. TensorFlow leaves out those of
-        # its own files.
+        # Traced ops keep the frames of a call, for messages. TensorFlow leaves out frames of its
+        # own files, so this frame gets the name of one.
         file = inspect.getfile(features.PolymorphicFunction)
         call.__code__ = call.__code__.replace(co_filename=file)
         return functools.update_wrapper(call, method)
@@ -51,13 +51,13 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
 def _initialize_and_run(
     function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
-    """Call a function that has created variables, and has initialized none of them.
+    """Call a function that has created variables, but has initialized none of them.
 
     Args:
       function: a `tf.function`.
       run: calls it without creating variables.
-      args: of the call.
-      kwargs: likewise.
+      args: the positional arguments of the call.
+      kwargs: the keyword arguments of the call.
     """
     bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
 
@@ -66,7 +66,7 @@ def _initialize_and_run(
 
     if tf.executing_eagerly():
         return create()
-    # The graph may run many times, and the initial values are those of its first run.
+    # The graph may run many times, and only its first run may set the initial values.
     variables = [reference() for reference in function._created_variables]
     initialized = [tf.raw_ops.VarIsInitializedOp(resource=v.handle) for v in variables]
     return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
