@@ -127,7 +127,7 @@ def sort(
 def without_defaults(
     args: tuple[Any, ...], by_name: dict[str, Any], signature: inspect.Signature | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments without the defaults, all of which `tf.function` passes explicitly.
+    """Remove defaults from the arguments of a call, as `tf.function` passes them explicitly.
 
     A trailing positional None is no tensor, and NumPy's functions refuse some combinations of
     defaults.
@@ -364,7 +364,7 @@ class Callback:
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """The functions of one call, all of them taking the op's inputs by position."""
+    """The functions of one call, which take the op's inputs by position."""
 
     function: Callable[..., Any]
     declaration: Declaration
