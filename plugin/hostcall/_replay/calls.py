@@ -21,7 +21,7 @@ LOCK = _locks.new_lock()
 
 
 class RecordingError(RuntimeError):
-    """A recording cannot be written or read; the text gives the cause and the remedy.
+    """An error in writing or reading a recording; the text gives the cause and the remedy.
 
     Examples:
       >>> try:
@@ -34,7 +34,7 @@ class RecordingError(RuntimeError):
 
 
 class ReplayError(RecordingError):
-    """A replayed program behaves differently from the recording.
+    """A difference between a replayed program and its recording.
 
     The text names the callback, the call and the first difference. `hostcall.replay` raises it at
     the end of its block; the program itself raises a framework error with the same text.
