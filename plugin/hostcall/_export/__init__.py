@@ -1,4 +1,4 @@
-"""Exported programs: written, and loaded into TensorFlow."""
+"""Exported programs: writing them, and loading them into TensorFlow."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# Importing TensorFlow imports hostcall's TensorFlow side: done first, this avoids import cycles.
 import tensorflow  # noqa: F401

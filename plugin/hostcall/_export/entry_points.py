@@ -1,6 +1,6 @@
 """Exported programs: `hostcall.export` and `hostcall.load`.
 
-They need JAX's MLIR, which hostcall does without elsewhere: it is imported when one is called.
+They need JAX's MLIR, which no other part of hostcall needs, so each call imports it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @autograph.do_not_convert
 def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
-    """Compiles a function to a program that can be exported, the Python functions in it by name.
+    """Compile a function to a program for export, which names its Python functions.
 
-    `hostcall_mlir.load` runs it in processes without TensorFlow, `hostcall.load` makes it a
-    function of TensorFlow's again.
+    `hostcall_mlir.load` runs it in processes without TensorFlow. `hostcall.load` makes it a
+    TensorFlow function again.
 
     Args:
-      function: a `tf.function` or what becomes one: a Python function of tensors, a Keras model;
-        or what `get_concrete_function` returns, without specs.
-      *specs: what `get_concrete_function` takes: for each argument a `tf.TensorSpec` of known
-        shape, a tensor or array like those to come, or a structure of these. What is none of them,
-        such as `training=False` given as `False`, is fixed in the program.
-      variables: what becomes of the values of `tf.Variable`s. `"constants"` writes those that they
-        have now into the program, which may then assign none; as `"inputs"` they are saved beside
-        it, and whoever loads it can set them, and sees what it assigns.
+      function: a `tf.function`, or an object that can become one (a Python function of tensors, a
+        Keras model); or the result of `get_concrete_function`, without specs.
+      *specs: the arguments of `get_concrete_function`: for each argument a `tf.TensorSpec` of known
+        shape, an example tensor or array, or a structure of these. Any other value, for example
+        `training=False` given as `False`, is fixed in the program.
+      variables: how `tf.Variable`s are exported. `"constants"` writes their present values into the
+        program, which then must not assign them. `"inputs"` saves the values beside the program:
+        after loading, they can be set, and show the program's assignments.
 
     Returns:
       The `Program`: its `artifact` (a portable artifact of StableHLO 1.13), its readable `text`,
@@ -43,9 +43,9 @@ def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
       ImportError: when JAX, whose MLIR this needs, is not installed.
       TypeError: when `function` is no function, or one of JAX's.
       hostcall.NotExportableError: when a callback has no name by which another process finds it
-        (one error that lists all of them, and says how to give one), when the size of an argument
-        is not known, when the function assigns variables that are to be constants, or when
-        something in it cannot be compiled or exported. A ValueError.
+        (one error lists all of them, and tells how to name them), when the size of an argument is
+        unknown, when the function assigns variables that are exported as constants, or when a part
+        of it cannot be compiled or exported. A ValueError.
       ValueError: for another `variables`.
 
     Examples:
@@ -67,29 +67,29 @@ def load(
     callbacks: Mapping[str, Callable[..., Any]] | None = None,
     imports: bool = True,
 ) -> LoadedFunction:
-    """Loads a program that `hostcall.export` has saved, as a function of TensorFlow's.
+    """Load a program that `hostcall.export` has saved, as a TensorFlow function.
 
-    All files are checked before anything is imported. Functions are imported by the names that the
-    program has for them, and called when it runs: load only programs that you would run.
+    All files are checked before anything is imported. Loading imports functions by the names in the
+    program, and running the program calls them: load only programs that you would run.
 
     Args:
-      directory: where it was saved.
-      callbacks: functions for callbacks, by the names that the program has for them; they come
-        before those that could be imported.
-      imports: False says to import nothing, so that every function has to be in `callbacks`.
+      directory: the directory that it was saved to.
+      callbacks: functions for callbacks, by their names in the program; they take precedence over
+        functions that could be imported.
+      imports: False imports nothing, so every function must be in `callbacks`.
 
     Returns:
-      A `tf.Module` that is called like the exported function, with tensors or arrays of just its
+      A `tf.Module` that is called like the exported function, with tensors or arrays of exactly its
       dtypes and shapes, or Python values, in the structure of its arguments: eagerly, in a
       `tf.function`, with `jit_compile=True` or without. It has `manifest`, `text` and, where
-      variables are inputs, `variables`, and no gradient. What its functions raise comes as from any
-      callback; `hostcall.last_error` returns it.
+      variables are inputs, `variables`, and no gradient. Exceptions of its functions are raised as
+      for any callback; `hostcall.last_error` returns them.
 
     Raises:
       ImportError: when JAX, whose MLIR this needs, is not installed.
       hostcall.ProgramError: when a file is missing, damaged or of a newer format, or functions
-        are missing or take other parameters than when the program was exported; the message lists
-        all of these. A ValueError, and the same class as hostcall_mlir.ProgramError.
+        are missing or have other parameters than at export; the message lists all of these. A
+        ValueError, and the same class as hostcall_mlir.ProgramError.
       TypeError: when `callbacks` is no dict.
 
     Examples:
@@ -108,7 +108,7 @@ def load(
 
 
 def _module(name: str) -> Any:
-    """A module of hostcall's that needs what not everybody has installed."""
+    """Import a module of hostcall that needs optional packages."""
     try:
         return importlib.import_module(f"hostcall._export.{name}")
     except ModuleNotFoundError as error:

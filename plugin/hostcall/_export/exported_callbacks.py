@@ -1,4 +1,4 @@
-"""Callbacks of exported programs: where they come from, and how a manifest describes them."""
+"""Callbacks of exported programs: their sources, names and manifest entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hostcall_runtime._registry import target_of
 
 
 def source_of(callback_id: int) -> Source:
-    """The callback of an id.
+    """Return the callback of an id.
 
     Raises:
       NotExportableError: when it cannot be exported.
@@ -99,10 +99,10 @@ class Exported:
     """The callbacks of a program.
 
     Attributes:
-      names: what the program calls them, by their callback ids.
-      entries: the manifest's, without the calls.
-      places: `file:line` of the calls, by the ids.
-      with_states: the ids of those that have the handle of a tape residual for their last result.
+      names: their names in the program, by callback id.
+      entries: their manifest entries without the calls, by name.
+      places: `file:line` of the calls, by callback id.
+      with_states: the ids of callbacks whose last result is the handle of a tape residual.
     """
 
     names: dict[int, str]
@@ -112,14 +112,14 @@ class Exported:
 
 
 def find(numbers: Iterable[int], place: str) -> Exported:
-    """What there is to say of callbacks.
+    """Name the callbacks of a program, and describe them for the manifest.
 
     Args:
-      numbers: by which the program calls them in this process.
-      place: of the export, for errors.
+      numbers: their callback ids in this process.
+      place: the description of the export, for errors.
 
     Raises:
-      NotExportableError: when some cannot be exported, one error for all of them.
+      NotExportableError: when some cannot be exported; one error for all of them.
     """
     sources: dict[int, Source] = {}
     functions: dict[int, str | None] = {}
@@ -155,12 +155,12 @@ def find(numbers: Iterable[int], place: str) -> Exported:
 
 
 def with_calls(exported: Exported, module: Any, numbers: Sequence[int]) -> tuple[Callback, ...]:
-    """The manifest's entries, each with its calls in the finished program.
+    """Return the manifest's entries, each with its calls in the finished program.
 
     Args:
       exported: the callbacks.
       module: the program.
-      numbers: of the callbacks that its host calls call, in their order.
+      numbers: the callback ids of its host calls, in their order.
     """
     calls: dict[str, list[Any]] = {name: [] for name in exported.entries}
     for op, number in zip(exporting.host_calls(module), numbers, strict=True):
@@ -169,15 +169,15 @@ def with_calls(exported: Exported, module: Any, numbers: Sequence[int]) -> tuple
     return tuple(
         _replace(entry, calls=tuple(calls[name]))
         for name, entry in exported.entries.items()
-        if calls[name]  # the others were in code that nothing calls
+        if calls[name]  # the others were in dead code
     )
 
 
 def _found_at(source: Source) -> str | None:
-    """Where another process finds the function; None where it goes by the name given to it.
+    """Return the function's qualified name; None if the user has named the callback.
 
     Raises:
-      NotExportableError: when it cannot be found.
+      NotExportableError: when another process could not find the function.
     """
     if source.given_name is None:
         function = _parts(source)[0]
@@ -193,7 +193,7 @@ def _found_at(source: Source) -> str | None:
 
 
 def _entry(source: Source, function: str | None) -> Callback:
-    """What holds of a callback, but for its name and its calls."""
+    """Return a callback's manifest entry, without its name and calls."""
     called, names, fixed = _parts(source)
     return Callback(
         name="",
@@ -212,15 +212,15 @@ def _entry(source: Source, function: str | None) -> Callback:
 
 
 def _parts(source: Source) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
-    """The user's function, the keywords of its last arguments, and what else is passed to it."""
+    """Return the user's function, the keywords of its last inputs, and its fixed arguments."""
     return callback.parts(source.function)
 
 
 def _written(name: str, value: Any, source: Source) -> str:
-    """A value as Python writes it.
+    """Return a value as a Python literal.
 
     Raises:
-      NotExportableError: when it is none that can be read again.
+      NotExportableError: when the literal does not give the value back.
     """
     text = callback.literal(value)
     if text is not None:
@@ -237,5 +237,5 @@ def _replace(entry: Callback, **fields: Any) -> Callback:
 
 
 def _short(place: str) -> str | None:
-    """`file:line` without the directories, which are of one machine."""
+    """Return `file:line` without the directories, which exist on one machine only."""
     return place.rpartition("/")[2] or None

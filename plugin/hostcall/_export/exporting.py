@@ -1,4 +1,4 @@
-"""Compiled functions as programs that other processes can run."""
+"""The export of compiled functions as programs that other processes can run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hostcall_mlir.exporting import Manifest, PassError, Program
 from hostcall_runtime import _locks
 from hostcall_runtime._errors import NotExportableError
 
-# It may be called in the tf.function whose code exports.
+# A tf.function may call it, so autograph must not convert it.
 autograph.leave_alone(Program.save)
 
 _lock = _locks.new_lock()
@@ -40,7 +40,7 @@ Export a function without such an op, or do its work in the callback."""
 
 
 def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
-    """What `hostcall.export` does."""
+    """Export a function; see `hostcall.export`."""
     if variables not in (_CONSTANTS, _INPUTS):
         raise ValueError(
             f"hostcall.export: variables={variables!r} is neither {_CONSTANTS!r} nor {_INPUTS!r}."
@@ -83,14 +83,14 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
 
 
 def _compile(traced: ConcreteFunction, place: str) -> str:
-    """The program in StableHLO, its callbacks in the order of the function."""
+    """Compile to StableHLO, with the callbacks in program order."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
     if hindered := analysis.find(library, name):
         reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(hindered.values()))
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     marked = analysis.marked(library, name, whole=True, compiled=True)
-    # XLA's text comes without the kernel creator, which else puts the ordered functions in place.
+    # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
     ordered, name = ordering.order_side_effects(marked, name, "__exported")
     ordered.function.extend(analysis.new_functions(library, marked))
     try:
@@ -101,16 +101,16 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What XLA says, without TensorFlow's words for what it was asked for."""
+    """Return XLA's message without TensorFlow's frame around it."""
     quoted = re.fullmatch(r"Failed getting HLO text: '(.*)'", str(error), re.DOTALL)
     return quoted[1] if quoted else str(error)
 
 
 def _parse(text: str, captured: exported.Captured, place: str) -> Any:
-    """The program in MLIR.
+    """Parse the program into MLIR.
 
     Raises:
-      NotExportableError: when it takes more or less than arguments, constants and variables.
+      NotExportableError: when its inputs are not the arguments, constants and variables.
     """
     module = mlir.parse(text)
     if len(mlir.inputs_of(module)) != captured.inputs:

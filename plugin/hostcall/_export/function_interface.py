@@ -1,4 +1,4 @@
-"""What a traced function takes and returns, in the terms of an exported program."""
+"""The inputs and outputs of a traced function, as an exported program describes them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _LOOPS_OF_KERAS = frozenset({"fit", "evaluate", "predict"})
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
-    """What a function uses without getting it as an argument.
+    """The tensors and variables that a function captures.
 
     Attributes:
-      inputs: how many inputs the program has: arguments, constants and variables.
-      constants: the values of captured tensors, by the numbers of the inputs that they are.
-      variables: the captured variables, likewise.
-      names: the variables' names, likewise; no two are the same.
+      inputs: the number of the program's inputs: arguments, constants and variables.
+      constants: the values of captured tensors, by input number.
+      variables: the captured variables, by input number.
+      names: the variables' unique names, by input number.
     """
 
     inputs: int
@@ -42,13 +42,13 @@ class Captured:
     names: dict[int, str]
 
     def values_but_for(self, kept: Mapping[int, Any]) -> dict[int, np.ndarray]:
-        """The values of all that is captured, but for what is in `kept`."""
+        """Return the values of all captured tensors and variables, except those in `kept`."""
         others = {n: v.numpy() for n, v in self.variables.items() if n not in kept}
         return self.constants | others
 
 
 def trace(function: Any, specs: Sequence[Any]) -> tuple[Any, str, str]:
-    """The concrete function for arguments like `specs`, its name, and how messages call it.
+    """Return the concrete function for arguments like `specs`, its name and its description.
 
     Raises:
       TypeError: when `function` is no function of TensorFlow's.
@@ -95,11 +95,11 @@ def _is_of_keras(method: Any) -> bool:
 
 
 def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
-    """The concrete function for just these specs."""
+    """Return the concrete function for exactly these specs."""
     if not hasattr(function, "get_concrete_function"):
         function = tf.function(function)
     traced = function.get_concrete_function(*specs)
-    is_wider = specs and _unknown_sizes(traced)  # of another call, or by the input signature
+    is_wider = specs and _unknown_sizes(traced)  # from an earlier call, or the input signature
     if is_wider and isinstance(function, tf.types.experimental.PolymorphicFunction):
         again = tf.function(function.python_function, autograph=autograph.uses_autograph(function))
         traced = again.get_concrete_function(*specs)
@@ -107,7 +107,7 @@ def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
 
 
 def check_sizes(traced: ConcreteFunction, place: str) -> None:
-    """Checks that all sizes of the arguments are known.
+    """Check that all sizes of the arguments are known.
 
     Raises:
       NotExportableError: when one is not.
@@ -121,10 +121,10 @@ def check_sizes(traced: ConcreteFunction, place: str) -> None:
 
 
 def check_dtypes(traced: ConcreteFunction, place: str) -> None:
-    """Checks that XLA has the dtypes of all arguments and results.
+    """Check that XLA has the dtypes of all arguments and results.
 
     Raises:
-      NotExportableError: when it has not.
+      NotExportableError: when it lacks one.
     """
     arguments = [(f"argument '{leaf.name}'", leaf.dtype) for leaf in arguments_of(traced)]
     results = [(f"result {i}", result.dtype) for i, result in enumerate(_results_of(traced))]
@@ -141,13 +141,13 @@ def _unknown_sizes(traced: ConcreteFunction) -> list[tf.TensorSpec]:
 
 
 def arguments_of(traced: ConcreteFunction) -> list[tf.TensorSpec]:
-    """The specs of a concrete function's arguments, in the order of its inputs."""
+    """Return the specs of a concrete function's arguments, in the order of its inputs."""
     leaves = tf.nest.flatten(traced.structured_input_signature, expand_composites=True)
     return [leaf for leaf in leaves if isinstance(leaf, tf.TensorSpec)]
 
 
 def arguments(traced: ConcreteFunction) -> list[Input]:
-    """The arguments as inputs of the program."""
+    """Describe the arguments as inputs of the program."""
     return [
         Input("argument", leaf.name or f"argument_{number}", _spec_of(leaf))
         for number, leaf in enumerate(arguments_of(traced))
@@ -155,7 +155,7 @@ def arguments(traced: ConcreteFunction) -> list[Input]:
 
 
 def variables(kept: Mapping[int, tf.Variable], captured: Captured) -> list[Input]:
-    """Variables as inputs of the program."""
+    """Describe variables as inputs of the program."""
     return [
         Input("variable", captured.names[number], _spec_of(variable))
         for number, variable in kept.items()
@@ -169,14 +169,14 @@ def outputs(
     sizes: Sequence[tuple[int, int]],
     captured: Captured,
 ) -> tuple[Output, ...]:
-    """What the program returns: results, new values of variables, and true sizes.
+    """Describe the program's outputs: results, new values of variables, and true sizes.
 
     Args:
       traced: the concrete function.
-      types: of the outputs, as the program has them.
-      updates: for each output that is the new value of a variable, the number of that input.
-      sizes: for each output behind these, the output that has the dimension, and the dimension.
-      captured: what the function captures.
+      types: the specs of the outputs in the program.
+      updates: for each output that is the new value of a variable, the variable's input number.
+      sizes: for each output after these, the output whose size it is, and the dimension.
+      captured: the function's captures.
     """
     found, results = [], _results_of(traced)
     for number, spec in enumerate(types):
@@ -193,7 +193,7 @@ def outputs(
 
 
 def _results_of(traced: ConcreteFunction) -> list[tf.Tensor]:
-    """What the function returns, without what TensorFlow appends for the gradients of branches."""
+    """Return the function's results, without those that TensorFlow adds for branch gradients."""
     leaves = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
     return list(traced.outputs[: sum(tf.is_tensor(leaf) for leaf in leaves)])
 
@@ -203,10 +203,10 @@ def _spec_of(value: tf.TensorSpec) -> Spec:
 
 
 def argument_structure(traced: ConcreteFunction, place: str) -> Structure:
-    """The structure of the positional arguments; what is no tensor has its place in the program.
+    """Return the structure of the positional arguments; Python values in it are fixed.
 
     Raises:
-      NotExportableError: when one is a composite tensor, or a tensor has to be given by its name.
+      NotExportableError: when one is a composite tensor, or a tensor can be given by name alone.
     """
     args, kwargs = traced.structured_input_signature
     if _has_tensors(kwargs):
@@ -216,7 +216,7 @@ def argument_structure(traced: ConcreteFunction, place: str) -> Structure:
         )
     args = list(args)
     while args and not _has_tensors(args[-1]):
-        args.pop()  # such as training=False
+        args.pop()  # for example training=False
     is_tensor = lambda leaf: isinstance(leaf, tf.TensorSpec)  # noqa: E731
     return structure_of(tuple(args), is_tensor, f"{place}: an argument")
 
@@ -226,22 +226,22 @@ def _has_tensors(value: object) -> bool:
 
 
 def result_structure(traced: ConcreteFunction, place: str) -> Structure:
-    """The structure of the results.
+    """Return the structure of the results.
 
     Raises:
-      NotExportableError: when one is a composite tensor, or in an object of no known class.
+      NotExportableError: when one is a composite tensor, or in an object of an unknown class.
     """
     is_tensor = lambda leaf: leaf is not None  # noqa: E731
     return structure_of(traced.structured_outputs, is_tensor, f"{place}: a result")
 
 
 def structure_of(value: object, is_tensor: Callable[[Any], bool], what: str) -> Structure:
-    """The structure of a value whose tensors are numbered as TensorFlow flattens them.
+    """Return the structure of a value, its tensors numbered as TensorFlow flattens them.
 
     Args:
-      value: tensors or specs in structures, among them Python values, which count as None.
-      is_tensor: tells the former.
-      what: what it is, for errors.
+      value: a structure of tensors or specs, and of Python values, which become None.
+      is_tensor: tells whether a leaf is a tensor or a spec.
+      what: the description of the value, for errors.
     """
     leaves = tf.nest.flatten(value)
     for leaf in leaves:
@@ -261,10 +261,10 @@ def structure_of(value: object, is_tensor: Callable[[Any], bool], what: str) -> 
 
 
 def captured_by(traced: ConcreteFunction, place: str) -> Captured:
-    """What a concrete function captures.
+    """Return the tensors and variables that a concrete function captures.
 
     Raises:
-      NotExportableError: when that is something else than tensors and variables.
+      NotExportableError: when it captures anything else.
     """
     known = {id(variable.handle): variable for variable in traced.variables}
     first = len(traced.inputs) - len(traced.captured_inputs)
@@ -291,7 +291,7 @@ def _holds_values(tensor: tf.Tensor) -> bool:
 
 
 def _is_left_out(tensor: tf.Tensor) -> bool:
-    """Whether TensorFlow writes the tensor into the program, instead of passing it."""
+    """Return whether TensorFlow writes the tensor into the program, instead of passing it."""
     return _holds_values(tensor) and tensor.shape.num_elements() == 0
 
 

@@ -1,4 +1,4 @@
-"""Exported programs as functions of TensorFlow's."""
+"""Exported programs as TensorFlow functions."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _numbers = itertools.count(1)
 
 
 class LoadedFunction(tf.Module):  # type: ignore[misc]
-    """A exported program as a function of TensorFlow's, made by `hostcall.load`.
+    """An exported program as a TensorFlow function, made by `hostcall.load`.
 
-    Called with tensors in the structure of the exported function's arguments, eagerly, in a
-    `tf.function`, with `jit_compile=True` or without; it returns tensors in the structure of its
+    It takes tensors in the structure of the exported function's arguments, eagerly or in a
+    `tf.function`, with `jit_compile=True` or without. It returns tensors in the structure of the
     results. It has no gradient: export a function that computes it.
 
     Attributes:
-      manifest: what is known of the program; docs/exporting.md says what its fields mean.
-      text: the program, for people to read.
-      variables: the `tf.Variable`s that it takes, as of every `tf.Module`; it assigns new values to
-        those that it assigned when it was exported.
+      manifest: the description of the program; docs/exporting.md explains its fields.
+      text: the program as readable text.
+      variables: the `tf.Variable`s that it takes, as for every `tf.Module`; the program assigns
+        those that the exported function assigned.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
 
     @autograph.do_not_convert
     def __call__(self, *args: Any) -> Any:
-        """The results for arguments, in the structures that the function had.
+        """Run the program, with arguments and results in the exported function's structures.
 
         Raises:
           TypeError: when the arguments are of another structure (also a ValueError).
@@ -84,11 +84,11 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
 
     @autograph.do_not_convert
     def call(self, *args: Any) -> Any:
-        """The same, by a name: that of `hostcall_mlir`'s programs."""
+        """Run the program; the method has this name in `hostcall_mlir`'s programs, too."""
         return self(*args)
 
     def _run(self, *tensors: Any) -> list[Any]:
-        """The flat results; assigns the variables."""
+        """Run the program on flat arguments, assign the variables, and return the flat results."""
         outputs = self.manifest.outputs
         state = [variable.read_value() for variable in self._variables.values()]
         specs = [_tensor_spec(output.spec) for output in outputs]
@@ -106,7 +106,7 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
             value = tf.cast(wide, spec.dtype)
             if output.kind == "variable":
                 self._variables[output.name].assign(value)
-            else:  # there are no sizes, since there are no arrays of bounded size
+            else:  # no output is a size, since loading refuses bounded sizes
                 results.append(value)
         return results
 
@@ -114,7 +114,7 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
 def load(
     directory: str | os.PathLike[str], callbacks: Mapping[str, Callable[..., Any]], imports: bool
 ) -> LoadedFunction:
-    """What `hostcall.load` does."""
+    """Load a program; see `hostcall.load`."""
     eager_execution.refuse()
     return LoadedFunction(mlir.read(directory), callbacks, imports)
 
@@ -122,10 +122,10 @@ def load(
 def _register(
     callback: Callback, function: Callable[..., Any], classes: Mapping[str, type]
 ) -> tuple[Target, int]:
-    """What the runtime calls for a callback, and its number."""
+    """Register a callback with the runtime, and return its target and callback id."""
     call = mlir.host_function(callback, function, classes)
     if callback.kind == "eager":
-        # Calls with results of other dtypes are another callback's.
+        # All calls of a callback have results of the same dtypes.
         dtypes = [tf.as_dtype(dtype_of(spec.dtype)) for spec in callback.calls[0].results]
         call = functools.partial(_call_with_tensors, call, dtypes)
         call = functools.partial(eager_execution.apart, call)
@@ -150,12 +150,12 @@ def _register(
 def _call_with_tensors(
     function: Callable[..., Any], dtypes: Sequence[tf.DType], *arrays: np.ndarray
 ) -> Any:
-    """What a function of tensors returns for arrays, as arrays of these dtypes."""
+    """Call a function of tensors with arrays, and return its results as arrays of these dtypes."""
     returned = function(*map(tf.convert_to_tensor, arrays))
     values = [] if returned is None else returned
     values = list(values) if isinstance(values, list | tuple) else [values]
     if len(values) != len(dtypes):
-        return values  # which the runtime reports
+        return values  # the runtime reports the wrong number
     return [tf.convert_to_tensor(v, dtype).numpy() for v, dtype in zip(values, dtypes, strict=True)]
 
 
@@ -165,7 +165,7 @@ def _tensor_spec(spec: Spec) -> tf.TensorSpec:
 
 def _as_tensor(value: Any, spec: Spec, what: str) -> Any:
     expected = _tensor_spec(spec)
-    # TensorFlow would cast arrays to a dtype that is only a hint, and wrap integers around.
+    # With a dtype hint TensorFlow would cast arrays, and wrap integers around.
     hint = None if hasattr(value, "dtype") else expected.dtype
     try:
         if hint is not None:

@@ -1,1 +1,1 @@
-"""What users say of their Python functions, and ask of them, in the terms of no framework."""
+"""Declarations, callbacks and statistics of users' Python functions, without any framework."""

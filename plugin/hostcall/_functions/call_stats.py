@@ -1,4 +1,4 @@
-"""What calls from compiled functions cost: `hostcall.collect_stats` and `hostcall.stats`."""
+"""The cost of calls from compiled functions: `hostcall.collect_stats` and `hostcall.stats`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NANOSECOND = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class CallbackStats:
-    """What the calls of one Python function have cost in compiled functions.
+    """The cost of one Python function's calls in compiled functions.
 
     Attributes:
       callback: the function and the op, with the file and line of both.
-      calls: how many calls there were.
-      errors: how many of them failed.
-      waiting_seconds: the time in which calls waited for Python's global lock, which other threads
-        had. It is not known of functions that are called between compiled clusters.
+      calls: the number of calls.
+      errors: the number of calls that failed.
+      waiting_seconds: the time in which calls waited for Python's global lock while other threads
+        held it. It is unknown for functions that are called between compiled clusters.
       function_seconds: the time in the function, and in making tensors for a `tf.py_function`.
-      copying_seconds: the time in which arguments and results were copied and checked.
-      bytes: the size of arguments and results, together.
+      copying_seconds: the time for copying and checking arguments and results.
+      bytes: the total size of arguments and results.
 
     Examples:
       >>> triple = hostcall.callback(lambda x: 3 * x, result=lambda x: x, name="triple")
@@ -56,14 +56,14 @@ class CallbackStats:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterStats:
-    """How often one cluster of a partitioned function was compiled.
+    """The compilations of one cluster of a partitioned function.
 
     Attributes:
       cluster: the name of its function, which `hostcall.explain` shows.
-      compilations: how many programs XLA has made for it: one for each combination of sizes, and of
-        the values that XLA wants to know when it compiles. It may use programs of a cluster that
-        does the same, which count there.
-      uncompiled_runs: how often TensorFlow's kernels have run it instead: see `max_compilations` of
+      compilations: the number of programs that XLA has compiled for it: one for each combination of
+        sizes and of values that XLA must know when it compiles. A cluster may reuse programs of an
+        equivalent cluster; they count for that one.
+      uncompiled_runs: the number of runs by TensorFlow's kernels instead: see `max_compilations` of
         `hostcall.configure`.
 
     Examples:
@@ -85,15 +85,15 @@ class ClusterStats:
 
 @dataclasses.dataclass(frozen=True)
 class UnawaitedStats:
-    """What has become of the calls of one function for which no program waits.
+    """The outcomes of one function's calls with `wait=False`.
 
     Attributes:
       callback: the function, with its file and line.
-      handed_over: how many calls there were.
-      run: how many of them have ended.
-      errors: how many of these have failed.
-      dropped: how many will never run, because the queue was full.
-      waiting: how many have not begun.
+      handed_over: the number of calls.
+      run: the number of calls that have ended.
+      errors: the number of ended calls that failed.
+      dropped: the number of calls that will never run, because the queue was full.
+      waiting: the number of calls that have not begun.
 
     Examples:
       >>> log = hostcall.callback(lambda x: None, result=[], wait=False)
@@ -115,18 +115,18 @@ class UnawaitedStats:
 
 @dataclasses.dataclass(frozen=True)
 class ExecutorStats:
-    """What the calls of one Python function have cost on an executor, wherever they came from.
+    """The cost of one Python function's calls on an executor, from all programs.
 
-    Of an executor on other machines nobody knows when a call has arrived there: what is not
-    running counts as waiting.
+    The time at which a call arrives on another machine is unknown, so a call that is not running
+    counts as waiting.
 
     Attributes:
       callback: the function and the op, with the file and line of both.
-      calls: how many calls have ended; of a function that is mapped, those of chunks.
-      unfinished: how many wait or run now.
+      calls: the number of calls that have ended; for a mapped function, the calls of its chunks.
+      unfinished: the number of calls that wait or run now.
       waiting_seconds: the time from the executor's `submit` until a worker called the function.
       running_seconds: the time in the function.
-      sending_seconds: the time in which arguments were packed, and in which results came back.
+      sending_seconds: the time for packing arguments and returning results.
 
     Examples:
       >>> pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -148,15 +148,15 @@ class ExecutorStats:
 
 
 class Stats(list[CallbackStats]):
-    """The answer of `hostcall.stats`: a list of `CallbackStats`.
+    """The result of `hostcall.stats`: a list of `CallbackStats`.
 
     Attributes:
       executors: an `ExecutorStats` for each function that was called on an executor, the one with
         the most time first.
       compilations: a `ClusterStats` for each cluster that has run and that a graph still holds, the
         one with the most compilations first. They are always counted.
-      unawaited: an `UnawaitedStats` for each function with `wait=False` that was called and that
-        something still holds, the one with the most calls first. They are always counted.
+      unawaited: an `UnawaitedStats` for each function with `wait=False` that was called and is
+        still alive, the one with the most calls first. They are always counted.
     """
 
     def __init__(
@@ -172,15 +172,15 @@ class Stats(list[CallbackStats]):
         self.executors = list(executors)
 
 
-# Of calls between compiled clusters, which the runtime does not see.
+# Calls between compiled clusters are counted here, as the runtime does not see them.
 _lock = _locks.new_lock()
 _between: dict[str, CallbackStats] = {}
 
 
 def collect_stats(on: bool = True) -> None:
-    """Counts from now on what calls from compiled functions cost, or stops counting.
+    """Start or stop measuring the cost of calls from compiled functions.
 
-    Nothing is counted before. Counting takes a fraction of a microsecond of each call.
+    It is off at first. Counting adds a fraction of a microsecond to each call.
 
     Args:
       on: whether to count.
@@ -203,7 +203,7 @@ _clusters: ClusterCounts = _no_clusters
 
 
 def count_clusters(counts: ClusterCounts) -> None:
-    """Where TensorFlow is there: what tells how often each cluster was compiled and was not."""
+    """Register the function that returns each cluster's compilations and uncompiled runs."""
     global _clusters
     _clusters = counts
 
@@ -212,17 +212,17 @@ is_collecting: Callable[[], bool] = _runtime.collects_stats
 
 
 def stats(*, reset: bool = False) -> Stats:
-    """What calls from compiled functions have cost while that was counted.
+    """Return the cost of calls from compiled functions while counting was on.
 
     Args:
       reset: whether to set all counts to zero.
 
     Returns:
       One entry for each function that was called and that a graph still holds, the one with the
-      most time first. The attribute `executors` of the list says what calls on executors have
-      cost, `compilations` how often the clusters of partitioned functions were compiled, and
-      `unawaited` what has become of the calls of functions with `wait=False`; the last two are
-      counted in any case.
+      most time first. The list has three attributes: `executors` holds the cost of calls on
+      executors, `compilations` the compilations of the clusters of partitioned functions, and
+      `unawaited` the outcomes of calls of functions with `wait=False`. The last two are always
+      counted.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: x)
@@ -250,9 +250,9 @@ def stats(*, reset: bool = False) -> Stats:
 
 
 def compilations(*, reset: bool = False) -> list[ClusterStats]:
-    """How often each cluster was compiled, the one with the most compilations first."""
+    """Return the compilations of each cluster, the one with the most compilations first."""
     found: dict[str, ClusterStats] = {}
-    # A cluster may run on several devices.
+    # A cluster that runs on several devices appears once for each.
     for name, programs, plain in _clusters(reset):
         row = found.get(name, ClusterStats(name))
         found[name] = ClusterStats(name, row.compilations + programs, row.uncompiled_runs + plain)
@@ -284,12 +284,12 @@ def _total_seconds(row: CallbackStats) -> float:
 def counted(
     callback: str, call: Callable[..., Any], function: Callable[..., Any], arguments: Sequence[Any]
 ) -> Any:
-    """What a call between compiled clusters returns; counts it.
+    """Make a call between compiled clusters, count it, and return its results.
 
     Args:
       callback: as in CallbackStats.
-      call: takes the function and the arguments, and copies and checks what goes in and out.
-      function: the user's.
+      call: takes the function and the arguments; copies and checks arguments and results.
+      function: the user's function.
       arguments: arrays or tensors.
     """
     inside = 0.0

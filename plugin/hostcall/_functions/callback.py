@@ -1,4 +1,4 @@
-"""`hostcall.callback`: functions that are called on tensors directly, by position or keyword."""
+"""`hostcall.callback`: functions that take tensors directly, by position or keyword."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hostcall_runtime._keyword_call import KeywordCall
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-# What a gradient takes before the arguments that it asks for by name: inputs, results, upstream.
+# The positional parameters of a gradient function: inputs, results, upstream.
 _OF_GRADIENTS = 3
 
 
@@ -40,11 +40,11 @@ class Arguments:
     """The arguments of one call.
 
     Attributes:
-      inputs: what becomes inputs of the op: what is passed by position, then the rest.
-      names: by which the last of them are passed on.
-      moved: the names of those before them that are passed by position, and were not by the user.
-      fixed: what is passed by keyword and holds no tensor.
-      defaults: those of the function for parameters that are not passed.
+      inputs: the inputs of the op: positional arguments first, then tensors passed by keyword.
+      names: the keywords by which the function gets the last inputs.
+      moved: the names of the inputs before these that the user passed by keyword.
+      fixed: the keyword arguments that hold no tensor.
+      defaults: the function's defaults for parameters that are not passed.
     """
 
     inputs: tuple[Any, ...]
@@ -54,13 +54,13 @@ class Arguments:
     moved: tuple[str, ...] = ()
 
     def of_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """What is called by position, and calls the function with these arguments."""
+        """Return a callable that takes the inputs by position and calls the function with all."""
         if not (self.names or self.fixed):
             return function
         return KeywordCall(function, self.names, self.fixed)
 
     def of_shape_function(self, result: Any) -> Any:
-        """The same for a declared result: a shape function takes what it has parameters for."""
+        """Return `result`; pass its shape function only the arguments that it can take."""
         if not specs.is_shape_function(result):
             return result
         count = len(self.inputs) - len(self.names)
@@ -70,7 +70,7 @@ class Arguments:
         return self._called(result, [name if wanted(name) else None for name in names], wanted)
 
     def of_gradient(self, grad: Callable[..., Any]) -> Callable[..., Any]:
-        """The same for a gradient; tensors that are passed by keyword are among its `inputs`."""
+        """Return `grad` with the fixed arguments that it can take; `inputs` has all tensors."""
         return self._called(grad, [], _takes_by_name(grad, _OF_GRADIENTS))
 
     def _called(
@@ -87,13 +87,13 @@ def sort(
     args: tuple[Any, ...],
     by_name: Mapping[str, Any],
 ) -> Arguments:
-    """The arguments of a call.
+    """Sort the arguments of a call into op inputs and fixed arguments.
 
     Args:
-      function: what is called.
-      signature: what `signature_of` says of it.
-      args: what is passed by position.
-      by_name: what is passed by keyword.
+      function: the function that is called.
+      signature: the result of `signature_of` for it.
+      args: the positional arguments.
+      by_name: the keyword arguments.
 
     Raises:
       TypeError: when the function does not take them.
@@ -114,7 +114,7 @@ def sort(
     moved: list[str] = []
     left = dict(by_name)
     for position, (name, parameter) in enumerate(parameters.items()):
-        # A tensor that could have been passed by position is the same as one that was.
+        # Passing a tensor by keyword or by position makes the same op if both are possible.
         is_next = position == len(inputs) and parameter.kind in _BY_POSITION
         if is_next and frameworks.holds_arrays(left.get(name)):
             inputs.append(left.pop(name))
@@ -127,10 +127,10 @@ def sort(
 def without_defaults(
     args: tuple[Any, ...], by_name: dict[str, Any], signature: inspect.Signature | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call without those that `tf.function` adds, which passes all defaults.
+    """Remove defaults from the arguments of a call, as `tf.function` passes them explicitly.
 
-    None at the end of those by position is no tensor, and NumPy's functions refuse some defaults
-    beside each other.
+    A trailing positional None is no tensor, and NumPy's functions refuse some combinations of
+    defaults.
     """
     if signature is None or not (by_name or (args and args[-1] is None)):
         return args, by_name
@@ -146,15 +146,15 @@ def without_defaults(
 
 
 def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Signature | None:
-    """How a function is called; None where Python does not know it.
+    """Return a function's signature, or None where Python does not know it.
 
     Args:
       function: the function.
-      without_out: whether `out` is left out, which hostcall passes.
+      without_out: whether to leave out the parameter `out`, which hostcall passes.
     """
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of some functions of C modules
+    except (TypeError, ValueError):  # some functions of C modules have no signature
         return None
     kept = [p for p in signature.parameters.values() if not (without_out and p.name == "out")]
     return signature.replace(parameters=kept)
@@ -163,13 +163,13 @@ def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Sig
 def of_saved(
     function: Callable[..., Any], count: int, names: tuple[str, ...], fixed: Mapping[str, Any]
 ) -> Arguments:
-    """The arguments of a call that was saved.
+    """Return the arguments of a call that was saved.
 
     Args:
-      function: what is called.
-      count: how many arguments the call has.
-      names: by which the last of them are passed on.
-      fixed: what is passed by keyword and holds no tensor.
+      function: the function that is called.
+      count: the number of inputs of the op.
+      names: the keywords by which the function gets the last inputs.
+      fixed: the keyword arguments that hold no tensor.
     """
     signature = signature_of(function, without_out=True)
     parameters = {} if signature is None else signature.parameters
@@ -178,7 +178,7 @@ def of_saved(
 
 
 def parts(function: Any) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
-    """The user's function, the keywords of its last arguments, and what else is passed to it."""
+    """Return the user's function, the keywords of its last inputs, and its fixed arguments."""
     if not isinstance(function, KeywordCall):
         return function, (), {}
     names = tuple(name for name in function.names if name is not None)
@@ -186,7 +186,7 @@ def parts(function: Any) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
 
 
 def literal(value: Any) -> str | None:
-    """A value as Python writes it, None for one that cannot be read again."""
+    """Return a value as a Python literal, or None if the literal does not give it back."""
     text = repr(value)
     with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
         if repr(ast.literal_eval(text)) == text:
@@ -203,7 +203,7 @@ def _sorted(
 
 
 def _passed(parameters: Mapping[str, inspect.Parameter], count: int) -> list[str]:
-    """The names of the parameters that `count` arguments by position are for."""
+    """Return the names of the parameters that `count` positional arguments fill."""
     return [name for name, one in parameters.items() if one.kind in _BY_POSITION][:count]
 
 
@@ -216,7 +216,7 @@ def _defaults(parameters: Mapping[str, inspect.Parameter], passed: set[str]) -> 
 
 
 def _most_by_position(function: Callable[..., Any]) -> float:
-    """How many arguments a function takes by position."""
+    """Return the largest number of positional arguments that a function takes."""
     signature = signature_of(function, without_out=False)
     kinds = [] if signature is None else [one.kind for one in signature.parameters.values()]
     if signature is None or inspect.Parameter.VAR_POSITIONAL in kinds:
@@ -225,7 +225,7 @@ def _most_by_position(function: Callable[..., Any]) -> float:
 
 
 def _takes_by_name(function: Callable[..., Any], count: int) -> Callable[[str], bool]:
-    """What tells whether a function that is called with `count` arguments takes one by a name."""
+    """Return a test for names that a function takes by keyword after `count` positional ones."""
     signature = signature_of(function, without_out=False)
     parameters = {} if signature is None else signature.parameters
     passed = _passed(parameters, count)
@@ -235,7 +235,7 @@ def _takes_by_name(function: Callable[..., Any], count: int) -> Callable[[str], 
     return lambda name: name in names and name not in passed
 
 
-# Of some functions of C modules.
+# The signature shown for functions of C modules that have none.
 _UNKNOWN_SIGNATURE = inspect.Signature(
     [
         inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
@@ -247,13 +247,13 @@ _UNKNOWN_SIGNATURE = inspect.Signature(
 class Callback:
     """A Python function that TensorFlow and JAX programs call, compiled or not.
 
-    Made by `hostcall.callback`; called like the function, with tensors (or structures of them) in
-    the place of its arguments. In a `tf.function` the call becomes an op of the graph, executing
-    eagerly it runs at once. With JAX's arrays, or values of a JAX program, the call is one of
-    `hostcall.jax.call`, ordered where the callback is stateful and else pure.
+    `hostcall.callback` makes it. It is called like the function, with tensors (or structures of
+    them) as arguments. In a `tf.function` the call becomes an op of the graph; in eager mode it
+    runs at once. With JAX's arrays, or values of a JAX program, it is a `hostcall.jax.call`:
+    ordered if the callback is stateful, and pure otherwise.
 
     Attributes:
-      name: what it is registered as, or None.
+      name: the name that it is registered under, or None.
       kind: "numpy" or "eager".
       stateful: whether each call has a side effect.
 
@@ -275,14 +275,14 @@ class Callback:
         grad: Callable[..., Any] | None,
     ) -> None:
         functools.update_wrapper(self, function)
-        # TensorFlow traces through what says that it wraps something.
+        # TensorFlow would trace through to the wrapped function.
         self.__dict__.pop("__wrapped__", None)
         self._read_signature(function, declaration.out)
         self.name = name
         self.kind = kind
         self.stateful = stateful
         self._function = function
-        # By which exported programs know it, in processes that do not have hostcall's TensorFlow.
+        # Exported programs read this in processes without hostcall's TensorFlow side.
         self.__hostcall_function__ = function
         self._declaration = declaration
         self.__hostcall_declaration__ = declaration
@@ -292,14 +292,14 @@ class Callback:
             named_functions.note_callback(name, self)
 
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
-        """Calls the function.
+        """Call the function.
 
         Args:
           *args: for each argument a tensor, or a structure of tensors; or JAX's arrays instead.
-          **by_name: arguments by keyword. Those with a tensor or an array in them are tensors like
-            the others. What is none (a number, a string, None, a function) reaches the function as
-            it is, and is part of the program: a call with another value is another call. What is
-            left out has the function's default.
+          **by_name: keyword arguments. Those that hold a tensor or an array are inputs like the
+            positional ones. Others (a number, a string, None, a function) reach the function as
+            they are and are part of the program: a call with another value is another call. An
+            argument that is left out has the function's default.
 
         Returns:
           Tensors in the structure of the declared result, or JAX's arrays.
@@ -319,7 +319,7 @@ class Callback:
     def _sorted(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
     ) -> tuple[tuple[Any, ...], _Call]:
-        """The arguments of the op, and what is called with them by position."""
+        """Return the op's inputs, and the functions that take them by position."""
         if not by_name and len(args) in self._calls:
             return args, self._calls[len(args)]
         if by_name and isinstance(self._function, NativeCode):
@@ -340,14 +340,14 @@ class Callback:
         return arguments.inputs, call
 
     def _read_signature(self, function: Callable[..., Any], takes_out: bool) -> None:
-        """Finds out how the callback is called: as its function, but without an `out` of ours."""
+        """Give the callback its function's signature, without the `out` that hostcall passes."""
         self._signature = signature_of(function, takes_out)
         self.__signature__ = self._signature or _UNKNOWN_SIGNATURE
-        # By the number of arguments, where all are passed by position.
+        # A cache for calls without keywords, by the number of arguments.
         self._calls: dict[int, _Call] = {}
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Callback:
-        """The callback of a bound method, where the function is decorated in a class."""
+        """Return the callback of a bound method, if the function is decorated in a class."""
         if instance is None:
             return self
         bound = copy.copy(self)
@@ -364,7 +364,7 @@ class Callback:
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """What is called with arguments by position, whichever way the user has passed them."""
+    """The functions of one call, which take the op's inputs by position."""
 
     function: Callable[..., Any]
     declaration: Declaration
@@ -393,39 +393,38 @@ def callback(
     memory: str = "host",
     concurrent: bool = False,
 ) -> Any:
-    """Makes a function callable from TensorFlow programs, compiled ones included.
+    """Make a function callable from TensorFlow programs, compiled ones included.
 
     It can be called in a `tf.function`, with `jit_compile=True` or without, and eagerly.
 
     Args:
-      function: left out when used as a decorator.
+      function: the function; left out when used as a decorator.
       result: the results: a `tf.TensorSpec` or `hostcall.BoundedSpec`, a structure of them (`[]`
-        for none), or a function from the inputs' specs to one of these. What it says is checked
-        whenever the function runs.
+        for none), or a function from the inputs' specs to one of these. Each run of the function is
+        checked against it.
       kind: "numpy": the function takes arrays (NumPy scalars for rank 0), writable and its own, and
         returns arrays of the declared dtypes. "eager": it takes EagerTensors, runs in eager mode
-        and is differentiable, like that of `tf.py_function`.
-      stateful: True: each call runs, once, in program order. False: the function returns the same
-        for the same inputs and does nothing else, so that XLA may drop, share or move calls. An
-        "eager" callback is always stateful.
-      name: registers the callback under a qualified name, one of a kind in the process.
+        and is differentiable, like the function of a `tf.py_function`.
+      stateful: True: each call runs, once, in program order. False: the function is pure, so XLA
+        may drop, share or move calls. An "eager" callback is always stateful.
+      name: the qualified name to register the callback under, unique in the process.
       grad: the gradient, `grad(inputs, results, upstream)`: TensorFlow code, or a `Callback` of its
-        own. `inputs` is the tuple of the arguments, `results` what the call returned, `upstream`
-        the gradients of the results, in the same structure. It returns one gradient for each
-        argument (a lone one for a lone argument), of its shape and dtype; None where there is
-        none. Another shape or dtype is a ValueError where the gradient is asked for. With it a
-        "numpy" callback is differentiable.
+        own. `inputs` is the tuple of the arguments, `results` the call's results, `upstream` their
+        gradients, in the same structure. It returns one gradient for each argument, of the
+        argument's shape and dtype (for a single argument, not in a tuple); None for an argument
+        without a gradient. Another shape or dtype raises a ValueError when the gradient is
+        computed. A "numpy" callback with `grad` is differentiable.
       pure: as in `hostcall.declare`, for an "eager" callback.
       timeout: as in `hostcall.declare`.
       borrow: as in `hostcall.declare`, for a "numpy" callback.
-      out: likewise.
-      memo: as in `hostcall.declare`, for a "numpy" callback with `stateful=False`. The method of a
-        class keeps the results of each object on their own.
+      out: as in `hostcall.declare`, for a "numpy" callback.
+      memo: as in `hostcall.declare`, for a "numpy" callback with `stateful=False`. For a method,
+        each object has its own kept results.
       executor: as in `hostcall.declare`; a `ThreadPoolExecutor` for an "eager" callback.
       wait: as in `hostcall.declare`; False is for a callback with `result=[]`.
-      queue: likewise.
-      when_full: likewise.
-      vmap_method: as in `hostcall.declare`. `grad` remains that of one element.
+      queue: as in `hostcall.declare`.
+      when_full: as in `hostcall.declare`.
+      vmap_method: as in `hostcall.declare`. `grad` still takes one element.
       retries: as in `hostcall.declare`, with `stateful=False`.
       memory: as in `hostcall.declare`, for a "numpy" callback.
       concurrent: as in `hostcall.declare`, with `stateful=False`.
@@ -434,15 +433,15 @@ def callback(
       A `Callback`, or a decorator that makes one.
 
     Raises:
-      TypeError: when `function` or `grad` is not callable, `function` is an `async` one, or `name`
-        is no string, or `executor` is neither an executor nor a function that makes one, or `wait`
-        or `concurrent` is no bool.
-      ValueError: for a `result` that is a string, an unknown `kind`, a stateless eager callback or
-        one that borrows arrays or has a `memo`, a stateful one with a `memo`, a `name` that is
-        taken, a `timeout` that is not positive, a `memo` that is no positive number, or one with
-        `out`, or an `executor` with `borrow` or `out`, or one of processes for an eager callback;
-        for an unknown `vmap_method`, and for what `hostcall.declare` refuses of `wait`, `queue`,
-        `when_full` and `memory`; for a stateful callback with `retries` or `concurrent`.
+      TypeError: when `function` or `grad` is not callable, `function` is `async`, `name` is no
+        string, `executor` is neither an executor nor a function that makes one, or `wait` or
+        `concurrent` is no bool.
+      ValueError: for a `result` that is a string, an unknown `kind`, an eager callback that is
+        stateless, borrows arrays, has a `memo` or has an executor of processes; for a stateful
+        callback with `memo`, `retries` or `concurrent`; for a `name` that is taken, a `timeout` or
+        `memo` that is not positive, `memo` with `out`, and an `executor` with `borrow` or `out`;
+        for an unknown `vmap_method`, and for values of `wait`, `queue`, `when_full` and `memory`
+        that `hostcall.declare` refuses.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))

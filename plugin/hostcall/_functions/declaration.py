@@ -1,4 +1,4 @@
-"""What is declared of one function, with its validation."""
+"""The declaration of one function, and its validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL = "sequential", "expand_dims", "broadcast
 MAP = "map"
 METHODS = (SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL, MAP)
 
-# One call for the whole batch; by the last, one that an executor divides.
+# These make one call for the whole batch; with the last, an executor divides it.
 OF_BATCHES = (EXPAND_DIMS, BROADCAST_ALL, MAP)
 
 _NO_EXECUTOR = (
@@ -27,10 +27,10 @@ _NO_EXECUTOR = (
 
 
 def check_vmap_method(method: object, executor: object) -> None:
-    """Checks that there is such a method, and the executor that it needs.
+    """Check that a vmap method exists and has the executor that it needs.
 
     Raises:
-      ValueError: when there is none.
+      ValueError: when the method is unknown, or its executor is missing.
     """
     if method is not None and method not in METHODS:
         raise ValueError(f"hostcall: vmap_method={method!r} is none of {METHODS}.")
@@ -43,10 +43,10 @@ ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
 
 
 def checked(route: object, what: str = "route") -> str:
-    """`route`, if it is one.
+    """Return `route` if it is a known route.
 
     Raises:
-      ValueError: when it is none.
+      ValueError: when it is unknown.
     """
     if route not in ROUTES:
         raise ValueError(f"hostcall: {what}={route!r} is none of {', '.join(map(repr, ROUTES))}.")
@@ -55,14 +55,14 @@ def checked(route: object, what: str = "route") -> str:
 
 TRACE = "trace"
 
-# Where the arrays of a function lie: NumPy's, or wherever the program has them.
+# The memory of a function's arrays: NumPy's, or the program's own.
 HOST, DEVICE = "host", "device"
 
-# Whether a `hostcall.callback` takes arrays or EagerTensors.
+# A `hostcall.callback` takes arrays or EagerTensors.
 KINDS = ("numpy", "eager")
 
 
-# Why it does not go with wait=False.
+# Options that exclude wait=False, each with the reason.
 _NOT_WITHOUT_WAITING = {
     "borrow": "lends the function the program's own memory for the call alone",
     "out": "has the function write the program's results",
@@ -73,10 +73,10 @@ _NOT_WITHOUT_WAITING = {
 
 
 def check_result(result: object) -> None:
-    """Checks that a declared result holds no string but "trace", alone.
+    """Check that a declared result holds no string, unless it is "trace" alone.
 
     Raises:
-      ValueError: when it does.
+      ValueError: when it holds one.
     """
     if isinstance(result, str) and result == TRACE:
         return
@@ -99,10 +99,10 @@ def _leaves(result: object) -> list[Any]:
 
 
 def check_function(function: object, who: str) -> None:
-    """Checks that `who` has been given a function whose calls return results.
+    """Check that `who`, which messages name, was given a function whose calls return results.
 
     Raises:
-      TypeError: when it is no function, or one whose calls return something that has to be run.
+      TypeError: when it is not callable, or is an `async` function.
     """
     if not callable(function):
         raise TypeError(f"{who} wants a function, and not {function!r}.")
@@ -116,7 +116,7 @@ def check_function(function: object, who: str) -> None:
 
 
 def check_concurrent(declaration: Any) -> None:
-    """Checks that `concurrent` is a bool.
+    """Check that `concurrent` is a bool.
 
     Raises:
       TypeError: when it is not.
@@ -129,16 +129,16 @@ def check_concurrent(declaration: Any) -> None:
 
 
 def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> None:
-    """Checks that calls which may overlap need not keep an order.
+    """Check that calls which may overlap need no order.
 
     Args:
-      declaration: of the function.
-      ordered: whether the calls run in the order of the program.
-      who: calls it.
-      remedy: what to write.
+      declaration: the function's declaration.
+      ordered: whether the calls run in program order.
+      who: the caller, for the message.
+      remedy: the option to write, for the message.
 
     Raises:
-      ValueError: when they do.
+      ValueError: when they need an order.
     """
     if declaration.concurrent and ordered:
         raise ValueError(
@@ -149,7 +149,7 @@ def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> N
 
 
 def check_executor(declaration: Any) -> None:
-    """Checks that a function on an executor borrows no arrays.
+    """Check that a function on an executor borrows no arrays.
 
     Raises:
       ValueError: when it does.
@@ -163,7 +163,7 @@ def check_executor(declaration: Any) -> None:
             )
 
 
-# Why it does not go with memory="device".
+# Options that exclude memory="device", each with the reason.
 _NOT_ON_DEVICE = {
     "borrow": "lends the function arrays of NumPy's, and memory='device' lends arrays already",
     "out": "has the function write into arrays of NumPy's",
@@ -174,10 +174,10 @@ _NOT_ON_DEVICE = {
 
 
 def check_memory(declaration: Any) -> None:
-    """Checks what is declared of a function that takes arrays where they lie.
+    """Check the declared memory, and that no other option excludes memory="device".
 
     Raises:
-      ValueError: when something is that does not go with it, or there is no such memory.
+      ValueError: when the memory is unknown, or another option excludes it.
     """
     if declaration.memory not in (HOST, DEVICE):
         raise ValueError(
@@ -196,7 +196,7 @@ def check_memory(declaration: Any) -> None:
 
 
 def check_waits(memory: str, wait: bool, concurrent: bool = False) -> None:
-    """Raises a ValueError for what does not go with a call that no program waits for."""
+    """Raise a ValueError if `memory` or `concurrent` excludes wait=False."""
     if concurrent and not wait:
         raise ValueError(
             f"hostcall: concurrent=True {_NOT_WITHOUT_WAITING['concurrent']} where no "
@@ -210,10 +210,10 @@ def check_waits(memory: str, wait: bool, concurrent: bool = False) -> None:
 
 
 def check_unawaited(declaration: Any) -> None:
-    """Checks what is declared of a function that programs do not wait for.
+    """Check that no declared option excludes wait=False.
 
     Raises:
-      ValueError: when something is that does not go with it.
+      ValueError: when one does.
     """
     for option, why in _NOT_WITHOUT_WAITING.items():
         if not declaration.wait and getattr(declaration, option):
@@ -224,16 +224,16 @@ def check_unawaited(declaration: Any) -> None:
 
 
 def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: str) -> None:
-    """Checks that nobody needs the results of a function that programs do not wait for.
+    """Check that a function with wait=False has a side effect and no results.
 
     Args:
-      line: its calls, or None where programs wait for them.
-      dtypes: those of the results.
+      line: the function's calls with wait=False, or None where programs wait for them.
+      dtypes: the dtypes of the results.
       stateful: whether the call has to run.
-      who: the call, as the message names it.
+      who: the call, for the message.
 
     Raises:
-      ValueError: when somebody does.
+      ValueError: when it has results or no side effect.
     """
     if line is None:
         return
@@ -254,7 +254,7 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
 
 
 def check_retries(retries: object) -> None:
-    """Checks that `retries` is a number of calls.
+    """Check that `retries` is a number of calls.
 
     Raises:
       ValueError: when it is not.
@@ -266,13 +266,13 @@ def check_retries(retries: object) -> None:
 
 
 def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) -> None:
-    """Checks that calls which may be made again have no side effects.
+    """Check that calls which may be repeated have no side effects.
 
     Args:
-      declaration: of the function.
-      stateful: whether the op or the callback is.
-      who: calls it.
-      remedy: what to write.
+      declaration: the function's declaration.
+      stateful: whether the op or the callback is stateful.
+      who: the caller, for the message.
+      remedy: the option to write, for the message.
 
     Raises:
       ValueError: when they may have some.
@@ -287,10 +287,10 @@ def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) ->
 
 
 def check_takes_tensors(declaration: Any, who: str) -> None:
-    """Checks that nothing is declared which only holds for functions from arrays to arrays.
+    """Check that no option is declared that needs a function of NumPy arrays.
 
     Raises:
-      ValueError: naming what is, and `who` calls the function.
+      ValueError: when one is; the message names it, and the caller `who`.
     """
     for option in ("borrow", "out"):
         if getattr(declaration, option):
@@ -323,7 +323,7 @@ def check_takes_tensors(declaration: Any, who: str) -> None:
 def check_callback(
     kind: object, name: object, grad: object, stateful: bool, result: object
 ) -> None:
-    """Checks what `hostcall.callback` is given beyond what `hostcall.declare` takes.
+    """Check the arguments of `hostcall.callback` that `hostcall.declare` does not take.
 
     Raises:
       TypeError: when `name` is no string, or `grad` is not callable.
@@ -352,7 +352,7 @@ def check_callback(
 
 
 def check_stateless(declaration: Any) -> None:
-    """Checks that a stateful `hostcall.callback` has no `memo`.
+    """Check that a stateful `hostcall.callback` has no `memo`.
 
     Raises:
       ValueError: when it has one.
@@ -367,28 +367,29 @@ def check_stateless(declaration: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """What is declared of one function.
+    """The declaration of one function.
 
     Attributes:
       result: a structure of specs, a function from the inputs' specs to one, or "trace"; None
-        where nothing is said of the results.
+        if undeclared.
       pure: whether the gradient may run the function once more.
-      timeout: how many seconds a call may take, or None.
-      route: "auto", "custom_call" or "partition"; None where nothing is said of it.
+      timeout: the seconds that a call may take, or None.
+      route: "auto", "custom_call" or "partition"; None if undeclared.
       borrow: whether the function gets borrowed views of its arguments, which it only reads.
-      out: whether it writes its results into borrowed arrays.
-      memo: how many results are kept for calls with equal inputs; True for the usual number, False
-        for none.
-      executor: what gives the executor that runs the calls, or None; made of what users give.
+      out: whether the function writes its results into borrowed arrays.
+      memo: the number of results to keep for calls with equal inputs; True for the usual number,
+        False for none.
+      executor: the provider of the executor that runs the calls, made from the user's value; or
+        None.
       wait: whether programs wait for the calls.
-      queue: how many calls may wait that no program waits for; None for the usual number.
-      when_full: what becomes of one more: "wait" or "drop_oldest".
-      vmap_method: one of `vmap_methods.METHODS`; None where nothing is said of it.
-      retries: how often a call is made again whose worker has died.
-      memory: "host" or "device": where the arrays lie that the function takes and returns.
+      queue: with `wait=False`, how many calls may wait to run; None for the usual number.
+      when_full: the effect of one more call on a full queue: "wait" or "drop_oldest".
+      vmap_method: one of `METHODS`; None if undeclared.
+      retries: how often to repeat a call whose worker has died.
+      memory: "host" or "device": the memory of the function's arguments and results.
       concurrent: whether calls may run beside others, on any thread.
-      table: the results that are kept, or None.
-      line: the calls that no program waits for, or None where programs wait.
+      table: the kept results, or None.
+      line: the calls with `wait=False`, or None where programs wait.
     """
 
     result: Any = None
@@ -438,43 +439,43 @@ class Declaration:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether the function borrows arrays, of whichever kind."""
+        """True if the function gets arrays over the program's own memory."""
         return self.borrow or self.out or self.on_device
 
     @property
     def only_reads(self) -> bool:
-        """Whether the function only reads its arguments, and only during the call."""
+        """True if the function only reads its arguments, and only during the call."""
         return self.borrow or self.on_device
 
     @property
     def on_device(self) -> bool:
-        """Whether it takes and returns arrays where they lie."""
+        """True if the function takes and returns arrays where the program has them."""
         return self.memory == DEVICE
 
     def lets_overlap(self, function: object) -> bool:
-        """Whether calls of `function` may run beside others, on any thread.
+        """Return whether calls of `function` may run beside others, on any thread.
 
-        The user says so, or has an executor with several workers run them.
+        They may if the user declares `concurrent`, or an executor with several workers.
         """
         provider = _mapped_calls.provider_of(function) or self.executor
         return self.concurrent or (provider is not None and provider.has_several_workers)
 
     def renewed(self) -> Declaration:
-        """The same for another function, whose results are kept in a table of their own."""
+        """Return a copy for another function, with a table and a line of its own."""
         return dataclasses.replace(self)
 
     def of_divided_call(self) -> Declaration:
-        """The same for calls whose function has an executor make calls of its own."""
+        """Return a copy without an executor, for a function that passes calls to one itself."""
         declaration = copy.copy(self)
         object.__setattr__(declaration, "executor", None)
         return declaration
 
     def of_call(self, result: Any, key: Hashable) -> Declaration:
-        """The same for calls with keyword arguments, whose results are kept in the same table.
+        """Return a copy for calls with keyword arguments, which share the table of results.
 
         Args:
-          result: what is declared of their results.
-          key: equal for calls with equal fixed arguments.
+          result: the declared result of these calls.
+          key: a key that is equal for calls with equal fixed arguments.
         """
         declaration = copy.copy(self)
         object.__setattr__(declaration, "result", result)

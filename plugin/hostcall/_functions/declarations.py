@@ -1,4 +1,4 @@
-"""What users say of their functions: `hostcall.declare`."""
+"""`hostcall.declare`: users' declarations, and the lookup of a function's declaration."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from hostcall._functions.native_code import NativeCode, check_declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Where a declaration is kept: with the object itself, since a shape function may refer to the
-# function, and a # table here would then keep both alive for ever.
+# The attribute of the object itself that holds its declarations. A shape function may refer to the
+# function, so a table here would keep both alive for ever.
 _ATTRIBUTE = "__hostcall_declarations__"
 
 _Key = tuple[int, ...]
 
 
 class _Declarations:
-    """Those of one object: of a function, or of an object's methods.
+    """The declarations of one function, or of one object's methods.
 
-    An object's attributes may be copied to another one, as `functools.wraps` does, or pickled:
-    declarations stay behind.
+    They do not follow an object's attributes when these are pickled, or copied to another object,
+    as by `functools.wraps`.
     """
 
     def __init__(self, owner: object) -> None:
         self.owner = weakref.ref(owner)
-        # With the function of a method, whose id may else become another's.
+        # A method's function is kept here, since its id could otherwise be reused.
         self.of: dict[_Key, tuple[Any, Declaration]] = {}
 
     def __reduce__(self) -> Any:
         return type(None), ()
 
 
-# Objects without attributes. Keyed by identity, since callables may define equality as they like;
-# the reference tells whether the id still means the same object.
+# Declarations of objects without attributes. Callables may define equality as they like, so the
+# keys are ids; the reference tells whether an id still means the same object.
 _table: dict[_Key, tuple[Callable[[], Any], Declaration]] = {}
 
 
@@ -100,16 +100,16 @@ def declare(
     memory: str = "host",
     concurrent: bool = False,
 ) -> Any:
-    """Declares what holds of a function that is passed to a script op.
+    """Declare the results and other properties of a function that is passed to a script op.
 
     XLA must know the shape of every result when it compiles. The declaration holds for every
     `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.py_func` of `function` that is traced
-    from now on. What it says is checked whenever the function runs in a compiled program.
+    from now on. Each run of the function in a compiled program is checked against it.
 
     Args:
       function: the function that is passed to the op: a function, method, builtin or other
-        callable. Held weakly where Python allows it. Left out, `declare` is a decorator.
-      result: what is known of the results; None declares nothing. One of
+        callable. Held weakly where Python allows it. Without it, `declare` is a decorator.
+      result: the shapes and dtypes of the results; None declares nothing. One of
 
         - a `tf.TensorSpec`, or a structure of them like the op's `Tout`;
         - `hostcall.BoundedSpec`s in the same places, if only an upper bound is known;
@@ -117,71 +117,70 @@ def declare(
           It is called when XLA compiles, with a `tf.TensorSpec` of known shape for each argument,
           or a `BoundedSpec` if the size of an argument is bounded;
         - `"trace"`, for `tf.py_function`: TensorFlow traces the function with symbolic tensors to
-          find the shapes. The function then runs once more for each combination of argument
-          shapes, with all that it prints or appends, and tracing has to be able to follow it.
+          find the shapes. So the function runs once more for each combination of argument shapes,
+          with all its side effects, and TensorFlow must be able to trace it.
 
       pure: True declares that the function has no side effects. In compiled functions its calls
         have no order. The gradient of a `tf.py_function` then runs it once more, instead of keeping
-        what its call has computed.
-      timeout: the seconds that a call may take, on a thread of its own. One that takes longer fails
-        with its stack: `tf.errors.DeadlineExceededError` in a compiled program, elsewhere
+        tape residuals.
+      timeout: the seconds that a call may take, on a thread of its own. A longer call fails with
+        its stack: `tf.errors.DeadlineExceededError` in a compiled program, elsewhere
         `tf.errors.UnknownError`.
-      route: how compiled functions call it, as for `hostcall.configure`, which None leaves it to.
+      route: how compiled functions call it, as for `hostcall.configure`, which decides for None.
       borrow: True passes read-only views of the program's own memory, instead of copies. The
         function must drop them before it returns; it may return them, or parts of them.
-      out: True has the function write its results into arrays over the program's own memory. It
+      out: True makes the function write its results into arrays over the program's own memory. It
         gets them by the keyword `out`, as NumPy's functions do: an array, a tuple of arrays, or a
         structure like `Tout`, with arbitrary values at first. It returns nothing, or `out`. The
         sizes must be known before the call, so no `BoundedSpec`s. `borrow` and `out` are for
-        functions of arrays, not for `tf.py_function`. A view that something still refers to after
-        the call is a `tf.errors.InvalidArgumentError`; its memory is kept until then.
+        functions of arrays, not for `tf.py_function`. A view that is still referenced after the
+        call is a `tf.errors.InvalidArgumentError`; its memory is kept as long as the reference.
       memo: for functions of arrays: True, or a number, declares that the function is pure. The
-        results for the 128 sets of arguments, or that number, that were used last are kept, for
-        eager calls, plain graphs and compiled functions together. Exceptions are not kept. If XLA
-        knows all arguments when it compiles, hostcall calls the function then.
-      executor: what runs the calls: anything with the interface of `concurrent.futures.Executor`,
-        such as a pool of processes, or a function that makes it, which is called once in each
-        process, and again after the executor has broken. A `tf.py_function` needs a
-        `ThreadPoolExecutor`. What the executor cannot do is a `hostcall.ExecutorError`. A call of
-        the executor's own thread that its calls make runs on that thread.
-      wait: False has programs hand over copies of the arguments and go on, for functions without
-        results: logs, checkpoints, plots. The calls of all such functions run one by one, in the
-        order of the program, on a thread of hostcall's; those with an executor on that, one by one
-        for each executor. What the function returns is thrown away. What it raises, the next call
-        of the function raises, or `hostcall.barrier`. A process ends when all calls have ended. The
-        `timeout` is for the call as it runs.
-      queue: with `wait=False`, how many calls of the function may wait to be run; 16 if left out.
-      when_full: what happens to one more: "wait", the program waits, or "drop_oldest", the call
-        that has waited longest is never made; `hostcall.stats` counts those. A call that a function
-        with `wait=False` makes itself does not wait for room.
-      vmap_method: what `tf.vectorized_map`, jacobians and `jax.vmap` make of a call. One of
+        results for the last 128 sets of arguments, or that number, are kept, for eager calls, plain
+        graphs and compiled functions together. Exceptions are not kept. If XLA knows all arguments
+        when it compiles, hostcall calls the function then.
+      executor: the executor of the calls: anything with the interface of
+        `concurrent.futures.Executor`, or a function that makes one. That function is called once in
+        each process, and again after the executor has broken. A `tf.py_function` needs a
+        `ThreadPoolExecutor`. A call that the executor cannot make is a `hostcall.ExecutorError`. If
+        a call on one of the executor's threads makes another one, that runs on the same thread.
+      wait: False makes programs hand over copies of the arguments and go on, for functions without
+        results: logs, checkpoints, plots. All these calls run one by one, in program order, on a
+        thread of hostcall's; those with an executor run on that, one by one for each executor. The
+        function's return value is dropped. Its exception is raised by the next call of the
+        function, or by `hostcall.barrier`. A process ends when all calls have ended. The `timeout`
+        starts when the call runs.
+      queue: with `wait=False`, how many calls of the function may wait to run; 16 if left out.
+      when_full: the effect of one more call on a full queue. "wait": the program waits.
+        "drop_oldest": the oldest waiting call is never made; `hostcall.stats` counts those. A call
+        that a function with `wait=False` makes itself does not wait for room.
+      vmap_method: how `tf.vectorized_map`, jacobians and `jax.vmap` batch a call. One of
 
         - `"sequential"`: a call for each element of the batch, one after another;
-        - `"expand_dims"`: one call for the batch. Each argument gets one more axis, in front: that
-          of the batch, or of size 1 if the argument is the same for all elements. So do the
-          results, whose first axis is that of the batch. What `result` says remains that of one
-          element;
+        - `"expand_dims"`: one call for the batch. Each argument gets one more axis, in front: the
+          batch axis, or an axis of size 1 if the argument is the same for all elements. The results
+          have the batch axis in front, too. `result` still describes one element;
         - `"broadcast_all"`: the same, and the axis of each argument has the batch's size;
         - `"map"`: as `"expand_dims"`, and the call is divided among the workers of `executor`, as
-          `hostcall.map` does it: the function gets a part of the batch.
+          by `hostcall.map`: the function gets a part of the batch.
 
         None is "sequential" for TensorFlow, with its warning, and is refused if
         `fallback_to_while_loop` is False.
-      retries: how often a call is made again whose worker has died, for functions that are pure:
-        with `pure=True` or `memo`, or in ops that are not stateful.
-      memory: where the arrays lie that the function takes and returns. "host": NumPy's, copied from
-        the device and back where the program runs on one. "device": it gets `hostcall.DeviceArray`s
+      retries: how often to repeat a call whose worker has died, for functions that are pure: with
+        `pure=True` or `memo`, or in ops that are not stateful.
+      memory: the memory of the function's arguments and results. "host": NumPy arrays, copied from
+        the device and back if the program runs on one. "device": it gets `hostcall.DeviceArray`s
         over the program's own memory, which CuPy, Numba, Torch and JAX take without a copy, and
-        NumPy on the CPU. It is called when the arguments are ready, and only reads them, while the
-        call lasts. It returns anything with `__dlpack__` or `__cuda_array_interface__` on the same
-        device, ready on the stream that these name, or arrays of NumPy's; work that it has started
-        on other streams than these and the default one must be done by then. For functions of
-        arrays, without `borrow`, `out`, `memo`, `executor`, `timeout` and `wait=False`.
-      concurrent: True lets calls of a pure function run at the same time as others, and begin
-        early, on any thread. Without it the calls of a program run one at a time, on the thread
-        that runs the program wherever XLA allows. An `executor` with several workers says the same,
-        and so does `hostcall.map`. `hostcall.check` tries whether calls of several threads return
-        what calls one by one do.
+        NumPy on the CPU. It is called when the arguments are ready, and only reads them, during the
+        call. It returns NumPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`
+        on the same device, ready on the stream that these name. Its work on streams other than
+        these and the default one must have ended by then. For functions of arrays, without
+        `borrow`, `out`, `memo`, `executor`, `timeout` and `wait=False`.
+      concurrent: True lets calls of a pure function overlap with others, and begin early, on any
+        thread. Without it the calls of a program run one at a time, wherever XLA allows on the
+        thread that runs the program. An `executor` with several workers implies it, and so does
+        `hostcall.map`. `hostcall.check` tests whether calls on several threads return the same as
+        calls one by one.
 
     Returns:
       `function`.
@@ -189,15 +188,14 @@ def declare(
     Raises:
       TypeError: when `function` is not callable, or an `async` function, or `executor` is neither
         an executor nor a function, or `wait` or `concurrent` is no bool.
-      ValueError: when `result` is another string, `timeout` is not positive, there is no such
-        `route`, `memo` is no positive number or comes with `out`, or `executor` comes with
-        `borrow` or `out`. A `tf.py_function` of a function with `memo` raises it, too. So do
-        `wait=False` with `borrow`, `out`, `memo` or `pure`, and an op with results of such a
-        function; a `queue` that is no positive number, another `when_full`, and either of these
-        two without `wait=False`; a `vmap_method` that there is not, or "map" without an executor;
-        `retries` that is no number from 0 on; and another `memory`, and what does not go with
-        "device". A stateful op of a function with `retries` or `concurrent` that is not `pure`
-        raises it.
+      ValueError: when `result` is another string, `timeout` is not positive, `route`, `when_full`,
+        `vmap_method` or `memory` is unknown, `memo` or `queue` is no positive number, or `retries`
+        is no number from 0 on. Also for combinations: `memo` with `out`; `executor` with `borrow`
+        or `out`; `wait=False` with `borrow`, `out`, `memo` or `pure`; `queue` or `when_full`
+        without `wait=False`; "map" without an executor; and options that "device" excludes. Some
+        ops raise it, too: a `tf.py_function` of a function with `memo`, an op with results of a
+        function with `wait=False`, and a stateful op of a function with `retries` or `concurrent`
+        that is not `pure`.
 
     Examples:
       >>> @hostcall.declare(result=lambda a: tf.TensorSpec(a.shape[:-1], a.dtype))
@@ -266,16 +264,16 @@ def _reference(owner: object, key: _Key) -> Callable[[], Any]:
         return lambda: owner
 
 
-# Bound early: when the process exits, a module's names may go before the objects that it serves.
+# `table` is bound early: at exit, Python may clear a module's names before the objects die.
 def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
     table.pop(key, None)
 
 
 def of_native(function: object, declaration: Declaration) -> Declaration:
-    """The declaration, with the results where `function` is native code, which says them itself.
+    """Return the declaration; add the results that native code itself declares.
 
     Raises:
-      ValueError: when something is declared that cannot hold of native code.
+      ValueError: when an option is declared that native code cannot have.
     """
     if not isinstance(function, NativeCode):
         return declaration
@@ -286,7 +284,7 @@ def of_native(function: object, declaration: Declaration) -> Declaration:
 
 
 def declaration_of(function: object) -> Declaration | None:
-    """What was declared of `function`, or None."""
+    """Return the declaration of `function`, or None."""
     key, owner = _identity(function)
     if (known := _known(owner)) is not None and key in known.of:
         return known.of[key][1]
@@ -297,9 +295,9 @@ def declaration_of(function: object) -> Declaration | None:
 
 
 def of_method(method: types.MethodType, declaration: Declaration) -> Declaration:
-    """`declaration` for one object's method: results that are kept are kept for that object.
+    """Return `declaration` for one object's method, with kept results for that object alone.
 
-    They are shared and live as long as the object, where it can have attributes.
+    If the object can have attributes, its calls share these results, and they live as long as it.
     """
     if declaration.table is None:
         return declaration
@@ -312,8 +310,8 @@ def of_method(method: types.MethodType, declaration: Declaration) -> Declaration
 
 
 def _identity(function: object) -> tuple[_Key, Any]:
-    """What tells a callable from others, and the object whose life it shares."""
+    """Return the key that identifies a callable, and the object whose lifetime it shares."""
     if isinstance(function, types.MethodType):
-        # A bound method is made anew each time that it is looked up.
+        # Each lookup makes a new bound method, so its own id identifies nothing.
         return (id(function.__self__), id(function.__func__)), function.__self__
     return (id(function),), function

@@ -1,4 +1,4 @@
-"""What an exported program has to know of a callback, whichever framework calls it."""
+"""The description of a callback for export, independent of the framework that calls it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # it takes long to import
 
 
 def on_device(description: str) -> NotExportableError:
-    """The error for a callback that takes arrays where they lie."""
+    """Return the error for a callback with memory="device"."""
     return NotExportableError(
         f"{description}: it is declared with memory='device', and exported programs call functions "
         "of NumPy's arrays. Take memory='device' away"
@@ -22,17 +22,17 @@ def on_device(description: str) -> NotExportableError:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A callback.
+    """A callback to export.
 
     Attributes:
-      function: the user's.
+      function: the user's function.
       given_name: the name that the user has given it, or None.
-      description: for messages, with the file and line of the function and the call.
-      arguments, results: the structures of what it is called with, and of what it returns.
+      description: the text for messages, with the file and line of the function and the call.
+      arguments, results: the structures of its arguments and results.
       takes_tensors: whether its arguments are EagerTensors.
       borrow, out, timeout, concurrent: as declared.
-      dtypes: TensorFlow's, of the results, where what the function returns is made tensors of them.
-      has_state: whether calls have the handle of a tape residual for their last result.
+      dtypes: TensorFlow's dtypes of the results, if these are converted to tensors.
+      has_state: whether the last result of a call is the handle of a tape residual.
     """
 
     function: Callable[..., Any]

@@ -1,7 +1,7 @@
-"""TensorFlow and JAX as far as Python functions are called from them; neither need be there.
+"""The interface to TensorFlow and JAX, the frameworks that call callbacks; both are optional.
 
-Each of the two enters itself here when it is imported: TensorFlow's side of hostcall, which is
-imported when TensorFlow is, and `hostcall.jax`. Nothing else in this package knows either.
+Each framework's side registers itself here when it is imported: TensorFlow's side of hostcall,
+imported with TensorFlow, and `hostcall.jax`. No other module of this package knows a framework.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hostcall._functions.declaration import Declaration
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """What a `hostcall.Callback` is made of.
+    """The parts of a `hostcall.Callback`.
 
     Attributes:
-      function: the user's.
-      declaration: what the user has declared of it.
+      function: the user's function.
+      declaration: its declaration.
       kind: "numpy" or "eager".
       stateful: whether each call has a side effect.
-      name: what the callback is registered as, or None.
+      name: the name that the callback is registered under, or None.
       grad: the gradient that the user has given it, or None.
     """
 
@@ -37,7 +37,7 @@ class Parts:
 
 
 class Native(Protocol):
-    """What is asked of native code that is a handler of XLA's FFI."""
+    """The interface of native code that is a handler of XLA's FFI."""
 
     @property
     def code(self) -> Any:
@@ -48,10 +48,10 @@ class Framework(Protocol):
     """A framework whose programs call callbacks."""
 
     def call(self, parts: Parts, args: tuple[Any, ...]) -> Any:
-        """The results of a callback for arguments of the framework's."""
+        """Call a callback with the framework's values, and return its results."""
 
     def check_handler(self, capsule: object) -> int:
-        """The address of a handler of XLA's FFI.
+        """Return the address of a handler of XLA's FFI.
 
         Raises:
           TypeError: when the capsule holds something else.
@@ -59,92 +59,92 @@ class Framework(Protocol):
         """
 
     def run_handler(self, native: Native, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Runs a program of the framework's that calls a handler, which writes the results.
+        """Run a program of the framework that calls a handler, which writes the results.
 
         Args:
-          native: the `Native` of it.
-          inputs: arrays.
-          results: arrays.
+          native: the `Native` that holds the handler.
+          inputs: the input arrays.
+          results: the arrays to write.
 
         Raises:
-          RuntimeError, or what stands for the handler's error: when it fails.
+          RuntimeError, or the framework's error for it: when the handler fails.
         """
 
 
 class Jax(Framework, Protocol):
-    """What is asked of `hostcall.jax`."""
+    """The interface of `hostcall.jax`."""
 
     def is_tracing(self) -> bool:
-        """Whether JAX traces a function on this thread now."""
+        """Return whether JAX is tracing a function on this thread."""
 
 
 class TensorFlow(Framework, Protocol):
-    """What is asked of TensorFlow's side of hostcall."""
+    """The interface of TensorFlow's side of hostcall."""
 
     def holds(self, value: object) -> bool:
-        """Whether a value is a tensor, a variable or a composite tensor."""
+        """Return whether a value is a tensor, a variable or a composite tensor."""
 
     def is_symbolic(self, value: object) -> bool:
-        """Whether a value is a tensor of a graph."""
+        """Return whether a value is a tensor of a graph."""
 
     def is_building(self) -> bool:
-        """Whether a graph is built on this thread now."""
+        """Return whether a graph is being built on this thread."""
 
     def as_tensors(self, structure: object) -> Any:
-        """The arrays of a structure as tensors."""
+        """Convert the arrays of a structure to tensors."""
 
     def shape(self, sizes: object) -> Any:
-        """A `tf.TensorShape`."""
+        """Return a `tf.TensorShape`."""
 
     def dtype(self, dtype: object) -> Any:
-        """A `tf.DType`."""
+        """Return a `tf.DType`."""
 
     def spec(self, sizes: object, dtype: object) -> Any:
-        """A `tf.TensorSpec`."""
+        """Return a `tf.TensorSpec`."""
 
 
-# The modules of hostcall that enter themselves here.
+# The modules of hostcall that register themselves here.
 _JAX, _TENSORFLOW = "hostcall.jax", "hostcall._with_tensorflow"
 _entered: dict[str, Framework] = {}
 
 
 def enter_jax(side: Jax) -> None:
-    """From now on callbacks can be called from JAX."""
+    """Register JAX's side, so that JAX can call callbacks."""
     _entered[_JAX] = side
 
 
 def enter_tensorflow(side: TensorFlow) -> None:
-    """From now on callbacks can be called from TensorFlow."""
+    """Register TensorFlow's side, so that TensorFlow can call callbacks."""
     _entered[_TENSORFLOW] = side
 
 
 def tensorflow() -> TensorFlow | None:
-    """TensorFlow's side of hostcall, where TensorFlow is imported."""
+    """Return TensorFlow's side of hostcall, or None if TensorFlow is not imported."""
     return cast("TensorFlow | None", _entered.get(_TENSORFLOW))
 
 
 def call(parts: Parts, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
-    """The results of a callback, for the framework that it is called from.
+    """Call a callback from the framework of its arguments, and return the results.
 
     Args:
-      parts: those of the callback.
+      parts: the parts of the callback.
       args: its arguments.
-      given: the same, as the user has given them.
+      given: the arguments as the user has given them.
 
     Raises:
       TypeError: when some are TensorFlow's, and others values of a JAX program.
-      ImportError: hostcall does not work with the framework that is there, or there is none.
+      ImportError: when no framework is installed, or hostcall does not work with it.
     """
     return _loaded(_JAX if is_for_jax(given) else _TENSORFLOW).call(parts, args)
 
 
 def of_handlers() -> Framework:
-    """The framework whose programs call handlers of XLA's FFI for NumPy's arrays."""
+    """Return the framework whose programs call handlers of XLA's FFI for NumPy arrays."""
     return _loaded(_JAX if _is_alone(sys.modules.get("jax")) else _TENSORFLOW)
 
 
 def is_for_jax(args: Iterable[Any]) -> bool:
-    """Whether a callback that is called with `args` is called from JAX.
+    """Return whether a callback with these arguments is called from JAX.
 
     Raises:
       TypeError: when some are TensorFlow's, and others values of a JAX program.
@@ -166,9 +166,10 @@ def is_for_jax(args: Iterable[Any]) -> bool:
 
 
 def is_pytree(value: object) -> bool:
-    """Whether a value is a structure to JAX, which may look like an array or a function otherwise.
+    """Return whether JAX takes a value as a structure.
 
-    Sparse arrays have a shape and a dtype, and layers of models can be called.
+    Attributes do not tell: sparse arrays have a shape and a dtype, and layers of models are
+    callable.
     """
     jax = sys.modules.get("jax")
     if not hasattr(jax, "Array"):
@@ -180,8 +181,8 @@ def is_pytree(value: object) -> bool:
 
 
 def holds_arrays(value: object) -> bool:
-    """Whether a value is a tensor or an array, or a structure with one in it."""
-    if isinstance(value, type):  # NumPy's types of scalars have a shape and a dtype, too
+    """Return whether a value is a tensor or an array, or a structure that holds one."""
+    if isinstance(value, type):  # NumPy's scalar types have a shape and a dtype, too
         return False
     if is_tensorflows(value) or (hasattr(value, "shape") and hasattr(value, "dtype")):
         return True
@@ -193,18 +194,18 @@ def holds_arrays(value: object) -> bool:
     if value is None or isinstance(value, str | int | float) or not hasattr(jax, "Array"):
         return False
     assert jax is not None
-    leaves = jax.tree.leaves(value)  # of classes that are registered there
+    leaves = jax.tree.leaves(value)  # knows classes that are registered with JAX
     return not (len(leaves) == 1 and leaves[0] is value) and any(map(holds_arrays, leaves))
 
 
 def is_tensorflows(value: object) -> bool:
-    """Whether a value is a tensor, a variable or a composite tensor of TensorFlow's."""
+    """Return whether a value is a tensor, a variable or a composite tensor of TensorFlow."""
     side = tensorflow()
     return side is not None and side.holds(value)
 
 
 def belongs_to_a_program(value: object) -> bool:
-    """Whether a value is a tensor in a graph that is built, or one of JAX's arrays."""
+    """Return whether a value is a tensor while a graph is being built, or a JAX array."""
     side = tensorflow()
     if side is not None and side.holds(value):
         return side.is_building()
@@ -213,7 +214,7 @@ def belongs_to_a_program(value: object) -> bool:
 
 
 def like(arguments: Iterable[object], results: object) -> Any:
-    """Arrays of NumPy's as tensors, if there is a tensor among the arguments."""
+    """Convert NumPy arrays to tensors if one of the arguments is a tensor."""
     side = tensorflow()
     if side is None or not any(map(side.holds, arguments)):
         return results
@@ -221,18 +222,18 @@ def like(arguments: Iterable[object], results: object) -> Any:
 
 
 def _is_alone(jax: object) -> bool:
-    """Whether JAX is there and TensorFlow is not, so that nobody can mean that."""
+    """Return whether JAX is imported and TensorFlow is not, so that only JAX can be meant."""
     return hasattr(jax, "Array") and "tensorflow" not in sys.modules
 
 
 def _is_traced_by_jax() -> bool:
-    """Without arguments that would tell: whether it is JAX's program that is being built."""
+    """Return whether a JAX program is being built; for calls without arrays that would tell."""
     side = tensorflow()
     if side is not None and side.is_building():
         return False
     try:
         return cast("Jax", _loaded(_JAX)).is_tracing()
-    except ImportError:  # a JAX that hostcall.jax does not work with
+    except ImportError:  # hostcall.jax does not support this version of JAX
         return False
 
 

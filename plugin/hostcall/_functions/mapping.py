@@ -1,4 +1,4 @@
-"""`hostcall.map`: functions whose calls are divided among the workers of an executor."""
+"""`hostcall.map`: calls that are divided among the workers of an executor."""
 
 from __future__ import annotations
 
@@ -22,39 +22,38 @@ def mapped(
     in_axes: Any = 0,
     chunks: int | None = None,
 ) -> Any:
-    """Divides the calls of a function among the workers of an executor.
+    """Divide the calls of a function among the workers of an executor.
 
     The leading axis of the arguments is divided into chunks. The function is called once for each
-    of them, at the same time as far as there are workers, and the results are concatenated along
-    their first axis. So the function takes a part of a batch, of whatever size, and must return for
-    each element what it would return for the whole batch.
+    chunk, at the same time if there are enough workers, and the results are concatenated along
+    their first axis. So the function takes a part of a batch, of any size. It must return the same
+    for each element as it would for the whole batch.
 
     Args:
-      fn: a function of arrays, or a `hostcall.Callback` of kind "numpy", whose gradient is divided
-        likewise where it is a `Callback`, and taken of the whole batch where it is code of
-        TensorFlow or JAX. Each call gets arrays of its own. The calls of a stateful function run
-        once each, in any order.
-      executor: what runs the calls, as in `hostcall.declare`. It may be left out where that of `fn`
-        is declared.
-      in_axes: along which axis the arguments are divided, as in `jax.vmap`: a number for all, or a
-        tuple with an entry for each argument: a number, None for an argument that each call gets
-        whole, or a structure of these like that of the argument. Arrays that are passed by keyword
-        are divided along their first axis.
-      chunks: into how many chunks a batch is divided; None for as many as the executor has workers.
-        There are fewer where the batch has fewer elements, and one where it has none. Their sizes
-        differ by one at most.
+      fn: a function of arrays, or a `hostcall.Callback` of kind "numpy". A gradient that is a
+        `Callback` is divided, too; TensorFlow or JAX code computes it for the whole batch. Each
+        call gets arrays of its own. The calls of a stateful function run once each, in any order.
+      executor: the executor of the calls, as in `hostcall.declare`. It may be left out if one is
+        declared for `fn`.
+      in_axes: the axis along which the arguments are divided, as in `jax.vmap`: a number for all,
+        or a tuple with an entry for each argument: a number, None for an argument that each call
+        gets whole, or a structure of these like that of the argument. Arrays that are passed by
+        keyword are divided along their first axis.
+      chunks: the number of chunks of a batch; None for as many as the executor has workers. A batch
+        with fewer elements has fewer chunks, and an empty one has one. Chunk sizes differ by one at
+        most.
 
     Returns:
       A function that is called with whole batches: NumPy arrays, or structures of them. It may be
       passed to `tf.numpy_function`, `hostcall.declare`, `hostcall.callback` and `hostcall.jax.call`
-      like any other. Of a `Callback`, another `Callback`. An exception has a note that says which
-      chunk it is of; the other chunks have ended then, or never begin.
+      like any other. For a `Callback`, another `Callback`. A note on an exception names the chunk
+      that raised it; by then the other chunks have ended, or they never begin.
 
     Raises:
       TypeError: when `fn` is not callable, there is no executor, or `in_axes` holds something else.
       ValueError: when `chunks` is no positive number, `in_axes` divides nothing, or `fn` is native
-        code, or a `Callback` that takes tensors or borrows arrays. When the arguments of a call
-        have no such axis, or different sizes along them, or the results no first axis.
+        code, or a `Callback` that takes tensors or borrows arrays. Also when the arguments of a
+        call lack the axis or differ in size along it, or the results have no first axis.
       hostcall.ExecutorError: when the executor does not make a call.
 
     Examples:
@@ -107,8 +106,8 @@ def _mapped_callback(
     function = _mapped_function(callback._function, executor, in_axes, chunks, out_axes)
     grad = callback._grad
     if isinstance(grad, Callback):
-        # It takes inputs, results and upstream gradients. What it returns for an input that all
-        # chunks get is summed.
+        # It takes inputs, results and upstream gradients. The gradients of an input that all
+        # chunks get whole are summed.
         axes = (in_axes, out_axes, out_axes)
         grad = _mapped_callback(grad, executor, axes, chunks, out_axes=in_axes)
     declaration = dataclasses.replace(declaration, executor=None)

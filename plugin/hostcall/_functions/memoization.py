@@ -1,4 +1,4 @@
-"""`memo=`: what pure functions have returned, kept for calls with equal inputs."""
+"""`memo=`: results of pure functions, kept for calls with equal inputs."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from typing import Any
 
 import numpy as np
 
-# How many results memo=True keeps.
+# The number of results that memo=True keeps.
 _USUAL_SIZE = 128
 
-# What is longer is known by its digest, of as many bytes: a table of images would hold much memory.
+# Longer inputs are kept as a digest of this size, since a table of images would use much memory.
 _DIGEST_BYTES = 32
 
 
 @dataclasses.dataclass(unsafe_hash=True)
 class _Question:
-    """The inputs of one call, and how to find the answer until it is known."""
+    """The inputs of one call, and the function that computes its results until they are known."""
 
     content: Hashable
     find: Callable[[], Any] | None = dataclasses.field(compare=False)
 
     def answer(self) -> Any:
-        # The table keeps the question, and must not keep the function.
+        # The table keeps this object, and must not keep the function alive.
         find, self.find = self.find, None
         assert find is not None
         return private_copy(find())
 
 
 class Table:
-    """The results for the inputs that were used last; from any number of threads.
+    """A thread-safe table of the results for the most recently used inputs.
 
-    No lock is held while a function runs, so that two threads which ask for the same new inputs may
-    both call it. What a function raises is not kept.
+    No lock is held while a function runs, so two threads with the same new inputs may both call it.
+    Exceptions are not kept.
     """
 
     def __init__(self, size: int) -> None:
@@ -53,19 +53,19 @@ class Table:
         return hash((id(self._answers), self._key))
 
     def part(self, key: Hashable) -> Table:
-        """The same memory, for calls that `key` tells from others."""
+        """Return a view of this table for the calls that `key` distinguishes from others."""
         part = copy.copy(self)
         part._key = key
         return part
 
     def remembering(self, function: Callable[..., Any], form: Hashable) -> Callable[..., Any]:
-        """`function`, called for new inputs alone.
+        """Wrap `function` so that it is called for new inputs only.
 
-        What it returns must not be written to: the table has it, too.
+        The results must not be written to, since the table keeps the same arrays.
 
         Args:
           function: takes arrays, NumPy scalars and strings.
-          form: what tells calls with equal arrays apart: the structures that they stand for.
+          form: the structures that the arrays stand for, which distinguish calls with equal arrays.
         """
 
         def call(*arrays: Any) -> Any:
@@ -76,10 +76,10 @@ class Table:
 
 
 def table_for(memo: bool | int) -> Table | None:
-    """A new table for `memo=`, or None for False.
+    """Return a new table for `memo=`, or None for False.
 
     Raises:
-      ValueError: when it is no number of results to keep.
+      ValueError: when `memo` is no number of results to keep.
     """
     if memo is False:
         return None
@@ -92,7 +92,7 @@ def table_for(memo: bool | int) -> Table | None:
 
 
 def private_copy(returned: object) -> Any:
-    """What a function has returned, with arrays that nobody else can write to."""
+    """Copy the return value of a function, so that no other code can write to its arrays."""
     if isinstance(returned, list | tuple):
         return [private_copy(value) for value in returned]
     if isinstance(returned, np.ndarray):
@@ -103,11 +103,11 @@ def private_copy(returned: object) -> Any:
 
 
 def _content(value: np.ndarray | np.generic | bytes) -> Hashable:
-    """What two inputs have in common that are equal to the last bit."""
+    """Return a key that is equal for inputs that are equal bit for bit."""
     if isinstance(value, bytes):
         return value
     if value.dtype.hasobject:
-        return value.shape, *value.ravel().tolist()  # strings
+        return value.shape, *value.ravel().tolist()  # an array of strings
     data = value.tobytes()
     if len(data) > _DIGEST_BYTES:
         data = hashlib.sha256(data, usedforsecurity=False).digest()

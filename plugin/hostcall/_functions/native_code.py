@@ -1,4 +1,4 @@
-"""C functions and XLA FFI handlers as native code, and their signatures."""
+"""Native code: C functions and XLA FFI handlers, with their signatures."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hostcall_runtime._errors import counted
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
-# The target of the custom call by which programs call it.
+# The target of the custom call by which programs call native code.
 TARGET = "hostcall_native"
 
 
 class NativeEntry:
-    """An entry of the runtime's table, for as long as this lives.
+    """An entry of the runtime's table, which lives as long as this object.
 
     Attributes:
-      origin: what made it, where that can be asked what the code is.
-      site: for who records and replays calls.
-      callback_id: by which programs find the code.
+      origin: the object that made it and can describe the code, or None.
+      site: the description of the call for recordings and replays.
+      callback_id: the id by which programs find the code.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class NativeEntry:
         _interception.know(self)
 
     def answer(self, answer: Callable[..., Any] | None) -> None:
-        """Has something of Python's answer the calls of programs, or nothing any more."""
+        """Let a Python function answer the calls of programs; None restores the native code."""
         _runtime.answer_native(self.callback_id, answer)
 
-    # Calls that are under way take over the owner. (A finalizer that held it could keep alive what
-    # it is to be called for.) Bound early: when the process exits, modules' names may go before.
+    # Running calls take over the owner. (A `weakref.finalize` with the owner could keep this object
+    # alive.) `unregister` is bound early: at exit, Python may clear a module's names before.
     def __del__(self, unregister: Callable[[int, Any], None] = _runtime.unregister_native) -> None:
         unregister(self.callback_id, self._owner)
 
@@ -60,7 +60,7 @@ CONVENTION = (
 
 @dataclasses.dataclass(frozen=True)
 class Pointer:
-    """What is known of the array that an argument points to; None where it can be any.
+    """The declared type of the array that an argument points to; None where any will do.
 
     Attributes:
       dtype: its dtype.
@@ -73,7 +73,7 @@ class Pointer:
     shape: tuple[int, ...] | None = None
 
     def complaint(self, spec: ArraySpec) -> str:
-        """What is wrong with an array of this spec, or ""."""
+        """Return the reason why an array of this spec does not fit, or ""."""
         rank = len(spec.shape or ())
         if self.dtype is not None and spec.dtype != self.dtype:
             return f"points to {self.dtype.name}, and not to {spec.dtype.name}"
@@ -86,14 +86,14 @@ class Pointer:
 
 @dataclasses.dataclass(frozen=True)
 class CFunction:
-    """A C function, and what it takes.
+    """A C function and its signature.
 
     Attributes:
-      name: the function's, for messages.
-      address: where its code is.
-      pointers: what its first arguments point to: its inputs, then its results.
-      sizes: how many 64-bit integers follow, none or one for each dimension of each input.
-      returns_status: whether it returns an int32, or nothing.
+      name: the function's name, for messages.
+      address: the address of its code.
+      pointers: its first arguments: pointers to the inputs, then to the results.
+      sizes: the number of 64-bit integers that follow: none, or one per dimension of each input.
+      returns_status: True if it returns an int32, False if it returns nothing.
     """
 
     name: str
@@ -103,7 +103,7 @@ class CFunction:
     returns_status: bool
 
     def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
-        """What is wrong with calling it for these, whose shapes are known; "" where nothing is."""
+        """Return the reason why it cannot be called for these static shapes, or ""."""
         if len(inputs) + len(results) != len(self.pointers):
             return (
                 f"{self.name} takes {counted(len(self.pointers), 'pointer')}, but there are "
@@ -125,7 +125,7 @@ class CFunction:
         return ""
 
     def register(self, label: str, wanted: int = 0) -> int:
-        """The runtime's callback id of it, until that is given back; `wanted` if it is not 0."""
+        """Register it with the runtime, and return the callback id: `wanted`, unless that is 0."""
         count = len(self.pointers) + self.sizes
         callback_id: int = _runtime.register_c_function(
             label, self.address, count, self.sizes > 0, self.returns_status, wanted
@@ -133,12 +133,12 @@ class CFunction:
         return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
-        """Calls it, without Python's lock.
+        """Call it, without Python's lock.
 
         Args:
-          inputs: arrays that lie in memory row by row, and of which there is no complaint.
-          results: arrays like that, to be written.
-          native: of no use here.
+          inputs: C-contiguous arrays that passed `complaint`.
+          results: arrays like these, to be written.
+          native: unused here.
 
         Raises:
           RuntimeError: when it returns another status than 0.
@@ -157,13 +157,13 @@ class CFunction:
 
 
 def _address_of(array: np.ndarray) -> int | None:
-    """Null for an array without elements, as in a compiled program."""
+    """Return an array's address, or null if it has no elements, as in a compiled program."""
     return array.ctypes.data if array.size else None
 
 
 _MOST: int = _library.load("hostcall_runtime._runtime").MAX_NATIVE_ARGUMENTS
 
-# Attributes of the classes of ctypes functions, and of those that np.ctypeslib.ndpointer makes.
+# Flags of the classes of ctypes functions, and of the classes that np.ctypeslib.ndpointer makes.
 _FUNCTION_WANTS_GIL = 4
 _ARRAY_IS_C, _ARRAY_IS_FORTRAN = 1, 2
 
@@ -171,14 +171,14 @@ _INTEGERS = {"int64", "uint64"}
 
 
 def read_signature(function: Any, name: str | None) -> CFunction | None:
-    """The signature of a ctypes function or a `numba.cfunc`; None of anything else.
+    """Read the signature of a ctypes function or a `numba.cfunc`; return None for other objects.
 
     Args:
-      function: what may be one.
-      name: what messages call it; None for its own name.
+      function: any object.
+      name: its name in messages; None for its own name.
 
     Raises:
-      TypeError: when its types are unknown, or others than those that native functions can have.
+      TypeError: when its types are unknown, or native functions cannot have them.
     """
     if isinstance(function, CFuncPtr):
         return _checked(_read_ctypes(function, name or _name_of(function)))
@@ -244,7 +244,7 @@ def _read_numba(function: Any, name: str) -> CFunction:
     return CFunction(name, function.address, pointers, sizes, returned == "int32")
 
 
-# Of an argument: what it points to, "size", or None where it is neither.
+# The kind of an argument: a pointer, "size", or None for any other type.
 _Kind = Pointer | str | None
 _SIZE = "size"
 
@@ -290,7 +290,7 @@ def _size_of(number: Any) -> _Kind:
 
 
 def _pointers_and_sizes(kinds: Sequence[_Kind], texts: Sequence[str], name: str) -> tuple[Any, int]:
-    """The pointers among the kinds of arguments, and how many sizes there are behind them."""
+    """Split the kinds of arguments into the pointers and the number of sizes after them."""
     count = next((i for i, kind in enumerate(kinds) if not isinstance(kind, Pointer)), len(kinds))
     sizes = list(kinds[count:])
     for i, kind in enumerate(sizes, count):
@@ -324,7 +324,7 @@ def _type_name(ctype: Any) -> str:
     return str(getattr(ctype, "__name__", ctype))
 
 
-# FFI element types (xla/ffi/api/c_api.h) of scalars, by the names of their dtypes; a text has none.
+# FFI element types (xla/ffi/api/c_api.h) of scalars, by the names of their dtypes; a str has none.
 _CODES = {
     "bool": 1,
     "int8": 2,
@@ -348,10 +348,10 @@ class FfiHandler:
     """A handler of XLA's typed FFI, for the stage of execution.
 
     Attributes:
-      name: what messages call it.
-      capsule: what holds it.
-      address: where its code is.
-      values: what it is called with beside buffers: NumPy scalars, and texts.
+      name: its name in messages.
+      capsule: the capsule that holds it.
+      address: the address of its code.
+      values: its FFI attributes: NumPy scalars and strings.
       programs: a framework's programs that call it.
     """
 
@@ -366,19 +366,19 @@ class FfiHandler:
 
     @property
     def attributes(self) -> list[tuple[str, int, bytes]]:
-        """The same: name, element type, bytes."""
+        """The FFI attributes, encoded: name, element type, bytes."""
         return [_encoded(name, value) for name, value in self.values.items()]
 
     def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
-        """Nothing: handlers check what they are called with."""
+        """Return "", since handlers check their arguments themselves."""
         return ""
 
     def register(self, label: str, wanted: int = 0) -> int:
-        """The runtime's callback id of it, until that is given back; for TensorFlow's programs.
+        """Register it with the runtime for TensorFlow's programs, and return its callback id.
 
         Args:
-          label: what messages, profiles and statistics call it.
-          wanted: the id that it should have, 0 for any.
+          label: its name in messages, profiles and statistics.
+          wanted: the callback id to use, 0 for any.
 
         Raises:
           ValueError: when it was built for another version of XLA's FFI than TensorFlow's.
@@ -391,29 +391,29 @@ class FfiHandler:
         return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
-        """Calls it from a compiled program: only XLA can make what a handler may ask for.
+        """Call it from a compiled program, since only XLA can make a handler's context.
 
         Args:
-          inputs: arrays.
-          results: arrays, to be written.
-          native: the `Native` of this, of which nothing is declared.
+          inputs: the input arrays.
+          results: the arrays to write.
+          native: the native code that holds this handler.
 
         Raises:
-          RuntimeError, or what stands for the handler's error: when it fails.
+          RuntimeError, or the framework's error for it: when the handler fails.
         """
         frameworks.of_handlers().run_handler(native, inputs, results)
 
 
 def read(function: object, name: str | None, attributes: Mapping[str, Any]) -> FfiHandler | None:
-    """The handler in a capsule; None of anything else.
+    """Read the handler in a capsule; return None for other objects.
 
     Args:
-      function: what may be one.
-      name: what messages call it, or None.
-      attributes: its attributes.
+      function: any object.
+      name: the handler's name in messages, or None.
+      attributes: its FFI attributes.
 
     Raises:
-      TypeError: when the capsule holds something else, or an attribute is of no such type.
+      TypeError: when the capsule holds something else, or an attribute has an unsupported type.
       ValueError: when the handler is of another version of XLA's FFI, or for another stage.
     """
     if type(function).__name__ != "PyCapsule":
@@ -441,16 +441,16 @@ def _scalar(name: str, value: object) -> np.generic | str:
 
 
 def _encoded(name: str, value: np.generic | str) -> tuple[str, int, bytes]:
-    """Name, element type, bytes."""
+    """Return an FFI attribute's name, element type and bytes."""
     if isinstance(value, str):
         return name, _TEXT, value.encode()
     return name, _CODES[value.dtype.name], value.tobytes()
 
 
-# From the specs of the inputs to the arguments that a shape function takes.
+# Converts the specs of the inputs to the arguments that a shape function takes.
 Pack = Callable[[Sequence[Any]], Sequence[Any]]
 
-# What cannot be declared of native code, and why.
+# Options that native code cannot have, each with the reason.
 _NOT_OF_NATIVE = {
     "timeout": "native code cannot be interrupted: it runs on XLA's own threads.",
     "borrow": "native code always reads the program's own memory.",
@@ -465,12 +465,12 @@ class NativeCode:
     """Native code in the place of a Python function, called with NumPy arrays.
 
     Attributes:
-      code: where it is and what it takes.
+      code: its address and signature.
       owner: the object that holds the code.
-      result: what is declared of its results.
+      result: its declared results.
     """
 
-    # Without a dictionary, which functools.update_wrapper would copy to another object.
+    # No `__dict__`, since functools.update_wrapper would copy it to another object.
     __slots__ = ("__weakref__", "code", "owner", "result")
 
     def __init__(self, code: CFunction | FfiHandler, owner: object, result: object) -> None:
@@ -486,21 +486,20 @@ class NativeCode:
         return f"<hostcall.native {self.code.name}>"
 
     def __call__(self, *arrays: Any, out: object = None) -> Any:
-        """Calls the code with NumPy arrays, without Python's lock.
+        """Call the code with NumPy arrays, without Python's lock.
 
         Args:
-          *arrays: an array for each input, or something that NumPy makes one of. They are passed as
-            they are where they lie in memory row by row, and otherwise copied.
-          out: the arrays to write the results to, one, or a structure of them like `result`. They
-            have the dtypes and shapes of the results, and lie in memory row by row.
+          *arrays: for each input an array, or a value that NumPy can convert to one. C-contiguous
+            arrays are passed as they are, others are copied.
+          out: the array to write the results to, or a structure of arrays like `result`. They have
+            the dtypes and shapes of the results, and are C-contiguous.
 
         Returns:
           The results, new arrays or `out`, in the structure of `result`.
 
         Raises:
-          TypeError, ValueError: when the arrays are not what the code takes, or `out` is not what
-            it returns.
-          RuntimeError: when the code says that it has failed.
+          TypeError, ValueError: when the arrays do not fit the inputs, or `out` the results.
+          RuntimeError: when the code reports an error.
         """
         arguments = list(arrays)
         flat = specs.flatten(arguments)
@@ -508,11 +507,11 @@ class NativeCode:
         return specs.pack(structure, results)
 
     def run(self, arrays: Sequence[Any], pack: Pack) -> list[np.ndarray]:
-        """The results of one call, flat.
+        """Make one call, and return its results as a flat list.
 
         Args:
           arrays: the inputs.
-          pack: makes the shape function's arguments of their specs.
+          pack: converts their specs to the shape function's arguments.
         """
         return self._prepared(arrays, pack, None)[1]
 
@@ -530,7 +529,7 @@ class NativeCode:
         return structure, results
 
     def structure(self, inputs: Sequence[Any]) -> Any:
-        """The structure of the results' specs for inputs of these specs.
+        """Return the structure of the results' specs for inputs of these specs.
 
         Raises:
           TypeError: when a result is declared without a dtype.
@@ -539,7 +538,7 @@ class NativeCode:
         return specs.map_leaves(specs.checked, result(*inputs) if callable(result) else result)
 
     def complaint(self, inputs: Sequence[Any], results: Sequence[Any]) -> str:
-        """What is wrong with calling the code for these inputs and results; "" where nothing is."""
+        """Return the reason why the code cannot be called for these specs, or ""."""
         for kind, listed in (("input", inputs), ("result", results)):
             for index, spec in enumerate(listed):
                 if wrong := _unfit(spec):
@@ -567,7 +566,7 @@ class NativeCode:
 
 
 def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> str:
-    """What to say where the declared results are not those of a call."""
+    """Return the message for declared results that differ from those of a call."""
     return (
         f"hostcall.native was told that the results are {_listed(declared)}, and here they are "
         f"{_listed(results)}. Correct one of them."
@@ -575,10 +574,10 @@ def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> 
 
 
 def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
-    """Checks that nothing is declared that cannot hold of native code.
+    """Check that no option is declared that native code cannot have.
 
     Raises:
-      ValueError: naming what is.
+      ValueError: when one is; the message names it.
     """
     if not declared["wait"]:
         raise ValueError(
@@ -620,7 +619,7 @@ def _spec_of(array: np.ndarray, who: NativeCode) -> Any:
 
 
 def _unfit(spec: Declared) -> str:
-    """Why native code cannot have such an array, or ""."""
+    """Return the reason why native code cannot have an array of this spec, or ""."""
     if isinstance(spec, BoundedSpec):
         return (
             f"has a size that is only bounded, {spec}, and native code wants every size when XLA "

@@ -1,4 +1,4 @@
-"""`hostcall.native`: native code that is called on tensors and arrays."""
+"""`hostcall.native`: native code that takes tensors and arrays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hostcall._functions.native_code import CFunction, FfiHandler, NativeCode
 class Native(NativeCode):
     """Native code in the place of a Python function.
 
-    Made by `hostcall.native`. It is called with tensors, JAX's arrays or NumPy's, and goes wherever
-    a Python function goes.
+    `hostcall.native` makes it. It is called with tensors, JAX's arrays or NumPy's, and can be used
+    wherever a Python function can.
 
     Attributes:
-      code: where it is and what it takes.
+      code: its address and signature.
       owner: the object that holds the code.
-      result: what is declared of its results.
+      result: its declared results.
 
     Examples:
       >>> import numba
@@ -39,23 +39,21 @@ class Native(NativeCode):
     __slots__ = ()
 
     def __call__(self, *arrays: Any, out: object = None) -> Any:
-        """Calls the code: as an op of a graph or of a JAX program, and else at once.
+        """Call the code: as an op in a graph or a JAX program, otherwise at once.
 
         Args:
-          *arrays: a tensor or an array for each input, or something that NumPy makes one of. NumPy
-            arrays are passed as they are where they lie in memory row by row, and otherwise copied.
-          out: for NumPy arrays: the arrays to write the results to, one, or a structure of them
-            like `result`. They have the dtypes and shapes of the results, and lie in memory row by
-            row.
+          *arrays: for each input a tensor, an array, or a value that NumPy can convert to one.
+            C-contiguous NumPy arrays are passed as they are, others are copied.
+          out: for NumPy arrays: the array to write the results to, or a structure of arrays like
+            `result`. They have the dtypes and shapes of the results, and are C-contiguous.
 
         Returns:
           The results, in the structure of `result`: tensors for tensors, JAX's arrays for those,
           NumPy arrays otherwise, new ones or `out`.
 
         Raises:
-          TypeError, ValueError: when the arrays are not what the code takes, or `out` is not what
-            it returns.
-          RuntimeError: when the code is called at once, and says that it has failed.
+          TypeError, ValueError: when the arrays do not fit the inputs, or `out` the results.
+          RuntimeError: when the code is called at once, and reports an error.
         """
         leaves = specs.flatten(arrays)
         if out is None and any(map(frameworks.belongs_to_a_program, leaves)):
@@ -72,7 +70,7 @@ def native(
     name: str | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> Native:
-    """Makes native code callable from TensorFlow programs like a Python function.
+    """Make native code callable from TensorFlow programs like a Python function.
 
         lib = ctypes.CDLL("libsignal.so")
         lib.smooth.argtypes = [ctypes.POINTER(ctypes.c_float)] * 2 + [ctypes.c_int64]
@@ -81,29 +79,29 @@ def native(
 
         y = smooth(x)    # in a tf.function, with jit_compile=True or without, or eagerly
 
-    A compiled program calls it on its own memory: without Python, its lock, or a copy. What calls
-    it may be any thread, and several at once. The code reads the inputs and must not write to them,
-    writes all of the results, and keeps none of the pointers. A pointer to an array without
-    elements is null. What is known of its types is checked; a wrong pointer is not, and can end the
-    process.
+    A compiled program calls it on its own memory: without Python, its lock, or a copy. Any thread
+    may call it, and several at once. The code must not write to the inputs, must write all of the
+    results, and must keep none of the pointers. A pointer to an array without elements is null.
+    Declared types are checked. A wrong pointer is not checked, and can end the process.
 
     Args:
       function: one of
 
         - a ctypes function with `argtypes` and `restype`, or a `numba.cfunc`. It takes a pointer
           for each input, then a pointer for each result, then perhaps the sizes: a 64-bit integer
-          for each dimension of each input, in order. Arrays lie in memory row by row. It returns
-          nothing, or an int32: 0 for success, while any other number is a `tf.errors.UnknownError`.
-          Pointers that say their type (`POINTER(c_float)`, `np.ctypeslib.ndpointer`, Numba's
-          `CPointer(float32)`) are checked against the op's dtypes, and `c_void_p` is not;
-        - a capsule, as of `jax.ffi.pycapsule`, with a handler of XLA's typed FFI for the stage of
-          execution, built with headers no newer than TensorFlow's (`tf.sysconfig.get_include()`).
-          Its errors are the program's.
+          for each dimension of each input, in order. Arrays are C-contiguous. It returns nothing,
+          or an int32: 0 for success, while any other number is a `tf.errors.UnknownError`. Typed
+          pointers (`POINTER(c_float)`, `np.ctypeslib.ndpointer`, Numba's `CPointer(float32)`) are
+          checked against the op's dtypes, and `c_void_p` is not;
+        - a capsule, for example from `jax.ffi.pycapsule`, with a handler of XLA's typed FFI for the
+          stage of execution, built with headers no newer than TensorFlow's
+          (`tf.sysconfig.get_include()`). Its errors are the program's.
 
       result: the results, as in `hostcall.callback`, with every size known when XLA compiles: a
         `tf.TensorSpec`, a structure of them, or a function from the inputs' specs to one of these.
-      name: what messages call it; None for the function's own name.
-      attributes: of a handler: bool, int (64 bits), float (32 bits), str, or NumPy scalars.
+      name: its name in messages; None for the function's own name.
+      attributes: a handler's attributes: bool, int (64 bits), float (32 bits), str, or NumPy
+        scalars.
 
     Returns:
       A `Native`, to be called with tensors or arrays, or passed to `tf.numpy_function`,
@@ -111,8 +109,8 @@ def native(
       through Python.
 
     Raises:
-      TypeError: when `function` is none of these, or takes or returns something else; the message
-        says what to write.
+      TypeError: when `function` is none of these, or has another signature; the message tells how
+        to fix it.
       ValueError: when a handler was built for another version of XLA's FFI.
 
     Examples:

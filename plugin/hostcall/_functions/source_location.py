@@ -1,4 +1,4 @@
-"""Where in the user's code something stands, for messages."""
+"""Locations in the user's code, for messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hostcall_runtime._interception import without_autograph
 
 HOSTCALL = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-# The description of a CallbackSpec.
+# Matches the description of a CallbackSpec.
 _DESCRIPTION = re.compile(
     r"(?P<kind>(?:the gradient of )*[\w.]+) of (?P<name>.+?)"
     r"(?: \((?P<defined_at>.*?:\d+)\))?(?:, called at (?P<called_at>.*:\d+)?)?"
@@ -28,7 +28,7 @@ Original = Callable[[str, int], tuple[str, int]]
 
 
 def _frames() -> Iterator[tuple[str, int]]:
-    """(file, line) of each frame, innermost first."""
+    """Yield (file, line) of each frame, innermost first."""
     frames = traceback.walk_stack(sys._getframe(1))
     return ((frame.f_code.co_filename, line) for frame, line in frames)
 
@@ -38,40 +38,40 @@ _original: Original = lambda file, line: (file, line)  # noqa: E731
 
 
 def read_with(stack: Stack, original: Original) -> None:
-    """Has autograph tell what the user wrote where it has written code of its own.
+    """Use autograph's source maps, since it runs generated copies of the user's code.
 
     Args:
-      stack: (file, line) of each frame, innermost first.
-      original: where the user wrote what autograph has copied to a file and line.
+      stack: yields (file, line) of each frame, innermost first.
+      original: maps (file, line) of autograph's copy to the user's.
     """
     global _stack, _original
     _stack, _original = stack, original
 
 
 def caller() -> str:
-    """`file:line` of the innermost frame that is not hostcall's, TensorFlow's or JAX's."""
+    """Return `file:line` of the innermost frame that is not hostcall's, TensorFlow's or JAX's."""
     return innermost(_stack())
 
 
 def innermost(stack: Iterator[tuple[str, int]]) -> str:
-    """`file:line` of the first frame that is not hostcall's, TensorFlow's or JAX's, or ""."""
-    # Asking TensorFlow for a frame takes time: no more of them than are needed. JAX's are among
-    # them, as jax2tf creates ops.
+    """Return `file:line` of the first frame outside hostcall, TensorFlow and JAX, or ""."""
+    # TensorFlow takes time for each frame, so no more are read than needed. JAX's frames occur
+    # because jax2tf creates ops.
     internal = (HOSTCALL, *directories_of("tensorflow", "jax"))
     frame = next((frame for frame in stack if not frame[0].startswith(internal)), None)
     return "{}:{}".format(*frame) if frame is not None else ""
 
 
 def directories_of(*packages: str) -> tuple[str, ...]:
-    """Those of the sources of packages, of which only some may be loaded."""
+    """Return the source directories of those of the packages that are loaded."""
     files = [getattr(sys.modules.get(package), "__file__", None) for package in packages]
     return tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in files if file)
 
 
 def of_function(function: Callable[..., Any]) -> str:
-    """The function's name and, where Python knows it, the `file:line` of its definition.
+    """Return a function's name and, where Python knows it, the `file:line` of its definition.
 
-    To be asked while the op is created: later nobody knows what autograph has made of which file.
+    Call this while the op is created: later autograph's source map is lost.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -87,11 +87,11 @@ def of_function(function: Callable[..., Any]) -> str:
 
 
 def split_description(description: str) -> tuple[str, str, str, str]:
-    """The parts of a CallbackSpec's description.
+    """Split a CallbackSpec's description into its parts.
 
     Returns:
-      What the user has called, the function's name, where it is defined and where it is called;
-      "" for what the description does not say.
+      The API that the user called, the function's name, the location of its definition and that of
+      the call; "" for each part that the description lacks.
     """
     parts = _DESCRIPTION.fullmatch(description)
     if parts is None:

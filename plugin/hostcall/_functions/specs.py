@@ -1,6 +1,6 @@
-"""Specs: what users say of results, without a framework.
+"""Specs of results and structures of them, without a framework.
 
-Whoever has a framework uses that one's own, which knows more kinds of structures.
+Code that has a framework uses the framework's own functions, which know more kinds of structures.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from hostcall._functions import frameworks
 
 
 def flatten(structure: Any) -> list[Any]:
-    """The leaves of a structure; those of a dict in the order of its keys."""
+    """Return the leaves of a structure; those of a dict in sorted order of its keys."""
     return list(_leaves(structure))
 
 
 def pack(structure: Any, leaves: Sequence[Any]) -> Any:
-    """The same structure with other leaves."""
+    """Return the same structure with other leaves."""
     remaining = iter(leaves)
     return map_leaves(lambda _: next(remaining), structure)
 
 
 def map_leaves(function: Callable[[Any], Any], structure: Any) -> Any:
-    """The same structure with `function(leaf)` for each leaf."""
+    """Return the same structure with `function(leaf)` for each leaf."""
     if isinstance(structure, dict):
         mapped = {key: map_leaves(function, structure[key]) for key in sorted(structure)}
         return {key: mapped[key] for key in structure}
@@ -48,17 +48,17 @@ def _leaves(structure: Any) -> Iterator[Any]:
         yield structure
 
 
-# Types that stand for dtypes.
+# Types that NumPy takes as dtypes, and their subclasses.
 _NUMBERS = (np.generic, int, float, complex)
 
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
-    """What a shape function gets for an argument where TensorFlow is not imported.
+    """The spec that a shape function gets for an argument where TensorFlow is not imported.
 
     Attributes:
-      shape: the sizes, a tuple of ints; None where not even their number is known.
-      dtype: NumPy's.
+      shape: the sizes, a tuple of ints; None if the rank is unknown.
+      dtype: NumPy's dtype.
     """
 
     shape: tuple[Any, ...] | None
@@ -66,30 +66,30 @@ class ArraySpec:
 
 
 class Declared(Protocol):
-    """What declares one array, in the terms of whichever framework."""
+    """A spec of one array, of any framework."""
 
     @property
     def shape(self) -> Any:
-        """Its sizes."""
+        """The sizes."""
 
     @property
     def dtype(self) -> Any:
-        """What it is of."""
+        """The element dtype."""
 
 
 class BoundedSpec:
-    """A tensor whose size is known up to a bound when XLA compiles, and exactly when it runs.
+    """A tensor with a bounded size: XLA knows an upper bound, and each run the exact size.
 
-    The callback returns an array of any size up to the bound. XLA reserves memory for the bound;
-    the program sees the true size: `tf.shape`, reductions, masks and the tensor that the function
-    returns. JAX has no such arrays: there it is an error to call the callback.
+    The callback returns an array of any size up to the bound. XLA reserves memory for the bound.
+    The program sees the true size: in `tf.shape`, reductions, masks and the tensor that the
+    function returns. JAX has no arrays of bounded size, so calling the callback there is an error.
 
     Attributes:
       shape: a `tf.TensorShape`, or a tuple where TensorFlow is not imported; for the dimensions in
         `dynamic_dims` an upper bound, for the others the size.
       dtype: a `tf.DType`, or NumPy's dtype where TensorFlow is not imported.
-      dynamic_dims: the dimensions whose size is only bounded, a tuple of ints in rising order.
-        Negative ones count from the end. The default is the first dimension.
+      dynamic_dims: the dimensions of bounded size, a tuple of ints in rising order. Negative ones
+        count from the end. The default is the first dimension.
 
     Raises:
       ValueError: when a size is unknown or negative, or a dimension is out of range or named twice.
@@ -141,12 +141,12 @@ class BoundedSpec:
 
     @property
     def dtype(self) -> Any:
-        """What the tensor is of."""
+        """The element dtype."""
         side = frameworks.tensorflow()
         return self._dtype if side is None else side.dtype(self._dtype)
 
     def tensor_spec(self) -> Any:
-        """The `tf.TensorSpec` of all tensors within the bounds: dynamic dimensions are None."""
+        """Return the `tf.TensorSpec` of all tensors within the bounds: bounded sizes are None."""
         dims = tuple(None if i in self.dynamic_dims else n for i, n in enumerate(self._shape))
         side = frameworks.tensorflow()
         return ArraySpec(dims, self._dtype) if side is None else side.spec(dims, self.dtype)
@@ -181,38 +181,38 @@ class BoundedSpec:
 
 
 def says_shape_and_dtype(value: object) -> TypeGuard[Declared]:
-    """Whether a value declares one array: a spec of TensorFlow's, JAX's or ours."""
-    # NumPy's arrays have both, too, and may be shapes; so have the types of its scalars.
+    """Return whether a value is a spec of one array: TensorFlow's, JAX's or hostcall's."""
+    # NumPy's arrays, which may be shapes, and its scalar types have both attributes, too.
     is_numpys = isinstance(value, np.ndarray | np.generic | type)
     return hasattr(value, "shape") and hasattr(value, "dtype") and not is_numpys
 
 
 def is_shape_function(result: object) -> bool:
-    """Whether a declared result is a function from the specs of the arguments to the results."""
+    """Return whether a declared result is a function from the arguments' specs to the results."""
     is_spec = says_shape_and_dtype(result) or is_dtype(result)
     return callable(result) and not is_spec and not frameworks.is_pytree(result)
 
 
 def is_dtype(value: object) -> bool:
-    """Whether a value is a dtype alone: of NumPy or TensorFlow, or a type as np.float32 is."""
+    """Return whether a value is only a dtype: of NumPy or TensorFlow, or a type like np.float32."""
     if isinstance(value, type):
-        says = isinstance(getattr(value, "dtype", None), np.dtype)  # as jnp.float32 does
+        says = isinstance(getattr(value, "dtype", None), np.dtype)  # for example jnp.float32
         return says or issubclass(value, _NUMBERS)
     return isinstance(value, np.dtype) or hasattr(value, "as_numpy_dtype")
 
 
 def lacking(value: object) -> str:
-    """What a declared result does not say, for messages."""
+    """Return the part of a message that names the missing property of a declared result."""
     if is_dtype(value):
         return f"must say its shape, and {value!r} is a dtype alone"
     return f"must say its dtype, and {value!r} does not"
 
 
 def checked(value: object) -> Any:
-    """A declared result that says its shape and its dtype.
+    """Return a declared result if it has a shape and a dtype.
 
     Raises:
-      TypeError: when it does not.
+      TypeError: when it lacks one of them.
     """
     if says_shape_and_dtype(value):
         return value
@@ -224,23 +224,23 @@ def checked(value: object) -> Any:
 
 
 def plain(spec: Declared) -> ArraySpec:
-    """The same in NumPy's terms, of a spec of whichever framework's."""
+    """Convert a spec of any framework to an `ArraySpec`."""
     dtype = getattr(spec.dtype, "as_numpy_dtype", spec.dtype)
     return ArraySpec(sizes_of(spec.shape), np.dtype(dtype))
 
 
 def sizes_of(shape: Any) -> tuple[Any, ...] | None:
-    """The sizes of a shape, each an int, None, or a symbol of JAX's; None of unknown rank."""
+    """Return a shape's sizes, each an int, None or a JAX symbol; or None if the rank is unknown."""
     if shape is None or getattr(shape, "rank", 0) is None:
         return None
     return tuple(shape.as_list() if hasattr(shape, "as_list") else shape)
 
 
 def of_array(array: np.ndarray) -> Any:
-    """What a shape function gets for an array, or for anything else with its shape and dtype.
+    """Return the spec that a shape function gets for an object with a shape and a dtype.
 
     Raises:
-      TypeError: for a dtype that TensorFlow has no values of, where it is imported.
+      TypeError: for a dtype that TensorFlow lacks, where it is imported.
     """
     side = frameworks.tensorflow()
     make = ArraySpec if side is None else side.spec
@@ -248,7 +248,7 @@ def of_array(array: np.ndarray) -> Any:
 
 
 def _bounds(shape: Any) -> tuple[int, ...] | None:
-    """The sizes of a shape; None where one of them is not known."""
+    """Return the sizes of a shape, or None if one of them is unknown."""
     sizes = sizes_of(shape)
     if sizes is None or any(size is None for size in sizes):
         return None

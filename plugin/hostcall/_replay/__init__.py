@@ -1,4 +1,4 @@
-"""Recordings: what calls of Python functions got and gave, in a file, and replayed from it.
+"""Recordings of Python calls: their arguments and results in a file, and replays from it.
 
-It knows no framework.
+This package knows no framework.
 """

@@ -1,4 +1,4 @@
-"""Recorded calls: their arguments, exceptions, and which functions are recorded."""
+"""Recorded calls: their arguments and exceptions, and the selection of recorded functions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hostcall._replay.values import Value
 from hostcall_runtime import _interception, _locks
 from hostcall_runtime._interception import Site
 
-# A fork waits for it: what a child does with a database that is being written would harm the file.
+# A fork waits for this lock: a child that inherits a half-written database could harm the file.
 LOCK = _locks.new_lock()
 
 
 class RecordingError(RuntimeError):
-    """A recording that cannot be written or read; the text says why, and what to do about it.
+    """An error in writing or reading a recording; the text gives the cause and the remedy.
 
     Examples:
       >>> try:
@@ -34,10 +34,10 @@ class RecordingError(RuntimeError):
 
 
 class ReplayError(RecordingError):
-    """A program that is replayed does something else than was recorded.
+    """A difference between a replayed program and its recording.
 
     The text names the callback, the call and the first difference. `hostcall.replay` raises it at
-    its end; what the program itself raises is an error of the framework's with the same text.
+    the end of its block; the program itself raises a framework error with the same text.
 
     Examples:
       >>> import tempfile
@@ -55,9 +55,9 @@ class ReplayError(RecordingError):
 
 
 class RecordedError(RuntimeError):
-    """Raised in a replay for an exception of a class that there is not in this process.
+    """A replayed exception whose class does not exist in this process.
 
-    The text is the exception's, after the name of its class.
+    The text is the name of the class and the exception's own text.
 
     Examples:
       >>> import tempfile
@@ -80,7 +80,7 @@ class RecordedError(RuntimeError):
 
 
 def encode(error: Exception) -> Raised:
-    """An exception, without its traceback."""
+    """Encode an exception, without its traceback."""
     kind = type(error)
     args = [values.encode(value) for value in error.args]
     plain = None if values.unknowns(args) else args
@@ -88,9 +88,9 @@ def encode(error: Exception) -> Raised:
 
 
 def decode(raised: Raised) -> Exception:
-    """The same again: of its class, where that is a loaded one, else a RecordedError.
+    """Decode an exception: one of its class if that is loaded, otherwise a RecordedError.
 
-    Nothing is imported for it: a file must not have code run.
+    No module is imported for it, since a file must not make code run.
     """
     kind = _class_of(raised.kind)
     if kind is not None:
@@ -104,7 +104,7 @@ def decode(raised: Raised) -> Exception:
 
 
 def _possible(raised: Raised) -> list[tuple[Any, ...]]:
-    """What its class may be made of; the last one is TensorFlow's."""
+    """Return arguments that its class may take; the last ones are those of TensorFlow's errors."""
     args = [] if raised.args is None else [tuple(values.decode(value) for value in raised.args)]
     return [*args, (raised.text,), (None, None, raised.text)]
 
@@ -120,30 +120,30 @@ def _class_of(name: str) -> type[Exception] | None:
 def _text_of(error: Exception) -> str:
     try:
         return str(error).encode(errors="backslashreplace").decode()
-    except Exception:  # of a `__str__` of the user's
+    except Exception:  # from the user's `__str__`
         return ""
 
 
 def encode_arguments(
     site: Site, args: Sequence[Any], call_of_handle: Callable[[int], int]
 ) -> list[Value]:
-    """The arguments of a call, copied before the function can write to them.
+    """Encode the arguments of a call, which copies them before the function can write to them.
 
     Args:
-      site: of the call.
+      site: the site of the call.
       args: its arguments.
-      call_of_handle: tells which call has given a handle; 0 for none of these.
+      call_of_handle: returns the call that returned a handle, or 0 for an unknown handle.
     """
     encoded = [values.encode_argument(value) for value in args]
     if site.takes_handle:
-        # A handle is another number in each run.
+        # Each run has other handles, so the id of the forward call is recorded instead.
         handle = int(np.asarray(args[0]))
         encoded[0] = values.encode_argument(np.int64(call_of_handle(handle)))
     return encoded
 
 
 def outs_of(given: Mapping[str, Any]) -> list[Any]:
-    """The arrays that a call writes its results into."""
+    """Return the arrays that a call writes its results into."""
     out = given.get("out")
     if out is None:
         return []
@@ -154,20 +154,20 @@ Chosen = str | Callable[..., Any]
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Whether two names may be those of one function.
+    """Return whether two names may belong to one function.
 
-    It may have moved to another module. Of a function that is defined in another one, autograph
-    knows the last scopes alone, and a user may write no more than its own name.
+    The function may have moved to another module. For a nested function autograph knows only the
+    last scopes, and a user may write only the function's own name.
     """
     one, other = one.rpartition(":")[2], other.rpartition(":")[2]
     return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 
 
 class Selection:
-    """Some functions.
+    """A selection of functions.
 
     Attributes:
-      names: theirs; None for all functions.
+      names: their names; None for all functions.
     """
 
     def __init__(self, names: Iterable[str] | None) -> None:
@@ -176,17 +176,17 @@ class Selection:
         self._chosen_by = functools.cache(self._find)
 
     def has(self, site: Site) -> bool:
-        """Whether a call is of one of them, or of the gradient of one."""
+        """Return whether a call is of a selected function or of its gradient."""
         return self.names is None or self._chosen_by(site.name) is not None
 
     def without_calls(self) -> list[str]:
-        """The names of which `has` was not asked."""
+        """Return the selected names for which `has` was never true."""
         return sorted((self.names or frozenset()) - self._found)
 
     def _find(self, full: str) -> str | None:
         called = full.partition("/gradient")[0]
         for name in self.names or ():
-            # With a module it is that one.
+            # A name with a module must match exactly.
             if called == name or (":" not in name and are_alike(name, called)):
                 self._found.add(name)
                 return name
@@ -197,10 +197,10 @@ ALL = Selection(None)
 
 
 def read(only: Iterable[Chosen] | None) -> Selection:
-    """The selection that a user has made, by names, functions and callbacks.
+    """Return the selection that a user has made by names, functions and callbacks.
 
     Raises:
-      TypeError: when it is neither.
+      TypeError: when it holds anything else.
       ValueError: when it is empty.
     """
     if only is None:
@@ -228,22 +228,22 @@ def _name_of(chosen: object) -> str:
     return getattr(chosen, "name", None) or _interception.name_of(function)
 
 
-# Of frameworks that are loaded: waits until what was started has ended, and raises its errors.
+# One function for each loaded framework: waits for the started programs, and raises their errors.
 _waits: list[Callable[[], None]] = []
 
 
 def add(wait: Callable[[], None]) -> None:
-    """Has `wait_for_programs` call `wait`, too."""
+    """Make `wait_for_programs` call `wait`, too."""
     _waits.append(wait)
 
 
 def wait_for_programs() -> None:
-    """Waits until the programs that were started have made their calls."""
+    """Wait until the programs that were started have made their calls."""
     for wait in _waits:
         wait()
     if (jax := sys.modules.get("jax")) is not None:
-        # What a program without effects computes is told of by its results alone.
+        # The barrier below does not wait for programs without effects; only their results tell.
         for array in jax.live_arrays():
-            with contextlib.suppress(Exception):  # which whoever reads them gets
+            with contextlib.suppress(Exception):  # code that reads the array gets the error
                 array.block_until_ready()
         jax.effects_barrier()

@@ -20,27 +20,26 @@ def record(
     only: Iterable[calls.Chosen] | None = None,
     overwrite: bool = False,
 ) -> Iterator[None]:
-    """Writes what each call of a Python function gets and gives into a file.
+    """Record the arguments and results of each call of a Python function in a file.
 
-    It is for `hostcall.replay`, which runs the program once more without the functions: without the
-    simulator, the camera or the database. See the page Recording for what is recorded.
+    `hostcall.replay` then runs the program again without the functions: without the simulator, the
+    camera or the database. The page Recording lists the recorded values.
 
-    Each call is in the file as soon as it has ended, also if the process dies later. Nothing is
-    loaded or run when a file is read, so that a file from elsewhere does no harm.
+    Each call is in the file as soon as it has ended, even if the process dies later. Reading a file
+    loads and runs no code, so a file from elsewhere does no harm.
 
     Args:
-      path: of the file.
+      path: the path of the file.
       only: the functions to record, or their names, with the module or without; None for all. A
-        replay calls all others, and so does not need these to be the same.
-      overwrite: whether it takes the place of a recording that is there.
+        replay calls all other functions, so their calls may differ from this run.
+      overwrite: whether to replace an existing recording.
 
     Raises:
-      TypeError: when `only` has something else.
-      ValueError: when it is empty.
-      FileExistsError: when there is such a file already; with `overwrite`, RecordingError if it is
-        no recording.
-      RecordingError: when the file cannot be written; when something is recorded or replayed in
-        this process already.
+      TypeError: when `only` holds anything else.
+      ValueError: when `only` is empty.
+      FileExistsError: when the file exists already; with `overwrite`, RecordingError if it is no
+        recording.
+      RecordingError: when the file cannot be written, or this process already records or replays.
 
     Examples:
       >>> import tempfile
@@ -51,7 +50,7 @@ def record(
       ...     print(program(1.0).numpy())
       3.0
     """
-    from hostcall._replay.recorder import Recorder  # which few need: SQLite takes its time
+    from hostcall._replay.recorder import Recorder  # imported late, since SQLite imports slowly
 
     path = os.fspath(path)
     with _alone(f"hostcall.record({path!r})"):
@@ -63,22 +62,22 @@ def record(
 
 @contextlib.contextmanager
 def replay(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Answers each call of a Python function from a file of `hostcall.record`.
+    """Answer each call of a Python function from a file of `hostcall.record`.
 
-    No function is called, so that what it needs need not be there. The functions that the program
-    names have to exist: with the names that they had, and anything may stand in their place.
+    No recorded function is called, so its devices or data are not needed. The functions that the
+    program names must exist under the same names, but may be any stand-ins.
 
-    Calls of one function that were made one after the other have to come in this order again. Calls
-    that overlapped, and calls without side effects, are told apart by their arguments.
+    Calls of one function that were made one after the other must come in this order again. Calls
+    that overlapped, and calls without side effects, are identified by their arguments.
 
     Args:
-      path: of the file.
+      path: the path of the file.
 
     Raises:
-      RecordingError: when there is no such file, or it is no recording, or damaged; when something
-        is recorded or replayed in this process already.
-      ReplayError: when a call has other arguments than recorded, bit for bit, or was not recorded,
-        or when the block ends and recorded calls were not made.
+      RecordingError: when the file is missing, damaged or no recording, or when this process
+        already records or replays.
+      ReplayError: when the arguments of a call differ from the recorded ones in any bit, a call was
+        not recorded, or the block ends before all recorded calls were made.
 
     Examples:
       >>> import tempfile
@@ -95,7 +94,7 @@ def replay(path: str | os.PathLike[str]) -> Iterator[None]:
       ...     print(tf.function(lambda x: 2 * measure(x), jit_compile=True)(1.0).numpy())
       3.0
     """
-    from hostcall._replay.replayer import Replayer  # likewise
+    from hostcall._replay.replayer import Replayer  # imported late, as above
 
     path = os.fspath(path)
     with _alone(f"hostcall.replay({path!r})"):

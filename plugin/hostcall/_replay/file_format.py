@@ -1,7 +1,7 @@
 """The file of a recording: an SQLite database, in which each call is a transaction.
 
-So each call that has ended is in the file, also if the process dies: the part of the system that
-is to be trusted with that is SQLite. Values are MessagePack, which holds data and no code.
+So each call that has ended is in the file, even if the process dies: SQLite guarantees it. Values
+are encoded as MessagePack, which holds data and no code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from hostcall._replay.values import Value
 
-# Where the header of a database says what it is for ("hcrc"), and in which version.
+# The application id ("hcrc") and the version in the database's header.
 APPLICATION = 0x68637263
 VERSION = 1
 
@@ -23,8 +23,8 @@ PIECE = 1 << 28
 
 ARGUMENTS, OUTCOME = 0, 1
 
-# `state` has one row. Where `only_of` has any, other functions are not recorded. `began` and
-# `ended` are ticks of one clock, which moves at each event.
+# `state` has one row. If `only_of` has rows, other functions are not recorded. `began` and `ended`
+# are ticks of one clock, which advances with each event.
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
@@ -47,7 +47,7 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
     """A call that returned.
 
     Attributes:
-      value: what.
+      value: the return value, without the handle.
       has_handle: whether its tape residual was kept for a gradient.
     """
 
@@ -56,7 +56,7 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
 
 
 class Wrote(msgspec.Struct, frozen=True, tag="wrote"):
-    """A call that wrote its results into the arrays that it was given for them."""
+    """A call that wrote its results into the arrays of `out`."""
 
     results: list[Value]
 
@@ -66,8 +66,8 @@ class Raised(msgspec.Struct, frozen=True, tag="raised"):
 
     Attributes:
       kind: `module:qualname` of its class.
-      text: of the exception.
-      args: what it was made of, where all of that can be recorded.
+      text: the exception's text.
+      args: the exception's arguments, if all of them can be recorded.
     """
 
     kind: str
@@ -79,7 +79,7 @@ Outcome = Returned | Wrote | Raised
 
 
 class Call(msgspec.Struct):
-    """A row of `calls`; `digest` is of the arguments."""
+    """A row of `calls`; `digest` is the digest of the arguments."""
 
     id: int
     callback: int
@@ -100,28 +100,28 @@ _outcome = msgspec.msgpack.Decoder(Outcome)
 
 
 def encode(value: Any) -> bytes:
-    """Arguments, which are a list of values, or an outcome."""
+    """Encode the arguments of a call (a list of values) or its outcome."""
     return _encoder.encode(value)
 
 
 def decode_arguments(data: bytes) -> list[Value]:
-    """The arguments of a call; raises msgspec.DecodeError for what is none."""
+    """Decode the arguments of a call; raise msgspec.DecodeError for other data."""
     return _arguments.decode(data)
 
 
 def decode_outcome(data: bytes) -> Outcome:
-    """What became of a call; raises msgspec.DecodeError for what is none."""
+    """Decode the outcome of a call; raise msgspec.DecodeError for other data."""
     outcome: Outcome = _outcome.decode(data)
     return outcome
 
 
 def digest_of(arguments: bytes) -> bytes:
-    """Equal where encoded arguments are."""
+    """Return a digest that is equal for equal encoded arguments."""
     return hashlib.blake2b(arguments, digest_size=16).digest()
 
 
 def checksum_of(call: Call, name: str, outcome: bytes) -> int:
-    """What tells that a call was read as it was written, apart from its arguments."""
+    """Return the checksum of a call and its outcome; the digest stands for the arguments."""
     place = (call.id, name, call.description, call.node, call.function, call.thread)
     when = (bool(call.ordered), call.began, call.ended, call.digest)
     return zlib.crc32(outcome, zlib.crc32(repr((place, when)).encode()))

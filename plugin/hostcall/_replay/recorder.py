@@ -1,4 +1,4 @@
-"""Writes each call into a recording."""
+"""The recorder, which writes each call into a recording."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from hostcall_runtime._interception import Site
 
 
 class Writer:
-    """Writes calls into a new file, each as soon as it has ended.
+    """A writer of calls into a new file, each as soon as it has ended.
 
     Args:
-      path: of the file.
-      overwrite: whether it takes the place of a recording that is there.
-      names: of the functions that it is of, none for all.
+      path: the path of the file.
+      overwrite: whether to replace an existing recording.
+      names: the names of the recorded functions; empty for all.
 
     Raises:
-      FileExistsError: when there is a file.
-      RecordingError: when it cannot be written.
+      FileExistsError: when the file exists.
+      RecordingError: when the file cannot be written.
     """
 
     def __init__(self, path: str, overwrite: bool, names: Iterable[str] = ()) -> None:
@@ -46,9 +46,10 @@ class Writer:
         _create(path)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            # No other process reads what is only half there, or writes to it.
+            # No other process may read an unfinished recording, or write to it.
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            # What a process has written outlives it. To outlive the machine takes much longer.
+            # Written data survives a crash of the process. Surviving one of the machine costs much
+            # more time.
             self._database.execute("PRAGMA synchronous = OFF")
             self._database.executescript(file_format.SCHEMA)
             self._database.execute("INSERT INTO state VALUES (?, 0, 0)", [_written_by()])
@@ -58,16 +59,16 @@ class Writer:
             raise self._cannot_write(error) from error
 
     def write(self, call: Call, name: str, arguments: bytes, outcome: bytes) -> None:
-        """Writes a call; its `callback` and its checksum are filled in here.
+        """Write a call, after filling in its `callback` and its checksum.
 
         Args:
           call: the call.
-          name: of the callback.
-          arguments: encoded.
-          outcome: encoded.
+          name: the name of the callback.
+          arguments: the encoded arguments.
+          outcome: the encoded outcome.
 
         Raises:
-          RecordingError: when there is no room on the disk, for one.
+          RecordingError: when writing fails, for example because the disk is full.
         """
         call.checksum = file_format.checksum_of(call, name, outcome)
         try:
@@ -83,13 +84,13 @@ class Writer:
             raise self._cannot_write(error) from error
 
     def close(self, complete: bool) -> None:
-        """Ends the file.
+        """Close the file.
 
         Args:
-          complete: whether it holds all that was to be recorded.
+          complete: whether it holds all calls that were to be recorded.
 
         Raises:
-          RecordingError: when that cannot be written.
+          RecordingError: when writing fails.
         """
         try:
             with LOCK, contextlib.closing(self._database):
@@ -136,7 +137,7 @@ class Writer:
 
 def _create(path: str) -> None:
     try:
-        # At one time: of two processes that record to one file, one fails.
+        # Check and create in one step: if two processes record to one file, one of them fails.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise FileExistsError(
@@ -149,7 +150,7 @@ def _create(path: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Removes a recording that nobody writes; any other file stays."""
+    """Remove a recording that no process is writing; any other file stays."""
     if not os.path.lexists(path):
         return
     from hostcall._replay.replayer import Reader
@@ -166,11 +167,11 @@ def _written_by() -> str:
 
 
 class Recorder:
-    """Calls functions, and writes what they get and give.
+    """An interceptor that calls the functions and writes their arguments and results.
 
     Args:
-      path: of the file.
-      overwrite: whether it takes the place of a recording that is there.
+      path: the path of the file.
+      overwrite: whether to replace an existing recording.
       selection: the functions whose calls are written.
     """
 
@@ -184,7 +185,7 @@ class Recorder:
         self._functions = _Numbers()
         self._threads: dict[int, int] = {}
         self._in_flight: set[int] = set()
-        # By handle, the call that has given it.
+        # The call that returned each handle.
         self._handles: dict[int, int] = {}
         self._failure: RecordingError | None = None
         self._is_over = False
@@ -196,11 +197,11 @@ class Recorder:
         args: Sequence[Any],
         given: Mapping[str, Any],
     ) -> Any:
-        """What the function returns; see `Interceptor`."""
+        """Call the function, record the call, and return the results; see `Interceptor`."""
         chosen = self._selection.has(site)
         if not chosen or _interception.is_within_call() or not self._records():
             return function(*args, **given)
-        with _interception.within_call():  # of which the collector may run code of the user's, too
+        with _interception.within_call():  # garbage collection may run the user's code here, too
             return self._call(site, function, args, given)
 
     def _call(
@@ -216,7 +217,7 @@ class Recorder:
         except Exception as error:
             self._end(site, begun, arguments, calls.encode(error))
             raise
-        except BaseException:  # Ctrl-C: not the function's doing
+        except BaseException:  # such as Ctrl-C, which does not come from the function
             with LOCK:
                 self._in_flight.discard(begun.id)
             raise
@@ -302,14 +303,14 @@ class Recorder:
             )
 
     def close(self) -> None:
-        """Ends the file.
+        """Close the file.
 
         Raises:
           RecordingError: when calls could not be written.
         """
         self._is_over = True
         if self._process != os.getpid():
-            return  # the file is the other process's
+            return  # the file belongs to the parent process
         with LOCK:
             left = len(self._in_flight)
         complete = self._failure is None
@@ -333,14 +334,14 @@ class Recorder:
 
 
 class _Numbers:
-    """Numbers for objects, the same for the same object as long as it lives."""
+    """The numbers of objects; each object keeps its number while it lives."""
 
     def __init__(self) -> None:
         self._next = itertools.count(1)
         self._numbers: dict[Any, tuple[int, Any]] = {}
 
     def of(self, thing: Any) -> int:
-        """The number of an object; 0 for None."""
+        """Return the number of an object; 0 for None."""
         if thing is None:
             return 0
         owner = getattr(thing, "__self__", None)

@@ -1,4 +1,4 @@
-"""Answers each call from a recording."""
+"""The replayer, which answers each call from a recording."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _CALLS = (
 
 
 class Reader:
-    """Reads a file. Calls are listed at once, and their values read when they are asked for.
+    """A reader of a recording. It lists the calls at once, and reads their values on demand.
 
     Attributes:
-      path: of the file.
-      complete: whether it was ended; else its process has died, or has failed to write.
-      names: of the callbacks, by their numbers.
-      only_of: the names of the functions that it is of, none for all.
-      calls: in the order in which they began.
+      path: the path of the file.
+      complete: whether the file was closed; if not, its process has died or failed to write.
+      names: the names of the callbacks, by their numbers.
+      only_of: the names of the recorded functions; empty for all.
+      calls: the calls, in the order in which they began.
 
     Raises:
-      RecordingError: when there is no such file, or it is no recording, or one of another version,
-        or it is damaged, or a process writes to it.
+      RecordingError: when the file is missing, damaged, no recording, or one of another version,
+        or a process is writing it.
     """
 
     def __init__(self, path: str) -> None:
@@ -62,7 +62,7 @@ class Reader:
 
     def _open(self) -> sqlite3.Connection:
         place = pathlib.Path(os.path.abspath(self.path)).as_uri()
-        # To open one whose process has died may mean to take back what was half written.
+        # If its process has died, SQLite may have to roll back a half-written call.
         mode = "rw" if os.access(self.path, os.W_OK) else "ro"
         return sqlite3.connect(
             f"{place}?mode={mode}",
@@ -110,10 +110,10 @@ class Reader:
             raise ValueError(f"{count} calls were written, and {len(self.calls)} are there")
 
     def arguments(self, call: Call) -> list[Value]:
-        """The arguments of a call.
+        """Return the arguments of a call.
 
         Raises:
-          RecordingError: when they are not as they were written.
+          RecordingError: when they have changed since they were written.
         """
 
         def read() -> list[Value]:
@@ -125,10 +125,10 @@ class Reader:
         return self._read(read)
 
     def outcome(self, call: Call) -> Outcome:
-        """What became of a call.
+        """Return the outcome of a call.
 
         Raises:
-          RecordingError: when it is not as it was written.
+          RecordingError: when it has changed since it was written.
         """
 
         def read() -> Outcome:
@@ -144,7 +144,7 @@ class Reader:
         return b"".join(data for (data,) in self._database.execute(query, (call.id, part)))
 
     def warn_if_cut_off(self) -> None:
-        """Warns of a file that was not ended."""
+        """Warn if the file is incomplete."""
         if not self.complete:
             warnings.warn(
                 f"hostcall: the recording {self.path!r} was not ended: its process has died, or "
@@ -155,7 +155,7 @@ class Reader:
             )
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         with LOCK:
             self._database.close()
 
@@ -183,18 +183,18 @@ class Reader:
 
 _Calls = collections.OrderedDict[int, Call]
 
-# Of calls with the same arguments, how many are looked at to find out whether they are alike.
+# The number of calls with the same arguments that are compared, to tell whether they are alike.
 _MANY_ALIKE = 64
 
 
 class Queue:
     """The recorded calls of one callback that have not been replayed.
 
-    Calls that were made one after the other come in this order again. Those that overlapped, and
-    those that no program orders, are told apart by their arguments.
+    Calls that were made one after the other come in this order again. Calls that overlapped, and
+    calls without program order, are identified by their arguments.
 
     Args:
-      calls: in the order in which they began.
+      calls: the calls, in the order in which they began.
     """
 
     def __init__(self, calls: Iterable[Call]) -> None:
@@ -212,11 +212,11 @@ class Queue:
 
     @property
     def count(self) -> int:
-        """How many calls were recorded."""
+        """The number of recorded calls."""
         return len(self._numbers)
 
     def take(self, call: Call) -> None:
-        """The call is replayed."""
+        """Remove a call, because it is being replayed."""
         del self.calls[call.id]
         self._ordered.pop(call.id, None)
         alike = self._alike[call.digest]
@@ -225,21 +225,21 @@ class Queue:
             del self._alike[call.digest]
 
     def number_of(self, call: Call) -> int:
-        """Its place among the calls of this callback, from 1."""
+        """Return a call's position among the calls of this callback, from 1."""
         return self._numbers[call.id]
 
     def possible(self, digest: bytes) -> list[Call]:
-        """The calls with arguments of this digest that may come now, the likeliest first."""
+        """Return the calls with this digest of arguments that may come now, the likeliest first."""
         alike = itertools.islice(self._alike.get(digest, {}).values(), _MANY_ALIKE)
         now = {call.id for call in self._next_in_order()}
         return [call for call in alike if not call.ordered or call.id in now]
 
     def later(self, digest: bytes) -> Call | None:
-        """The first call with arguments of this digest, whose turn may not have come."""
+        """Return the first call with this digest of arguments, even if it may not come yet."""
         return next(iter(self._alike.get(digest, {}).values()), None)
 
     def _next_in_order(self) -> Iterable[Call]:
-        """The ordered calls that no other one has to come before."""
+        """Yield the ordered calls that may come now: those that need no other call before them."""
         first_end: int | None = None
         for call in self._ordered.values():
             if first_end is not None and call.began > first_end:
@@ -248,7 +248,7 @@ class Queue:
             first_end = call.ended if first_end is None else min(first_end, call.ended)
 
     def expected(self) -> Call | None:
-        """The call that is likeliest to come next; None where none is left."""
+        """Return the call that is likeliest to come next, or None if none is left."""
         return next(iter([*itertools.islice(self._ordered.values(), 1), *self._first()]), None)
 
     def _first(self) -> Iterable[Call]:
@@ -256,9 +256,9 @@ class Queue:
 
 
 def preferred(possible: Sequence[Call], node: str) -> list[Call]:
-    """Those of the calls that may be meant, of which the first is to be taken.
+    """Return the calls that may be meant; the caller takes the first.
 
-    Where these are of several functions with one name, nothing tells which of them is called.
+    The others belong to other functions with the same name, which cannot be told apart.
     """
     same_place = [call for call in possible if call.node == node] or list(possible)
     first = same_place[0]
@@ -266,18 +266,18 @@ def preferred(possible: Sequence[Call], node: str) -> list[Call]:
 
 
 def _may_change_places(first: Call, other: Call) -> bool:
-    """Whether another run may call the function of the other call before that of the first."""
+    """Return whether another run may make `other` before `first`."""
     if first.function == other.function:
         return False
     return first.thread != other.thread or other.began < first.ended
 
 
-# Of a string, as much is shown.
+# The number of characters shown of a value.
 _LONGEST = 60
 
 
 def first_difference(recorded: Sequence[Value], got: Sequence[Value]) -> str:
-    """Where the arguments of two calls differ first, in a sentence; "" where they do not."""
+    """Return a sentence about the first difference between two calls' arguments, or ""."""
     if len(recorded) != len(got):
         before, now = counted(len(recorded), "argument"), counted(len(got), "argument")
         return f"It was recorded with {before}, and has {now}."
@@ -309,7 +309,7 @@ def _of_shape(array: np.ndarray) -> str:
 
 
 def _differing(one: np.ndarray, other: np.ndarray) -> tuple[Any, ...] | None:
-    """The index of the first element with other bits; None where there is none."""
+    """Return the index of the first element with different bits, or None."""
     if one.dtype == object:
         pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
         flat = [type(a) is not type(b) or a != b for a, b in pairs]
@@ -331,7 +331,7 @@ def _shown(value: Any) -> str:
 
 
 def _bits(one: Any, other: Any) -> str:
-    """The bits of two values of which the same is shown, such as NaNs."""
+    """Describe the bits of two values that print the same, for example NaNs."""
     if _shown(one) != _shown(other):
         return ""
     texts = [
@@ -348,10 +348,10 @@ _WHY = (
 
 
 class Replayer:
-    """Answers calls from a file.
+    """An interceptor that answers calls from a file.
 
     Args:
-      path: of the file.
+      path: the path of the file.
     """
 
     def __init__(self, path: str) -> None:
@@ -363,7 +363,7 @@ class Replayer:
         for call in self._reader.calls:
             by_name[self._reader.names[call.callback]].append(call)
         self._queues = {name: Queue(some) for name, some in by_name.items()}
-        # By handle, the recorded call in whose place it was given.
+        # The recorded call that each new handle stands for.
         self._handles: dict[int, int] = {}
         self._failure: ReplayError | None = None
         self._is_over = False
@@ -376,17 +376,17 @@ class Replayer:
         args: Sequence[Any],
         given: Mapping[str, Any],
     ) -> Any:
-        """What the recorded call gave; see `Interceptor`.
+        """Return or raise the outcome of the recorded call; see `Interceptor`.
 
         Raises:
-          ReplayError: when it is not the call that was recorded.
+          ReplayError: when the call differs from the recorded one.
           RecordingError: when the file cannot be read.
         """
         if self._is_over or _interception.is_within_call() or not self._selection.has(site):
             return function(*args, **given)
         self._check_process(site)
         try:
-            with _interception.within_call():  # not what the collector runs meanwhile
+            with _interception.within_call():  # garbage collection may run the user's code here
                 call, outcome = self._take(site, args)
                 return self._answer(site, call, outcome, given)
         except ReplayError as error:
@@ -420,7 +420,7 @@ class Replayer:
         return meant[0], outcome
 
     def _queue(self, site: Site) -> Queue:
-        """The calls of a function of that name; in another module, where it is the only such."""
+        """Return the calls of the function of this name, or of the only one with a name alike."""
         queue = self._queues.get(site.name)
         if queue is None:
             same = [name for name in self._queues if are_alike(name, site.name)]
@@ -508,14 +508,14 @@ class Replayer:
         )
 
     def close(self, error: BaseException | None) -> None:
-        """Ends the replay.
+        """End the replay.
 
         Args:
-          error: what ends the block that was replayed, if that is one.
+          error: the exception that ends the replayed block, or None.
 
         Raises:
-          ReplayError: where a call was another one than recorded, unless something else is on its
-            way; where none is, also when recorded calls have not been made.
+          ReplayError: when a call differed from the recording, unless `error` is unrelated; without
+            `error`, also when recorded calls were not made.
         """
         self._is_over = True
         failure = self._failure

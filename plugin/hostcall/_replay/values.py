@@ -1,7 +1,7 @@
-"""Arguments and results as a recording holds them: bit for bit, and no code in them.
+"""Arguments and results as a recording holds them: bit for bit, without code.
 
-A value keeps what tells a program something: an array its dtype and shape, a scalar of Python's
-that it is one. What knows no framework takes a tensor for what NumPy makes of it.
+A value keeps all that a program can see: an array its dtype and shape, a Python scalar its type.
+This module knows no framework, so it encodes a tensor as a NumPy array.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-# MessagePack counts bytes with 32 bits.
+# MessagePack has 32-bit byte counts.
 _PART = 1 << 30
 
 _BUILTIN_DTYPE = re.compile(r"[<>|=][biufcSU]\d+")
 _ML_DTYPES = "ml_dtypes."
 
-# The types of Python's that MessagePack has.
+# Python's types that MessagePack has.
 _PLAIN = (type(None), bool, int, float)
 _LARGEST_INT = 1 << 63
 
 
 class Array(msgspec.Struct, frozen=True, tag="array"):
-    """An array of NumPy's, or one of its scalars.
+    """A NumPy array, a NumPy scalar, or a tensor.
 
     Attributes:
-      dtype: its name.
+      dtype: the name of its dtype.
       shape: the size of each dimension.
       data: the elements, in C order, in parts.
-      kind: what it was.
+      kind: the kind of the original value.
     """
 
     dtype: str
@@ -42,13 +42,13 @@ class Array(msgspec.Struct, frozen=True, tag="array"):
 
 
 class Texts(msgspec.Struct, frozen=True, tag="texts"):
-    """An array of strings that are objects of Python's, or a lone string.
+    """An array of Python strings, or a single string.
 
     Attributes:
       shape: the size of each dimension.
       items: the strings as bytes, in C order.
-      are_text: for each, whether it is a `str`.
-      kind: what it was.
+      are_text: for each string, True for a `str` and False for `bytes`.
+      kind: the kind of the original value.
     """
 
     shape: tuple[int, ...]
@@ -58,13 +58,13 @@ class Texts(msgspec.Struct, frozen=True, tag="texts"):
 
 
 class Plain(msgspec.Struct, frozen=True, tag="plain"):
-    """A value of Python's own."""
+    """A Python value that MessagePack has."""
 
     value: bool | int | float | None
 
 
 class Complex(msgspec.Struct, frozen=True, tag="complex"):
-    """A complex number of Python's."""
+    """A Python complex number."""
 
     real: float
     imag: float
@@ -78,7 +78,7 @@ class Items(msgspec.Struct, frozen=True, tag="items"):
 
 
 class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
-    """What cannot be recorded; all that is kept is what it was."""
+    """A value that cannot be recorded; only its description is kept."""
 
     what: str
 
@@ -87,7 +87,7 @@ Value = Array | Texts | Plain | Complex | Items | Unknown
 
 
 def encode(value: Any) -> Value:
-    """A value, copied. Nothing is raised: what cannot be recorded becomes an `Unknown`."""
+    """Copy a value into a recordable one, or into an `Unknown` if it cannot be recorded."""
     if isinstance(value, np.ndarray | np.generic):
         return _encode_array(value, "scalar" if isinstance(value, np.generic) else "array")
     if type(value) is int and not -_LARGEST_INT <= value < 2 * _LARGEST_INT:
@@ -104,7 +104,7 @@ def encode(value: Any) -> Value:
 
 
 def encode_argument(value: Any) -> Value:
-    """The same for an argument: how a scalar is passed depends on who calls."""
+    """Encode an argument; scalars become arrays, since callers pass them in different ways."""
     encoded = encode(value)
     if isinstance(encoded, Array | Texts) and encoded.kind != "array":
         return msgspec.structs.replace(encoded, kind="array")
@@ -120,13 +120,13 @@ def _encode_object(value: Any) -> Value:
             return _encode_array(value, "array")
         if hasattr(value, "__dlpack__"):
             return _encode_array(np.from_dlpack(value), "array")
-    except Exception:  # such as a resource of TensorFlow's
+    except Exception:  # for example a TensorFlow resource
         return Unknown(name)
     return Unknown(name)
 
 
 def _is_tensor(value: object) -> bool:
-    """Whether it is a tensor of TensorFlow's."""
+    """Return whether a value is a TensorFlow tensor."""
     return any(
         kind.__name__ == "Tensor" and kind.__module__.startswith("tensorflow.")
         for kind in type(value).__mro__
@@ -149,7 +149,7 @@ def _encode_array(value: Any, kind: Any) -> Value:
 
 
 def _texts(shape: tuple[int, ...], items: list[bytes | str], kind: Any) -> Texts:
-    # Strings may hold what is no text in UTF-8.
+    # Strings may hold surrogates, which strict UTF-8 refuses.
     data = [s if isinstance(s, bytes) else s.encode(errors="surrogatepass") for s in items]
     return Texts(shape, data, [isinstance(item, str) for item in items], kind)
 
@@ -161,14 +161,14 @@ def _name_of(dtype: np.dtype[Any]) -> str | None:
 
 
 def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
-    """What `encode` was given, as an object that nobody else has.
+    """Decode a value into a new object.
 
     Args:
-      value: what it made of it.
-      to_tensor: makes tensors of the arrays that were tensors.
+      value: the encoded value.
+      to_tensor: converts the arrays that were tensors to tensors.
 
     Raises:
-      ValueError: where the value contradicts itself, or is an `Unknown`.
+      ValueError: when the value is inconsistent, or an `Unknown`.
     """
     match value:
         case Array() | Texts():
@@ -187,10 +187,10 @@ def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
 
 
 def to_array(value: Array | Texts) -> np.ndarray:
-    """The array of an encoded one.
+    """Decode an array.
 
     Raises:
-      ValueError: where dtype, shape and elements do not go together.
+      ValueError: when dtype, shape and elements do not match.
     """
     if isinstance(value, Texts):
         pairs = zip(value.items, value.are_text, strict=True)
@@ -216,7 +216,7 @@ def _dtype_of(name: str) -> np.dtype[Any]:
 
 
 def unknowns(values: Sequence[Value]) -> list[str]:
-    """What of it cannot be recorded."""
+    """Return the descriptions of all values that cannot be recorded."""
     found = []
     for value in values:
         if isinstance(value, Unknown):
