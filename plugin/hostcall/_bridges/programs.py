@@ -83,8 +83,7 @@ class Differentiable:
     """A program as a function of flat tensors, which TensorFlow can differentiate.
 
     A function without side effects runs once more for its gradient, as those of `jax2tf` do. One
-    with side effects must not: it also returns the residuals for its gradient, if one can be asked
-    for.
+    with side effects must not. It also returns residuals, if its gradient can be asked for.
 
     Attributes:
       out_tree: the structure of the results.
@@ -169,7 +168,7 @@ class Differentiable:
 
 
 class _Split:
-    """A program with side effects, split into one that also returns residuals and its gradient."""
+    """A program with side effects as two: a forward one that returns residuals, and a gradient."""
 
     def __init__(
         self, pull_back: Callable[..., Any], avals: Any, whole: Program, description: str
@@ -208,8 +207,7 @@ class _Split:
         """Return the gradients of the arguments that have any.
 
         Args:
-          tensors: the residuals that `forward` returned, and the gradients of the results that have
-            any.
+          tensors: the residuals of `forward`, and the gradients of the results that have any.
         """
         if self._error is not None:
             raise ValueError(

@@ -1,8 +1,7 @@
 """The session of one client in a worker: its arena, its calls, and their answers.
 
-A session reads and writes the arena by system calls, and does not map it. So each function gets
-arrays of its own, which the client cannot change during the call. And no change of the file by the
-client can end this process.
+A session reads and writes the arena by system calls, and does not map it. So a function's arrays
+are its own, whatever the client does to the file, and the client cannot end this process by it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _LENGTH = np.dtype("<u8")
 
 
 class ArenaFullError(Exception):
-    """Results need more memory than the client or the worker allows."""
+    """The error of results that need more memory than the client or the worker allows."""
 
 
 class Arena:
@@ -182,7 +181,7 @@ This is a worker: `hostcall worker --allow MODULE` allows it there, and `--impor
 module that calls hostcall.provide."""
 
 
-# How many recorded calls are kept, the latest ones, whose gradient has not been asked for.
+# The most recorded calls that are kept for gradients not asked for yet; the oldest go first.
 MOST_RESIDUALS = 1024
 _handles: collections.deque[int] = collections.deque()
 
@@ -266,7 +265,7 @@ def shapes(call: Call) -> list[Array]:
 
 
 def _note_handle(handle: int) -> None:
-    """Keep at most `MOST_RESIDUALS` tape residuals: no client tells that it needs one no more.
+    """Keep at most `MOST_RESIDUALS` tape residuals, since no client reports those it will not need.
 
     Args:
       handle: the last result of a call, which may be another number.
@@ -322,7 +321,7 @@ class Owner(Protocol):
         """Count a call."""
 
     def health(self) -> Health:
-        """Return the state of the worker."""
+        """Return the process id, and the numbers of clients, calls and errors."""
 
 
 def serve(connection: socket.socket, owner: Owner) -> None:

@@ -118,8 +118,7 @@ class Worker:
         """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone.
 
         Args:
-          source: the socket that clients connect to, or a connection over which they are handed
-            over.
+          source: the socket that clients connect to, or a connection that hands clients over.
           hands_over: whether `source` is the latter.
         """
         with _signals() as told, selectors.DefaultSelector() as selector:
@@ -142,7 +141,7 @@ class Worker:
             self._errors += failed
 
     def health(self) -> Health:
-        """Return the state of the worker."""
+        """Return the process id, and the numbers of clients, calls and errors."""
         with self._lock:
             return Health(os.getpid(), len(self._sessions), self._calls, self._errors)
 

@@ -19,9 +19,8 @@ def to_tf(
 ) -> Callable[..., Any]:
     """Convert a JAX function to a TensorFlow one, eager, in graphs or under `jit_compile=True`.
 
-    It works as `jax2tf.convert` does, and also converts functions with callbacks:
-    `hostcall.jax.call`, `jax.pure_callback`, `io_callback`, `jax.debug.callback` and
-    `jax.debug.print`.
+    It works as `jax2tf.convert` does, and also with callbacks: `hostcall.jax.call`,
+    `jax.pure_callback`, `io_callback`, `jax.debug.callback` and `jax.debug.print`.
 
     Args:
       jax_fn: a function of pytrees of arrays.

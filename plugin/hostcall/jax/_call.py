@@ -161,16 +161,16 @@ def call(
 
     Raises:
       TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
-        dtype that JAX lacks; when `executor` is neither an executor nor a function, `wait` or
+        dtype that JAX lacks. Also when `executor` is neither an executor nor a function, `wait` or
         `concurrent` is no bool, or `sharding` has another form.
       ValueError: for `ordered` with `pure` or `concurrent`, an unknown `vmap_method`, `retries`
-        without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when a call with
+        without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off. Also when a call with
         results is differentiated; for `wait=False` with results or `pure`, and for values of
-        `queue`, `when_full` and `memory` that `hostcall.declare` refuses; where arrays cannot be
-        divided as `sharding` says, or it is given inside of `jax.shard_map`.
+        `queue`, `when_full` and `memory` that `hostcall.declare` refuses. Also where arrays cannot
+        be divided as `sharding` says, or it is given inside of `jax.shard_map`.
       NotImplementedError: when a call with a side effect and without `sharding` is compiled for
-        several devices among which XLA divides arrays; or with `sharding` for GPUs, or for devices
-        of several processes.
+        several devices among which XLA divides arrays. Also with `sharding` for GPUs, or for
+        devices of several processes.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
 

@@ -41,7 +41,7 @@ def batched_branches(stock: Rule) -> Rule:
 
 
 def batched_loop(stock: Rule) -> Rule:
-    """Wrap `jax.vmap` of `while_loop`: the body runs for all elements until the last has ended."""
+    """Wrap `jax.vmap` of `while_loop`: refuse calls, since its body runs until all elements end."""
 
     @functools.wraps(stock)
     def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:

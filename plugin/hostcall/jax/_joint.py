@@ -114,7 +114,7 @@ def marking(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_not_nested() -> None:
-    """Raise a RuntimeError if a program for several devices would wait for its own caller."""
+    """Raise a RuntimeError if a program for several devices would deadlock with its caller."""
     if _waited_for():
         raise RuntimeError(
             "a function that a JAX program for several devices calls runs another such program, "

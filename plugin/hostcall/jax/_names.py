@@ -1,8 +1,8 @@
 """Every private name of JAX that hostcall uses, and the features that need them.
 
-JAX promises nothing about `jax._src` and `jax.interpreters`. hostcall looks here first which names
-a new JAX release lacks. It switches off a feature that lacks a name. Without the names of `CALLS`,
-`import hostcall.jax` fails.
+JAX promises nothing about `jax._src` and `jax.interpreters`. This table is the first test of a new
+JAX release: it shows the names that the release lacks. hostcall switches off a feature that lacks a
+name. Without the names of `CALLS` there is no `hostcall.jax`.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def _lower(
         _check_without_patches(function, effect)
     together = _joint.can_be_made(platforms)
     if _lowering.is_divided_by_xla(context):
-        # XLA knows JAX's own callbacks by name and makes them on one device, but not hostcall's.
+        # XLA recognizes only JAX's own callbacks, by name, as calls for one device alone.
         if effect is not None and joint is None:
             raise _joint.nothing_said(function.description)
         if together:
