@@ -28,7 +28,7 @@ _TEXT_MODEL = "saved_model.pbtxt"
 
 
 class SavedModelError(ValueError):
-    """A SavedModel that cannot be read; the text has the reason in one line."""
+    """A SavedModel that cannot be explained or copied; the text has the reason in one line."""
 
 
 def explain(path: Path, signature: str | None) -> list[Explanation]:
