@@ -122,7 +122,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The public names that need TensorFlow, which is imported for them."""
+    """Return a public name that needs TensorFlow, and import TensorFlow for it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(_importlib.import_module("hostcall._with_tensorflow"), name)
@@ -139,7 +139,7 @@ def _activate() -> None:
 
 
 def _activate_at_last() -> None:
-    """Warns of what it cannot do: an import of TensorFlow does not fail for hostcall's sake."""
+    """Activate hostcall; on failure only warn, so that an import of TensorFlow does not fail."""
     try:
         _activate()
     except ImportError as error:

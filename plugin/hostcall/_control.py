@@ -1,4 +1,4 @@
-"""Switches hostcall on and off in the frameworks that are imported."""
+"""The switch that turns hostcall on and off in the frameworks that are imported."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hostcall_runtime import _patching
 
 
 def when_imported(name: str, then: Callable[[], None]) -> None:
-    """Calls `then` once a module is imported that is not yet. An import that fails does not count.
+    """Call `then` after the first successful import of a module that is not yet imported.
 
-    What `then` raises, the import raises.
+    If `then` raises, the import raises the same error.
     """
     sys.meta_path.insert(0, _Finder(name, then))
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as the other finders do, and does something after it is executed.
+    """A finder of one module that calls `then` after the module is executed.
 
-    The module keeps the spec and the loader that it would have; for one import, that loader has a
-    method of its own.
+    It finds the module by the other finders. The module keeps the spec and the loader that it would
+    have; for one import, that loader has a method of its own.
     """
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None
-        # Those before this one have been asked.
+        # The finders before this one have been asked already.
         others = sys.meta_path[sys.meta_path.index(self) + 1 :]
         found = (finder.find_spec(fullname, path, target) for finder in others)
         spec = next((one for one in found if one is not None), None)
@@ -58,14 +58,14 @@ class _Finder(MetaPathFinder):
 
 
 def enable() -> None:
-    """Switches hostcall on: script ops work in functions with `jit_compile=True`.
+    """Switch hostcall on: script ops work in functions with `jit_compile=True`.
 
-    `import hostcall` does it, unless the environment variable `HOSTCALL_DISABLE` is set to 1. Where
+    `import hostcall` does it, unless the environment variable `HOSTCALL_DISABLE` is set to 1. If
     TensorFlow is imported later, hostcall is switched on in it then. Enabling twice is no error.
 
     Raises:
       ImportError: when the installed TensorFlow lacks a name without which script ops cannot be
-        compiled. Of names that other features need, a warning tells.
+        compiled. For names that other features need, hostcall only warns.
 
     Examples:
       >>> hostcall.disable()
@@ -80,17 +80,17 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Switches hostcall off: from now on TensorFlow behaves as without it.
+    """Switch hostcall off: from now on TensorFlow behaves as without it.
 
-    Everything that hostcall has replaced in TensorFlow is TensorFlow's own again. Programs that are
-    compiled already go on to work, and graphs that were traced before keep their gradients; each
-    of their calls keeps what it needs until its gradient is computed once, the latest 256 calls at
-    most. A tape that has recorded a py_function has to be asked for gradients before. Script ops in
-    functions that are compiled later fail, with an error that says that hostcall is disabled.
-    Disabling twice is no error.
+    hostcall puts back everything that it has replaced in TensorFlow. Programs that are compiled
+    already still work. Graphs that were traced before keep their gradients: each of their calls
+    keeps the values for its gradient until that is computed once, for the latest 256 calls at most.
+    A tape that has recorded a py_function must compute its gradients before hostcall is disabled.
+    Script ops in functions that are compiled later fail, with an error that says that hostcall is
+    disabled. Disabling twice is no error.
 
-    The same holds for JAX where hostcall.jax is loaded. `hostcall.jax.call` works in programs that
-    are traced later, too; but JAX refuses calls with side effects in their branches and loops.
+    The same holds for JAX if hostcall.jax is loaded. `hostcall.jax.call` also works in programs
+    that are traced later; but JAX refuses calls with side effects in their branches and loops.
 
     Examples:
       >>> @tf.function(jit_compile=True)
@@ -108,10 +108,10 @@ def disable() -> None:
 
 
 def is_enabled() -> bool:
-    """Whether hostcall is switched on, in all frameworks that are imported."""
+    """Return whether hostcall is switched on, in all frameworks that are imported."""
     return _patching.are_installed() and all(table.enabled for table in _patching.tables())
 
 
 def enabled_by_environment() -> bool:
-    """False where `HOSTCALL_DISABLE` is set to anything but 0 or nothing."""
+    """Return False if `HOSTCALL_DISABLE` is set to any text but "0" or "", else True."""
     return os.environ.get("HOSTCALL_DISABLE", "0") in ("", "0")

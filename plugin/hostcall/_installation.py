@@ -1,4 +1,4 @@
-"""What hostcall installs into TensorFlow, and the table of what it replaces there."""
+"""The parts that hostcall installs into TensorFlow, and the table of the patches there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _off() -> None:
 
 
 def _prepare() -> None:
-    """Once in a process: what TensorFlow cannot be made to forget (`_patches.PERMANENT`)."""
+    """Install, once in a process, the parts that TensorFlow cannot remove: see `PERMANENT`."""
     global _installed
     if _installed:
         return
@@ -82,7 +82,7 @@ def _prepare() -> None:
     bindings.install_kernel_creator()
     calls.add(eager_execution.wait_for_ops)
     token_registry.renew_nonce()
-    # It counts on from the same number.
+    # A forked child counts on from the same number, so it needs another nonce.
     os.register_at_fork(after_in_child=token_registry.renew_nonce)
     _installed = True
 
@@ -143,7 +143,7 @@ def _all() -> list[Patch]:
 
 TABLE = PatchTable("TensorFlow", features.NAMES, _all(), SWITCH)
 
-# What stays when hostcall is disabled, and why it changes nothing then.
+# The parts that stay when hostcall is disabled, and the reason why they change nothing then.
 PERMANENT = {
     "the creator of kernels for compiled functions": (
         "TensorFlow deletes the one that it had. Ours passes everything on to TensorFlow's own."

@@ -1,9 +1,9 @@
 """The extension modules of this installation, and the check that they fit TensorFlow and Python.
 
-TensorFlow promises no stable C++ interface between its minor versions, so what links with its
-libraries is built once for each: `hostcall/_built/tensorflow_2_21` holds the modules and libraries
-for 2.21. A wheel has a set for each minor version that it serves, an installation that was built
-from source a single one.
+TensorFlow promises no stable C++ interface between its minor versions. So hostcall builds the code
+that links with its libraries once for each: `hostcall/_built/tensorflow_2_21` holds the modules and
+libraries for 2.21. A wheel has a set for each minor version that it serves. An installation built
+from source has a single one.
 
 A module that was built against other versions may crash anywhere. Comparing versions first turns
 the crash into a readable error.
@@ -21,7 +21,7 @@ from hostcall_runtime._library import REBUILD
 
 _PREFIX = "tensorflow_"
 
-# TensorFlow for CPUs has a name of its own on x86-64 alone.
+# TensorFlow's package for CPUs has a name of its own on x86-64 only.
 PACKAGE = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
 
 _NOT_BUILT = """\
@@ -57,8 +57,8 @@ def choose(tensorflow: str) -> None:
 
     Raises:
         ImportError: None were built, or none for this minor version. The message lists the versions
-            that there are modules for, and the commands that install one of them, or build modules
-            for this one.
+            that have modules. It has the commands that install one of them, or build modules for
+            this one.
     """
     sets = built_sets()
     if not sets:
@@ -76,7 +76,7 @@ def choose(tensorflow: str) -> None:
 
 
 def built_sets() -> dict[str, Path]:
-    """The folders of this installation, by the minor version that each is for, oldest first."""
+    """Return the folders of this installation by minor version, oldest first."""
     found: dict[str, Path] = {}
     for place in sys.modules["hostcall"].__path__:
         for folder in Path(place, "_built").glob(_PREFIX + "*"):
@@ -85,12 +85,12 @@ def built_sets() -> dict[str, Path]:
 
 
 def minor(version: str) -> str:
-    """The minor version of a version, such as "2.21" of "2.21.0"."""
+    """Return the minor version of a version, such as "2.21" for "2.21.0"."""
     return ".".join(version.split(".")[:2])
 
 
 def numbers(version: str) -> list[int]:
-    """What minor versions are ordered by."""
+    """Return the key that orders minor versions."""
     return [int(number) for number in minor(version).split(".")]
 
 
@@ -99,11 +99,11 @@ def _listed(versions: list[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-# The minor versions of TensorFlow that the tests have passed with, the oldest first.
+# The minor versions of TensorFlow that the tests have passed with, oldest first.
 TESTED = ("2.19", "2.20", "2.21")
 
-# What XLA's FFI was in the oldest of them. Handlers are made for what the newest has, and
-# csrc/compat/ffi.h does what older ones want.
+# The version of XLA's FFI in the oldest of them. Handlers are made for the newest version, and
+# csrc/compat/ffi.h adapts them to older ones.
 _OLDEST_FFI = (0, 1)
 
 _NO_TENSORFLOW = """\
@@ -136,18 +136,18 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 
     pip install '{package}=={newest}.*'"""
 
-# The first whose XLA runs programs for CPUs on the thread that asks for it. Older ones have a
-# thread for each stream of a device, which runs nothing else meanwhile.
+# The first version whose XLA runs CPU programs on the calling thread. Older ones have a thread for
+# each stream of a device, which runs nothing else meanwhile.
 _ON_THE_CALLER = "2.20"
 
-# What versions from that one on have of StableHLO, and what older ones have. Of programs that are
-# exported, `hostcall.load` has to read what JAX's newer one writes.
+# The StableHLO versions of TensorFlow from this version on, and before it. `hostcall.load` must
+# read exported programs that JAX's newer version writes.
 _NEWER_STABLEHLO = "2.20"
 STABLEHLO = "1.13.0"
 _OLDEST_STABLEHLO = "1.9.0"
 
-# The first whose XLA has loops and branches wait for the calls before them. Older ones have them
-# wait for the values that they use alone.
+# The first version whose XLA makes loops and branches wait for the calls before them. In older ones
+# they wait only for the values that they use.
 _ORDERED = "2.20"
 
 
@@ -157,10 +157,10 @@ class Versions:
 
     Attributes:
         tensorflow: TensorFlow's version, such as "2.21.0".
-        ffi_api: Major and minor version of XLA's FFI, or None if TensorFlow brings no header that
-            tells it.
+        ffi_api: Major and minor version of XLA's FFI, or None if TensorFlow brings no header with
+            it.
         python: Python's major and minor version, such as "3.11".
-        cxx11_abi: 1 where C++ strings and lists have the layout of C++11, else 0.
+        cxx11_abi: 1 if C++ strings and lists have the layout of C++11, else 0.
     """
 
     tensorflow: str
@@ -173,9 +173,9 @@ def check() -> None:
     """Choose the extension modules for the TensorFlow here, and check that they can be loaded.
 
     Raises:
-        ImportError: TensorFlow is missing or too old, hostcall has not been built, not for this
-            TensorFlow, or against other versions; the message lists them and the commands that fix
-            it. Of a TensorFlow that hostcall was not tested with, a warning tells.
+        ImportError: TensorFlow is missing or too old, or hostcall has not been built, or only for
+            other versions. The message lists them and the commands that fix it. For a TensorFlow
+            that hostcall was not tested with, `check` only warns.
     """
     installed = found()
     if not _is_at_least(installed.tensorflow, TESTED[0]):
@@ -190,13 +190,13 @@ def check() -> None:
 
 
 def untested(version: str) -> str | None:
-    """What is to be said of a version of TensorFlow that no test has passed with.
+    """Return the warning for a version of TensorFlow that no test has passed with.
 
     Args:
-        version: TensorFlow's, such as "2.22.0" or "2.21.0-dev20260101".
+        version: TensorFlow's version, such as "2.22.0" or "2.21.0-dev20260101".
 
     Returns:
-        The text of a warning that names the version, or None where it was tested.
+        The text of a warning that names the version, or None if it was tested.
     """
     if minor(version) in TESTED and "dev" not in version:
         return None
@@ -204,28 +204,28 @@ def untested(version: str) -> str | None:
 
 
 def keeps_order(version: str) -> bool:
-    """Whether XLA in a version of TensorFlow has loops and branches wait for the calls before them.
+    """Return whether a TensorFlow's XLA makes loops and branches wait for the calls before them.
 
     Args:
-        version: TensorFlow's, such as "2.19.1".
+        version: TensorFlow's version, such as "2.19.1".
     """
     return _is_at_least(version, _ORDERED)
 
 
 def runs_on_the_caller(version: str) -> bool:
-    """Whether XLA in a version of TensorFlow runs programs on the thread that asks for it.
+    """Return whether a TensorFlow's XLA runs programs on the calling thread.
 
     Args:
-        version: TensorFlow's, such as "2.19.1".
+        version: TensorFlow's version, such as "2.19.1".
     """
     return _is_at_least(version, _ON_THE_CALLER)
 
 
 def stablehlo(version: str) -> str:
-    """The version of StableHLO that a version of TensorFlow reads, such as "1.13.0".
+    """Return the version of StableHLO that a version of TensorFlow reads, such as "1.13.0".
 
     Args:
-        version: TensorFlow's, such as "2.19.1".
+        version: TensorFlow's version, such as "2.19.1".
     """
     return STABLEHLO if _is_at_least(version, _NEWER_STABLEHLO) else _OLDEST_STABLEHLO
 
@@ -242,13 +242,13 @@ def mismatches(built: Versions, found: Versions) -> list[str]:
     """Compare the versions built against with those found.
 
     Args:
-        built: What the extension modules were built against.
-        found: What this process has.
+        built: The versions that the extension modules were built against.
+        found: The versions in this process.
 
     Returns:
         A line for each pair that does not fit, empty if all do. TensorFlow's patch version may
-        differ, and so may the minor version of XLA's FFI: it keeps what older ones had, and ours
-        takes what the oldest has that we were tested with.
+        differ, and so may the minor version of XLA's FFI: it stays compatible with older ones, and
+        hostcall accepts the oldest tested one.
     """
     rows = [
         ("TensorFlow", built.tensorflow, found.tensorflow, _same_minor(built, found)),
@@ -276,7 +276,7 @@ def _dotted(version: tuple[int, int] | None) -> str:
 
 
 def built() -> Versions:
-    """What the extension modules that were chosen were built against."""
+    """Return the versions that the chosen extension modules were built against."""
     info = importlib.import_module("hostcall._build_info")
     return Versions(
         tensorflow=info.TENSORFLOW_VERSION,
@@ -287,15 +287,15 @@ def built() -> Versions:
 
 
 def found() -> Versions:
-    """What this process has.
+    """Return the versions in this process.
 
     Raises:
-        ImportError: There is no TensorFlow.
+        ImportError: TensorFlow is not installed.
     """
     try:
         import tensorflow as tf
     except ModuleNotFoundError as error:
-        if error.name != "tensorflow":  # TensorFlow is there, but something that it needs is not.
+        if error.name != "tensorflow":  # TensorFlow is there, but a dependency is missing.
             raise
         raise ImportError(_NO_TENSORFLOW, name="tensorflow") from error
     return Versions(
@@ -307,7 +307,7 @@ def found() -> Versions:
 
 
 def _ffi_api(header: Path) -> tuple[int, int] | None:
-    """Read the FFI's version from the header that defines it; TensorFlow tells it nowhere else."""
+    """Read the FFI's version from the header that defines it; TensorFlow has it nowhere else."""
     if not header.is_file():
         return None
     text = header.read_text(encoding="utf-8")

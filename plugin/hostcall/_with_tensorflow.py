@@ -1,6 +1,6 @@
-"""TensorFlow's side of hostcall: imported with TensorFlow, whichever of the two comes first.
+"""TensorFlow's side of hostcall, with the public names that need TensorFlow.
 
-Has the public names that need TensorFlow.
+It is imported with TensorFlow, whichever of hostcall and TensorFlow comes first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The command `hostcall`, which has to say something where hostcall itself cannot be imported too.
+"""The command `hostcall`, which also works if hostcall itself cannot be imported.
 
-Most likely that is why somebody asks `hostcall doctor`.
+A failed import is the most likely reason to run `hostcall doctor`.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Runs the command line; exits with status 1 and the reason where there is none to run."""
+    """Run the command line; if hostcall cannot be imported, exit with the reason and status 1."""
     from hostcall_command.commands import main as run
 
     try:

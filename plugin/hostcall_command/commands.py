@@ -1,7 +1,7 @@
 """The command line: `hostcall explain`, `inspect`, `rewrite`, `doctor`, `worker` and more.
 
-This is what click has to know to show help, which is to come at once: what a command does is
-imported when it runs, and TensorFlow with it.
+It imports only the modules that click needs, so that help is shown at once. A command imports its
+implementation, and TensorFlow with it, when it runs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 import click
 
-# Those of hostcall._functions.declaration.
+# The routes of hostcall._functions.declaration.
 ROUTES = ("auto", "custom_call", "partition")
 
 
 class _Command(click.Command):
     def get_short_help_str(self, limit: int = 45) -> str:
-        """The whole sentence, where click would cut it off."""
+        """Return the whole first sentence, which click would cut off."""
         return " ".join(inspect.cleandoc(self.help or "").partition("\n\n")[0].split())
 
 
@@ -36,7 +36,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 )
 @click.version_option(package_name="hostcall")
 def main() -> None:
-    """Python functions inside compiled TensorFlow programs."""
+    """Run Python functions inside compiled TensorFlow programs."""
 
 
 @main.command()
@@ -55,7 +55,7 @@ def explain(saved_model: Path, signature: str | None, html: Path | None, as_json
 @click.argument("path", type=click.Path(path_type=Path))
 @_JSON
 def inspect_file(path: Path, as_json: bool) -> None:
-    """List the Python functions that PATH names, without importing any: a SavedModel, say."""
+    """List the Python functions that PATH, such as a SavedModel, names, without importing any."""
     _run("inspect", path, as_json)
 
 
@@ -149,7 +149,7 @@ def _check_worker(path: str) -> None:
 
 
 def _run(command: str, *arguments: Any) -> None:
-    """Prints what a command says; what is wrong with the user's input is one line and status 1."""
+    """Print the text of a command; report an error of the user's in one line, with status 1."""
     implementation = getattr(importlib.import_module("hostcall._cli.commands"), command)
     try:
         text = implementation(*arguments)

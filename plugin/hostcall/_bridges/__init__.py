@@ -1,4 +1,4 @@
-"""Programs of JAX in TensorFlow, and functions of TensorFlow in JAX."""
+"""JAX programs in TensorFlow, and TensorFlow functions in JAX."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# TensorFlow comes first: importing it imports hostcall's TensorFlow side, without a cycle.
 import tensorflow  # noqa: F401

@@ -28,7 +28,7 @@ from hostcall_runtime import _locks
 def convert(
     tf_fn: Callable[..., Any], *, result: Any, ordered: bool, pure: bool, vmap_method: str | None
 ) -> Callable[..., Any]:
-    """See `hostcall.jax.from_tf`."""
+    """Implement `hostcall.jax.from_tf`."""
     if not callable(tf_fn):
         raise TypeError(f"hostcall.jax.from_tf wants a function, and not {tf_fn!r}.")
     if _values.is_jitted(tf_fn):
@@ -62,7 +62,7 @@ def convert(
 
 
 class _Options:
-    """How calls are made."""
+    """The options of calls."""
 
     def __init__(self, title: str, effect: Any | None, vmap_method: str | None) -> None:
         self.title = title
@@ -89,7 +89,7 @@ class _FlatFunction:
         self._gradients: dict[Any, _FlatFunction] = {}
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        """Runs it, on arrays."""
+        """Run the function on arrays."""
         return eager_execution.apart(self._run, arrays)  # type: ignore[no-any-return]
 
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
@@ -99,10 +99,10 @@ class _FlatFunction:
     def results(
         self, arrays: Sequence[Any], place: str, declared: list[Any] | None
     ) -> list[jax.ShapeDtypeStruct]:
-        """What it returns for such arrays: what is declared, or TensorFlow knows when it traces."""
+        """Return the declared results for these arrays, or those that TensorFlow's trace has."""
         known = [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
         traced = eager_execution.apart(self.traced.get_concrete_function, *known)
-        # `outputs` grow by what gradients need.
+        # `outputs` also gets the values that gradients need.
         outputs = list(traced.structured_outputs or ())
         if declared is not None:
             return self._checked(declared, outputs, place)
@@ -127,7 +127,7 @@ class _FlatFunction:
         return declared
 
     def gradient(self, floats_in: tuple[bool, ...], floats_out: tuple[bool, ...]) -> _FlatFunction:
-        """The function from arguments and upstream gradients to the arguments' gradients.
+        """Return the function from arguments and upstream gradients to the arguments' gradients.
 
         Args:
           floats_in: which of the arguments have gradients.
@@ -158,7 +158,7 @@ def _call_flat(
     options: _Options,
     place: str,
 ) -> list[Any]:
-    """The results of a call, which JAX can differentiate."""
+    """Return the results of a call, which JAX can differentiate."""
     results = function.results(arrays, place, known)
     floats_in, floats_out = tuple(map(_is_float, arrays)), tuple(map(_is_float, results))
     in_tree = jax.tree.structure(tuple(arrays))
@@ -174,7 +174,7 @@ def _call_flat(
 
     def backward(flat: Any, upstream: Any) -> tuple[Any, ...]:
         gradient = function.gradient(floats_in, floats_out)
-        flat = list(map(jnp.asarray, flat))  # JAX keeps constants in forms of its own
+        flat = list(map(jnp.asarray, flat))  # JAX keeps constants in types of its own
         # TensorFlow's gradients of complex values are the conjugates of JAX's.
         given = [*flat, *map(jnp.conj, _chosen(upstream, floats_out))]
         shapes = [_struct(value.shape, value.dtype) for value in _chosen(flat, floats_in)]

@@ -1,4 +1,4 @@
-"""JAX's own callbacks, as they stand in JAX's programs. `hostcall.jax.to_tf` takes them along."""
+"""JAX's own callbacks in JAX programs, which `hostcall.jax.to_tf` converts together with them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class JaxCallback:
 
     Attributes:
       function: from flat arrays to flat results, as JAX calls it.
-      user_function: what it calls of the user's.
-      kind: what the user has called.
+      user_function: the user's function that it calls.
+      kind: the public JAX function that made it.
       effect: as in `_lowering.emit_call`.
       sharding: as `jax.pure_callback` takes it.
     """
@@ -59,7 +59,7 @@ def _print(**params: Any) -> JaxCallback:
     return JaxCallback(function, repr(params["fmt"]), KINDS[_debugging.debug_print_p], effect)
 
 
-# What the user calls for each of JAX's primitives that call Python.
+# The public function for each of JAX's primitives that call Python.
 KINDS: dict[Any, str] = {
     _callback.pure_callback_p: "jax.pure_callback",
     _callback.io_callback_p: "jax.experimental.io_callback",
@@ -67,7 +67,7 @@ KINDS: dict[Any, str] = {
     _debugging.debug_print_p: "jax.debug.print",
 }
 
-# How to read the parameters of each.
+# The function that reads the parameters of each.
 READERS: dict[Any, Callable[..., JaxCallback]] = {
     _callback.pure_callback_p: _pure,
     _callback.io_callback_p: _io,
@@ -77,6 +77,6 @@ READERS: dict[Any, Callable[..., JaxCallback]] = {
 
 
 def line_of(context: Any) -> str:
-    """`file:line` of the user's code that has made what is being lowered, or ""."""
+    """Return `file:line` of the user's code for the op that is being lowered, or ""."""
     frame = _source_info.user_frame(context.traceback)
     return "" if frame is None else f"{frame.file_name}:{frame.start_line}"

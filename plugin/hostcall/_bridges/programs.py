@@ -1,6 +1,6 @@
 """JAX functions, their callbacks and gradients, as programs that TensorFlow can hold.
 
-TensorFlow's gradients of complex values are the conjugates of JAX's. Integers have none.
+TensorFlow's gradients of complex values are the conjugates of JAX's. Integers have no gradients.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from hostcall_runtime import Target, _interception, register
 def export_with_jax(
     jitted: Any, rules: dict[Any, Callable[..., Any]], target: str
 ) -> Callable[..., Any]:
-    """`jax.export.export` for CPUs, with lowering rules of hostcall's.
+    """Return `jax.export.export` for CPUs, with lowering rules of hostcall's.
 
     Args:
-      jitted: what `jax.jit` has made.
-      rules: a lowering rule for each primitive that is not to be lowered as JAX does it.
-      target: of the custom calls that those emit.
+      jitted: a function that `jax.jit` has made.
+      rules: a lowering rule for each primitive that JAX must not lower itself.
+      target: the target of the custom calls that these rules emit.
     """
     from jax._src.export import _export
 
@@ -47,32 +47,32 @@ def export_with_jax(
 
 
 def readable(exported: Any, version: str) -> Any:
-    """An exported function as TensorFlow reads it, whose StableHLO is of this version."""
-    from hostcall_mlir import exporting  # takes long to import, and few programs cross
+    """Return an exported function with StableHLO of a version that TensorFlow reads."""
+    from hostcall_mlir import exporting  # slow to import, and few programs cross
 
     code = exporting.rewritten(exported.mlir_module_serialized, version)
     return dataclasses.replace(exported, mlir_module_serialized=code)
 
 
 def has_effects(exported: Any) -> bool:
-    """Whether an exported function does more than return its results."""
+    """Return whether an exported function has side effects."""
     return bool(exported.ordered_effects or exported.unordered_effects)
 
 
 def has_ordered_effects(exported: Any) -> bool:
-    """Whether a token goes through an exported function."""
+    """Return whether a token goes through an exported function."""
     return bool(exported.ordered_effects)
 
 
 def run_in_tensorflow(exported: Any, tensors: Sequence[Any]) -> list[Any]:
-    """The results of an exported function, an op of TensorFlow's, for flat tensors."""
+    """Run an exported function, an op of TensorFlow's, on flat tensors, and return its results."""
     from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
 
     return list(jax2tf._run_exported_as_tf(tensors, exported))
 
 
 def as_jax_tensor(value: Any) -> tuple[Any, Any]:
-    """A tensor of a dtype that JAX has, as it is set up, and that dtype."""
+    """Return a tensor of a dtype that JAX has in its current configuration, and that dtype."""
     from jax.experimental.jax2tf import jax2tf
 
     tensor, dtype = jax2tf._tfval_to_tensor_jax_dtype(value)
@@ -83,7 +83,7 @@ class Differentiable:
     """A program as a function of flat tensors, which TensorFlow can differentiate.
 
     A function without side effects runs once more for its gradient, as those of `jax2tf` do. One
-    with side effects must not: it returns what its gradient needs, too, if one can be asked for.
+    with side effects must not. It also returns residuals, if its gradient can be asked for.
 
     Attributes:
       out_tree: the structure of the results.
@@ -107,7 +107,7 @@ class Differentiable:
         return _with_gradient(forward, tensors)
 
     def _forward(self, *tensors: Any) -> Any:
-        """The results, and the gradient as TensorFlow asks for it."""
+        """Return the results, and the gradient function that TensorFlow calls."""
 
         def gradient(*upstream: Any, **_: Any) -> list[Any]:
             if self._gradient is None:
@@ -117,7 +117,7 @@ class Differentiable:
         return run(self._program, tensors), gradient
 
     def _forward_once(self, *tensors: Any) -> Any:
-        """The same, where the program must not run again."""
+        """Return the same for a program that must not run again."""
         if self._split is None:
             avals = self._program.exported.in_avals
             self._split = _Split(self._pull_back, avals, self._program, self._description)
@@ -130,7 +130,7 @@ class Differentiable:
         return results, gradient
 
     def _pull_back(self, *flat: Any) -> tuple[list[Any], Any]:
-        """The flat results, and JAX's function from their cotangents to those of the arguments."""
+        """Return the flat results, and JAX's function from their cotangents to the arguments'."""
 
         def of_floats(*floats: Any) -> tuple[list[Any], list[Any]]:
             remaining = iter(floats)
@@ -157,18 +157,18 @@ class Differentiable:
         return Differentiable(jitted, program, f"the gradient of {self._description}")
 
     def _chosen(self, of_results: Sequence[Any]) -> list[Any]:
-        """Those of the results that have gradients."""
+        """Return the results, or values for them, that have gradients."""
         both = zip(of_results, self._floats_out, strict=True)
         return [value for value, is_float in both if is_float]
 
     def _all(self, gradients: Sequence[Any]) -> list[Any]:
-        """With None for the arguments that have no gradients."""
+        """Insert None for the arguments that have no gradients."""
         remaining = iter(gradients)
         return [next(remaining) if is_float else None for is_float in self._floats_in]
 
 
 class _Split:
-    """A program with side effects as two: one also returns what the other, its gradient, needs."""
+    """A program with side effects as two: a forward one that returns residuals, and a gradient."""
 
     def __init__(
         self, pull_back: Callable[..., Any], avals: Any, whole: Program, description: str
@@ -188,7 +188,7 @@ class _Split:
         try:
             self._forward = export(jax.jit(with_residuals), _structs(avals), {})
             self._check_effects()
-        except Exception as error:  # it has none, which does not matter before it is asked for
+        except Exception as error:  # an error only if the gradient is asked for
             self._error, self._forward = error, whole
 
     def _check_effects(self) -> None:
@@ -199,15 +199,15 @@ class _Split:
             )
 
     def forward(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The results, and what the gradient needs."""
+        """Return the results, and the residuals for the gradient."""
         returned = run(self._forward, tensors)
         return returned[: self._count], [*returned[self._count :], *self._sized(tensors)]
 
     def backward(self, tensors: Sequence[Any]) -> list[Any]:
-        """The gradients of the arguments that have any.
+        """Return the gradients of the arguments that have any.
 
         Args:
-          tensors: what `forward` returned for it, and the gradients of the results that have any.
+          tensors: the residuals of `forward`, and the gradients of the results that have any.
         """
         if self._error is not None:
             raise ValueError(
@@ -236,7 +236,7 @@ class _Split:
         return export(jax.jit(backward), _structs(avals), {})
 
     def _sized(self, of_arguments: Sequence[Any]) -> list[Any]:
-        """Those of the arguments that have sizes with names, which only arguments tell."""
+        """Return those arguments that have sizes with names, which only arguments tell."""
         avals = self._whole.exported.in_avals
         return [
             value
@@ -253,7 +253,7 @@ class _Split:
 
 
 def _with_gradient(function: Callable[..., Any], tensors: Sequence[Any]) -> list[Any]:
-    """The results of a function of `tf.custom_gradient`."""
+    """Return the results of a function of `tf.custom_gradient`."""
     results = list(tf.custom_gradient(function)(*tensors))
     if results and not tf.executing_eagerly():
         eager_execution.own_custom_gradient(results[0].op)
@@ -280,15 +280,15 @@ class Callbacks:
     """The callbacks of a program.
 
     Attributes:
-      targets: what the runtime calls for them.
-      losable: how many of them JAX leaves out of loops that it differentiates.
+      targets: the runtime's targets of the callbacks.
+      losable: the number of callbacks that JAX drops from loops that it differentiates.
     """
 
     targets: list[Target] = dataclasses.field(default_factory=list)
     losable: int = 0
 
     def add(self, target: Target, effect: Any | None) -> None:
-        """Counts one more."""
+        """Add a callback."""
         self.targets.append(target)
         self.losable += effect is not None and _primitive.is_lost_in_loops(effect)
 
@@ -299,8 +299,8 @@ class Program:
 
     Attributes:
       exported: the `jax.export.Exported`.
-      callbacks: those in it.
-      module: what TensorFlow knows of it; the graphs that call it own it, and so its callbacks.
+      callbacks: its callbacks.
+      module: TensorFlow's record of it; the graphs that call it own it, and so its callbacks.
     """
 
     exported: Any
@@ -309,12 +309,12 @@ class Program:
 
     @property
     def has_effects(self) -> bool:
-        """Whether it does more than to return its results."""
+        """True if it has side effects."""
         return has_effects(self.exported)
 
 
 def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
-    """Traces and lowers a function that `jax.jit` has made.
+    """Trace and lower a function that `jax.jit` has made.
 
     Args:
       jitted: the function.
@@ -336,14 +336,14 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
 
 
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
-    """The results of a program for flat tensors: those of an op, in a graph."""
+    """Run a program on flat tensors, and return its results: in a graph, those of an op."""
     with program.module.called():
         return run_in_tensorflow(program.exported, tensors)
 
 
 def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:
-    """The lowering rules of JAX's own callbacks in a program."""
-    from hostcall._bridges import jax_callbacks  # which a version of JAX may not have
+    """Return the lowering rules of JAX's own callbacks in a program."""
+    from hostcall._bridges import jax_callbacks  # a JAX version may lack its names
 
     _rules.check(jaxpr, jax_callbacks.KINDS)
     return {
@@ -394,7 +394,7 @@ def _lower_jax_callback(
 
 
 def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose results have dtypes that JAX has."""
+    """Wrap `function` so that its results have dtypes that JAX has."""
 
     def call(*arrays: Any) -> list[Any]:
         return [_canonical(np.asarray(value)) for value in eager_execution.apart(function, *arrays)]

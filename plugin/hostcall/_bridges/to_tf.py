@@ -20,7 +20,7 @@ from hostcall_runtime import _locks
 def convert(
     jax_fn: Callable[..., Any], polymorphic_shapes: Any, polymorphic_constraints: Sequence[str]
 ) -> Callable[..., Any]:
-    """See `hostcall.jax.to_tf`."""
+    """Implement `hostcall.jax.to_tf`."""
     if not callable(jax_fn):
         raise TypeError(f"hostcall.jax.to_tf wants a function, and not {jax_fn!r}.")
     if isinstance(jax_fn, tf.types.experimental.PolymorphicFunction):
@@ -35,16 +35,16 @@ def convert(
         return converted(*args, **kwargs)
 
     functools.update_wrapper(run, jax_fn, updated=())
-    # Ours, and JAX's code below it, is not for autograph to convert.
+    # Autograph must convert neither hostcall's code nor JAX's code below it.
     call = autograph.do_not_convert(run)
-    # TensorFlow traces through what says that it wraps something.
+    # TensorFlow would trace the function in `__wrapped__`.
     del call.__dict__["__wrapped__"]
     return call
 
 
 @dataclasses.dataclass(frozen=True)
 class _Unsized:
-    """What is known of an argument with sizes that are not known."""
+    """The shape and dtype of an argument with unknown sizes."""
 
     shape: tuple[int | None, ...]
     dtype: Any
@@ -58,7 +58,7 @@ def _struct(shape: tuple[int | None, ...], dtype: Any) -> Any:
 
 
 class _Converted:
-    """What `to_tf` returns."""
+    """The implementation of a function that `to_tf` returns."""
 
     def __init__(
         self, function: Callable[..., Any], shapes: Any, constraints: Sequence[str]

@@ -1,4 +1,4 @@
-"""What the command `hostcall` does."""
+"""The implementation of the command `hostcall`."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# TensorFlow comes first: importing it imports hostcall's TensorFlow side, without a cycle.
 import tensorflow  # noqa: F401

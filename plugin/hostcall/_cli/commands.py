@@ -1,4 +1,4 @@
-"""What the commands of `hostcall_command` do; each returns the text to print."""
+"""The implementations of the commands of `hostcall_command`; each returns the text to print."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hostcall._serving.worker import Worker
 
 
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> str:
-    """Explains the functions of a SavedModel.
+    """Explain the functions of a SavedModel.
 
     Args:
       saved_model: its directory.
-      signature: the one to explain; None for all.
-      html: where to write a page; None for nowhere.
+      signature: the signature to explain; None for all.
+      html: the path of a page to write; None for no page.
       as_json: whether to answer in JSON.
 
     Raises:
@@ -35,7 +35,7 @@ def explain(saved_model: Path, signature: str | None, html: Path | None, as_json
 
 
 def inspect(path: Path, as_json: bool) -> str:
-    """Lists the Python functions that a file names.
+    """List the Python functions that a file names.
 
     Args:
       path: as for `hostcall.inspect`.
@@ -49,11 +49,11 @@ def inspect(path: Path, as_json: bool) -> str:
 
 
 def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> str:
-    """Writes a copy of a SavedModel with its compiled functions rewritten.
+    """Write a copy of a SavedModel with its compiled functions rewritten.
 
     Args:
       saved_model: its directory.
-      out: that of the copy.
+      out: the directory of the copy.
       route: as for `hostcall.rewrite`.
       as_json: whether to answer in JSON.
 
@@ -68,7 +68,7 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> str:
 
 
 def doctor(names: bool, as_json: bool) -> str:
-    """Versions, what hostcall was built against, and what is switched on.
+    """Report versions, the build of hostcall, and the features that are switched on.
 
     Args:
       names: whether to list each private name; in JSON they always are.
@@ -79,10 +79,10 @@ def doctor(names: bool, as_json: bool) -> str:
 
 
 def serving_library() -> str:
-    """The path of the library for servers without Python.
+    """Return the path of the library for servers without Python.
 
     Raises:
-      FileNotFoundError: when it is not there.
+      FileNotFoundError: when it is missing.
     """
     return _serving_library.serving_library()
 
@@ -96,16 +96,16 @@ def worker(
     connections: int,
     say: Callable[[str], None],
 ) -> str:
-    """Calls Python functions for other processes, until it is told to end.
+    """Call Python functions for other processes, until it is told to end.
 
     Args:
       socket: the path to listen at; or None.
-      control_fd: where clients are handed over; or None.
+      control_fd: the descriptor over which clients are handed over; or None.
       allow: the modules whose functions may be called.
       imports: the modules to import first.
-      max_bytes: the most that the arguments, or the results, of a call may have.
+      max_bytes: the most bytes that the arguments, or the results, of a call may have.
       connections: the most clients at a time.
-      say: what tells the user that it listens.
+      say: tells the user that the worker listens.
 
     Raises:
       ValueError: when it cannot begin.

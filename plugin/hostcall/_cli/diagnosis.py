@@ -29,7 +29,7 @@ VARIABLES = (
     "XLA_FLAGS",
 )
 
-# What registers them is _installation.py and csrc/tensorflow/script_op_kernel.cc.
+# _installation.py and csrc/tensorflow/script_op_kernel.cc register these.
 _TARGETS = {"hostcall": ["Host", "CUDA"], "hostcall_native": ["Host"]}
 _MODULES = ("hostcall_runtime._runtime", "hostcall._tensorflow")
 _OPS = ["EagerPyFunc", "PyFunc", "PyFuncStateless"]
@@ -37,7 +37,7 @@ _DEVICES = {"XLA_CPU_JIT": "compiles", "XLA_GPU_JIT": "compiles, for NVIDIA GPUs
 
 
 def report() -> dict[str, Any]:
-    """All of it as dicts, lists, strings and numbers."""
+    """Return all facts as dicts, lists, strings and numbers."""
     built, found = _versions.built(), _versions.found()
     jax = _load_jax()
     enabled = _control.is_enabled()
@@ -65,13 +65,13 @@ def report() -> dict[str, Any]:
 
 
 def _load_jax() -> dict[str, str | None]:
-    """Loads hostcall.jax, for its table: JAX's version if it is installed, and what is wrong."""
+    """Load hostcall.jax for its table; return JAX's version, if installed, and its problem."""
     try:
         version = metadata.version("jax")
     except metadata.PackageNotFoundError:
         return {"version": None, "problem": None}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the table tells what is missing
+        warnings.simplefilter("ignore")  # the table has the missing names
         try:
             importlib.import_module("hostcall.jax")
             tried = importlib.import_module("hostcall.jax._versions")
@@ -81,7 +81,7 @@ def _load_jax() -> dict[str, str | None]:
 
 
 def _names() -> Iterator[dict[str, Any]]:
-    """The private names in the tables of the frameworks."""
+    """Yield the private names in the tables of the frameworks."""
     for table in _patching.tables():
         missing = table.missing()
         for name in table.names:
@@ -95,7 +95,7 @@ def _names() -> Iterator[dict[str, Any]]:
 
 
 def _replaced() -> Iterator[dict[str, Any]]:
-    """The patches in these tables."""
+    """Yield the patches in these tables."""
     for table in _patching.tables():
         for patch in table.patches:
             yield {
@@ -117,11 +117,11 @@ _WIDTH = 100
 
 
 def text(report: dict[str, Any], names: bool = False) -> str:
-    """The report of `diagnosis.report` as a page for the terminal.
+    """Return the report of `diagnosis.report` as a page for the terminal.
 
     Args:
       report: the report.
-      names: whether each private name is listed, or a missing one alone.
+      names: whether to list each private name, or only missing ones.
     """
     sections = {
         "Versions": _version_lines(report),

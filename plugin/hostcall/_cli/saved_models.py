@@ -1,7 +1,7 @@
-"""SavedModels as files: what their functions are, and copies of them that are rewritten.
+"""SavedModels as files: explanations of their functions, and rewritten copies.
 
-They are read as messages and not loaded, so that neither the objects nor the Python functions that
-they were made from have to be there.
+Both read them as messages and do not load them. So neither the objects nor the Python functions
+that they were made from have to be there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.function_defs import with_defaults
 from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
 
-# A signature that TensorFlow adds by itself, and its checksum of the whole, out of date in a copy.
+# The signature that TensorFlow adds by itself, and its checksum file, which is wrong for a copy.
 _INIT = "__saved_model_init_op"
 _FINGERPRINT = "fingerprint.pb"
 _MODEL = "saved_model.pb"
@@ -28,22 +28,22 @@ _TEXT_MODEL = "saved_model.pbtxt"
 
 
 class SavedModelError(ValueError):
-    """What is wrong with a SavedModel, in one line."""
+    """A SavedModel that cannot be explained or copied; the text has the reason in one line."""
 
 
 def explain(path: Path, signature: str | None) -> list[Explanation]:
-    """Explains the functions of a SavedModel.
+    """Explain the functions of a SavedModel.
 
     Args:
       path: its directory.
-      signature: the signature to explain; None for all, or where there are none, for all functions
+      signature: the signature to explain; None for all, or without signatures, for all functions
         that no other one calls.
 
     Raises:
       SavedModelError: when there is no SavedModel, or it has no such signature.
     """
     graph = _only_graph(path)
-    files.of_saved_model(path)  # looks at the pickles, of which explanations tell
+    files.of_saved_model(path)  # reads the pickles, which explanations mention
     known = sorted(name for name in graph.signature_def if name != _INIT)
     if signature is not None and signature not in known:
         names = ", ".join(map(repr, known)) or "none"
@@ -60,7 +60,7 @@ def explain(path: Path, signature: str | None) -> list[Explanation]:
 
 
 def rewrite(path: Path, out: Path, route: str) -> list[str]:
-    """Writes a copy of a SavedModel with its compiled functions rewritten.
+    """Write a copy of a SavedModel with its compiled functions rewritten.
 
     Args:
       path: its directory.
@@ -119,7 +119,7 @@ def _changed(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[str]
 
 
 def _compile_no_more(objects: Any, names: list[str]) -> None:
-    """Keeps TensorFlow from compiling what it puts around the functions when it loads them."""
+    """Keep TensorFlow from compiling its wrappers of the functions when it loads them."""
     for node in objects.nodes:
         if set(node.function.concrete_functions) & set(names):
             node.function.function_spec.ClearField("jit_compile")
@@ -141,7 +141,7 @@ def _entry(signature: str) -> str:
 
 
 def _signature_function(graph: MetaGraphDef, signature: str, library: FunctionDefLibrary) -> Any:
-    """The nodes of the graph that a signature runs, as a function."""
+    """Return the nodes of the graph that a signature runs, as a function."""
     functions = {function.signature.name: function for function in library.function}
     nodes = {node.name: node for node in graph.graph_def.node}
     pending = [defs.source(o.name) for o in graph.signature_def[signature].outputs.values()]
@@ -163,7 +163,7 @@ def _signature_function(graph: MetaGraphDef, signature: str, library: FunctionDe
 def _function_inputs(
     values: Iterable[str], nodes: Mapping[str, NodeDef], functions: Functions
 ) -> Iterator[str]:
-    """Inputs as functions write them, `node:result:index`, from `node:number`."""
+    """Yield inputs as functions write them, `node:result:index`, from `node:number`."""
     for value in values:
         if value.startswith("^"):
             yield value

@@ -1,4 +1,4 @@
-"""What files hold of Python functions: `hostcall.inspect`."""
+"""The Python functions that files name: `hostcall.inspect`."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# TensorFlow comes first: importing it imports hostcall's TensorFlow side, without a cycle.
 import tensorflow  # noqa: F401

@@ -1,4 +1,4 @@
-"""Files that `hostcall.inspect` reads: graphs, Keras models, exported programs."""
+"""The files that `hostcall.inspect` reads: graphs, Keras models, exported programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CARRIED_APART = (
 
 
 def of_saved_model(path: Path) -> Inspection:
-    """The functions of a SavedModel.
+    """Return the functions of a SavedModel.
 
     Raises:
       InspectionError: when it cannot be read.
@@ -52,7 +52,7 @@ def of_saved_model(path: Path) -> Inspection:
 
 
 def of_graph(path: Path) -> Inspection:
-    """The functions of a GraphDef, as `tf.io.write_graph` writes it.
+    """Return the functions of a GraphDef, as `tf.io.write_graph` writes it.
 
     Raises:
       InspectionError: when it cannot be read.
@@ -64,7 +64,7 @@ def of_graph(path: Path) -> Inspection:
 
 
 def of_meta_graph(path: Path) -> Inspection:
-    """The functions of a MetaGraphDef, as `tf.compat.v1.train.export_meta_graph` writes it.
+    """Return the functions of a MetaGraphDef of `tf.compat.v1.train.export_meta_graph`.
 
     Raises:
       InspectionError: when it cannot be read.
@@ -96,13 +96,13 @@ def _read(path: Path, message: Any) -> None:
 def _functions(
     graph: GraphDef, roots: Mapping[str, list[str]], directory: str | None, tags: str
 ) -> list[PythonFunction]:
-    """Those that the nodes of a graph name, a use each.
+    """Return the functions that the nodes of a graph name, with a use each.
 
     Args:
       graph: the graph.
-      roots: for the names of functions and nodes, what of the file they are to the user.
-      directory: of the SavedModel, for pickles.
-      tags: what follows the names of a graph among several.
+      roots: the user's names for functions and nodes of the graph, such as signatures.
+      directory: the directory of the SavedModel, for pickles.
+      tags: the suffix for the names of a graph among several.
     """
     reached = _reached_from(graph, roots)
     shapes = script_ops.Shapes(graph)
@@ -115,7 +115,7 @@ def _functions(
 
 
 def _roots(graph: MetaGraphDef) -> dict[str, list[str]]:
-    """What the user calls the functions and nodes of a MetaGraphDef."""
+    """Return the user's names for the functions and nodes of a MetaGraphDef."""
     roots: dict[str, list[str]] = {}
     for name, signature in graph.signature_def.items():
         if name != _INIT:
@@ -128,7 +128,7 @@ def _roots(graph: MetaGraphDef) -> dict[str, list[str]]:
 
 
 def _objects(graph: Any) -> Iterable[tuple[str, Any]]:
-    """The objects of a SavedModel, with the way to each from its root: "encoder.layer"."""
+    """Yield the objects of a SavedModel, with the path of each from its root: "encoder.layer"."""
     seen, pending = {0}, [("", 0)] if graph.nodes else []
     while pending:
         path, number = pending.pop(0)
@@ -141,7 +141,7 @@ def _objects(graph: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """For functions and nodes of the graph, what the user calls that leads there."""
+    """Return the user's names that lead to each function and node of the graph."""
     functions = {function.signature.name: function for function in graph.library.function}
     nodes = {node.name: node for node in graph.node}
     reached: dict[str, list[str]] = {}
@@ -164,7 +164,7 @@ def _source(value: str) -> str:
 
 _CONFIG = "config.json"
 
-# What Keras imports by itself, and where it looks for the functions that it names by strings.
+# The modules that Keras imports by itself, and those where it looks up functions named by strings.
 _KERAS = ("keras", "keras_hub", "keras_cv", "keras_nlp")
 _PARTS = ("activations", "losses", "metrics", "initializers", "regularizers", "constraints")
 _NOTE = (
@@ -175,7 +175,7 @@ _NOTE = (
 
 
 def of_model(path: Path) -> Inspection:
-    """The classes and functions of a Keras model that are not Keras's own.
+    """Return the classes and functions of a Keras model that are not Keras's own.
 
     Raises:
       InspectionError: when it cannot be read.
@@ -192,7 +192,7 @@ def of_model(path: Path) -> Inspection:
 
 
 def _in(config: Any, layer: str) -> Iterator[PythonFunction]:
-    """What a part of the configuration names, with the name of the layer that it is in."""
+    """Yield the functions that a part of the configuration names; `layer` is the one around it."""
     if isinstance(config, list):
         for item in config:
             yield from _in(item, layer)
@@ -246,7 +246,7 @@ def _is_of_keras(name: str, module: Any, is_function: bool) -> bool:
 
 
 def _keras_problem(registered: str, place: str | None, name: str) -> tuple[str, str]:
-    """What keeps Keras from finding it, and what to write."""
+    """Return the reason why Keras cannot find it, and the line to write."""
     keras = _keras()
     if keras is not None and keras.saving.get_registered_object(registered) is not None:
         return "", ""
@@ -266,7 +266,7 @@ def _keras_problem(registered: str, place: str | None, name: str) -> tuple[str, 
 
 @functools.cache
 def _keras() -> Any:
-    """Keras, or None where it is not installed."""
+    """Return Keras, or None if it is not installed."""
     try:
         return importlib.import_module("keras")
     except ImportError:
@@ -277,12 +277,12 @@ _MANIFEST = "manifest.json"
 
 
 def lies_in(directory: Path) -> bool:
-    """Whether a directory holds an exported program."""
+    """Return whether a directory holds an exported program."""
     return (directory / _MANIFEST).is_file()
 
 
 def of_program(path: Path) -> Inspection:
-    """The callbacks of an exported program, all of whose files are checked.
+    """Return the callbacks of an exported program, and check all its files.
 
     Raises:
       InspectionError: when it cannot be read.
@@ -332,7 +332,7 @@ def _function(callback: Any, program: str) -> PythonFunction:
 
 
 def _callback_problem(callback: Any) -> str:
-    """What keeps `hostcall.load` from finding it, as far as is told without an import."""
+    """Return the reason why `hostcall.load` cannot find it, if that shows without an import."""
     if callback.function is None:
         return "it can only be given"
     module = callback.function.partition(":")[0]

@@ -1,4 +1,4 @@
-"""`hostcall.inspect`: which Python functions a file names, without importing or running any."""
+"""`hostcall.inspect`: the Python functions that a file names, without importing or running any."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 
 
 def inspect(path: str | os.PathLike[str]) -> Inspection:
-    """Lists the Python functions that a file names. Nothing is imported for it, and nothing run.
+    """List the Python functions that a file names, without importing or running any.
 
-    `print` shows the answer as a table.
+    `print` shows the result as a table.
 
     Args:
-      path: of a SavedModel, or of a program of `hostcall.export`, both directories; of a Keras
-        model (`.keras`), a graph (`.pb`, `.pbtxt`) or a meta graph of TensorFlow 1 (`.meta`).
+      path: the path of a SavedModel, or of a program of `hostcall.export`, both directories; of a
+        Keras model (`.keras`), a graph (`.pb`, `.pbtxt`) or a meta graph of TensorFlow 1 (`.meta`).
 
     Returns:
-      An `Inspection`: for each function its name, where it is called and with what, what was
-      declared of it, whether it can be found here and is allowed, and otherwise what to write.
+      An `Inspection`: for each function its name, its calls with their arguments, the declared
+      options, whether it can be found here and is allowed, and otherwise the lines to write.
 
     Raises:
-      ValueError: when there is none of these, or it cannot be read.
+      ValueError: when the path is none of these, or cannot be read.
 
     Examples:
       >>> @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])

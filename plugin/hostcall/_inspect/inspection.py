@@ -14,13 +14,13 @@ class Use:
     """A place in a file that names a Python function.
 
     Attributes:
-      kind: what calls it: "tf.numpy_function", "tf.py_function", "tf.compat.v1.py_func",
-        "hostcall.callback", "the gradient of ..." one of these, "host call" in an exported
-        program, or "layer" and the like in a Keras model.
+      kind: the kind of the caller: "tf.numpy_function", "tf.py_function", "tf.compat.v1.py_func",
+        "hostcall.callback", "the gradient of ..." one of these, "host call" in an exported program,
+        or "layer" and the like in a Keras model.
       of: the signatures and functions of the file that lead there.
       node: the op's name, or the layer's.
       arguments, results: dtypes and shapes, as text.
-      line: `file:line` of the call, "" where that is not known.
+      line: `file:line` of the call, or "" if it is not known.
     """
 
     kind: str
@@ -36,15 +36,14 @@ class PythonFunction:
     """A Python function that a file names.
 
     Attributes:
-      name: what messages call it.
-      place: `module:qualname` where it is imported from; None where it cannot be.
+      name: its name in messages.
+      place: the `module:qualname` that it is imported from; None if it cannot be imported.
       given_name: the name that the user has given it, or None.
-      pickle: the SHA-256 of the pickle that the file carries of it, or None.
-      declared: what was declared of it, where that says something.
+      pickle: the SHA-256 of its pickle in the file, or None.
+      declared: the declared options that differ from the defaults.
       uses: the places that name it.
-      problem: why it cannot be called here; "" where nothing stands against it, as far as can be
-        told without importing it.
-      write: what to write so that it can be called; "" where it can.
+      problem: the reason why it cannot be called here; "" if none is found without importing it.
+      write: the lines to write so that it can be called; "" if it can be called already.
     """
 
     name: str
@@ -62,10 +61,10 @@ class Facts:
     """The Python functions that a file names.
 
     Attributes:
-      path: of the file or directory.
+      path: the path of the file or directory.
       format: "SavedModel", "exported program", "Keras model", "GraphDef" or "MetaGraphDef".
-      functions: each once.
-      notes: what else one has to know.
+      functions: each function once.
+      notes: further facts that the user has to know.
     """
 
     path: str
@@ -75,22 +74,22 @@ class Facts:
 
     @property
     def headline(self) -> str:
-        """What the file is, in one line."""
+        """The format and the number of functions, in one line."""
         missing = sum(bool(function.problem) for function in self.functions)
         more = f", of which {missing} cannot be called here as yet" if missing else ""
         return f"{self.format} with {counted(len(self.functions), 'Python function')}{more}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, strings and numbers."""
+        """Return all facts as dicts, lists, strings and numbers."""
         return {"headline": self.headline, **dataclasses.asdict(self)}
 
 
 class InspectionError(ValueError):
-    """What is wrong with a file, in one line."""
+    """A file that cannot be inspected; the text has the reason in one line."""
 
 
 def merged(functions: list[PythonFunction]) -> tuple[PythonFunction, ...]:
-    """The same functions, each once with all uses."""
+    """Return the functions, each once with all its uses."""
     found: dict[tuple[Any, ...], PythonFunction] = {}
     for function in functions:
         key = (function.name, function.place, function.pickle, function.problem)
@@ -103,7 +102,7 @@ _WIDTH = 110
 
 
 def text(inspection: Facts) -> str:
-    """The table as plain text, and below it what to write."""
+    """Return the table as plain text, followed by the lines to write."""
     from rich.console import Console
     from rich.text import Text
 
@@ -159,10 +158,10 @@ class Inspection(Facts):
     """The Python functions that a file names. `print` shows them as a table.
 
     Attributes:
-      path: of the file or directory.
+      path: the path of the file or directory.
       format: "SavedModel", "exported program", "Keras model", "GraphDef" or "MetaGraphDef".
-      functions: each once.
-      notes: what else one has to know.
+      functions: each function once.
+      notes: further facts that the user has to know.
 
     Examples:
       >>> @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])

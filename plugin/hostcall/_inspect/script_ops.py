@@ -1,4 +1,4 @@
-"""What the token of one script op says of the function that it calls."""
+"""The function that a script op calls, read from the op's token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hostcall._tf.types import GraphDef, NodeDef
 
 
 class Shapes:
-    """What a graph tells of the shapes of its values."""
+    """The shapes of the values of a graph."""
 
     def __init__(self, graph: GraphDef) -> None:
         self._nodes = {node.name: node for node in graph.node}
@@ -28,7 +28,7 @@ class Shapes:
         self._bodies: dict[str, Body] = {}
 
     def of(self, function: str, value: str) -> tf.TensorShape:
-        """That of a value, which nodes of a function ("" for the graph) call so."""
+        """Return the shape of a value, by its name in a function ("" for the graph)."""
         try:
             if function:
                 if function not in self._bodies:
@@ -38,19 +38,19 @@ class Shapes:
             known = self._nodes[name].attr
             shapes = known[SHAPES].list.shape if SHAPES in known else []
             return tf.TensorShape(shapes[int(number or 0)])
-        except (KeyError, IndexError, ValueError):  # nothing is said of it, or nonsense
+        except (KeyError, IndexError, ValueError):  # no shape, or a malformed one
             return tf.TensorShape(None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a script op stands.
+    """The place of a script op.
 
     Attributes:
-      of: what the user calls that leads there.
+      of: the user's names that lead there.
       function: the name of the function that it is in; "" for the graph.
       node: its NodeDef.
-      shapes: of the graph.
+      shapes: the shapes of the graph.
     """
 
     of: tuple[str, ...]
@@ -70,11 +70,11 @@ class Place:
 
 
 def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction]:
-    """The function that a script op calls, with this one use; none where it is no script op.
+    """Yield the function that a script op calls, with this one use; nothing for any other op.
 
     Args:
-      place: of the op.
-      directory: of the SavedModel, where pickles lie; or None.
+      place: the place of the op.
+      directory: the directory of the SavedModel, with the pickles; or None.
     """
     if place.node.op not in op_kinds.SCRIPT_OPS:
         return
@@ -142,7 +142,7 @@ def _text(spec: Any) -> str:
 
 
 def _declared(record: tokens.Record) -> dict[str, Any]:
-    """What was declared, but for what says nothing."""
+    """Return the declared options that differ from the defaults."""
     while record.of is not None:
         record = record.of
     declared, default = record.declared, tokens.Declared()

@@ -1,4 +1,4 @@
-"""Where the library for servers without Python is."""
+"""The path of the library for servers without Python."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ _NAME = "libhostcall_serving.so"
 
 
 def serving_library() -> str:
-    """The path of the library that runs saved models in processes without Python.
+    """Return the path of the library that runs saved models in processes without Python.
 
-    `TF_LoadLibrary` of TensorFlow's C API takes it, and servers that load libraries of ops.
+    `TF_LoadLibrary` of TensorFlow's C API takes it, and so do servers that load libraries of ops.
 
     Returns:
-      The path of `libhostcall_serving.so`, which was built for the TensorFlow that is installed.
+      The path of `libhostcall_serving.so`, which was built for the installed TensorFlow.
 
     Raises:
-      FileNotFoundError: when it is not there, with the commands that build it.
+      FileNotFoundError: when the library is missing, with the commands that build it.
 
     Examples:
       >>> hostcall.serving_library().endswith("libhostcall_serving.so")

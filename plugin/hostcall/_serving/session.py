@@ -1,7 +1,7 @@
-"""One client's session in a worker, and its calls.
+"""The session of one client in a worker: its arena, its calls, and their answers.
 
-It is read and written by calls and not mapped: an array that a function gets is its own, whatever
-the client does meanwhile, and nothing that the client does to the file ends this process.
+A session reads and writes the arena by system calls, and does not map it. So a function's arrays
+are its own, whatever the client does to the file, and the client cannot end this process by it.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _LENGTH = np.dtype("<u8")
 
 
 class ArenaFullError(Exception):
-    """Results need more memory than the client or the worker allows."""
+    """The error of results that need more memory than the client or the worker allows."""
 
 
 class Arena:
     """The arena of one connection.
 
     Args:
-      descriptor: of the file, which is the arena's once this has not failed.
-      limit: the most bytes of it that are used.
+      descriptor: the descriptor of the file; a constructed arena owns it.
+      limit: the most bytes of the file that are used.
 
     Raises:
-      ProtocolError: when it is no such file.
+      ProtocolError: when the descriptor is not that of an arena.
     """
 
     def __init__(self, descriptor: int, limit: int) -> None:
@@ -69,14 +69,14 @@ class Arena:
             raise ProtocolError("the arena is not sealed by F_SEAL_SHRINK")
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Close the file."""
         os.close(self._descriptor)
 
     def read(self, arrays: Sequence[Array]) -> list[Any]:
-        """The arrays at places in it, each with memory of its own.
+        """Return copies of the arrays at places in the arena.
 
         Raises:
-          ProtocolError: when one does not lie in it, or has not the size that its shape has.
+          ProtocolError: when one lies outside of it, or its size does not match its shape.
         """
         total = min(os.fstat(self._descriptor).st_size, self.limit)
         if sum(array.size for array in arrays) > total:
@@ -87,7 +87,7 @@ class Arena:
         return [self._strings(one) if one.is_strings else self._numbers(one) for one in arrays]
 
     def write(self, results: Sequence[Any], dtypes: Sequence[int]) -> list[Array]:
-        """Writes arrays one after the other, and says where they are.
+        """Write arrays one after the other, and return their places.
 
         Raises:
           ArenaFullError: when there is no room for them.
@@ -118,7 +118,7 @@ class Arena:
             raise ProtocolError(f"arrays of dtype {array.dtype} cannot be sent")
         if array.elements * element != array.size:
             raise ProtocolError(f"an array of shape {array.shape} has {array.size} bytes")
-        # TensorFlow takes over what is aligned as its own tensors are.
+        # TensorFlow takes over memory that is aligned as its own tensors are.
         memory = np.empty(array.size + _ALIGNMENT, np.uint8)
         begin = -memory.ctypes.data % _ALIGNMENT
         flat = memory[begin : begin + array.size]
@@ -156,18 +156,18 @@ class Arena:
 
 
 def _bytes_of(array: Any) -> memoryview:
-    """The memory of an array of numbers."""
+    """Return the memory of an array of numbers."""
     return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def _packed(strings: Any) -> bytes:
-    """The lengths of strings, and the strings."""
+    """Return the lengths of strings, followed by the strings."""
     flat = np.asarray(strings, object).reshape(-1).tolist()
     return struct.pack(f"<{len(flat)}Q", *map(len, flat)) + b"".join(flat)
 
 
-# What TensorFlow adds to the text of an error in an eager call, and what means something only in
-# the process of the function.
+# The parts that TensorFlow adds to an error's text in an eager call, and those that mean something
+# only in the process of the function.
 _ADDED = re.compile(
     r"^\{\{function_node __wrapped__[^}\n]*\}\} ?"
     r"|\n?\[hostcall error \d+: hostcall\.last_error[^\]\n]*\]\n?"
@@ -181,16 +181,16 @@ This is a worker: `hostcall worker --allow MODULE` allows it there, and `--impor
 module that calls hostcall.provide."""
 
 
-# Of recorded calls whose gradient has not been asked for, the latest are kept.
+# The most recorded calls that are kept for gradients not asked for yet; the oldest go first.
 MOST_RESIDUALS = 1024
 _handles: collections.deque[int] = collections.deque()
 
 
 class CallError(Exception):
-    """A call that failed, with what its caller is told.
+    """A failed call, with the message for its caller.
 
     Attributes:
-      code: that of absl::StatusCode.
+      code: the code of absl::StatusCode.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -199,17 +199,17 @@ class CallError(Exception):
 
 
 def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
-    """Calls a function.
+    """Call a function, and return its results.
 
     Args:
       call: the op and its token.
-      arguments: arrays, whose memory is the call's.
+      arguments: arrays, whose memory the call owns.
 
     Returns:
       The results, as arrays that must not be written to.
 
     Raises:
-      CallError: when it fails in any way.
+      CallError: when the call fails in any way.
     """
     try:
         dtypes = _checked(call)
@@ -234,10 +234,10 @@ def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
 
 
 def shapes(call: Call) -> list[Array]:
-    """The shapes of the results of a call, for arguments that have shapes and no values.
+    """Return the shapes of a call's results, for arguments that have shapes and no values.
 
     Raises:
-      CallError: when they cannot be known before the call.
+      CallError: when only the call tells the shapes.
     """
     dtypes = _checked(call)
     node = protos.node_def_pb2.NodeDef(name="call", op=call.op)
@@ -248,7 +248,7 @@ def shapes(call: Call) -> list[Array]:
         spec = lookup.existing_spec_of(node)
         operands = [tf.TensorSpec(one.shape, tf.as_dtype(one.dtype)) for one in call.arguments]
         specs = result_shapes.resolve(spec, node, operands)
-    except Exception as error:  # a shape function is the user's
+    except Exception as error:  # a shape function of the user's may raise anything
         raise CallError(INVALID_ARGUMENT, str(error)) from error
     if any(isinstance(one, BoundedSpec) for one in specs):
         raise CallError(
@@ -265,7 +265,7 @@ def shapes(call: Call) -> list[Array]:
 
 
 def _note_handle(handle: int) -> None:
-    """Bounds what is kept for gradients, of which nobody tells that they will never be asked for.
+    """Keep at most `MOST_RESIDUALS` tape residuals, since no client reports those it will not need.
 
     Args:
       handle: the last result of a call, which may be another number.
@@ -283,7 +283,7 @@ def _text_of(error: tf.errors.OpError, call: Call) -> str:
 
 
 def _checked(call: Call) -> list[tf.DType]:
-    """The dtypes of the results, if the call's token may be called."""
+    """Return the dtypes of the results if the call's token may be called; raise otherwise."""
     if not token_registry.is_qualified(call.token):
         raise CallError(
             INVALID_ARGUMENT,
@@ -307,7 +307,7 @@ def _checked(call: Call) -> list[tf.DType]:
 
 _log = logging.getLogger("hostcall.worker")
 
-# A client says hello within so many seconds.
+# The seconds within which a client must say hello.
 _HELLO_SECONDS = 10.0
 
 
@@ -318,16 +318,16 @@ class Owner(Protocol):
     stopping: bool
 
     def count(self, failed: bool) -> None:
-        """Notes a call."""
+        """Count a call."""
 
     def health(self) -> Health:
-        """What it says of itself."""
+        """Return the process id, and the numbers of clients, calls and errors."""
 
 
 def serve(connection: socket.socket, owner: Owner) -> None:
-    """Serves a client until it goes, or sends what is not of the protocol; closes the connection.
+    """Serve a client until it goes or violates the protocol; close the connection.
 
-    Nothing that it sends ends more than the connection.
+    No data from the client ends more than its connection.
     """
     with connection:
         try:
@@ -383,7 +383,7 @@ def _answer(connection: socket.socket, owner: Owner, arena: Arena, frame: Frame)
         kind, body = Kind.RESULTS, _serving_wire.encode_results(results)
     except CallError as error:
         kind, body = Kind.ERROR, _serving_wire.encode_error(error.code, str(error))
-    except ValueError as error:  # NumPy has fewer shapes than the protocol
+    except ValueError as error:  # the protocol has shapes that NumPy lacks
         kind, body = (
             Kind.ERROR,
             _serving_wire.encode_error(_serving_wire.INVALID_ARGUMENT, str(error)),

@@ -24,14 +24,14 @@ from hostcall_runtime._serving_wire import ClosedError, Health, Kind
 
 
 class ListeningError(ValueError):
-    """A worker cannot listen where it shall; the text says why."""
+    """The error of a worker that cannot listen at its path; the text has the reason."""
 
 
 @contextlib.contextmanager
 def listening_at(path: str) -> Iterator[socket.socket]:
-    """A socket at a path, which nobody but this user can connect to.
+    """Listen at a path, on a socket that only this user can connect to.
 
-    A socket that a dead worker has left behind is replaced. A living one holds the lock beside it.
+    The socket of a dead worker is replaced. A living worker holds the lock beside its socket.
 
     Raises:
       ListeningError: when another worker listens there, or the path is none for a socket.
@@ -93,15 +93,15 @@ def _cannot_listen(path: str, error: OSError) -> ListeningError:
 
 _log = logging.getLogger("hostcall.worker")
 
-# Calls that run when the worker shall end have so many seconds.
+# The seconds that running calls have to end when the worker stops.
 _GRACE = 10.0
 
 
 class Worker:
-    """Serves clients until it is told to stop.
+    """A server of clients, which runs until it is told to stop.
 
     Args:
-      max_bytes: the most that the arguments, or the results, of one call may have.
+      max_bytes: the most bytes that the arguments, or the results, of one call may have.
       max_connections: the most clients at a time.
     """
 
@@ -115,11 +115,11 @@ class Worker:
         self._errors = 0
 
     def run(self, source: socket.socket, hands_over: bool) -> None:
-        """Takes clients until SIGTERM or SIGINT, or until the other side of `source` is gone.
+        """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone.
 
         Args:
-          source: where clients connect to; or a connection over which they are handed over.
-          hands_over: whether it is the latter.
+          source: the socket that clients connect to, or a connection that hands clients over.
+          hands_over: whether `source` is the latter.
         """
         with _signals() as told, selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
@@ -135,20 +135,20 @@ class Worker:
         self._end()
 
     def count(self, failed: bool) -> None:
-        """Notes a call."""
+        """Count a call."""
         with self._lock:
             self._calls += 1
             self._errors += failed
 
     def health(self) -> Health:
-        """What it says of itself."""
+        """Return the process id, and the numbers of clients, calls and errors."""
         with self._lock:
             return Health(os.getpid(), len(self._sessions), self._calls, self._errors)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
             connection, _ = listener.accept()
-        except OSError as error:  # too many files are open, say
+        except OSError as error:  # such as too many open files
             _log.warning("hostcall worker: no client can connect: %s", error)
             time.sleep(0.1)
             return
@@ -164,7 +164,7 @@ class Worker:
             _, descriptors, _, _ = socket.recv_fds(control, 1, 1, socket.MSG_CMSG_CLOEXEC)
         for descriptor in descriptors:
             self._start(socket.socket(fileno=descriptor))
-        # Whoever has started it is gone.
+        # Without a descriptor, the process that started the worker is gone.
         self.stopping = self.stopping or not descriptors
 
     def _start(self, connection: socket.socket) -> None:
@@ -203,7 +203,7 @@ class Worker:
 
 
 def exit_now() -> None:
-    """Ends the process, whatever its threads do."""
+    """End the process, whatever its threads do."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -212,7 +212,7 @@ def exit_now() -> None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """A socket that is readable once the process has got SIGTERM or SIGINT."""
+    """Yield a socket that is readable once the process has got SIGTERM or SIGINT."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     with ours, theirs:
@@ -235,15 +235,15 @@ def run(
     worker: Worker,
     say: Callable[[str], None],
 ) -> None:
-    """Runs a worker until it shall end; does not return then, but ends the process.
+    """Run a worker until it stops; then end the process instead of returning.
 
     Args:
-      path: of the socket to listen at; None for no such.
+      path: the path of the socket to listen at; None for no socket.
       control: the descriptor by which the process that started this one hands clients over.
       allowed: names of modules, as for `hostcall.allow`.
-      imported: modules that are imported first; they may call `hostcall.provide`.
-      worker: it.
-      say: what tells the user that it listens.
+      imported: modules to import first; they may call `hostcall.provide`.
+      worker: the worker.
+      say: tells the user that the worker listens.
 
     Raises:
       ValueError: when an option makes no sense, an import fails, or it cannot listen.
@@ -262,7 +262,7 @@ def run(
         else:
             source = stack.enter_context(_handed_over(control))
         worker.run(source, hands_over=path is None)
-    # A function that does not end must not keep the process; nor what libraries do at its end.
+    # Neither a function that does not end nor an exit handler of a library must keep the process.
     exit_now()
 
 

@@ -1,4 +1,4 @@
-"""The bridges between JAX and TensorFlow, which is imported when they are called."""
+"""The bridges between JAX and TensorFlow, which import TensorFlow when they are called."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def to_tf(
     polymorphic_shapes: Any = None,
     polymorphic_constraints: Sequence[str] = (),
 ) -> Callable[..., Any]:
-    """A JAX function as a TensorFlow function, eager, in graphs and under `jit_compile=True`.
+    """Convert a JAX function to a TensorFlow one, eager, in graphs or under `jit_compile=True`.
 
-    What `jax2tf.convert` does, for functions with callbacks, too: `hostcall.jax.call`,
+    It works as `jax2tf.convert` does, and also with callbacks: `hostcall.jax.call`,
     `jax.pure_callback`, `io_callback`, `jax.debug.callback` and `jax.debug.print`.
 
     Args:
@@ -27,19 +27,19 @@ def to_tf(
       polymorphic_shapes: names for the sizes that tracing does not know, as in `jax2tf.convert`:
         for each argument None or a string such as "batch, ..."; one of them for all arguments. It
         is needed where a `tf.function` is traced with unknown sizes.
-      polymorphic_constraints: what is known of those names, such as "batch >= 2".
+      polymorphic_constraints: constraints on those names, such as "batch >= 2".
 
     Returns:
       A function of tensors (or arrays, in pytrees), which returns tensors in the structure that
-      `jax_fn` returns. It is differentiable by TensorFlow as `jax_fn` is by JAX. A function with
-      side effects has one derivative; any other those that JAX has.
+      `jax_fn` returns. TensorFlow differentiates it as JAX differentiates `jax_fn`. A function with
+      side effects has one derivative; any other one has those that JAX has.
 
-      The function is traced for each new structure, dtype and shape of its arguments, of which
-      it holds the programs. 64-bit arguments become 32-bit ones unless `jax_enable_x64` is set.
+      The function is traced for each new structure, dtype and shape of its arguments, and holds the
+      programs of all. 64-bit arguments become 32-bit ones unless `jax_enable_x64` is set.
 
     Raises:
       ImportError: when TensorFlow is not installed.
-      TypeError: when `jax_fn` is not callable, or a tf.function; when what is returned gets an
+      TypeError: when `jax_fn` is not callable, or a tf.function; when the returned function gets an
         argument that is no tensor JAX has.
       ValueError: when a size of an argument is not known and has no name.
 
@@ -62,23 +62,23 @@ def from_tf(
     pure: bool = False,
     vmap_method: str | None = None,
 ) -> Callable[..., Any]:
-    """A TensorFlow function as a JAX function.
+    """Convert a TensorFlow function to a JAX function.
 
-    A JAX program calls it as it calls a Python function, by `hostcall.jax.call`, and TensorFlow
-    runs it: with its script ops, variables and side effects in the order that they have there, in
-    `jax.jit`, loops, branches and `shard_map`. With `jit_compile=True` of its own it is compiled.
+    A JAX program calls it as it calls a Python function, by `hostcall.jax.call`, in `jax.jit`,
+    loops, branches and `shard_map`. TensorFlow runs it, and keeps the order of its script ops,
+    variables and side effects. With `jit_compile=True` of its own it is compiled.
 
     Args:
       tf_fn: a `tf.function`, or a function to make one of. It takes and returns pytrees of tensors.
       result: the results, as in `hostcall.jax.call`, where TensorFlow does not know their shapes.
       ordered: as in `hostcall.jax.call`: whether calls run in the order of the JAX program.
-      pure: likewise: whether it does nothing but return its results.
-      vmap_method: likewise. All but the sequential ones call it with a dimension more.
+      pure: likewise: whether it has no side effect.
+      vmap_method: likewise. All but the sequential ones call it with one more dimension.
 
     Returns:
-      A function of pytrees of JAX arrays, which JAX can differentiate, any number of times. The
-      gradient is TensorFlow's, by a `tf.GradientTape`, for which `tf_fn` is called once more, side
-      effects included, as by `jax2tf.call_tf`.
+      A function of pytrees of JAX arrays, which JAX can differentiate, any number of times. A
+      `tf.GradientTape` computes the gradient. It calls `tf_fn` once more, side effects included, as
+      `jax2tf.call_tf` does.
 
     Raises:
       ImportError: when TensorFlow is not installed.
@@ -98,10 +98,10 @@ def from_tf(
 
 
 def _bridge(name: str) -> Any:
-    """The module of a bridge, which needs TensorFlow.
+    """Import the module of a bridge, which needs TensorFlow.
 
     Raises:
-      ImportError: there is no TensorFlow that hostcall works with.
+      ImportError: when no TensorFlow that hostcall works with is installed.
     """
     try:
         importlib.import_module("hostcall._with_tensorflow")

@@ -25,11 +25,11 @@ from hostcall_runtime import _fire_and_forget
 
 
 def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
-    """The leaves of a declared result, checked, and its structure.
+    """Return the checked leaves of a declared result, and its structure.
 
     Args:
       declared: a pytree.
-      place: what is called, and where, for messages.
+      place: the function and the source line of the call, for messages.
     """
     leaves, tree = jax.tree.flatten(declared)
     return [_as_struct(leaf, place) for leaf in leaves], tree
@@ -65,7 +65,7 @@ def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
 
 
 def check_numbers(dtype: Any, place: str) -> None:
-    """Raises a TypeError for a dtype of what is no number, such as strings."""
+    """Raise a TypeError for a dtype that is not numeric, such as strings."""
     if jnp.issubdtype(dtype, jax.dtypes.extended):
         raise TypeError(f"{place}: a result is declared as {dtype}, which NumPy does not have.")
     if np.dtype(dtype).kind in "OSUTmM":
@@ -75,7 +75,7 @@ def check_numbers(dtype: Any, place: str) -> None:
 
 
 def _sizes(shape: Any, place: str) -> tuple[Any, ...]:
-    """The sizes of a shape, which may be symbolic."""
+    """Return the sizes of a shape, which may be symbolic."""
     sizes = specs.sizes_of(shape)
     if sizes is None or any(size is None for size in sizes):
         known = "<unknown>" if sizes is None else sizes
@@ -117,60 +117,59 @@ def call(
     memory: str = "host",
     concurrent: bool = False,
 ) -> Any:
-    """Calls a Python function; in `jax.jit` and all that compiles, whenever the program runs.
+    """Call a Python function; under `jax.jit` and other compilation, whenever the program runs.
 
-    It is there for what `jax.pure_callback` and `jax.experimental.io_callback` are for, and costs
-    much less. In a compiled program what the function returns is checked for number, dtype and
-    shape.
+    It serves the purposes of `jax.pure_callback` and `jax.experimental.io_callback`, and costs much
+    less. In a compiled program hostcall checks the number, dtypes and shapes of the results.
 
     Args:
-      fn: takes NumPy arrays (NumPy scalars for rank 0), writable and its own, in the structure of
-        `args`, and returns arrays of the declared dtypes in the structure of `result`. Of random
-        keys it gets what `jax.random.key_data` returns, and may return that or keys.
-      result: the results: a pytree of `jax.ShapeDtypeStruct`, or of anything else with `shape` and
+      fn: the function. It gets NumPy arrays (NumPy scalars for rank 0) in the structure of `args`,
+        which it owns and may write to. It returns arrays of the declared dtypes in the structure of
+        `result`. For random keys it gets the result of `jax.random.key_data`, and may return that
+        or keys.
+      result: the results: a pytree of `jax.ShapeDtypeStruct`, or of other objects with `shape` and
         `dtype`, such as an array or a `tf.TensorSpec`; or a function from the arguments'
-        ShapeDtypeStructs to one. None for no result.
+        ShapeDtypeStructs to such a pytree. None for no result.
       *args: pytrees of arrays.
-      name: what messages, profiles and `hostcall.stats` call it; the function's own name if it is
-        left out.
-      ordered: whether the call runs after all ordered calls of hostcall's that stand before it.
-        With `jax.effects_barrier()` the program waits for it.
-      pure: whether the function returns the same for the same inputs and does nothing else, so that
-        XLA may drop, share or repeat calls. Otherwise each call runs once.
-      vmap_method: what `jax.vmap` makes of the call, as in `jax.pure_callback`; or "map", as in
+      name: the name in messages, profiles and `hostcall.stats`; by default the function's own.
+      ordered: whether the call runs after all earlier ordered calls of hostcall.
+        `jax.effects_barrier()` waits for it.
+      pure: whether the function returns the same results for the same arguments and has no side
+        effect, so that XLA may drop, share or repeat calls. Otherwise each call runs once.
+      vmap_method: how `jax.vmap` maps the call, as in `jax.pure_callback`; or "map", as in
         `hostcall.declare`.
-      executor: what runs the calls, as in `hostcall.declare`.
-      wait: False has programs hand the call over and go on, as in `hostcall.declare`; for a call
-        without results. Where the calls of a program are to keep their order, say `ordered=True`.
+      executor: runs the calls, as in `hostcall.declare`.
+      wait: False makes programs hand the call over and go on, as in `hostcall.declare`; for a call
+        without results. `ordered=True` keeps the calls of a program in order.
       queue: how many calls may wait to be run, as in `hostcall.declare`.
-      when_full: what happens to one more, as in `hostcall.declare`.
-      retries: how often a call is made again whose worker has died; for `pure` calls.
-      sharding: in a program for several devices, what a call gets. With `jax.P()` or a
+      when_full: how a full queue takes one more call, as in `hostcall.declare`.
+      retries: how often a call is repeated after its worker has died; for `pure` calls.
+      sharding: the arrays of a call in a program for several devices. With `jax.P()` or a
         `jax.sharding.SingleDeviceSharding`, the devices make one call with whole arrays. With a
         `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`, they make one call for
-        each shard, which takes and returns arrays of the shard's shapes; `result` has those of the
-        whole arrays. A pair is for the arguments and for the results, and each of the two can be a
+        each shard. That call takes and returns arrays of the shard's shapes; `result` has those of
+        the whole arrays. A pair is for the arguments and for the results. Each of the two can be a
         structure like that of `args` or of `result`. Calls are made in the order of the shards,
-        `concurrent` ones beside one another. If one fails, the program fails on all devices.
+        `concurrent` ones at the same time. If one fails, the program fails on all devices.
       concurrent: whether calls may run at the same time as others, on any thread, and `pure` ones
         begin early, as in `hostcall.declare`.
-      memory: "device" passes arrays where they lie, as in `hostcall.declare`. On the CPU they are
-        copies of JAX's, whose memory nobody else can keep.
+      memory: "device" passes arrays where they lie, as in `hostcall.declare`. On the CPU it passes
+        copies, since hostcall cannot keep JAX's memory.
 
     Returns:
-      A pytree of JAX arrays as `result` says.
+      A pytree of JAX arrays, as `result` declares.
 
     Raises:
       TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
-        dtype that JAX has not, or `executor` is neither an executor nor a function, or `wait` is
-        no bool, or `concurrent`, or `sharding` is of another form.
+        dtype that JAX lacks. Also when `executor` is neither an executor nor a function, `wait` or
+        `concurrent` is no bool, or `sharding` has another form.
       ValueError: for `ordered` with `pure` or `concurrent`, an unknown `vmap_method`, `retries`
-        without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off; when a call with
-        results is differentiated; for `wait=False` with results or `pure`, and what
-        `hostcall.declare` refuses of `queue`, `when_full` and `memory`; where arrays cannot be
-        divided as `sharding` says, or it is said inside of `jax.shard_map`.
-      NotImplementedError: when a call with a side effect is compiled for several devices among
-        which XLA divides arrays, and `sharding` is left out; or with `sharding` for GPUs, or for
+        without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off. Also when a call with
+        results is differentiated; for `wait=False` with results or `pure`, and for values of
+        `queue`, `when_full` and `memory` that `hostcall.declare` refuses. Also where arrays cannot
+        be divided as `sharding` says, or it is given inside of `jax.shard_map`.
+      NotImplementedError: when a call with a side effect and without `sharding` is compiled for
+        several devices among which XLA divides arrays. Also with `sharding` for GPUs, or for
         devices of several processes.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
@@ -238,13 +237,13 @@ def call(
 
 
 def check_vmap_method(method: str | None, title: str) -> None:
-    """Raises a ValueError for a method that there is not."""
+    """Raise a ValueError for an unknown `vmap_method`."""
     if method is not None and method not in VMAP_METHODS:
         raise ValueError(f"{title}: vmap_method={method!r} is none of {VMAP_METHODS}.")
 
 
 def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
-    """The effect of such calls; a ValueError for what contradicts itself."""
+    """Return the effect of calls with these options; raise a ValueError for a contradiction."""
     if ordered and pure:
         raise ValueError(
             f"{title}: ordered=True says that each call has an effect, and pure=True that it has "
@@ -256,7 +255,7 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
 
 
 def as_array(value: Any, place: str) -> Any:
-    """An argument as JAX's array; raises a TypeError for what is none, or has no NumPy dtype."""
+    """Convert an argument to JAX's array; raise a TypeError if JAX or NumPy has no array for it."""
     tensorflow = frameworks.tensorflow()
     if tensorflow is not None and tensorflow.is_symbolic(value):
         raise TypeError(

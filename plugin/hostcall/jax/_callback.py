@@ -1,4 +1,4 @@
-"""Objects of `hostcall.callback` called from JAX, with their gradients."""
+"""Calls of `hostcall.callback` objects from JAX, with their gradients."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def call_with_gradient(
     function: Function,
     arrays: Sequence[Any],
 ) -> list[Any]:
-    """The results of `bind(arrays)`, whose gradient is what `grad` computes.
+    """Return the results of `bind(arrays)`, and let `grad` compute their gradient.
 
     Args:
       bind: makes the call; takes and returns flat lists.
-      grad: `grad(inputs, results, upstream)`, structures in, a gradient for each argument out.
-      function: what is called.
+      grad: `grad(inputs, results, upstream)`, from structures to a gradient for each argument.
+      function: the function to call.
       arrays: its flat arguments.
     """
     called = jax.custom_vjp(lambda *flat: bind(flat))
@@ -41,7 +41,7 @@ def call_with_gradient(
 
     def backward(kept: Any, upstream: Any) -> Any:
         flat, results = kept
-        flat = list(map(jnp.asarray, flat))  # JAX keeps constants in forms of its own
+        flat = list(map(jnp.asarray, flat))  # JAX keeps constants in types of its own
         inputs = jax.tree.unflatten(function.in_tree, flat)
         real = [_without_float0(u, result) for u, result in zip(upstream, results, strict=True)]
         pack = function.out_tree.unflatten
@@ -56,7 +56,7 @@ def call_with_gradient(
 def _gradients(
     grad: Callable[..., Any], function: Function, inputs: Any, results: Any, upstream: Any
 ) -> list[Any]:
-    """What `grad` returns, flat: an entry for each leaf of the inputs."""
+    """Return the gradients that `grad` computes, flat: an entry for each leaf of the inputs."""
     try:
         given = grad(inputs, results, upstream)
     except Exception as error:
@@ -81,7 +81,7 @@ def _gradients(
 
 
 def _without_float0(upstream: jax.Array | np.ndarray, result: Any) -> Any:
-    """JAX's gradient of an integer has no bytes; `grad` is given zeros. Keys have no zeros."""
+    """Replace JAX's gradient of an integer, which has no bytes, by zeros. Keys have no zeros."""
     has_no_bytes = upstream.dtype == jax.dtypes.float0 and not _values.is_key(result.dtype)
     return jnp.zeros_like(result) if has_no_bytes else upstream
 
@@ -112,14 +112,14 @@ def _wants_jax(function: Function) -> TypeError:
 
 
 def call(parts: Parts, args: tuple[Any, ...]) -> Any:
-    """The results of a callback for JAX arrays, in the structure of the declared result.
+    """Return the results of a callback for JAX arrays, in the structure of the declared result.
 
-    A stateful callback is an ordered call, any other a pure one, which `jax.vmap` makes one by one
-    unless a `vmap_method` is declared.
+    A stateful callback becomes an ordered call, any other one a pure call. `jax.vmap` makes pure
+    calls one by one unless a `vmap_method` is declared.
 
     Raises:
       TypeError: for an "eager" callback, which takes TensorFlow's tensors.
-      ValueError: for a declared result that JAX cannot have: of bounded or unknown size.
+      ValueError: for a declared result that JAX cannot have, of bounded or unknown size.
     """
     named = f"{parts.name}, " if parts.name is not None else ""
     called_as = f"hostcall.callback of {named}{source_location.of_function(parts.function)}"
@@ -168,7 +168,7 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
 
 
 def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
-    """The declared result, a structure of specs."""
+    """Return the declared result, a structure of specs."""
     result = parts.declaration.result
     if not specs.is_shape_function(result):
         return result
@@ -176,7 +176,7 @@ def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     holds_keys = any(_values.is_key(array.dtype) for array in arrays)
     if tensorflow is not None and not holds_keys:
         known = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
-        # It may make specs of JAX's, which take no dtypes and shapes of TensorFlow's.
+        # The shape function may make JAX's specs, which refuse TensorFlow's dtypes and shapes.
         with contextlib.suppress(TypeError):
             return result(*jax.tree.unflatten(in_tree, known))
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]

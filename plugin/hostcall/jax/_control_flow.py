@@ -1,7 +1,7 @@
 """Calls with side effects in branches and loops: JAX's rules, wrapped so that each call runs once.
 
-Each function here takes a rule of JAX's and returns one that hands jaxprs without such calls to
-JAX's rule at once, with the same arguments.
+Each function here wraps one of JAX's rules. The wrapper passes jaxprs without these calls straight
+to JAX's rule, with the same arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rule = Callable[..., Any]
 
 
 def batched_branches(stock: Rule) -> Rule:
-    """`jax.vmap` of `cond`: all branches run for all elements, so that calls there are refused.
+    """Wrap `jax.vmap` of `cond`: refuse calls, since all branches run for all elements.
 
     JAX does this for `io_callback`, by its name.
     """
@@ -31,7 +31,7 @@ def batched_branches(stock: Rule) -> Rule:
     @functools.wraps(stock)
     def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
         branches = params["branches"]
-        # A branch for each platform is chosen when the program is compiled.
+        # JAX chooses among the branches for platforms when it compiles the program.
         is_batched = dims[0] is not None and "branches_platforms" not in params
         if is_batched and have_effectful_calls(branches):
             raise _not_in_batch("branch", effectful_call(branches))
@@ -41,7 +41,7 @@ def batched_branches(stock: Rule) -> Rule:
 
 
 def batched_loop(stock: Rule) -> Rule:
-    """`jax.vmap` of `while_loop`: the body runs for all elements until the last one has ended."""
+    """Wrap `jax.vmap` of `while_loop`: refuse calls, since its body runs until all elements end."""
 
     @functools.wraps(stock)
     def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
@@ -54,7 +54,7 @@ def batched_loop(stock: Rule) -> Rule:
 
 
 def linearized_loop(stock: Rule) -> Rule:
-    """The derivative of `while_loop`, for which JAX runs the loop once more: calls are refused."""
+    """Wrap the derivative of `while_loop`: refuse calls, since JAX runs the loop once more."""
 
     @functools.wraps(stock)
     def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
@@ -67,14 +67,14 @@ def linearized_loop(stock: Rule) -> Rule:
 
 
 def scan_without_hoisting(stock: Rule) -> Rule:
-    """The derivative of `scan`, out of which JAX takes what is the same in each iteration.
+    """Wrap the derivative of `scan`, from which JAX hoists equations that no iteration changes.
 
-    A call stays, so that it runs in each iteration and not once for all of them.
+    A call stays in the loop, so that it runs in each iteration and not once for all of them.
     """
 
     @functools.wraps(stock)
     def hoist(known: Any, consts: Any, residuals: int, *stacked: int) -> Any:
-        if have_effectful_calls([known]):  # those that JAX 0.11 and later stack are never taken out
+        if have_effectful_calls([known]):  # JAX 0.11 and later never hoist stacked ones
             return known, consts, [False] * residuals, []
         return stock(known, consts, residuals, *stacked)
 
@@ -82,10 +82,10 @@ def scan_without_hoisting(stock: Rule) -> Rule:
 
 
 def loop_with_its_condition(entry: Any) -> Any:
-    """The lowering of `while_loop` with a call in its condition.
+    """Wrap the lowering of `while_loop` for a call in its condition.
 
-    XLA leaves out the condition, side effects or not, where it knows the number of iterations. So
-    the condition's value is carried through the loop. JAX does that by itself for ordered effects.
+    XLA drops the condition, side effects or not, if it knows the number of iterations. So the loop
+    carries the condition's value. JAX itself does so for ordered effects.
     """
     stock = entry.rule
 
@@ -109,7 +109,7 @@ def _loop_that_carries_its_condition(
     cond_nconsts: int,
     body_nconsts: int,
 ) -> list[Any]:
-    """The results of a loop, by one whose condition only reads a value that it carries."""
+    """Return the results of a loop, run as one whose condition only reads a carried value."""
     first = cond_nconsts + body_nconsts
     of_cond, of_body, start = args[:cond_nconsts], args[cond_nconsts:first], args[first:]
 
@@ -132,11 +132,11 @@ def _is_condition_batched(
     body_nconsts: int,
     body_jaxpr: jax.extend.core.ClosedJaxpr,
 ) -> bool:
-    """Whether elements of a batch may leave a loop at different times."""
+    """Return whether elements of a batch may leave a loop at different times."""
     batched = [dim is not None for dim in dims]
     first = cond_nconsts + body_nconsts
     of_cond, of_body, carry = batched[:cond_nconsts], batched[cond_nconsts:first], batched[first:]
-    for _ in carry:  # what one iteration makes a batch of is one in the next iteration
+    for _ in carry:  # a value that one iteration batches is batched in the next one
         _, carry = _batching.batch_jaxpr(body_jaxpr, axis, of_body + carry, instantiate=carry)
     _, (condition,) = _batching.batch_jaxpr(cond_jaxpr, axis, of_cond + carry, instantiate=False)
     return bool(condition)

@@ -1,9 +1,9 @@
 """Programs with calls in JAX's cache on disk, where later processes find them.
 
-A program holds the ids of its calls, and ids are of a process. They are the same in each process
-(`hostcall_runtime._registry`) for functions that have a place there. Programs that call others,
-as a lambda or a function of a notebook, are kept out: nobody would find them. JAX before 0.11
-writes no programs with callbacks at all.
+A program holds callback ids, which are valid in one process. `hostcall_runtime._registry` gives a
+call the same id in each process. This works for functions that another process finds by module and
+name. hostcall keeps out programs that call other functions, such as a lambda or a function of a
+notebook. JAX before 0.11 writes no programs with callbacks at all.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from hostcall_runtime import _patching
 
 
 def is_on() -> bool:
-    """Whether JAX may keep programs that are compiled now."""
+    """Return whether JAX may write the programs that it compiles now to disk."""
     config = jax.config
     return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
 
 
 def identity(function: Function, context: Any) -> Sequence[object]:
-    """What a call has in common with the same one in another process, beside its place.
+    """Return the values that, with its place, identify a call in all processes.
 
-    All that XLA's program depends on and JAX does not look at is part of it: see `_overlap`.
+    They include all properties that XLA's program depends on and JAX ignores: see `_overlap`.
 
     Args:
-      function: what is called.
-      context: of the lowering.
+      function: the function to call.
+      context: the context of the lowering.
     """
     if not is_on():
         return ()
@@ -45,7 +45,7 @@ def identity(function: Function, context: Any) -> Sequence[object]:
 
 
 def unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX's `_compile_and_write_cache`, which does not write what no other process can find."""
+    """Wrap JAX's `_compile_and_write_cache` so that it skips programs no other process can use."""
 
     @functools.wraps(stock)
     def compile_and_write_cache(
@@ -65,7 +65,7 @@ def unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_found_elsewhere(callback: Any) -> bool:
-    """Whether another process has a call of hostcall's under the same id, or it is JAX's matter."""
+    """Return whether another process has this callback under the same id, or it is JAX's own."""
     if not isinstance(callback, Owned):
         return True
     origin: Any = callback.target.origin
@@ -73,7 +73,7 @@ def _is_found_elsewhere(callback: Any) -> bool:
 
 
 def _has_place(function: Any) -> bool:
-    """Whether a function lies in a module, or a script that is run from a file, under its name."""
+    """Return whether a module, or a script run from a file, has the function under its name."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     found: Any = module if getattr(module, "__file__", None) else None
     for part in getattr(function, "__qualname__", "<none>").split("."):

@@ -1,10 +1,10 @@
-"""How programs with calls run on CPUs: on the thread that starts them, and to their end.
+"""The execution of programs with calls on CPUs: on the thread that starts them, to their end.
 
-A call may run JAX programs. Each program under way takes one of a fixed number of places in XLA,
-also while it waits for another program. If XLA queued programs with calls, the programs behind them
-could take all places, or all of XLA's threads, and a call would wait for one forever. XLA runs a
-program with callbacks at once where nothing is left to wait for. So the program waits for its
-inputs before XLA would, and is the first one of an execution stream of its own.
+A call may run JAX programs. XLA has a fixed number of places for programs, and a program keeps its
+place while it waits for another one. If XLA queued programs with calls, the programs behind them
+could take all places, or all of XLA's threads. Then a call would wait for one forever. XLA runs a
+program with callbacks at once when nothing is left to wait for. So hostcall waits for the inputs
+before XLA would, and runs each program first on an execution stream of its own.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from hostcall_runtime import _runs
 from hostcall_runtime._locks import PLACES
 from hostcall_runtime._runs import Program
 
-# Of the runs of programs, from ids on that no thread has as its own.
+# The stream ids of program runs. They begin above the ids that threads have.
 _streams = itertools.count(1 << 40)
 
-# By the objects that run them.
+# Keyed by the objects that run the programs.
 _programs: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
 
 
 class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
-    """JAX's way into a compiled program, with the waiting that the module describes."""
+    """JAX's entry into a compiled program, with the waiting that the module describes."""
 
     __slots__ = ()
 
@@ -54,14 +54,14 @@ class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
         return buffers
 
     def _handle_token_bufs(self, token_bufs: Any, sharded_token: Any) -> None:
-        # On several devices, and where another thread still reads what was given away, XLA does not
-        # run it at once. Of one that fails JAX must not keep the tokens.
+        # XLA does not run the program at once on several devices, or while another thread still
+        # reads a donated buffer. JAX must not keep the tokens of a program that fails.
         sharded_token.block_until_ready()
         super()._handle_token_bufs(token_bufs, sharded_token)
 
 
 def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """JAX's `build_unsafe_call`, which runs programs with calls for CPUs by `WaitingExecution`."""
+    """Wrap JAX's `build_unsafe_call` so that CPU programs with calls run by `WaitingExecution`."""
 
     @functools.wraps(stock)
     def build_unsafe_call(self: Any) -> Any:
@@ -69,12 +69,12 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if self.host_callbacks and self.backend.platform == "cpu" and _called_by(self):
             run.__class__ = WaitingExecution
             _programs[run] = Program(_called_by(self))
-            run.has_unordered_effects = True  # or JAX would run pure ones without asking Python
+            run.has_unordered_effects = True  # or JAX would run pure ones without Python
         return run
 
     return build_unsafe_call
 
 
 def _called_by(executable: Any) -> list[int]:
-    """The ids of the callbacks that an executable calls."""
+    """Return the ids of the callbacks that an executable calls."""
     return [one.callback_id for one in executable.host_callbacks if isinstance(one, Owned)]

@@ -1,4 +1,4 @@
-"""Python functions that JAX programs call, and what the runtime calls for them."""
+"""Python functions that JAX programs call, and the host functions that the runtime calls."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ _LEAF = jax.tree.structure(0)
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function that JAX programs call, with everything that tells what a call does.
+    """A function that JAX programs call, with all options that affect a call.
 
-    Two are equal where their programs may be shared, which is how JAX finds what it has compiled.
+    Two functions are equal if they may share programs. JAX finds compiled programs by equality.
 
     Attributes:
-      function: the user's; hashable.
+      function: the user's function; hashable.
       in_tree: the structure of its arguments, a tuple.
       out_tree: the structure of its results.
-      title: how messages call it.
+      title: its name in messages.
       description: the function and the call for a message, with the file and line of both.
       timeout: how many seconds a call may take, or None.
-      table: the results that are kept, or None.
+      table: the table of memoized results, or None.
       borrow: whether the function only reads its arguments, and only during the call.
-      out: whether it writes its results into arrays that it is given as `out`.
+      out: whether it writes its results into arrays that it gets as `out`.
       given_name: the name that the user has given it, or None.
-      executor: what gives the executor that runs the calls, or None.
-      line: the calls of the function, for which no program waits; None where programs wait.
-      retries: how often a call is made again whose worker has died.
+      executor: provides the executor that runs the calls, or None.
+      line: the queue of calls for which no program waits; None if programs wait.
+      retries: how often a call is repeated after its worker has died.
       on_device: whether it takes and returns arrays where they lie.
-      result_dtypes: the dtypes of its results, where some are random keys.
-      concurrent: whether calls may run beside others, on any thread.
+      result_dtypes: the dtypes of its results if some are random keys.
+      concurrent: whether calls may run at the same time as others, on any thread.
     """
 
     function: Callable[..., Any]
@@ -76,18 +76,18 @@ class Function:
 
     @property
     def is_native(self) -> bool:
-        """Whether a program can call it without Python."""
+        """True if a program can call it without Python."""
         wants_python = self.executor or self.line or self.table or self.timeout is not None
         return isinstance(self.function, NativeCode) and not wants_python and not self.on_device
 
     @property
     def may_begin_early(self) -> bool:
-        """Whether a call without side effects may go on while its program does."""
+        """True if a call without side effects may run while its program goes on."""
         lends = self.borrow or self.out or self.on_device
         return self.concurrent and self.table is None and not lends and not self.is_native
 
     def register(self, ordered: bool, identity: Sequence[object] = ()) -> tuple[Target, int]:
-        """A new entry of the runtime's, which lives as long as its target, and its callback id.
+        """Register an entry with the runtime; return its target, which owns it, and its id.
 
         Args:
           ordered: whether calls run in the order of the program.
@@ -111,13 +111,13 @@ class Function:
         return target, callback_id
 
     def _argument_memory(self) -> Callable[..., Any] | None:
-        """What makes arrays for large arguments, where other processes may have to open them."""
-        if self.table is not None:  # which keeps the arguments
+        """Return the allocator of large arguments if other processes may have to open them."""
+        if self.table is not None:  # the table keeps the arguments
             return None
         return _mapped_calls.argument_memory(self.function, self.executor, self.retries)
 
     def source(self) -> Source:
-        """What `hostcall.export` has to know of it."""
+        """Return the description of the function for `hostcall.export`."""
         if self.on_device:
             raise exportable.on_device(self.description)
         return Source(
@@ -170,11 +170,11 @@ class Function:
         return function
 
     def _is_flat(self) -> bool:
-        """Whether the runtime's arrays and results are what the function takes and returns."""
+        """Return whether the function takes and returns the runtime's arrays unchanged."""
         if self.result_dtypes:
             return False
         arguments_are = all(child == _LEAF for child in self.in_tree.children())
-        # The runtime itself sees to it that nothing is returned where nothing is declared.
+        # The runtime itself checks that a function without declared results returns none.
         return arguments_are and (self.out_tree == _LEAF or self.out_tree.num_leaves == 0)
 
     def _form(self) -> Hashable:
@@ -206,7 +206,7 @@ class Function:
 
 
 def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
-    """A pytree's structure in the terms of an exported program."""
+    """Return a pytree's structure in the form that exported programs use."""
     from hostcall_mlir import exporting  # takes long to import, and few export programs
 
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
@@ -217,7 +217,7 @@ def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
 
 
 def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> bool:
-    """Whether it is a list where a tuple is declared, or the other way: a matter of habit."""
+    """Return whether it is a list where a tuple is declared, or the reverse: a matter of habit."""
     return (
         isinstance(returned, list | tuple)
         and not hasattr(returned, "_fields")
@@ -227,15 +227,15 @@ def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> boo
 
 
 def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
-    """The function for calls with a batch, which its executor divides.
+    """Return the function for calls with a batch, which its executor divides.
 
     Args:
-      function: the one for an element.
-      stacked: for each flat argument, whether its first axis is that of the elements.
+      function: the function for one element.
+      stacked: for each flat argument, whether its first axis is the batch axis.
     """
     called: Any = function.function
     provider = function.executor
-    if provider is None:  # of an inner batch, which goes whole to the workers now
+    if provider is None:  # divided along an inner batch, which now goes whole to the workers
         assert isinstance(called, MappedFunction)
         called, provider = called.function, called.provider
     axes = jax.tree.unflatten(function.in_tree, [0 if one else None for one in stacked])
@@ -245,7 +245,7 @@ def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
 
 
 def hashable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, or what calls it where it has no hash of its own."""
+    """Return `function`, or a hashable wrapper if it has no hash of its own."""
     try:
         hash(function)
     except TypeError:

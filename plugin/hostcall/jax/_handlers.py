@@ -1,4 +1,4 @@
-"""Handlers of XLA's FFI: whether JAX's XLA can call them, and programs that do."""
+"""Handlers of XLA's FFI: the check that JAX's XLA can call them, and programs that call them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 
-# Which exception stands for which of XLA's errors, by their first word.
+# The exception for each of XLA's errors, by the first word of the message.
 _EXCEPTIONS = {
     "INVALID_ARGUMENT": ValueError,
     "RESOURCE_EXHAUSTED": MemoryError,
@@ -32,7 +32,7 @@ _EXCEPTIONS = {
 
 
 def check(capsule: object) -> int:
-    """The address of a handler. JAX's XLA looks at its version when it is called first.
+    """Return the address of a handler. JAX's XLA checks its version at the first call.
 
     Raises:
       TypeError: when the capsule holds something else.
@@ -47,7 +47,7 @@ def check(capsule: object) -> int:
 
 
 def run(native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
-    """Runs a jitted program that calls the handler of native code; it writes the results."""
+    """Run a jitted program that calls the handler of native code, which writes the results."""
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in results]
     with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(True):
         try:
@@ -60,10 +60,10 @@ def run(native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarr
 
 
 def registered(handler: FfiHandler) -> str:
-    """The target by which JAX's programs find a handler.
+    """Return the target by which JAX's programs find a handler; register it at the first call.
 
     Raises:
-      jax.errors.JaxRuntimeError: for one of another version of XLA's FFI than JAX's.
+      jax.errors.JaxRuntimeError: for a handler of another version of XLA's FFI than JAX's.
     """
     target: str | None = handler.programs.get("target")
     if target is None:
@@ -74,7 +74,7 @@ def registered(handler: FfiHandler) -> str:
 
 
 def _program(handler: FfiHandler, structs: list[jax.ShapeDtypeStruct]) -> Any:
-    """What calls a handler for such results."""
+    """Return the jitted program that calls a handler for these results."""
     target = registered(handler)
     key = tuple((struct.shape, struct.dtype) for struct in structs)
     if key not in handler.programs:

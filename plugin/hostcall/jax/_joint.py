@@ -1,8 +1,8 @@
 """Calls that the devices of one program make together: csrc/runtime/joint_calls.h.
 
-Such a call has the names of the mesh axes that its arrays are divided along. The function is called
-once for each shard, and devices that differ only in other axes share a call. Outside of
-`jax.shard_map` there are no such axes: the call takes whole arrays, and all devices share it.
+A joint call has the names of the mesh axes that divide its arrays. hostcall calls the function once
+for each shard; devices that differ only in other axes share a call. Outside of `jax.shard_map`
+there are no such axes: the call takes whole arrays, and all devices share it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jax.interpreters import mlir
 
 TARGET = "hostcall_joint"
 
-# A mesh axis of ours has to have a name that no other has.
+# The name of hostcall's mesh axis, which must differ from the names of all other axes.
 _AXIS = "hostcall devices"
 
 _thread = threading.local()
@@ -28,12 +28,12 @@ _thread = threading.local()
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """What a device does at such a call, in MLIR.
+    """The part of one device in a joint call, in MLIR.
 
     Attributes:
       shard: the number of its shard, a tensor<i32>.
-      shards: how many there are.
-      devices: how many devices make the custom call.
+      shards: the number of shards.
+      devices: the number of devices that make the custom call.
     """
 
     shard: Any
@@ -42,24 +42,24 @@ class Place:
 
 
 def can_be_made(platforms: Sequence[str]) -> bool:
-    """Whether the devices of programs for these platforms can make a call together."""
+    """Return whether the devices of programs for these platforms can make a call together."""
     return tuple(platforms) == ("cpu",) and jax.process_count() == 1
 
 
 def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any]) -> Sequence[Any]:
-    """Lowers a call with whole arrays in a program among whose devices XLA divides its arrays.
+    """Lower a call with whole arrays in a program whose arrays XLA divides among devices.
 
     Args:
-      context: of the lowering.
+      context: the context of the lowering.
       operands: MLIR values.
-      bind: makes the call, of arrays, where each device runs a program of its own.
+      bind: makes the call with arrays, where each device runs a program of its own.
     """
-    # JAX sees to it that the devices are known: see `_rules.register`.
+    # JAX provides the devices because of `_rules.register`.
     devices = np.array(context.module_context.axis_context.device_assignment)
     mesh = jax.sharding.Mesh(devices, (_AXIS,))
     spec = jax.sharding.PartitionSpec()
     on_each = jax.shard_map(bind, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
-    # The user's mesh may be another one of the same devices.
+    # The user's mesh may be a different one with the same devices, so no mesh is set here.
     avals = [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in context.avals_in]
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):
         inner = dataclasses.replace(context, avals_in=avals)
@@ -70,15 +70,15 @@ def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any
 
 
 def place_of(context: Any, axes: Sequence[str] | None) -> Place | None:
-    """What a device does at a call in the program that each device runs.
+    """Return the part of a device in a call, in the program that each device runs.
 
     Args:
-      context: of the lowering.
-      axes: those that the call's arrays are divided along; None for a call that each device makes
-        by itself.
+      context: the context of the lowering.
+      axes: the axes that divide the call's arrays; None for a call that each device makes by
+        itself.
 
     Returns:
-      None where it is the only device.
+      None for a program on one device.
     """
     axis_context = context.module_context.axis_context
     if not isinstance(axis_context, mlir.SPMDAxisContext) or axis_context.mesh.size == 1:
@@ -93,14 +93,14 @@ def _shard(context: Any, axes: Sequence[str]) -> Any:
     def number() -> list[Any]:
         return [jnp.int32(jax.lax.axis_index(tuple(axes)) if axes else 0)]
 
-    # Without the tokens of the call, which are not for this.
+    # The tokens order the call alone, so the computation of its shard number gets none.
     inner = dataclasses.replace(context, avals_in=[], tokens_in=mlir.TokenSet({}), tokens_out=None)
     (shard,) = mlir.lower_fun(number)(inner)
     return shard
 
 
 def marking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, for whose calls several devices wait, as `check_not_nested` is to know."""
+    """Wrap `function`, for which several devices wait, and mark its thread while it runs."""
 
     def called(*arrays: Any, **out: Any) -> Any:
         before = _waited_for()
@@ -114,7 +114,7 @@ def marking(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_not_nested() -> None:
-    """Raises a RuntimeError where a program for several devices would wait for one that waits."""
+    """Raise a RuntimeError if a program for several devices would deadlock with its caller."""
     if _waited_for():
         raise RuntimeError(
             "a function that a JAX program for several devices calls runs another such program, "
@@ -128,7 +128,7 @@ def _waited_for() -> bool:
 
 
 def nothing_said(description: str) -> NotImplementedError:
-    """The error of a call with a side effect for which nobody says which devices make it."""
+    """Return the error of a call with a side effect that does not say which devices make it."""
     return NotImplementedError(
         f"{description}: the program is for several devices, among which XLA divides its arrays, "
         "and the call has a side effect, which is not to happen on each of them. Say what is to be "
@@ -140,7 +140,7 @@ def nothing_said(description: str) -> NotImplementedError:
 
 
 def not_together(description: str, platforms: Sequence[str]) -> NotImplementedError:
-    """The error of a call that the devices of the program cannot make together."""
+    """Return the error of a call that the devices of the program cannot make together."""
     return NotImplementedError(
         f"{description}: with sharding=, the devices of a program make a call together. Those of "
         "one process can, in a program for CPUs; this program is for "

@@ -1,7 +1,7 @@
-"""`import hostcall.jax`: what it installs, and JAX's settings of threads.
+"""The installation of hostcall in JAX, and JAX's settings of threads.
 
-JAX's states are objects of C++ with a value for each thread. What a trace depends on comes in one
-tuple, so that it costs next to nothing to look whether two threads agree.
+`import hostcall.jax` calls `load`. JAX's states are C++ objects with a value for each thread. JAX
+returns all values that a trace depends on in one tuple, so comparing two threads is cheap.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hostcall.jax import (
 )
 from hostcall_runtime import _fire_and_forget, _patching, _registry, _runs
 
-# How a trace stands, and not what the user has said; and what keeps JAX to one thread.
+# The states of the trace itself, and the guard that keeps JAX to one thread: no user settings.
 _STAYS = frozenset({"trace_state", "axis_env_state", "jax_thread_guard"})
 
 
 def carry() -> None:
-    """Has calls see the settings of who started the program, on whatever thread they run."""
+    """Give each call the JAX settings of the thread that started its program, on any thread."""
     if _names.has(_names.SETTINGS):
         names = _trace_names()
         of_trace = _states(vars(_config))
@@ -43,19 +43,19 @@ def carry() -> None:
 
 
 def _states(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """The states in it, by their own names. Those that JAX exports users can set for a block."""
+    """Return a namespace's states by name. Users can set those that JAX exports for a block."""
     states = [one for one in namespace.values() if isinstance(one, _config.config_ext.Config)]
     return {state.name: state for state in states if state.name not in _STAYS}
 
 
 def _contexts(states: Mapping[str, Any]) -> dict[str, Any]:
-    """Those behind `jax.set_mesh` and the like, which have no value for the process."""
+    """Return the states behind `jax.set_mesh` and the like, which have no value for the process."""
     bare = _config.config_ext.Config
     return {name: state for name, state in states.items() if type(state) is bare}
 
 
 def _trace_names() -> list[str]:
-    """The names of what `trace_context` returns, in its order; none where JAX does not tell."""
+    """Return the names of the values of `trace_context`, in order; none if JAX does not tell."""
     tell: Any = getattr(_config, "trace_context_names", list)
     try:
         names = [*tell()]
@@ -66,7 +66,7 @@ def _trace_names() -> list[str]:
 
 
 class _Captured:
-    """The values of a thread.
+    """The JAX settings of one thread.
 
     Args:
       traced: the states of `trace_context`, in its order; None for those to leave.
@@ -83,7 +83,7 @@ class _Captured:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside of it this thread has them."""
+        """Apply the settings to this thread inside the context."""
         with contextlib.ExitStack() as stack:
             if self._traced and _config.trace_context() != self._context:
                 for state, value in zip(self._traced, self._context, strict=True):
@@ -97,7 +97,7 @@ class _Captured:
 
 @contextlib.contextmanager
 def _set(state: Any, value: object) -> Iterator[None]:
-    """As `State.__call__` does it, for a value that has been parsed."""
+    """Set a parsed value inside the context, as `State.__call__` does."""
     changed = getattr(state, "_update_thread_local_hook", None) or (lambda _: None)
     before = state.swap_local(value)
     unset = _config.config_ext.unset
@@ -110,11 +110,11 @@ def _set(state: Any, value: object) -> Iterator[None]:
 
 
 def load() -> None:
-    """Tells JAX of calls, and `hostcall.callback` of JAX."""
+    """Install hostcall's rules and patches in JAX, and make JAX known to `hostcall.callback`."""
     _patches.check()
     _primitive.register()
     _rules.register()
-    # A program that still runs may hand over calls.
+    # A running program may still hand over calls.
     _fire_and_forget.programs_end.append(jax.effects_barrier)
     _registry.caches.append(_disk_cache.is_on)
     _patches.hide_frames()
@@ -124,7 +124,7 @@ def load() -> None:
 
 
 class _Jax:
-    """See `frameworks.Jax`."""
+    """JAX as a framework whose programs call callbacks: see `frameworks.Jax`."""
 
     call = staticmethod(_callback.call)
     is_tracing = staticmethod(_values.is_tracing)

@@ -1,4 +1,4 @@
-"""Lowers a call to a custom call in MLIR."""
+"""The lowering of a call to a custom call in MLIR."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from hostcall_runtime import Target
 from hostcall_runtime._errors import NotExportableError
 from hostcall_runtime._prepared import DTYPES
 
-# JAX's LoweringRuleContext: its package has no types.
+# JAX's LoweringRuleContext. JAX's package has no types.
 LoweringContext = Any
 
-# The operations that have a function of the user's compiled into their machine code.
+# The operations that XLA compiles together with a function of the user's.
 _REDUCING = {
     "stablehlo.reduce",
     "stablehlo.reduce_window",
@@ -33,18 +33,18 @@ _REDUCING = {
 
 
 def platforms_of(context: LoweringContext) -> tuple[str, ...]:
-    """The platforms that the program, or the part of it that is being lowered, is for."""
+    """Return the platforms of the program, or of the part of it that is being lowered."""
     return tuple(_mlir._platforms_for_eqn(context))
 
 
 def is_divided_by_xla(context: LoweringContext) -> bool:
-    """Whether the program is for several devices, among which XLA divides its arrays."""
+    """Return whether XLA divides the program's arrays among several devices."""
     axes = context.module_context.axis_context
     return isinstance(axes, mlir.ShardingContext) and axes.num_devices > 1
 
 
 def has_several_devices(context: LoweringContext) -> bool:
-    """Whether the program is for several devices, whoever divides its arrays."""
+    """Return whether the program is for several devices, whether or not XLA divides its arrays."""
     axes = context.module_context.axis_context
     if isinstance(axes, mlir.SPMDAxisContext):
         return bool(axes.mesh.size > 1)
@@ -52,18 +52,18 @@ def has_several_devices(context: LoweringContext) -> bool:
 
 
 def enclosing_reduction() -> str | None:
-    """The reduction whose function is being lowered, such as "reduce_window", or None."""
+    """Return the reduction whose function is being lowered, such as "reduce_window", or None."""
     names = (op.name for op, _ in _enclosing_ops())
     return next((name.removeprefix("stablehlo.") for name in names if name in _REDUCING), None)
 
 
 def is_in_condition() -> bool:
-    """Whether the condition of a loop is being lowered."""
+    """Return whether the condition of a loop is being lowered."""
     return any(op.name == "stablehlo.while" and region == 0 for op, region in _enclosing_ops())
 
 
 def _enclosing_ops() -> Iterator[tuple[Any, int]]:
-    """The operations around what is being lowered, innermost first, and the region of each."""
+    """Yield the operations around the insertion point, innermost first, each with its region."""
     block = _ir.InsertionPoint.current.block
     while block is not None:
         op = block.owner.operation
@@ -72,7 +72,7 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
 
 
 class Owned:
-    """What an executable owns. JAX takes it for a callback of its own, and never calls it."""
+    """An object that an executable owns. JAX takes it for its own callback, and never calls it."""
 
     def __init__(self, target: Target | NativeEntry, callback_id: int) -> None:
         self.target = target
@@ -95,17 +95,17 @@ class Owned:
 def own_with_executable(
     context: LoweringContext, target: Target | NativeEntry, callback_id: int
 ) -> None:
-    """Gives a target to the executable that the program becomes, which owns it from then on.
+    """Give a target to the executable that the program becomes, which owns it from then on.
 
-    Such an executable is run by `_execution`, and kept on disk as `_disk_cache` says. JAX does this
-    for its own callbacks. What `add_keepalive` keeps dies earlier: JAX's fast path into a
+    `_execution` runs this executable, and `_disk_cache` decides whether it goes to disk. JAX does
+    this for its own callbacks. Objects of `add_keepalive` die earlier: JAX's fast path into a
     program holds the executable alone.
     """
     context.module_context.add_host_callback(Owned(target, callback_id))
 
 
 def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
-    """An MLIR value as one of `aval`, of another dtype."""
+    """Convert an MLIR value to the dtype of `aval`."""
     return _hlo.convert(_versions.type_of(context.module_context, aval), value)
 
 
@@ -119,16 +119,16 @@ def emit_call(
     effect: Any | None,
     sharding: Any = None,
 ) -> Sequence[Any]:
-    """Emits a custom call of the typed FFI, and returns its results.
+    """Emit a custom call of the typed FFI, and return its results.
 
     Args:
-      context: of the lowering.
+      context: the context of the lowering.
       target: the name that the handler is registered under.
       operands: MLIR values.
       avals_in: the abstract values of the operands.
       avals_out: the abstract values of the results.
-      attributes: ints and lists of ints; both become 64-bit ones.
-      effect: None where the call may be dropped. An ordered one adds a token, the last operand and
+      attributes: ints and lists of ints; both become 64-bit attributes.
+      effect: None if XLA may drop the call. An ordered effect adds a token, as the last operand and
         the last result.
       sharding: as `jax.pure_callback` takes it.
     """
@@ -158,7 +158,7 @@ def emit_call(
 
 
 def _with_token(place: Any, ordered: bool, context: LoweringContext) -> Any:
-    """The sharding of the results, with one for the token behind them."""
+    """Return the sharding of the results, with one more for the token behind them."""
     if not ordered or not context.avals_out or not isinstance(place, _callback.SdyArrayList):
         return place
     ids = place.shardings[0].logical_device_ids
@@ -172,7 +172,7 @@ def _attribute(value: int | Sequence[int]) -> Any:
     return _ir.DenseI64ArrayAttr.get(list(value))
 
 
-# The dtype of the buffer for each, which holds the same values.
+# The buffer dtype of each sub-byte dtype, which holds the same values.
 _WIDE = {
     "int4": "int8",
     "uint4": "uint8",
@@ -181,18 +181,18 @@ _WIDE = {
     "float4_e2m1fn": "float8_e4m3fn",
 }
 
-# What the runtime knows dtypes by.
+# The runtime's codes of the dtypes.
 _CODES = {name: code for code, _, name in DTYPES}
 
 
 def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
-    """The attribute `sub_byte_operands` or `sub_byte_results`: index and dtype code of each."""
+    """Return the attribute `sub_byte_operands` or `sub_byte_results`: indices and dtype codes."""
     names = [str(aval.dtype) for aval in avals]
     return tuple(n for i, name in enumerate(names) if name in _WIDE for n in (i, _CODES[name]))
 
 
 def wide(avals: Sequence[Any]) -> list[Any]:
-    """The abstract values of the buffers that the call takes or returns."""
+    """Return the abstract values of the buffers that the call takes or returns."""
     dtypes = [_WIDE.get(str(aval.dtype), aval.dtype) for aval in avals]
     return [_values.aval_of(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)]
 
@@ -200,7 +200,7 @@ def wide(avals: Sequence[Any]) -> list[Any]:
 def converted(
     context: Any, values: Sequence[Any], old: Sequence[Any], new: Sequence[Any]
 ) -> list[Any]:
-    """MLIR values of the abstract values `old`, converted to those of `new`."""
+    """Convert MLIR values of the abstract values `old` to the abstract values `new`."""
     return [
         value if aval.dtype == other.dtype else convert(context, value, other)
         for value, aval, other in zip(values, old, new, strict=True)

@@ -1,8 +1,8 @@
 """Every private name of JAX that hostcall uses, and the features that need them.
 
-JAX promises nothing about `jax._src` and `jax.interpreters`. A new JAX release is
-tried here first: `missing()` tells which names it lacks. A feature that lacks a name is switched
-off. Without the names of `CALLS` there is no `hostcall.jax`.
+JAX promises nothing about `jax._src` and `jax.interpreters`. This table is the first test of a new
+JAX release: it shows the names that the release lacks. hostcall switches off a feature that lacks a
+name. Without the names of `CALLS` there is no `hostcall.jax`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ TO_TF = "hostcall.jax.to_tf"
 JAX_CALLBACKS = "JAX's own callbacks in hostcall.jax.to_tf"
 SOURCE_PLACES = "source places and tracebacks"
 
-# The first whose MLIR raises Python's errors where a constant is of complex numbers.
+# The oldest version whose MLIR raises Python errors for constants of complex numbers.
 _OLDEST = (0, 8)
 
-# What happens where a feature lacks a name.
+# The consequence for each feature that lacks a name.
 _WITHOUT = {
     CALLS: "`import hostcall.jax` raises an ImportError; TensorFlow's side of hostcall works.",
     VMAP: "jax.vmap of a call raises a NotImplementedError.",
@@ -127,12 +127,12 @@ NAMES = tuple(
 )
 
 
-# These are for TensorFlow's programs, and looked for when it is there: some are in jax2tf, which
-# imports it.
+# These features are for TensorFlow's programs. They are checked once TensorFlow is imported,
+# because some of the names are in jax2tf, which imports it.
 _BRIDGES = (TO_TF, JAX_CALLBACKS)
 
 
-# Features whose patches do not fit, each with the first that does not.
+# Features whose patches do not fit, each with the first misfit.
 _misfits: dict[str, str] = {}
 
 
@@ -142,10 +142,10 @@ def _missing(feature: str) -> list[Name]:
 
 
 def check() -> None:
-    """Says which features are switched off, as the installed JAX lacks names that they need.
+    """Warn of the features that are off because the installed JAX lacks names that they need.
 
     Raises:
-      ImportError: JAX is too old, or there are no calls from it.
+      ImportError: JAX is too old, or lacks names that every call needs.
     """
     if jax.__version_info__ < _OLDEST:
         raise ImportError(
@@ -171,7 +171,7 @@ def check() -> None:
 
 @functools.cache
 def check_bridges() -> None:
-    """The same for the features that need TensorFlow."""
+    """Warn likewise of the features that need TensorFlow."""
     _warn(_BRIDGES)
 
 
@@ -182,24 +182,24 @@ def _warn(features: Iterable[str], stacklevel: int = 4) -> None:
 
 
 def leave_out(feature: str, misfit: str) -> None:
-    """Switches a feature off, as something of JAX's that it needs is not what it was; warns.
+    """Switch off a feature because an object of JAX that it needs has changed; warn of it.
 
     Args:
-      feature: of those above.
-      misfit: what it is now, as in `_patching.Patch`.
+      feature: one of the features above.
+      misfit: the change, as in `_patching.Patch`.
     """
     if has(feature):
         _misfits[feature] = misfit
-        _warn([feature], stacklevel=6)  # who imports hostcall.jax
+        _warn([feature], stacklevel=6)  # the code that imports hostcall.jax
 
 
 def has(feature: str) -> bool:
-    """Whether the installed JAX has what a feature needs, as hostcall knows it."""
+    """Return whether the installed JAX has all that a feature needs, as hostcall expects it."""
     return not _missing(feature) and feature not in _misfits
 
 
 def require(feature: str) -> None:
-    """Raises a NotImplementedError, which names what JAX lacks, where a feature is off."""
+    """Raise a NotImplementedError that names the part JAX lacks if a feature is off."""
     if not has(feature):
         raise NotImplementedError(_message(feature))
 

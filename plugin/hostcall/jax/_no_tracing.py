@@ -1,7 +1,7 @@
-"""`jax.no_tracing`: programs with calls run where JAX is not to trace.
+"""A replacement of `jax.no_tracing` under which programs with calls still run.
 
-JAX runs a compiled program without asking Python, where it can, and takes all that comes to Python
-for a program that is to be traced. Programs with calls come to Python each time: see `_execution`.
+Where it can, JAX runs a compiled program without Python. JAX assumes that a program that reaches
+Python must be traced. Programs with calls reach Python each time: see `_execution`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from jax._src import pjit as _pjit
 
 from hostcall.jax import _primitive
 
-# Of JAX's function that runs a jitted function which its fast path cannot run: its name, and how it
-# calls what it was given.
+# The name of JAX's function that runs a jitted function when the fast path cannot, and its local
+# variables that hold the function and the arguments.
 _SLOW_PATH = "cache_miss"
 _GIVEN = ("fun", "jit_info", "args", "kwargs")
 
@@ -28,7 +28,7 @@ class NoTracing:
 
     @property
     def value(self) -> Any:
-        """Whether whoever asks must not trace."""
+        """The value of the switch: whether the code that reads it must not trace."""
         return self._stock.value and not _runs_what_was_traced(sys._getframe(1))
 
     def __call__(self, *args: Any) -> Any:
@@ -44,6 +44,6 @@ def _runs_what_was_traced(frame: FrameType) -> bool:
     given = [frame.f_locals.get(name) for name in _GIVEN]
     try:
         params, _ = _pjit._infer_params(*given)
-    except Exception:  # the switch's own, since this asks it once more, or one of the arguments'
+    except Exception:  # from the switch, which is read once more, or from an argument
         return False
     return _primitive.holds_call(params.params["jaxpr"].jaxpr)

@@ -1,8 +1,8 @@
-"""What XLA gets of a program with calls: another module than JAX has lowered, shows and exports.
+"""A rewrite of programs with calls for XLA; JAX lowers, shows and exports the original module.
 
-Calls without side effects go on while their program does: see `hostcall_mlir.passes.overlap`. What
-is left of a program that fails, `_execution` lets go of. And no function takes tokens alone, which
-XLA cannot compile: see `hostcall_mlir.passes.tokens`.
+Calls without side effects run while their program goes on: see `hostcall_mlir.passes.overlap`. If a
+program fails, `_execution` drops the results of its early calls. No function takes tokens alone,
+which XLA cannot compile: see `hostcall_mlir.passes.tokens`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hostcall.jax._lowering import Owned
 
 
 def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX's `backend_compile_and_load`, with calls that overlap in programs for one CPU."""
+    """Wrap JAX's `backend_compile_and_load` so that calls overlap in programs for one CPU."""
 
     @functools.wraps(stock)
     def backend_compile_and_load(
@@ -36,7 +36,7 @@ def _with_overlap(module: Any, owned: Sequence[Owned]) -> Any:
     keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     if len(keep) == len(owned) or not _names.has(_names.EXECUTION):
         return module
-    from hostcall_mlir import exporting  # takes long to import, and not all programs make calls
+    from hostcall_mlir import exporting  # slow to import, and not all programs make calls
 
     return exporting.overlapping(module, keep) or module
 

@@ -1,9 +1,9 @@
-"""Everything of JAX that hostcall replaces, in one table.
+"""All objects of JAX that hostcall replaces, in one table.
 
-Each rule that stands in for one of JAX's hands programs without calls of hostcall's to JAX's rule
-at once. `hostcall.disable()` puts JAX's own objects back. What hostcall registers under keys of its
-own, the rules of its primitive and the properties of its effects, is in `_rules` and `_effects` and
-stays: no other program can reach it.
+A rule that replaces one of JAX's passes programs without host calls straight to JAX's rule.
+`hostcall.disable()` puts JAX's own objects back. `_rules` and `_primitive` register the rules of
+hostcall's primitive and the properties of its effects under hostcall's own keys. These stay when
+hostcall is disabled, because no other program can reach them.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def _replacement(
 def _attribute(
     module: str, path: str, wrap: Callable[[Any], Any], *tried: str, why: str, feature: str
 ) -> Patch:
-    """The patch of an attribute of a module, or of a class in it.
+    """Return the patch of an attribute of a module, or of a class in it.
 
     Args:
-      module: of JAX's.
-      path: from the module to the attribute.
-      wrap: from JAX's to hostcall's.
-      *tried: what the function takes in the versions that were tried, as in `_signatures`.
+      module: JAX's module.
+      path: the path from the module to the attribute.
+      wrap: makes hostcall's object from JAX's.
+      *tried: the function's parameters in the tested versions, as in `_versions.misfit`.
       why: as in `Patch`.
       feature: as in `Patch`.
     """
@@ -75,7 +75,7 @@ def _rule(
     why: str,
     feature: str,
 ) -> Patch:
-    """The patch of the rule of one of JAX's primitives; see `_attribute`."""
+    """Return the patch of the rule of one of JAX's primitives; see `_attribute`."""
 
     def read() -> Any:
         return _of(*registry)[primitive]
@@ -88,7 +88,7 @@ def _rule(
 
 
 def _allowed_in_control_flow(kind: type) -> Patch:
-    """JAX refuses calls in branches and loops where the rules of those are its own."""
+    """Return a patch that makes JAX accept an effect in branches and loops while installed."""
     allowed = _jax_effects.control_flow_allowed_effects
     return Patch(
         f"jax._src.effects.control_flow_allowed_effects: {kind.__name__}",
@@ -101,13 +101,13 @@ def _allowed_in_control_flow(kind: type) -> Patch:
 
 
 def _waiting(stock: Any) -> Any:
-    from hostcall.jax import _execution  # whose class is made of one of JAX's
+    from hostcall.jax import _execution  # its class derives from one of JAX's
 
     return _execution.waiting(stock)
 
 
 def _no_tracing(stock: Any) -> Any:
-    from hostcall.jax import _no_tracing  # which needs private names that may not be there
+    from hostcall.jax import _no_tracing  # needs private names that JAX may lack
 
     return _no_tracing.NoTracing(stock)
 
@@ -219,16 +219,16 @@ TABLE = PatchTable(
 
 
 def check() -> None:
-    """Switches off the features whose patches do not fit the installed JAX."""
+    """Switch off the features whose patches do not fit the installed JAX."""
     for patch in TABLE.patches:
         if _names.has(patch.feature) and (misfit := patch.misfit()):
             _names.leave_out(patch.feature, misfit)
 
 
 def hide_frames() -> None:
-    """Has JAX leave the frames of wrapped rules out of source places and of tracebacks, as its own.
+    """Make JAX hide the frames of wrapped rules in source places and tracebacks, like its own.
 
-    Without it programs without calls would be compiled with other source places.
+    Otherwise JAX would compile programs without calls with other source places.
     """
     if not _names.has(_names.SOURCE_PLACES):
         return

@@ -1,8 +1,8 @@
-"""The primitive that stands for a call in JAX programs, and the jaxprs that hold it.
+"""The primitive that stands for a call in JAX programs, and searches for calls in jaxprs.
 
-JAX drops, repeats and moves an equation of a program unless the equation has an effect. JAX tells
-effects apart by their class, so hostcall has two classes of its own: one for calls that run once,
-and one for calls that also keep their order.
+JAX drops, repeats and moves an equation unless it has an effect. JAX distinguishes effects by their
+class, so hostcall has two classes: one for calls that run once, and one for calls that also keep
+their order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hostcall_runtime import _patching
 
 
 def _described(name: str) -> str:
-    """What JAX's messages say of an effect."""
+    """Return the text that JAX's messages show for an effect."""
     what = f"{name} (a hostcall.jax.call that does not say pure=True"
     if not _names.has(_names.CONTROL_FLOW):
         return f"{what}; hostcall does not know how this version of JAX treats branches and loops)"
@@ -33,7 +33,7 @@ def _described(name: str) -> str:
 
 
 class CallEffect(_effects.Effect):  # type: ignore[misc]
-    """The effect of a call that has to run once."""
+    """The effect of a call that must run once."""
 
     def __str__(self) -> str:
         return "HostCall"
@@ -43,7 +43,7 @@ class CallEffect(_effects.Effect):  # type: ignore[misc]
 
 
 class OrderedCallEffect(_effects.Effect):  # type: ignore[misc]
-    """The effect of a call that has to run once, after all such calls before it in the program."""
+    """The effect of a call that must run once, after all earlier ordered calls in the program."""
 
     def __str__(self) -> str:
         return "OrderedHostCall"
@@ -57,37 +57,37 @@ ORDERED = OrderedCallEffect()
 
 
 def register() -> None:
-    """Tells JAX what programs with calls may do.
+    """Register the properties of hostcall's effects with JAX.
 
-    These are entries of hostcall's own classes, which no other program has. They stay where
-    hostcall is disabled. `jax.checkpoint` (rematerialization) is not among them: it would run a
-    call twice. Nor are branches and loops: see `_patches`.
+    The entries are for hostcall's own classes, which no other program has, so they stay when
+    hostcall is disabled. `jax.checkpoint` (rematerialization) is not allowed: it would run a call
+    twice. `_patches` allows branches and loops.
     """
     for kind in (CallEffect, OrderedCallEffect):
         _effects.lowerable_effects.add_type(kind)
         _effects.custom_derivatives_allowed_effects.add_type(kind)
-        # Otherwise JAX leaves the call out of a loop that it differentiates if no result needs it.
+        # Otherwise JAX drops a call from a loop that it differentiates if no result needs the call.
         _effects.partial_eval_kept_effects.add_type(kind)
     _effects.ordered_effects.add_type(OrderedCallEffect)
     _effects.shardable_ordered_effects.add_type(OrderedCallEffect)
 
 
 def is_of_call(effect: object) -> bool:
-    """Whether an effect is one of hostcall's."""
+    """Return whether an effect is one of hostcall's."""
     return isinstance(effect, CallEffect | OrderedCallEffect)
 
 
 def is_ordered(effect: object) -> bool:
-    """Whether JAX passes a token through the programs that have the effect."""
+    """Return whether JAX passes a token through programs that have the effect."""
     return bool(_effects.ordered_effects.contains(effect))
 
 
 def is_lost_in_loops(effect: object) -> bool:
-    """Whether JAX leaves out calls with the effect where it differentiates a loop around them."""
+    """Return whether JAX drops calls with the effect from loops that it differentiates."""
     return not _effects.partial_eval_kept_effects.contains(effect)
 
 
-# Has several results. Outside of any program it runs as a program of its own.
+# The primitive has several results. Outside of any program it runs as a program of its own.
 call_p = Primitive("hostcall")
 call_p.multiple_results = True
 call_p.def_impl(functools.partial(_dispatch.apply_primitive, call_p))
@@ -101,16 +101,16 @@ def bind(
     vmap_method: str | None,
     joint: tuple[str, ...] | None = None,
 ) -> list[Any]:
-    """The results of a call, a list of arrays or tracers.
+    """Make a call, and return its results as a list of arrays or tracers.
 
     Args:
-      function: what is called.
+      function: the function to call.
       args: its flat arguments.
       results: its flat results.
-      effect: None for a pure function, else one of those in `_effects`.
+      effect: None for a pure function, else `UNORDERED` or `ORDERED`.
       vmap_method: as in `jax.pure_callback`.
-      joint: of a call that devices make together, the mesh axes that its arrays are divided along;
-        None where nobody says so. See `_joint`.
+      joint: the mesh axes that divide the arrays of a call that devices make together; None for a
+        call without `sharding=`. See `_joint`.
     """
     data = [_values.struct_of_data(result) for result in results]
     avals = tuple(_values.aval_of(struct.shape, struct.dtype) for struct in data)
@@ -125,26 +125,26 @@ def bind(
     return [_values.of_data(v, result.dtype) for v, result in zip(called, results, strict=True)]
 
 
-# JAX's Jaxpr or ClosedJaxpr: its package has no types.
+# JAX's Jaxpr or ClosedJaxpr. JAX's package has no types.
 Jaxpr = Any
 
 _holds_call: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 def have_effectful_calls(jaxprs: Iterable[Jaxpr]) -> bool:
-    """Whether calls with an effect stand in jaxprs, at any depth: JAX collects their effects."""
+    """Return whether jaxprs hold calls with an effect, at any depth: JAX collects their effects."""
     return any(is_of_call(effect) for jaxpr in jaxprs for effect in jaxpr.effects)
 
 
 def effectful_call(jaxprs: Iterable[Jaxpr]) -> str:
-    """What messages say of the first call with an effect, in jaxprs that have one."""
+    """Return the text for messages of the first call with an effect, in jaxprs that have one."""
     calls = (equation.params for equation in equations(jaxprs) if equation.primitive is call_p)
     found = (params["function"] for params in calls if params["effect"] is not None)
     return next((function.description for function in found), "a hostcall.jax.call")
 
 
 def holds_call(jaxpr: Jaxpr) -> bool:
-    """Whether a call, also a pure one, stands in a jaxpr, at any depth."""
+    """Return whether a jaxpr holds a call, pure or not, at any depth."""
     known = _holds_call.get(jaxpr)
     if known is None:
         known = any(
@@ -156,7 +156,7 @@ def holds_call(jaxpr: Jaxpr) -> bool:
 
 
 def equations(jaxprs: Iterable[Jaxpr]) -> Iterator[Any]:
-    """The equations of jaxprs, and of all jaxprs in them."""
+    """Yield the equations of jaxprs, and of all jaxprs in them."""
     for jaxpr in jaxprs:
         for equation in jaxpr.eqns:
             yield equation

@@ -1,6 +1,6 @@
-"""The rules of the primitive: JAX's transformations, native code, and reducers.
+"""The rules of the call primitive: JAX's transformations, native code, and reducers.
 
-XLA ends the process where it meets a call there. The lowering refuses it instead.
+XLA ends the process when a reducer makes a call. The lowering refuses the call instead.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from hostcall.jax._functions import Function, divided
 from hostcall.jax._primitive import call_p, equations, holds_call
 from hostcall_runtime import _interception, _patching, prepared
 
-# The primitives of JAX that take a function of the user's which becomes a part of their own code.
+# The primitives of JAX that compile a function of the user's into their own code.
 REDUCERS = (lax.reduce_p, lax.reduce_window_p, lax.select_and_scatter_p, lax.scatter_p)
 
 
 def guarded(reducer: Any, entry: Any) -> Any:
-    """JAX's lowering rule of a reducer, which refuses calls in the reducer's function."""
+    """Wrap JAX's lowering rule of a reducer so that it refuses calls in the reducer's function."""
     stock = entry.rule
 
     @functools.wraps(stock)
@@ -47,7 +47,7 @@ def guarded(reducer: Any, entry: Any) -> Any:
 
 
 def check(jaxpr: Any, kinds: dict[Any, str]) -> None:
-    """Raises for a primitive in `kinds`, with what the user has called, in a reducer of a jaxpr."""
+    """Raise an error that names the user's call if a reducer of a jaxpr holds one of `kinds`."""
     for reducer in equations([jaxpr]):
         if reducer.primitive in REDUCERS:
             for equation in equations(jaxprs_in_params(reducer.params)):
@@ -56,7 +56,7 @@ def check(jaxpr: Any, kinds: dict[Any, str]) -> None:
 
 
 def refusal(called: str, reducer: str) -> NotImplementedError:
-    """The error of a call in a reducer's function.
+    """Return the error of a call in a reducer's function.
 
     Args:
       called: the function and the call, for the message.
@@ -80,7 +80,7 @@ def lower(
     function: Function,
     effect: Any | None,
 ) -> Sequence[Any]:
-    """The custom call of native code.
+    """Lower a call of native code to its custom call.
 
     Raises:
       TypeError: when the code does not take the operands or make the results.
@@ -89,7 +89,7 @@ def lower(
     code: Any = function.function
     _check(code, function, context)
     if isinstance(code.code, FfiHandler):
-        _handlers.registered(code.code)  # XLA looks at its version
+        _handlers.registered(code.code)  # XLA checks its version
     name = function.given_name or _interception.name_of(code)
     ordered = effect is _primitive.ORDERED
     site = _interception.Site(name, function.description, code, ordered=ordered)
@@ -129,9 +129,9 @@ _NO_DERIVATIVE = (
 
 
 def register() -> None:
-    """Registers the rules, and the handler that compiled programs call.
+    """Register the rules, and the handlers that compiled programs call.
 
-    These are entries of hostcall's own primitive, which no other program has. They stay where
+    The entries are for hostcall's own primitive, which no other program has, so they stay when
     hostcall is disabled.
     """
     jax.ffi.register_ffi_target(TARGET, prepared().handler(), platform="cpu", api_version=1)
@@ -141,12 +141,12 @@ def register() -> None:
     jax.ffi.register_ffi_target(native_code.TARGET, native, platform="cpu", api_version=1)
     for name, handler in prepared().early_handlers().items():
         jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
-    # Needs no GPU: JAX keeps it until there is one.
+    # This needs no GPU: JAX keeps the handler until there is one.
     jax.ffi.register_ffi_target(TARGET, prepared().cuda_handler(), platform="CUDA", api_version=1)
     call_p.def_effectful_abstract_eval(_abstract)
-    # Without it JAX does not tell the lowering which devices the program is for.
+    # Without this entry JAX does not tell the lowering the devices of the program.
     _dispatch.prim_requires_devices_during_lowering.add(call_p)
-    # Not cached: two calls must not become one function, of which each has to know its own place.
+    # Not cached, because two calls must not become one function: each must know its own place.
     mlir.register_lowering(call_p, _lower, cacheable=False)
     if _names.has(_names.VMAP):
         batching.primitive_batchers[call_p] = _batch
@@ -163,7 +163,7 @@ def emit(
     sharding: Any = None,
     place: _joint.Place | None = None,
 ) -> Sequence[Any]:
-    """The custom call of one callback; csrc/runtime/handler.h says what its attributes mean."""
+    """Emit the custom call of one callback; csrc/runtime/handler.h defines its attributes."""
     attributes: dict[str, int | Sequence[int]] = {
         "callback": callback_id,
         "dynamic_operands": (),
@@ -197,7 +197,7 @@ def _lower(
         _check_without_patches(function, effect)
     together = _joint.can_be_made(platforms)
     if _lowering.is_divided_by_xla(context):
-        # XLA knows by the names of JAX's own callbacks that these are for one device alone.
+        # XLA recognizes only JAX's own callbacks, by name, as calls for one device alone.
         if effect is not None and joint is None:
             raise _joint.nothing_said(function.description)
         if together:
@@ -218,7 +218,7 @@ def _lower(
 
 
 def _check_without_patches(function: Function, effect: Any | None) -> None:
-    """Refuses what XLA would end the process for, or leave out, as JAX's rules are not wrapped."""
+    """Refuse calls that would make XLA end the process, or drop them, without wrapped rules."""
     reduction = _lowering.enclosing_reduction()
     if reduction is not None:
         raise refusal(function.description, reduction)
@@ -242,7 +242,7 @@ def _check_platforms(platforms: Sequence[str], function: Function) -> None:
 
 
 def _differentiate(primals: Any, _: Any, **params: Any) -> Any:
-    """Makes a call without results as it is, since there is nothing to have a derivative."""
+    """Make a call without results as it is, since it needs no derivative; refuse any other."""
     if params["result_avals"]:
         raise ValueError(_NO_DERIVATIVE)
     return call_p.bind(*primals, **params), []
@@ -274,7 +274,7 @@ def _batch(args: Any, dims: Any, **params: Any) -> Any:
 
 
 def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **params: Any) -> Any:
-    """One call for the batch, which an executor divides."""
+    """Make one call for the batch, which an executor divides."""
     (size,) = {a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None}
     batched = [
         jnp.expand_dims(a, 0) if d is None else jnp.moveaxis(a, d, 0)

@@ -1,4 +1,4 @@
-"""What a user says of calls in programs for several devices: `sharding=` of `hostcall.jax.call`."""
+"""The option `sharding=` of `hostcall.jax.call`, for programs for several devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-# JAX's Mesh or AbstractMesh, and what both have.
+# JAX's Mesh or AbstractMesh; hostcall uses the attributes that both have.
 Mesh = Any
 
 _FORMS = (
@@ -21,13 +21,13 @@ _FORMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """How the arrays of a call are divided among devices.
+    """The division of a call's arrays among devices.
 
     Attributes:
-      mesh: the devices; None where no array is divided.
-      arguments: a PartitionSpec for each.
-      results: likewise.
-      axes: those of the mesh that arrays are divided along.
+      mesh: the devices; None if no array is divided.
+      arguments: a PartitionSpec for each argument.
+      results: a PartitionSpec for each result.
+      axes: the mesh axes that divide arrays.
     """
 
     mesh: Mesh | None
@@ -37,17 +37,17 @@ class Division:
 
 
 def read(sharding: Any, args: Any, result: Any, place: str) -> Division:
-    """What `sharding` says of a call.
+    """Return the division that `sharding` declares for a call.
 
     Args:
       sharding: as `hostcall.jax.call` takes it.
-      args: the structure of the arguments, of anything with a shape.
-      result: that of the results.
+      args: the structure of the arguments, of objects with a shape.
+      result: the structure of the results.
       place: the call, for messages.
 
     Raises:
-      TypeError: when it is not of a form that there is.
-      ValueError: when arrays cannot be divided so.
+      TypeError: when `sharding` has an unknown form.
+      ValueError: when it cannot divide the arrays.
     """
     if jax.sharding.get_abstract_mesh().manual_axes:
         raise ValueError(
@@ -59,7 +59,7 @@ def read(sharding: Any, args: Any, result: Any, place: str) -> Division:
         raise TypeError(f"{place}: {_FORMS}, and is a tuple of {len(pair)}.")
     pair = _without_none(pair)
     given = jax.tree.leaves(pair)
-    # Also those that are for no array say how the function is to be called.
+    # Shardings that apply to no array count too: they also say how to call the function.
     used = {axis for leaf in given for axis in _axes(_spec(leaf, place))}
     arguments, results = (
         [_spec(leaf, place) for leaf in _leaves(*both, place)]
@@ -85,10 +85,10 @@ def bind(
     arrays: Sequence[Any],
     results: Sequence[jax.ShapeDtypeStruct],
 ) -> list[Any]:
-    """The results of a call that devices make together.
+    """Return the results of a call that devices make together.
 
     Args:
-      division: how its arrays are divided.
+      division: the division of its arrays.
       call: makes the call; takes the flat arguments, the flat results as declared, and `joint` as
         `_primitive.bind` does.
       arrays: the flat arguments, whole.
@@ -105,7 +105,7 @@ def bind(
     def on_each(*local: Any) -> list[Any]:
         return call(local, shards, division.axes)
 
-    # Where JAX's types say how arrays are divided, they have to say so.
+    # With explicit axes JAX's types contain the sharding, so the arrays must have it already.
     if any(kind == jax.sharding.AxisType.Explicit for kind in mesh.axis_types):
         arrays = [
             jax.sharding.reshard(array, jax.sharding.NamedSharding(mesh, spec))
@@ -123,7 +123,7 @@ def bind(
 
 
 def _leaves(given: Any, of: Any, place: str) -> list[Any]:
-    """A sharding for each leaf of a structure, of one that may stand for whole branches."""
+    """Return a sharding for each leaf of a structure; a given one may stand for whole branches."""
     try:
         leaves: list[Any] = jax.tree.leaves(jax.tree.broadcast(given, of))
     except ValueError as error:
@@ -134,7 +134,7 @@ def _leaves(given: Any, of: Any, place: str) -> list[Any]:
 
 
 def _without_none(tree: Any) -> Any:
-    """The same shardings, with None written out: JAX takes it for a structure without leaves."""
+    """Replace None by an empty spec, since JAX takes None for a structure without leaves."""
     whole = jax.sharding.PartitionSpec()
     return jax.tree.map(lambda leaf: whole if leaf is None else leaf, tree, is_leaf=_is_none)
 
@@ -154,7 +154,7 @@ def _spec(leaf: object, place: str) -> Any:
 
 
 def _axes(spec: jax.sharding.PartitionSpec) -> list[str]:
-    """The axes that a spec names, in its order."""
+    """Return the axes that a spec names, in its order."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
     return [axis for entry in entries for axis in entry if isinstance(axis, str)]
 
@@ -208,7 +208,7 @@ def _check_divides(
 
 
 def _counts(spec: jax.sharding.PartitionSpec, mesh: Mesh) -> list[int]:
-    """In how many shards a spec divides each dimension."""
+    """Return the number of shards of each dimension that a spec divides."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
     return [
         math.prod(mesh.shape[axis] for axis in entry if isinstance(axis, str)) for entry in entries

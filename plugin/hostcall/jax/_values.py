@@ -1,4 +1,4 @@
-"""Questions about JAX values and dtypes, and random keys as arguments."""
+"""Properties of JAX values and dtypes, and conversions of random keys to arrays and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hostcall_runtime._errors import ResultError
 
 
 def check_dtype(dtype: Any) -> None:
-    """Raises a ValueError for a dtype that JAX, as it is set up, does not have."""
+    """Raise a ValueError for a dtype that JAX lacks in its current configuration."""
     wanted = np.dtype(dtype)
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise ValueError(
@@ -26,32 +26,32 @@ def check_dtype(dtype: Any) -> None:
 
 
 def is_jitted(function: object) -> bool:
-    """Whether a function is one that `jax.jit` has made."""
+    """Return whether `jax.jit` made a function."""
     return hasattr(function, "trace") and hasattr(function, "lower")
 
 
 def is_tracing() -> bool:
-    """Whether JAX traces a function on this thread now."""
+    """Return whether JAX traces a function on this thread now."""
     return _names.has(_names.TRACING) and not _core.trace_state_clean()
 
 
 def aval_of(shape: Sequence[Any], dtype: Any) -> Any:
-    """What JAX knows of an array of this shape and dtype."""
+    """Return JAX's abstract value of an array of this shape and dtype."""
     return jax.core.ShapedArray(shape, dtype)
 
 
 def is_key(dtype: Any) -> bool:
-    """Whether a dtype is one of random keys."""
+    """Return whether a dtype is one of random keys."""
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def data_of(array: Any) -> Any:
-    """The data of keys; anything else as it is."""
+    """Return the data of keys, and any other array unchanged."""
     return jax.random.key_data(array) if is_key(array.dtype) else array
 
 
 def struct_of_data(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    """The same for what is known of an array."""
+    """Return the struct of the data of keys, and any other struct unchanged."""
     if not is_key(struct.dtype):
         return struct
     data = _data_of_one(struct.dtype)
@@ -59,26 +59,26 @@ def struct_of_data(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
 
 
 def of_data(data: Any, dtype: Any) -> Any:
-    """The keys of a dtype that have such data; the data itself for another dtype."""
+    """Return the keys of a dtype for their data, and the data itself for any other dtype."""
     return jax.random.wrap_key_data(data, impl=_impl_of(dtype)) if is_key(dtype) else data
 
 
 def dtypes_of(results: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
-    """The dtypes of declared results, if there are keys among them."""
+    """Return the dtypes of declared results if some are keys, else an empty tuple."""
     dtypes = tuple(result.dtype for result in results)
     return dtypes if any(map(is_key, dtypes)) else ()
 
 
 def returned(leaf: Any, declared: Any, description: str) -> Any:
-    """The data of a result that is declared as keys, which a function may return as either.
+    """Return the data of a result that is declared as keys; the function may return keys or data.
 
     Args:
-      leaf: what the function has returned.
-      declared: a dtype.
-      description: of the function.
+      leaf: the result that the function returned.
+      declared: the declared dtype.
+      description: the description of the function.
 
     Raises:
-      ResultError: when it is of other keys.
+      ResultError: when the result has keys of another dtype.
     """
     dtype = getattr(leaf, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
@@ -101,7 +101,7 @@ def _data_of_one(dtype: Any) -> jax.ShapeDtypeStruct:
 
 @functools.cache
 def _impl_of(dtype: Any) -> Any:
-    """What `jax.random.key` takes as `impl` for keys of a dtype."""
+    """Return the `impl` argument of `jax.random.key` for keys of a dtype."""
     found: list[Any] = []
     jax.eval_shape(
         lambda key: found.append(jax.random.key_impl(key)), jax.ShapeDtypeStruct((), dtype)

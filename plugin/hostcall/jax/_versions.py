@@ -1,7 +1,7 @@
-"""The JAX versions that hostcall was tried with, and where they differ. Does not import JAX.
+"""The JAX versions that the tests have passed with, and the functions that differ between them.
 
-One that takes something else than in the versions that were tried may mean something else by it,
-and is left alone.
+A function that hostcall replaces may have other parameters in another version. Those may mean
+something else, so hostcall then leaves the function alone.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 from jax._src.interpreters import mlir as _private_mlir
 from jax.interpreters import mlir as _mlir
 
-# The minor versions that the tests have passed with, the oldest first. MLIR in older ones ends the
-# process where Python reads a constant of complex numbers.
+# The minor versions that the tests have passed with, oldest first. In older ones MLIR ends the
+# process when Python reads a constant of complex numbers.
 TESTED = ("0.8", "0.9", "0.10", "0.11", "0.12")
 
 INSTALL = "pip install 'jax>=0.8,<0.13'"
 
 
 def untested(version: str) -> str | None:
-    """What is to be said of a version of JAX that no test has passed with.
+    """Return the warning for a JAX version that no test has passed with.
 
     Args:
-      version: JAX's, such as "0.12.0.1" or "0.12.1.dev20261101".
+      version: JAX's version, such as "0.12.0.1" or "0.12.1.dev20261101".
 
     Returns:
-      The text of a warning that names the version, or None where it was tested.
+      The text of a warning that names the version, or None if the version was tested.
     """
     numbers = version.split(".")
     if ".".join(numbers[:2]) in TESTED and all(number.isdigit() for number in numbers):
@@ -40,18 +40,18 @@ def untested(version: str) -> str | None:
     )
 
 
-# At the end of the parameters that were tried: and whatever comes then.
+# Ends a list of tried parameters after which any others may follow.
 _MORE = " ..."
 
 
 def misfit(target: str, stock: Any, wrap: Callable[[Any], Any], tried: Sequence[str]) -> str:
-    """Why a function of JAX's cannot be replaced, "" where it can.
+    """Return the reason why a function of JAX's cannot be replaced, or "" if it can.
 
     Args:
-      target: the function, for the message.
+      target: the function's name, for the message.
       stock: the function, or the entry of a lowering rule.
-      wrap: what makes hostcall's of it.
-      tried: the names of its parameters in the versions that were tried; none for no function.
+      wrap: makes hostcall's function from JAX's.
+      tried: the parameter names in each tested version; empty if `stock` is no function.
     """
     found = _parameters(stock)
     if tried and not any(_is_as(found, one) for one in tried):
@@ -83,19 +83,19 @@ _TYPES_ARE_OF_A_MODULE = len(inspect.signature(_mlir.aval_to_ir_type).parameters
 
 
 def type_of(module_context: Any, aval: Any) -> Any:
-    """The type of MLIR's for an abstract value. Before 0.10: whatever the module."""
+    """Return the MLIR type of an abstract value. JAX before 0.10 takes no module for it."""
     module = (module_context,) if _TYPES_ARE_OF_A_MODULE else ()
     return _mlir.aval_to_ir_type(*module, aval)
 
 
 def set_sharding(module_context: Any, op: Any, sharding: Any) -> None:
-    """Says which sharding the results of an op of a module have. Before 0.9: of any module."""
+    """Set the sharding of the results of an op. JAX before 0.9 takes no module for it."""
     module = (module_context,) if _SETS_SHARDING_IN_A_MODULE else ()
     _private_mlir.set_sharding(*module, op, sharding)
 
 
 def parent_of(op: Any) -> Any | None:
-    """What an op is in, or None. From 0.11 on: also for functions that are in no module yet."""
+    """Return the parent of an op, or None. From JAX 0.11 on a function may be in no module yet."""
     try:
         return op.parent
     except ValueError:
