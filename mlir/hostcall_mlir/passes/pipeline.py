@@ -10,21 +10,12 @@ from jaxlib.mlir import ir, passmanager
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir import traversal
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
-from hostcall_mlir.passes import check, cleanup, from_jax, names, overlap, partition
+from hostcall_mlir.passes import check, cse_pure, dce, from_jax, name, overlap, partition, resolve
 from hostcall_mlir.passes.base import Pass
 
 PASSES: dict[str, Pass] = {
-    one.name: one
-    for one in (
-        from_jax.PASS,
-        names.NAME,
-        names.RESOLVE,
-        cleanup.CSE_PURE,
-        cleanup.DCE,
-        partition.PASS,
-        overlap.PASS,
-        check.PASS,
-    )
+    module.PASS.name: module.PASS
+    for module in (from_jax, name, resolve, cse_pure, dce, partition, overlap, check)
 }
 
 

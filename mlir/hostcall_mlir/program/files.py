@@ -42,8 +42,8 @@ from hostcall_mlir.program.manifests import (
 _SCRIPT = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from hostcall_mlir.program import mlir_artifact
-sys.exit(mlir_artifact.try_standard_input())
+from hostcall_mlir.program import files
+sys.exit(files.try_standard_input())
 """
 _FAILED = 3
 # An artifact for which the reader needs more memory or time is an error.

@@ -15,7 +15,7 @@ from jax._src.lib.mlir.dialects import hlo as _hlo
 from jax.interpreters import mlir
 
 from hostcall._functions.native_code import NativeEntry
-from hostcall.jax import _primitive, _values, _versions
+from hostcall.jax import _drift, _primitive, _values
 from hostcall_runtime import Target
 from hostcall_runtime._errors import NotExportableError
 from hostcall_runtime._prepared import DTYPES
@@ -68,7 +68,7 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
     while block is not None:
         op = block.owner.operation
         yield op, list(op.regions).index(block.region)
-        block = op.block if _versions.parent_of(op) is not None else None
+        block = op.block if _drift.parent_of(op) is not None else None
 
 
 class Owned:
@@ -106,7 +106,7 @@ def own_with_executable(
 
 def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
     """Convert an MLIR value to the dtype of `aval`."""
-    return _hlo.convert(_versions.type_of(context.module_context, aval), value)
+    return _hlo.convert(_drift.type_of(context.module_context, aval), value)
 
 
 def emit_call(
@@ -149,7 +149,7 @@ def emit_call(
     )
     op = lower(inner, *operands)
     if place is not None:
-        _versions.set_sharding(context.module_context, op, _with_token(place, ordered, context))
+        _drift.set_sharding(context.module_context, op, _with_token(place, ordered, context))
     results = list(op.results)
     if ordered:
         token = results.pop()

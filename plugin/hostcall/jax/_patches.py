@@ -17,7 +17,7 @@ from typing import Any
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import _control_flow, _disk_cache, _names, _overlap, _primitive, _rules, _versions
+from hostcall.jax import _control_flow, _disk_cache, _drift, _names, _overlap, _primitive, _rules
 from hostcall_runtime._patching import Patch, PatchTable, replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -38,7 +38,7 @@ def _replacement(
     **about: str,
 ) -> Patch:
     def misfit() -> str:
-        return _versions.misfit(target, read(), wrap, tried)
+        return _drift.misfit(target, read(), wrap, tried)
 
     return replacement(target, read, write, wrap, misfit=misfit, **about)
 
@@ -52,7 +52,7 @@ def _attribute(
       module: JAX's module.
       path: the path from the module to the attribute.
       wrap: makes hostcall's object from JAX's.
-      *tried: the function's parameters in the tested versions, as in `_versions.misfit`.
+      *tried: the function's parameters in the tested versions, as in `_drift.misfit`.
       why: as in `Patch`.
       feature: as in `Patch`.
     """
@@ -121,7 +121,7 @@ _WITH_WRAPPERS = (
     "_joint",
     "_no_tracing",
     "_overlap",
-    "_reducers",
+    "_rules",
 )
 
 TABLE = PatchTable(

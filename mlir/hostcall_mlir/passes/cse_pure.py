@@ -1,0 +1,68 @@
+"""`hostcall-cse-pure`: pure host calls with the same function and operands become one.
+
+The later of two calls goes where the earlier one has run for sure: in the same block, or in a region
+of an op behind it. MLIR's `cse` shares what is between the calls and leaves every custom call alone, so
+that `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more. Calls with a side effect stay.
+
+Before:
+
+```mlir
+func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %2 = stablehlo.add %0, %1 : tensor<3xf32>
+  return %2 : tensor<3xf32>
+}
+```
+
+After `hostcall-cse-pure`:
+
+```mlir
+func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.add %0, %0 : tensor<3xf32>
+  return %1 : tensor<3xf32>
+}
+```
+"""  # noqa: E501  # IR as it is printed
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from jaxlib.mlir import ir
+
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir.jaxlib_names import attributes_of
+from hostcall_mlir.passes.base import Options, Pass
+
+
+def _run(module: ir.Module, _options: Options) -> None:
+    calls: dict[Hashable, ir.Operation] = {}
+    for op in custom_calls.host_calls(module):
+        if custom_calls.has_side_effect(op):
+            continue
+        call = _identity(op)
+        same = next((calls[b, call] for b in _blocks_around(op) if (b, call) in calls), None)
+        if same is None:
+            calls[op.block, call] = op
+            continue
+        for old, new in zip(op.results, same.results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+PASS = Pass("hostcall-cse-pure", "share pure calls with the same function and operands", _run)
+
+
+def _identity(op: ir.Operation) -> Hashable:
+    attributes = tuple(attributes_of(op).items())
+    return attributes, tuple(op.operands), tuple(result.type for result in op.results)
+
+
+def _blocks_around(op: ir.Operation) -> Iterator[ir.Block]:
+    """The block of the op, that of the op around it, and so on up to the function's."""
+    yield op.block
+    while op.parent is not None and op.parent.operation.name != "func.func":
+        op = op.parent.operation
+        yield op.block
