@@ -350,7 +350,7 @@ class LoweringError(ValueError):
 
 
 class NotInProgramError(LoweringError):
-    """The error of a script op that no program can have; the function can be partitioned around it."""
+    """The error of a script op that no program can contain; graph partitioning can handle it."""
 
     # Tells the C++ side that this is a refusal, like one of XLA's.
     hostcall_refusal = True
@@ -380,7 +380,7 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
     Returns:
       The exception, or None when no callback failed, when `error` does not come from a callback, or
       when the callback raised a StopIteration, which ends an iteration. An exception is kept as
-      long as TensorFlow's error; without such an error, those of the latest 16 failures are kept.
+      long as TensorFlow's error for it; otherwise those of the latest 16 failures are kept.
 
     Examples:
       >>> def read(x):
