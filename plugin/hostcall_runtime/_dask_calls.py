@@ -47,7 +47,7 @@ def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ..
             if client not in _prepared:
                 client.register_plugin(_plugin())
                 _prepared.add(client)
-    # Dask takes tasks with one key for one task. Its dashboard cuts the key at the last hyphen.
+    # Dask merges tasks with one key. Its dashboard shows the part before the last hyphen.
     key = f"{getattr(function, '__name__', 'hostcall')}-{uuid.uuid4().hex}"
     future = executor.submit(_run_once(), function, *args, key=key, retries=0)
     _keys[future] = key

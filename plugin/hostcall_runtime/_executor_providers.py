@@ -40,7 +40,7 @@ def is_left_behind(executor: Executor) -> bool:
 class Provider:
     """A source of this process's executor: the user's own, or one that a function makes.
 
-    An object that a user gives has one provider, so that its calls share the executor that it makes.
+    Each object that users give has one provider, so that all its calls share one executor.
 
     Attributes:
       given: the executor, or the function that makes it.

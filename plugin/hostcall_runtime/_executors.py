@@ -256,7 +256,7 @@ class StartedCall:
             raise
 
     def result(self) -> Any:
-        """Return or raise the outcome; repeat the call if its worker has died and retries allow."""
+        """Return or raise the outcome; repeat the call if its worker died and retries are left."""
         try:
             while True:
                 try:
@@ -388,7 +388,7 @@ class StartedCall:
 
 
 def _submits_soon(executor: Executor) -> bool:
-    """Return whether `submit` is short: another executor's may make the call and take long."""
+    """Return whether `submit` only queues a call; in other executors it may run the call."""
     module = getattr(executor.submit, "__module__", None) or ""
     return module.partition(".")[0] in ("concurrent", "loky")
 

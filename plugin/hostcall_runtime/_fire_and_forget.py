@@ -5,8 +5,8 @@ in which they were handed over. One queue has the calls that hostcall's own thre
 executor has a queue. A queue has a thread, which makes one call after another, or lets the executor
 make them.
 
-A fire-and-forget function may itself run a program that hands over calls. No other call of the
-queue runs before the function has returned, so that program would wait for room for ever. On the
+A fire-and-forget function may itself run a program that hands over calls. These cannot run before
+the function has returned, so the program must not wait for room: that would be a deadlock. On the
 function's thread this is easy to tell. But a program may make its calls on XLA's and TensorFlow's
 threads, whose starter is unknown. There, counting the waiting threads detects the deadlock.
 """
@@ -411,7 +411,7 @@ def wait_for(number: int, timeout: float | None = None) -> list[Call]:
       The calls that have not ended when the time is over, the running call of each queue first.
 
     Raises:
-      RuntimeError: when the wait is part of one of these calls.
+      RuntimeError: when the wait is in one of these calls, which would wait for itself.
     """
     end = None if timeout is None else time.monotonic() + timeout
     with lock, one_more() as waiting:
@@ -458,7 +458,7 @@ def prepare(queue: Queue, provider: Any) -> None:
     if provider is not None:
         provider.executor()
     if not _is_registered:
-        # Threads that Python waits for may hand over calls after the first.
+        # A later handler, too: threads that Python waits for may hand over calls after the first.
         atexit.register(_drain)
         _is_registered = True
     with contextlib.suppress(RuntimeError):  # the process is about to end

@@ -2,9 +2,9 @@
 
 Executors differ in how they treat an exception, or a result that cannot be sent: by an error of
 their own, a dead worker, or a call that never ends. So a worker sends only what is certain to
-arrive: a result, or an answer with the reason for its absence. If a future fails, the executor has.
+arrive: a result, or an answer with the reason for its absence. Only executors make a future fail.
 
-Dask's workers may lack hostcall: the functions that run there (`run_once_on_dask`) import none.
+Dask's workers may lack hostcall: `run_once_on_dask` and the functions that it calls use none of it.
 """
 
 from __future__ import annotations
