@@ -1,4 +1,4 @@
-"""The part of hostcall that knows no framework: what compiled programs call, and its errors.
+"""The framework-independent runtime that compiled programs call, and its errors.
 
 `hostcall` and `hostcall_mlir` build on it. It imports neither TensorFlow nor JAX.
 """

@@ -1,4 +1,4 @@
-"""Errors of calls that nobody has waited for, kept until somebody can be told."""
+"""Errors of fire-and-forget calls, held until the next call or barrier."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _kept: list[_LateError] = []
 
 
 def keep(line: Any, description: str, error: BaseException) -> None:
-    """Keeps what a call has raised.
+    """Hold the error that a call has raised.
 
     Args:
-      line: the calls of the same function.
+      line: the line of the call, which stands for its function.
       description: the function and the call.
-      error: what it has raised; gets a note that says so.
+      error: the error; it gets a note that an earlier call has raised it.
     """
     note = (
         f"hostcall: raised by an earlier call, which nobody has waited for (wait=False), of "
@@ -49,7 +49,7 @@ def keep(line: Any, description: str, error: BaseException) -> None:
 
 
 def take(line: Any = None) -> list[BaseException]:
-    """The errors of one function's calls, or of all, in the order of the calls; only once."""
+    """Return and forget the held errors of one line, or of all lines, in the order of the calls."""
     if not _kept:
         return []
     with _lock:
@@ -59,9 +59,9 @@ def take(line: Any = None) -> list[BaseException]:
 
 
 def raise_all(errors: Sequence[BaseException]) -> None:
-    """Raises the error, if there is one, or a group of several.
+    """Raise the error, if any, or a group of several.
 
-    What would end the process, as a SystemExit of the function does, is raised in a group, too.
+    An exception that would end the process, as SystemExit does, is also raised in a group.
     """
     if not errors:
         return
@@ -71,18 +71,18 @@ def raise_all(errors: Sequence[BaseException]) -> None:
         calls = counted(len(errors), "failed call")
         raise BaseExceptionGroup(f"hostcall: {calls} that nobody has waited for", errors)
     finally:
-        del errors  # which refer to this frame
+        del errors  # they refer to this frame
 
 
 def say(errors: Sequence[BaseException]) -> None:
-    """Writes errors to the standard error: at exit nobody else can be told."""
+    """Write errors to the standard error: at exit, no caller is left that could get them."""
     for error in errors:
         text = "".join(traceback.format_exception(error))
         write(f"a call that nobody has waited for has failed, and no call came after it:\n{text}")
 
 
 def write(text: str) -> None:
-    """Writes to the standard error, if there is one left."""
+    """Write to the standard error, if it is still open."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(f"hostcall: {_errors.encodable(text)}\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`memory="device"`: arrays that stay on the device, lent to a function and returned."""
+"""`memory="device"`: arrays that a function gets and returns without leaving the device."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from hostcall_runtime._errors import ResultError
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
-# DLPack's number for memory that both the host and all GPUs have.
+# DLPack's number for memory that the host and all GPUs share.
 _MANAGED = 13
 
-# What NumPy makes arrays of by itself.
+# The types that NumPy converts to arrays by itself.
 _OF_NUMPY = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None))
 
-# The dtype, its name, the shape, and which sizes of it are bounds; none where it is empty.
+# The dtype, its name, the shape, and for each size whether it is a bound; empty if none is.
 Declared = tuple[np.dtype[Any], str, tuple[int, ...], tuple[bool, ...]]
 
 
 def of_host(returned: object, title: str) -> Any:
-    """What a function has returned, with arrays of NumPy's over what lies in the host's memory.
+    """Return a function's results as NumPy arrays over the host memory in which they lie.
 
     Args:
-      returned: a value, or a list or tuple of them.
-      title: how messages call the function.
+      returned: a value, or a list or tuple of values.
+      title: the function's name in messages.
 
     Raises:
-      ResultError: for an array on another device, or what no array can be made of.
+      ResultError: for an array on another device, or a value that NumPy cannot convert.
     """
     if isinstance(returned, list | tuple):
         values = [_of_host(value, index, title) for index, value in enumerate(returned)]
@@ -44,18 +44,18 @@ def of_host(returned: object, title: str) -> Any:
 def of_device(
     returned: object, declared: Sequence[Declared], title: str, device: int, stream: int
 ) -> tuple[list[Any], list[int], list[Any]]:
-    """Where the results of a call lie in a program for a GPU.
+    """Return the addresses of the results of a call, in a program for a GPU.
 
     Args:
-      returned: what the function has returned.
-      declared: of the results.
-      title: how messages call the function.
+      returned: the function's results.
+      declared: the declarations of the results.
+      title: the function's name in messages.
       device: the number of the GPU.
-      stream: the program's. Libraries are told to have their arrays ready on it.
+      stream: the program's stream. Libraries are told to make their arrays ready on it.
 
     Returns:
-      For each result its address, bytes and shape, or a value for NumPy where it lies in the
-      host's memory; the streams to be waited for; and what keeps the memory.
+      For each result its address, bytes and shape, or a value for NumPy if it lies in the host's
+      memory; the streams to wait for; and the objects that keep the memory alive.
 
     Raises:
       ResultError: when a result is not as declared, or lies on another device.
@@ -83,10 +83,10 @@ class _CudaArray:
     """An array on a GPU.
 
     Attributes:
-      address, shape, dtype: of the array; None for a dtype that NumPy does not have.
-      strides: in elements, or None where there are no gaps.
-      streams: what it is ready on, to be waited for.
-      keep: what keeps the memory.
+      address, shape, dtype: those of the array; the dtype is None if NumPy does not have it.
+      strides: in elements, or None if the array has no gaps.
+      streams: the streams to wait for before the array is ready.
+      keep: the object that keeps the memory alive.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class _CudaArray:
     def of(
         cls, value: object, device: int, stream: int, index: int, title: str
     ) -> _CudaArray | None:
-        """The array that `value` shows, None where it lies in the host's memory.
+        """Return the array that `value` exposes, or None if it lies in the host's memory.
 
         Raises:
-          ResultError: where it lies elsewhere.
+          ResultError: when it lies elsewhere.
         """
         if isinstance(value, _OF_NUMPY):
             return None
@@ -136,7 +136,7 @@ class _CudaArray:
         return cls(interface["data"][0], interface["shape"], dtype, strides, streams, keep)
 
     def check(self, declared: Declared, index: int, title: str) -> None:
-        """Raises a ResultError where it is not as declared."""
+        """Raise a ResultError if the array is not as declared."""
         dtype, name, shape, bounded = declared
         subject = f"{index}-th value returned by {title}"
         if self.dtype != dtype:
@@ -186,7 +186,7 @@ def _of_host(value: object, index: int, title: str) -> Any:
 
 
 def _split(returned: object, count: int) -> Sequence[object]:
-    """The values that were returned for `count` results, as result_contract.cc counts them."""
+    """Return the values that stand for `count` results, counted as result_contract.cc does."""
     if isinstance(returned, list | tuple) and not (count == 1 and returned == []):
         return returned
     return [] if returned is None else [returned]
@@ -201,7 +201,7 @@ def _capsule(value: Any, **stream: int) -> Any:
     try:
         return value.__dlpack__(**stream)
     except BufferError:
-        # Arrays that are only to be read have no other capsule.
+        # Read-only arrays have only this kind of capsule.
         return value.__dlpack__(max_version=(1, 1), **stream)
 
 
@@ -276,14 +276,14 @@ DTYPES = {code: dtype for dtype, code in _CODES.items()}
 
 
 class DeviceArray:
-    """An array that a function with `memory="device"` is lent, in the memory where it lies.
+    """An array that is lent to a function with `memory="device"`, in the memory where it lies.
 
     Other libraries take it without a copy: by DLPack (`np.from_dlpack`, `cupy.from_dlpack`,
     `torch.from_dlpack`, `jax.dlpack.from_dlpack`), and on a GPU by `__cuda_array_interface__` too
     (`numba.cuda.as_cuda_array`, `cupy.asarray`). On the CPU `np.asarray` works as well.
 
-    It is only to be read, and lasts as long as the call: afterwards each use is a `BufferError`.
-    What the program has computed is ready, on every stream.
+    It is read-only, and valid until the call ends: afterwards each use raises a `BufferError`.
+    The program has computed its values before the call, so they are ready on every stream.
 
     Attributes:
       shape: a tuple of ints.
@@ -317,24 +317,23 @@ class DeviceArray:
 
     @property
     def device(self) -> str:
-        """Where the array lies."""
+        """The device whose memory holds the array."""
         kind, number = self._loan.device
         return "cpu" if kind == CPU else f"cuda:{number}"
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The device, in DLPack's terms."""
+        """Return the device, in DLPack's terms."""
         return self._loan.device  # type: ignore[no-any-return]
 
     def __dlpack__(self, *, stream: int | None = None, **wanted: Any) -> Any:
-        """A capsule of DLPack's.
+        """Return a DLPack capsule.
 
         Args:
-          stream: where it is to be used. The array is ready on each.
+          stream: the stream of the user. The array is ready on each stream.
           **wanted: `max_version`, `dl_device` and `copy`, as the array API standard has them.
 
         Raises:
-          BufferError: after the call, or where DLPack has no such dtype or what is wanted cannot
-            be.
+          BufferError: after the call, when DLPack lacks the dtype, or when `wanted` cannot be met.
         """
         loan = self._lasting()
         code = _CODES.get(self.dtype)
@@ -347,8 +346,8 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """What CUDA libraries take it by; an AttributeError where it lies on the CPU."""
-        # Where this is an AttributeError, libraries take it by DLPack. bfloat16 has no name here.
+        """The interface for CUDA libraries; an AttributeError if the array lies on the CPU."""
+        # After an AttributeError, libraries use DLPack. bfloat16 has no name in this interface.
         if self._loan.device[0] != CUDA or self.dtype.isbuiltin != 1:
             raise AttributeError("__cuda_array_interface__")
         loan = self._lasting()
@@ -363,7 +362,7 @@ class DeviceArray:
         }
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """A read-only array of NumPy's over the same memory, where that is the host's."""
+        """Return a read-only NumPy array over the same memory, which has to be the host's."""
         loan = self._lasting()
         if loan.device[0] != CPU:
             raise TypeError(

@@ -1,11 +1,11 @@
 """Exceptions of callbacks: how they cross XLA as text and are raised again.
 
-It is that of stock TensorFlow: type and message first, then the traceback in call order. An
-exception may pass through many calls, each of which tells of the one below: there the text of the
-lower call stands once, and each call above adds a line.
-
 XLA carries a status code and a text, nothing else. So the text ends with a number, under which the
 exception object is kept here for a while.
+
+The text is the one of stock TensorFlow: type and message first, then the traceback in call order.
+An exception may pass through many calls, each of which reports the call below it. Then the text of
+the lowest call stands once, and each call above adds a line.
 """
 
 from __future__ import annotations
@@ -26,47 +26,46 @@ from hostcall_runtime import _locks
 
 
 def counted(number: int, what: str) -> str:
-    """`1 size`, `2 sizes`."""
+    """Return a number with its noun: `1 size`, `2 sizes`."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-# What leads from a text to its exception: see `hostcall_runtime._errors`.
+# Leads from a text to its exception: see the docstring of this module.
 MARK = re.compile(r"\[hostcall error (\d+)\b")
 _FIRST_MARK = re.compile(r"\[hostcall error \d+: hostcall\.last_error\(e\) returns")
 
-# TensorFlow searches each text for the name of a node, in quadratic time where there is none at the
-# end.
+# TensorFlow searches each text for the name of a node, in quadratic time unless it is at the end.
 _NODES = re.compile(r"\n\t \[\[\{\{node [^}\n]*\}\}\]\]|\{\{function_node [^}\n]*\}\} ?")
 _EMPTY_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _UNKNOWN = "(unknown error message)"
 _NO_NODE = "hostcall"
 
-# Above the user's function: frames of ours, and of the wrapper that keeps autograph out.
+# Above the user's function: hostcall's frames, and the wrapper that keeps autograph out.
 _own_directories = [os.path.dirname(os.path.abspath(__file__)) + os.sep]
 _WRAPPER = os.path.join("autograph", "impl", "api.py")
-# Below it: where an inner call goes through.
+# Below it: the frameworks that an inner call goes through.
 _FRAMEWORKS = ("tensorflow", "keras", "jax", "jaxlib")
 
-# A longer part of a traceback is not written twice.
+# A part of a traceback that is longer than this is not written twice.
 _LONG = 10_000
 _LONG_LINE = 100
 _MANY_FRAMES = 8
 
 
 def leave_out_frames_of(file: str) -> None:
-    """From now on tracebacks do not show frames of the package whose `__init__.py` `file` is."""
+    """Hide a package's frames in tracebacks from now on; `file` is its `__init__.py`."""
     _own_directories.append(os.path.dirname(os.path.abspath(file)) + os.sep)
 
 
 def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the user's function on."""
+    """Return the traceback from the user's function on."""
     while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
 
 
 class Call(Protocol):
-    """What the text says of the call that fails.
+    """The facts about a failing call that the text of its error gives.
 
     Attributes:
       description: the function and the call, with the file and line of both.
@@ -79,16 +78,16 @@ class Call(Protocol):
     def node(self) -> str: ...
 
     def definition(self) -> list[str]:
-        """The lines of the user's that have led to the call, as those of a traceback."""
+        """Return the user's source lines that led to the call, formatted as in a traceback."""
 
 
 def text_of(exception: BaseException, number: int, call: Call | None = None) -> str:
-    """The text, which ends with the number and with the name of a node.
+    """Return the text of an exception, which ends with its number and the name of a node.
 
     Args:
-      exception: what the user's function has raised, without the frames above that.
-      number: under which the exception is kept.
-      call: the call that fails; None where nothing is known of it any more.
+      exception: the exception of the user's function, without the frames above that function.
+      number: the number under which the exception is kept.
+      call: the call that fails; None if nothing is known of it any more.
     """
     head = f"{type(exception).__name__}{message_of(exception)}"
     if _passes_on(exception, head):
@@ -102,7 +101,7 @@ def text_of(exception: BaseException, number: int, call: Call | None = None) -> 
 
 
 def mark_of(number: int) -> str:
-    """What leads to the exception that is kept under a number; "" for 0, where none is."""
+    """Return the mark that leads to the exception with a number; "" for 0, which keeps none."""
     if not number:
         return ""
     return f"[hostcall error {number}: hostcall.last_error(e) returns the exception itself]"
@@ -111,31 +110,31 @@ def mark_of(number: int) -> str:
 def stand_in(
     exception: BaseException, bases: tuple[type[BaseException], ...], number: int, call: Call
 ) -> BaseException:
-    """What to raise to the stock kernel for an exception whose text would not come out of it well.
+    """Return a substitute for an exception whose text the stock kernel would spoil.
 
-    It has the name of the class, the first line of the message, and the rest as a note: the kernel
-    writes the message twice, and notes once.
+    The substitute has the name of the class, the first line of the message, and the rest as a note:
+    the kernel writes the message twice, and notes once.
 
     Args:
-      exception: what the user's function has raised.
-      bases: the classes that the kernel knows; what is raised is of the same.
-      number: under which the exception is kept.
+      exception: the exception of the user's function.
+      bases: the classes that the kernel knows; the substitute derives from the same one.
+      number: the number under which the exception is kept.
       call: the call that fails.
     """
     text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
     first, _, rest = text.partition("\n")
-    if len(first) > _LONG_LINE and MARK.search(rest):  # the names of the errors of all calls below
+    if len(first) > _LONG_LINE and MARK.search(rest):  # it names the errors of all calls below
         first = f"{first[:20]} ... {first[-_LONG_LINE:]}"
     known = next((base for base in bases if isinstance(exception, base)), Exception)
     names = {"__module__": type(exception).__module__, "__qualname__": type(exception).__qualname__}
     name = type(exception).__name__
     raised: BaseException = type(name, (known,), names)(first.removeprefix(f"{name}: "))
-    raised.add_note(_EMPTY_LINES.sub("\n", rest))  # which the kernel adds, one to each line
+    raised.add_note(_EMPTY_LINES.sub("\n", rest))  # the kernel adds an empty line to each line
     return raised
 
 
 def can_be_written_twice(exception: BaseException) -> bool:
-    """Whether the text of an exception tells of no other call and can be encoded, and has notes."""
+    """Return whether a text mentions no other call and can be encoded, and notes can be added."""
     if message_of(exception) == _UNKNOWN or not isinstance(notes_of(exception), list):
         return False
     try:
@@ -146,17 +145,17 @@ def can_be_written_twice(exception: BaseException) -> bool:
 
 
 def notes_of(exception: BaseException) -> Any:
-    """The list of its notes, if nobody has put something else there."""
+    """Return the list of an exception's notes, or any object that user code has put there."""
     return getattr(exception, "__notes__", [])
 
 
 def encodable(text: str) -> str:
-    """A text without what UTF-8 cannot encode, which would end the process, and without NUL."""
+    """Escape NUL, and characters that UTF-8 cannot encode: these would end the process."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def message_of(exception: BaseException) -> str:
-    """What follows the name of an exception's class."""
+    """Return the text that follows the name of an exception's class."""
     try:
         return f": {exception}"
     except KeyboardInterrupt:
@@ -166,7 +165,7 @@ def message_of(exception: BaseException) -> str:
 
 
 def _passes_on(exception: BaseException, head: str) -> bool:
-    """Whether all that an exception tells of is an inner call, with the traceback of that."""
+    """Return whether an exception reports only an inner call, with that call's traceback."""
     if not _FIRST_MARK.search(head):
         return False
     around = exception.__cause__ or (not exception.__suppress_context__ and exception.__context__)
@@ -176,7 +175,7 @@ def _passes_on(exception: BaseException, head: str) -> bool:
 
 
 def _passed_on(exception: BaseException, number: int, call: Call | None) -> str:
-    """The line of a call whose function has let the exception of an inner call through."""
+    """Return the line of a call whose function let the exception of an inner call through."""
     frames = _users_frames(exception.__traceback__)
     where = [frames] if frames else []
     if call is not None and call.description:
@@ -194,7 +193,7 @@ def _place(call: Call | None) -> str:
 
 
 def _users_frames(trace: TracebackType | None) -> str:
-    """The frames of the user's function and what it has called, up to those of a framework."""
+    """Return the frames of the user's function and its callees, up to those of a framework."""
     internal = (*_own_directories, *_directories())
     frames = []
     for frame in traceback.extract_tb(trace, limit=_MANY_FRAMES):
@@ -210,7 +209,7 @@ def _directories() -> list[str]:
 
 
 def _trace(exception: BaseException, head: str) -> str:
-    """The traceback, without the texts of calls that have been written already."""
+    """Return the traceback, without the texts of calls that have been written already."""
     seen = set(MARK.findall(head))
     parts = []
     try:
@@ -247,11 +246,11 @@ DEADLINE_EXCEEDED = 4
 
 
 class DeadlineExceededError(TimeoutError):
-    """A callback has overrun its declared timeout; the message holds its stack."""
+    """The error of a callback that overruns its declared timeout; the message holds its stack."""
 
 
 class ExecutorError(RuntimeError):
-    """An executor could not make a call; the text says why, and what to do about it.
+    """The error of a call that an executor could not make; the text gives reason and remedy.
 
     The executor's own exception, if there was one, is its `__cause__`.
 
@@ -269,9 +268,9 @@ class ExecutorError(RuntimeError):
 
 
 class ProgramError(ValueError):
-    """An exported program that cannot be loaded: its files or its functions are not as they should.
+    """The error of an exported program that cannot be loaded, due to its files or its functions.
 
-    The text says what is wrong, where, and what to do about it.
+    The text says where the fault is, and gives its reason and remedy.
 
     Examples:
       >>> try:
@@ -283,7 +282,7 @@ class ProgramError(ValueError):
 
 
 class NotExportableError(ValueError):
-    """A function that cannot be exported; the text says why, and what to do about it.
+    """The error of a function that cannot be exported; the text gives reason and remedy.
 
     Examples:
       >>> @tf.function(jit_compile=True)
@@ -310,13 +309,13 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 _STOCK = (ValueError, TypeError, StopIteration, MemoryError, NotImplementedError)
 
 # An exception holds its frames and so their local variables: only the latest few are kept here. An
-# error of TensorFlow's takes those that it tells of with it.
+# error of TensorFlow's takes along the exceptions that its text mentions.
 _KEPT = 16
 _TOLD = "_hostcall_exceptions"
 
 _MARK = MARK
 
-# What TensorFlow's kernel makes of a Ctrl-C that comes in its own lines, before ours.
+# The text that TensorFlow's kernel makes of a Ctrl-C in its own lines, before hostcall's.
 _STOCK_INTERRUPT = re.compile(
     r"(?:\{\{.*?\}\}\s*)*KeyboardInterrupt: \nTraceback \(most recent call last\):\n"
 )
@@ -324,14 +323,14 @@ _STOCK_INTERRUPT = re.compile(
 _lock = _locks.new_lock()
 _numbers = itertools.count(1)
 _exceptions: collections.OrderedDict[int, BaseException] = collections.OrderedDict()
-# The errors of TensorFlow's that have taken one along, the latest of each number.
+# TensorFlow's errors that have taken an exception along, the latest error for each number.
 _tellers: weakref.WeakValueDictionary[int, BaseException] = weakref.WeakValueDictionary()
-# Ctrl-C, until it is raised once more: the failures of other threads must not push it out.
+# Ctrl-C, until it is raised once more: failures of other threads must not evict it.
 _interrupts: collections.OrderedDict[int, BaseException] = collections.OrderedDict()
 
 
 class LoweringError(ValueError):
-    """A script op cannot be compiled; the message says why and what to write.
+    """The error of a script op that cannot be compiled; the message says why and what to write.
 
     Examples:
       >>> @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([4], tf.float32)])
@@ -346,19 +345,19 @@ class LoweringError(ValueError):
       True
     """
 
-    # What the C++ side looks for: the message is for the user as it is.
+    # Tells the C++ side that the message is for the user as it is.
     hostcall_message = True
 
 
 class NotInProgramError(LoweringError):
-    """A script op cannot be part of a program; the function can be partitioned around it."""
+    """The error of a script op that no program can contain; graph partitioning can handle it."""
 
-    # What the C++ side looks for: this is a refusal, as one of XLA's.
+    # Tells the C++ side that this is a refusal, like one of XLA's.
     hostcall_refusal = True
 
 
 class ResultError(ValueError):
-    """What a callback has returned will not do; the message says why."""
+    """The error of an invalid result of a callback; the message says why."""
 
     hostcall_message = True
 
@@ -368,20 +367,20 @@ class ResultError(ValueError):
 
 
 def last_error(error: BaseException | None = None) -> BaseException | None:
-    """The exception that a callback raised, as the object that it was.
+    """Return the exception that a callback raised, as the object that it was.
 
-    TensorFlow raises an error of its own (`tf.errors.InvalidArgumentError` and so on) when a
-    callback fails, which holds no more than text. This returns the exception behind it, with its
+    TensorFlow raises its own error (`tf.errors.InvalidArgumentError` and so on) when a callback
+    fails, and this error holds only text. `last_error` returns the exception behind it, with its
     type, attributes, traceback and cause.
 
     Args:
-      error: what TensorFlow (or JAX) raised. None stands for the latest failure of any callback in
-        this process; TensorFlow's error must still exist then.
+      error: the error that TensorFlow (or JAX) raised. None stands for the latest failure of any
+        callback in this process; TensorFlow's error must still exist then.
 
     Returns:
       The exception, or None when no callback failed, when `error` does not come from a callback, or
-      when the callback raised a StopIteration, which ends an iteration. What lies behind an error
-      of TensorFlow's is kept as long as that; else the exceptions of the latest 16 failures are.
+      when the callback raised a StopIteration, which ends an iteration. An exception is kept as
+      long as TensorFlow's error for it; otherwise those of the latest 16 failures are kept.
 
     Examples:
       >>> def read(x):
@@ -404,22 +403,22 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
 
 
 def remember(exception: BaseException) -> int:
-    """Keeps `exception` for `last_error` and returns its number; 0 where it is not kept."""
+    """Keep `exception` for `last_error` and return its number; 0 if it is not kept."""
     if isinstance(exception, StopIteration):
-        return 0  # the usual end of an iteration, which TensorFlow tells nobody
+        return 0  # the usual end of an iteration, which TensorFlow does not report
     kept = _interrupts if isinstance(exception, KeyboardInterrupt) else _exceptions
     with _lock:
         number = next(_numbers)
         kept[number] = exception
         old = [kept.popitem(last=False) for _ in range(len(kept) - _KEPT)]
-    del old  # without the lock: a `__del__` in there may wait for another thread's callback
+    del old  # after the release of the lock: a `__del__` may wait for another thread's callback
     return number
 
 
 def hand_over(error: BaseException, text: Any) -> None:
-    """Gives a new error of TensorFlow's the exceptions that its text tells of, to live with it.
+    """Attach to a new error of TensorFlow's the exceptions that its text mentions.
 
-    As attributes, since an exception's frames may hold the error: Python can collect both then.
+    They are attributes since an exception's frames may hold the error: then Python collects both.
     """
     for mark in set(_MARK.findall(text)) if isinstance(text, str) else ():
         with _lock:
@@ -441,11 +440,11 @@ def _find(number: int, error: BaseException | None = None) -> BaseException | No
 
 
 def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:
-    """What to raise to the stock kernel, so that its text holds the exception's number.
+    """Return the exception to raise to the stock kernel, with the exception's number in its text.
 
-    This is the exception itself, with a note. For one that the text would not come out of well, it
-    is another one: the kernel writes each text twice, so that it would double with each call that
-    an exception passes through, and what cannot be encoded would end the process.
+    This is the exception itself with a note, or a substitute if the kernel would spoil the text.
+    The kernel writes each text twice, so the text would double with each call that an exception
+    passes through. A text that cannot be encoded would end the process.
     """
     _unmark(exception)
     if can_be_written_twice(exception):
@@ -457,7 +456,7 @@ def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:
 
 
 def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
-    """A method that the stock kernel calls: it raises what `for_stock_kernel` makes of errors."""
+    """Make a method that the stock kernel calls raise the exceptions of `for_stock_kernel`."""
 
     @functools.wraps(call)
     def run(self: Call, *args: Any) -> T:
@@ -466,7 +465,7 @@ def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
         except BaseException as error:
             told = for_stock_kernel(error, self)
             if told is error:
-                del told  # it refers to this frame, and so to what the call has been given
+                del told  # it refers to this frame, and so to the arguments of the call
                 raise
         try:
             raise told
@@ -477,9 +476,9 @@ def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
 
 
 def interrupt_behind(text: str) -> BaseException | None:
-    """The Ctrl-C that ended a callback, where that is what the text of an error tells of.
+    """Return the Ctrl-C that ended a callback, if the text of an error reports one.
 
-    It is forgotten here: raised once more it holds the frames of the whole program.
+    It is forgotten here: raised once more, it holds the frames of the whole program.
     """
     marks = _MARK.findall(text)
     if marks:
@@ -488,7 +487,7 @@ def interrupt_behind(text: str) -> BaseException | None:
 
 
 def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
-    """`hook`, which runs while XLA compiles: a Ctrl-C in it travels like that of a callback."""
+    """Wrap `hook`, which runs while XLA compiles: Ctrl-C in it travels like that of a callback."""
 
     @functools.wraps(hook)
     def run(*args: Any) -> T:
@@ -501,11 +500,11 @@ def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
 
 
 def describe(exception: BaseException, call: Call | None = None) -> tuple[int, str]:
-    """The status code and the text under which an exception of a callback travels.
+    """Return the status code and the text under which an exception of a callback travels.
 
     Args:
-      exception: what the user's function has raised.
-      call: what the text names; None where nothing is known of it any more.
+      exception: the exception of the user's function.
+      call: the call that the text names; None if nothing is known of it any more.
     """
     exception.__traceback__ = without_own_frames(exception.__traceback__)
     code = next((code for kind, code in _CODES if isinstance(exception, kind)), UNKNOWN)
@@ -513,7 +512,7 @@ def describe(exception: BaseException, call: Call | None = None) -> tuple[int, s
 
 
 def _unmark(exception: BaseException) -> None:
-    """Takes the notes of earlier calls away."""
+    """Remove the notes of earlier calls."""
     notes = notes_of(exception)
     if isinstance(notes, list):
         notes[:] = [note for note in notes if not _MARK.search(str(note))]

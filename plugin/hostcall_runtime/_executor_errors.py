@@ -1,4 +1,4 @@
-"""Messages for calls that an executor does not make."""
+"""Errors of calls that an executor does not make: their causes and messages."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from hostcall_runtime._errors import ExecutorError
 from hostcall_runtime._locks import Executor, Future
 from hostcall_runtime._processes import sendable
 
-# Seconds for an executor to end its workers, which takes milliseconds.
+# Seconds to wait for an executor to end its workers, which takes milliseconds.
 _PATIENCE = 5.0
 
-# How a pool that breaks ends the workers that are left: Python's, and loky's.
+# The signals by which a broken pool ends its remaining workers: Python's, and loky's.
 _BY_THE_POOL = (-signal.SIGTERM, -signal.SIGKILL)
 
 
 def workers_of(executor: Executor) -> dict[int, Any]:
-    """The workers that an executor has now, by their processes."""
+    """Return the workers that an executor has now, by process id."""
     workers = getattr(executor, "_processes", None)
     return dict(workers) if isinstance(workers, Mapping) else {}
 
 
 def behind(executor: Executor, error: Exception) -> Exception:
-    """Why an executor does not take a call; of one that breaks, the error is of its closed pipe."""
+    """Return the cause of a refused call; while a pool breaks, the error tells of a closed pipe."""
     broken = getattr(executor, "_broken", False)
     if isinstance(error, OSError) and broken:
         return BrokenProcessPool(str(broken))
@@ -40,10 +40,10 @@ def behind(executor: Executor, error: Exception) -> Exception:
 
 
 def end_forgotten(executor: Executor, future: Future) -> None:
-    """Ends a call that a pool has taken while it broke, and forgotten.
+    """End a call that a pool has taken while it broke, and forgotten.
 
-    Python's thread that manages a pool gives up the calls that it knows of then, and ends. One that
-    comes in between would be waited for, for ever.
+    When a pool breaks, Python's thread that manages it gives up the calls that it knows of, and
+    ends. A call that comes in between would never end.
     """
     manager = getattr(executor, "_executor_manager_thread", None)
     if not isinstance(manager, threading.Thread) or manager.is_alive():
@@ -53,11 +53,11 @@ def end_forgotten(executor: Executor, future: Future) -> None:
 
 
 def describe_dead(executor: Executor, workers: dict[int, Any]) -> str:
-    """Which have ended of themselves, and how; "" where nobody knows.
+    """Describe the workers that ended by themselves, and how; return "" if that is unknown.
 
     Args:
       executor: an executor that has broken.
-      workers: those that it had when it took the call; some forget them as they break.
+      workers: its workers when it took the call; some executors forget them as they break.
     """
     if not _is_over(executor):
         return ""
@@ -71,16 +71,16 @@ def describe_dead(executor: Executor, workers: dict[int, Any]) -> str:
 
 
 def _is_over(executor: Executor) -> bool:
-    """Whether a broken pool has seen how its workers ended; ends those that it has not seen.
+    """Return whether a broken pool knows how its workers ended; terminate the others.
 
-    Python before 3.12 does not expect a call, and so a worker for it, while its manager ends the
-    others: the new one is left, or the manager fails and leaves more. At its exit the process would
-    wait for them, for ever.
+    Python before 3.12 does not expect a call, and so a new worker for it, while the manager ends
+    the workers. Then the new worker is left over, or the manager fails and leaves more. At exit,
+    the process would wait for them for ever.
     """
     manager = getattr(executor, "_executor_manager_thread", None)
     if not isinstance(manager, threading.Thread):
         return True
-    # It ends as soon as it knows how each has ended, which two threads must not ask at once.
+    # The manager asks how each worker has ended, which two threads must not do at once.
     manager.join(_PATIENCE)
     if manager.is_alive():
         return False
@@ -127,13 +127,13 @@ class Sent:
     """A call that an executor is to make.
 
     Attributes:
-      function: the user's.
+      function: the user's function.
       args: its arguments.
-      description: what errors call it.
+      description: the call's name in errors.
       timeout: how many seconds it may take, or None.
       attempts: how often it has been made, this time included.
-      is_lost: whether a worker has died that was to make it.
-      workers: the processes that its executor had when it took the call.
+      is_lost: whether the worker that was to make it has died.
+      workers: the worker processes of its executor when that took the call.
     """
 
     function: Callable[..., Any]
@@ -148,12 +148,12 @@ class Sent:
 def told(
     sent: Sent, provider: _Provider, executor: Executor, error: BaseException
 ) -> BaseException:
-    """What to raise for the exception of a future, which is never the function's.
+    """Return the error to raise for the exception of a future, which is never the function's.
 
     Args:
       sent: the call.
-      provider: gives the executor; it gives another one after this where that has broken.
-      executor: what was to make the call.
+      provider: gives the executor; after this it gives another one if the executor has broken.
+      executor: the executor that was to make the call.
       error: the future's exception.
     """
     if not isinstance(error, Exception):
@@ -171,7 +171,7 @@ def told(
 
 
 def refused(sent: Sent, executor: Executor, error: Exception) -> str:
-    """The executor does not take the call."""
+    """Explain that the executor does not take the call."""
     if isinstance(error, concurrent.futures.BrokenExecutor):
         return _broken(sent, executor, error, may_renew=False)
     if isinstance(error, RuntimeError) or _dask_calls.is_closed(executor):
@@ -184,7 +184,7 @@ def refused(sent: Sent, executor: Executor, error: Exception) -> str:
 
 
 def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
-    """Somebody has cancelled the call."""
+    """Explain that the call was cancelled."""
     text = f"The call of {sent.description} was cancelled"
     if _dask_calls.is_dask(executor):
         if worker := _dask_calls.lost_worker(executor, future):
@@ -202,7 +202,7 @@ def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
 
 
 def forked(executor: Executor) -> str:
-    """The executor is one of the parent process."""
+    """Explain that the executor belongs to the parent process."""
     return (
         f"{name(executor)} belongs to the process that this one was forked from, and its threads "
         "are not here. Give a function that makes the executor, which each process calls for "
@@ -211,12 +211,12 @@ def forked(executor: Executor) -> str:
 
 
 def name(executor: Executor) -> str:
-    """What to call an executor."""
+    """Return the name of an executor in messages."""
     return f"the executor ({type(executor).__name__})"
 
 
 def no_executor(maker: Any, made: Any) -> str:
-    """The user's function has made something else."""
+    """Explain that the user's function did not make an executor."""
     return (
         f"executor={maker!r} is called to make an executor, and returned {made!r}, which has no "
         f"`submit`. Return one:\n\n{_MAKE_ONE}"
@@ -224,7 +224,7 @@ def no_executor(maker: Any, made: Any) -> str:
 
 
 def is_none(given: Any) -> str:
-    """What the user gives is no executor."""
+    """Explain that the value that the user gave is not an executor."""
     return (
         f"hostcall: executor={given!r} is neither an executor (an object with the methods of "
         "concurrent.futures.Executor) nor a function that makes one. Write "
@@ -233,7 +233,7 @@ def is_none(given: Any) -> str:
 
 
 def is_client(given: Any) -> str:
-    """What the user gives has an executor."""
+    """Explain that the value that the user gave only has an executor."""
     return (
         f"hostcall: executor={given!r} is no executor, but has one. Write "
         "executor=client.get_executor(pure=False)."
@@ -241,7 +241,7 @@ def is_client(given: Any) -> str:
 
 
 def takes_tensors(who: str, executor: Executor) -> str:
-    """A function of tensors was to run in another process."""
+    """Explain that a function of tensors cannot run in another process."""
     return (
         f"hostcall: {who} gives its function tensors, which stay in this process, and "
         f"{name(executor)} is no ThreadPoolExecutor. Use "
@@ -292,7 +292,7 @@ def _unsendable(sent: Sent, executor: Executor, error: BaseException) -> str:
 
 
 def _pickler(executor: Executor) -> Any:
-    """The module by whose rules an executor sends."""
+    """Return the module by whose rules an executor pickles."""
     of_mpi = type(executor).__module__.startswith("mpi4py.")
     if of_mpi or isinstance(executor, concurrent.futures.ProcessPoolExecutor):
         return pickle

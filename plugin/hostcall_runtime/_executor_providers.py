@@ -1,4 +1,4 @@
-"""The executor of this process: an object, or a function that creates it."""
+"""The executor of this process: the user's own, or one that the user's function makes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def is_left_behind(executor: Executor) -> bool:
-    """Whether an executor was made before this process was forked, and so runs nothing."""
+    """Return whether an executor was made before this process was forked, so it runs nothing."""
     if not _is_forked:
         return False
     if _dask_calls.is_of_parent(executor):
@@ -38,13 +38,13 @@ def is_left_behind(executor: Executor) -> bool:
 
 
 class Provider:
-    """Gives the executor of this process: the user's, or what the user's function makes.
+    """A source of this process's executor: the user's own, or one that a function makes.
 
-    There is one for each object that users give, so that calls of one maker share what it makes.
+    Each object that users give has one provider, so that all its calls share one executor.
 
     Attributes:
       given: the executor, or the function that makes it.
-      is_made: whether it is the latter.
+      is_made: whether `given` is a function that makes the executor.
     """
 
     def __init__(self, given: Any) -> None:
@@ -54,15 +54,15 @@ class Provider:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """What holds in a forked child, too, where nothing is left of an executor's threads."""
+        """Reset the state, also in a forked child, where an executor's threads are gone."""
         self._lock = threading.Lock()
         self._made: Any = None
 
     def executor(self) -> Any:
-        """The executor of this process.
+        """Return the executor of this process, which is made if necessary.
 
         Raises:
-          ExecutorError: when there is none.
+          ExecutorError: when this process has no executor.
         """
         if not self.is_made:
             if self._process != os.getpid():
@@ -80,11 +80,11 @@ class Provider:
 
     @property
     def present(self) -> Any:
-        """The executor, None where none has been made yet."""
+        """The executor, or None if it has not been made yet."""
         return self._made if self.is_made else self.given
 
     def drop(self, executor: Executor) -> bool:
-        """Has the next call make another executor than this one; False where none can be made."""
+        """Let the next call make another executor; return False if none can be made."""
         with self._lock:
             if self._made is executor:
                 self._made = None
@@ -92,18 +92,18 @@ class Provider:
 
     @property
     def runs_no_threads(self) -> bool:
-        """Whether it is known that the calls run in no thread of this process."""
+        """True if the calls are known to run in no thread of this process."""
         return not self.is_made and not has_threads(self.given)
 
     @property
     def has_several_workers(self) -> bool:
-        """Whether calls may run at the same time: unless it is known that there is one worker."""
+        """True if calls may run at once: unless the executor is known to have one worker."""
         return self.is_made or worker_count(self.given) != 1
 
 
 _providers: weakref.WeakValueDictionary[int, Provider] = weakref.WeakValueDictionary()
 
-# Of the parent's in a forked child: their finalizers may wait for locks that nobody releases there.
+# In a forked child, the parent's executors: their finalizers may wait for locks that stay taken.
 _left_behind: list[Any] = []
 
 
@@ -117,7 +117,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def provider_of(given: Any) -> Provider | None:
-    """What gives the executor for `executor=`; None for None.
+    """Return the provider of the executor for `executor=`; None for None.
 
     Raises:
       TypeError: when it is neither an executor nor a function that makes one.
@@ -135,12 +135,12 @@ def provider_of(given: Any) -> Provider | None:
 
 
 def _is_maker(given: Any) -> bool:
-    # A class of executors has a `submit`, too, and makes one.
+    # A class of executors has a `submit`, too, but makes an executor.
     return isinstance(given, type) or not callable(getattr(given, "submit", None))
 
 
 def worker_count(executor: Executor) -> int | None:
-    """How many calls an executor makes at once, where it has an attribute for that."""
+    """Return how many calls an executor makes at once, or None if no attribute tells."""
     for attribute in ("_max_workers", "num_workers"):  # concurrent.futures and loky; mpi4py
         count = getattr(executor, attribute, None)
         if isinstance(count, int) and count > 0:
@@ -149,5 +149,5 @@ def worker_count(executor: Executor) -> int | None:
 
 
 def has_threads(executor: Executor) -> bool:
-    """Whether an executor's calls run in threads of this process."""
+    """Return whether an executor's calls run in threads of this process."""
     return isinstance(executor, concurrent.futures.ThreadPoolExecutor)

@@ -1,13 +1,12 @@
 """`executor=`: calls that an executor makes, from `submit` to the result.
 
-A call on a pool may run a program that makes calls on the same pool, from another thread where the
-program changes threads. Nothing tells whose such a call is. So one that finds every thread of the
-pool in a call, and in there waiting for a program, runs on the thread that waits for it, as it
-would without an executor.
+The caller waits for the result without Python's lock, so that a call means the same on an executor
+as without one. Only the user's function is sent: structures, checks and kept results stay here.
 
-Whoever calls waits for the result without Python's lock, so that a call means the same on an
-executor as without one. The user's function alone is sent: structures, checks and results that are
-kept stay here.
+A call on a pool may run a program that makes calls on the same pool, possibly from another thread.
+Nothing tells from which call the nested call comes. If every thread of the pool is in a call and
+waits there for a program, a nested call would never begin. Then it runs on the thread that waits
+for it, as it would without an executor.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 @dataclasses.dataclass
 class Row:
-    """Of one function, in seconds.
+    """The counts of one function's calls, and their times in seconds.
 
     Attributes:
       calls: how many calls have ended.
       unfinished: how many have not.
-      waiting, running, sending: the sums of their parts.
+      waiting, running, sending: the sums of these parts of the calls' times.
     """
 
     calls: int = 0
@@ -66,7 +65,7 @@ _rows: dict[str, Row] = {}
 
 
 def rows(*, reset: bool) -> dict[str, Row]:
-    """By the description of the function."""
+    """Return the rows by the label of the function; `reset` counts from zero again."""
     with _lock:
         found = {label: dataclasses.replace(row) for label, row in _rows.items()}
         if reset:
@@ -79,30 +78,30 @@ def rows(*, reset: bool) -> dict[str, Row]:
 
 
 def watch(label: str) -> NoWatch:
-    """What measures a call that begins now; nothing where nobody wants to know."""
+    """Return a watch for a call that begins now: `NO_WATCH` if no statistics are collected."""
     return Watch(label) if _runtime.collects_stats() else NO_WATCH
 
 
 class NoWatch:
-    """Measures nothing."""
+    """A watch that measures nothing."""
 
     counts = False
 
     def hand_over(self) -> None:
-        """The call is ready for the executor."""
+        """Note that the call is ready for the executor."""
 
     def ran(self, began: float, ended: float) -> None:
-        """When the function was called and has returned, by the clock of its own machine."""
+        """Note the times of the call and of its end, by the clock of the function's machine."""
 
     def end(self) -> None:
-        """The call has ended, or nobody waits for it."""
+        """Note that the call has ended, or that its caller has given it up."""
 
 
 NO_WATCH = NoWatch()
 
 
 class Watch(NoWatch):
-    """Measures one call."""
+    """A watch that measures one call."""
 
     counts = True
 
@@ -138,11 +137,11 @@ class Watch(NoWatch):
             row.sending += max(0.0, total - self._waiting - self._running)
 
 
-# The seconds between two looks at a pool that has not begun a call: at first, and at most.
+# Seconds between two checks of a pool that has not begun a call: at first, and at most.
 _FIRST = 0.002
 _MOST = 0.05
 
-# Where a thread waits for a program, and through which modules of Python's own.
+# The packages in which a thread waits for a program, and Python's own modules that wait for them.
 _PROGRAMS = (
     "tensorflow",
     "keras",
@@ -154,7 +153,7 @@ _PROGRAMS = (
 )
 _WAITS = ("threading", "concurrent")
 
-# The pools whose calls run now, by the thread.
+# By the id of a thread, the pool whose call runs on it now.
 _running: dict[int, Any] = {}
 
 os.register_at_fork(after_in_child=_running.clear)
@@ -166,7 +165,7 @@ class _Task(Protocol):
 
 
 class Running:
-    """While a call runs on the current thread of a pool."""
+    """A context in which a call of a pool runs on the current thread."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -185,10 +184,10 @@ def gives_back(
     task: _Task,
     timeout: float | None,
 ) -> bool:
-    """Waits until a call has begun, or its time is over.
+    """Wait until a call has begun, or its time is over.
 
     Returns:
-      Whether the pool never would begin it. Then it is cancelled, for the caller to run it.
+      Whether the pool would never begin it. Then it is cancelled, and the caller has to run it.
     """
     end = None if timeout is None else time.monotonic() + timeout
     before = None
@@ -208,7 +207,7 @@ def _pauses() -> Iterator[float]:
 
 
 def _waiting_places(pool: concurrent.futures.ThreadPoolExecutor) -> list[tuple[int, int]] | None:
-    """Where each thread of the pool waits for a program; None where one does not, or is free."""
+    """Return where each thread of a pool waits for a program; None if one is free or works."""
     threads = [thread for thread, its in list(_running.items()) if its is pool]
     if len(threads) < pool._max_workers:
         return None
@@ -231,12 +230,12 @@ def _package_of(frame: Any) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-# Seconds after which it is asked whether somebody still knows of a call.
+# Seconds between two checks that the executor has not forgotten a call.
 _PERIOD = 2.0
 
 
 def runs_here(provider: Provider) -> bool:
-    """Whether this is a thread of the executor's own."""
+    """Return whether this thread is one of the executor's own."""
     return getattr(_own, "provider", None) is provider
 
 
@@ -247,7 +246,7 @@ class StartedCall:
         self._callee = callee
         self._sent = Sent(callee.function, args, callee.description, callee.timeout)
         self._deadline = None if callee.timeout is None else time.monotonic() + callee.timeout
-        self._future: Any = None  # of a call that goes on, or has returned
+        self._future: Any = None  # None before the call and after its failure
         self._parcel: _shared_memory.Parcel | None = None
         self._watch = watch(callee.label or callee.description)
         try:
@@ -257,7 +256,7 @@ class StartedCall:
             raise
 
     def result(self) -> Any:
-        """What the call returns or raises; made again where its worker has died and it may be."""
+        """Return or raise the outcome; repeat the call if its worker died and retries are left."""
         try:
             while True:
                 try:
@@ -272,7 +271,7 @@ class StartedCall:
             self._watch.end()
 
     def cancel(self) -> None:
-        """Gives the call up: if it has not begun, it never will."""
+        """Give the call up: if it has not begun, it never will."""
         if self._future is not None:
             with _locks.Postponed():
                 self._future.cancel()
@@ -281,7 +280,7 @@ class StartedCall:
         self._watch.end()
 
     def wait(self) -> None:
-        """Waits for the end of a call whose outcome nobody wants to know."""
+        """Wait for the end of the call, and ignore its outcome."""
         if self._future is not None:
             self._ends_before(None)
 
@@ -309,14 +308,14 @@ class StartedCall:
             try:
                 raise _executor_errors.told(sent, provider, executor, failure)
             finally:
-                del failure, future  # which refer to this frame
+                del failure, future  # they refer to this frame
         if task is not None:
             self._watch.ran(task.began, task.ended)
             return task.result()
         return self._opened(future.result())
 
     def _ends_before(self, deadline: float | None) -> bool:
-        """Whether the call ends before that time, if there is one; waits for it."""
+        """Wait for the end of the call, and return whether it comes before the deadline, if any."""
         while True:
             left = _PERIOD
             if deadline is not None:
@@ -341,7 +340,7 @@ class StartedCall:
         return _processes.opened(answer, self._sent.description, name)
 
     def _submit(self) -> None:
-        """Hands the call over, where it has not begun to another executor that can be made."""
+        """Submit the call; if the executor is over and a new one can be made, submit it to that."""
         for is_last in (False, True):
             self._executor = executor = self._callee.provider.executor()
             if not has_threads(executor) and self._callee.threads_only:
@@ -380,7 +379,7 @@ class StartedCall:
         sent.workers = _executor_errors.workers_of(executor)
 
     def _content_for(self, executor: Executor) -> tuple[Any, ...]:
-        """What another process calls, and with which arguments."""
+        """Return the function that another process calls, and its arguments."""
         function, args = InWorker(sendable(self._sent.function)), self._sent.args
         if _shared_memory.takes_parcels(executor):
             self._parcel = _shared_memory.Parcel(function, args, self._watch.counts)
@@ -389,7 +388,7 @@ class StartedCall:
 
 
 def _submits_soon(executor: Executor) -> bool:
-    """Whether it only hands a call over, where another one may make it and take long."""
+    """Return whether `submit` only queues a call; in other executors it may run the call."""
     module = getattr(executor.submit, "__module__", None) or ""
     return module.partition(".")[0] in ("concurrent", "loky")
 
@@ -407,18 +406,18 @@ def _late(sent: Sent, executor: Executor, future: Future, task: _ThreadTask | No
 
 
 def _tells_what_runs(executor: Executor) -> bool:
-    """Whether nobody can cancel a future of a call that runs, as with Python's own executors."""
+    """Return whether a running call's future refuses to be cancelled, as in Python's executors."""
     pools = (concurrent.futures.ThreadPoolExecutor, concurrent.futures.ProcessPoolExecutor)
     kind = type(executor).__module__.partition(".")[0]
     return isinstance(executor, pools) or kind in ("loky", "mpi4py")
 
 
-# On a thread of an executor: whose call runs there.
+# On a thread of an executor: the provider whose call runs there.
 _own = threading.local()
 
 
 class _ThreadTask:
-    """A call on a thread of this process, whose exceptions are not those of the executor."""
+    """A call on a pool's thread, which keeps the function's exception apart from the pool's."""
 
     def __init__(
         self,
@@ -442,7 +441,7 @@ class _ThreadTask:
         _own.provider = self._provider
         assert self._work is not None
         function, args = self._work
-        self._work = None  # the arguments are the function's alone
+        self._work = None  # only the function holds the arguments
         try:
             with Running(self._pool):
                 self._returned = function(*args)
@@ -455,11 +454,11 @@ class _ThreadTask:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a thread of the pool has taken the call."""
+        """True if a thread of the pool has taken the call."""
         return self._thread != 0
 
     def result(self) -> Any:
-        """What the call, which has ended, has returned or raised."""
+        """Return or raise the outcome of the call, which has ended."""
         if self._raised is not None:
             raised, self._raised = self._raised, None
             try:
@@ -469,7 +468,7 @@ class _ThreadTask:
         return self._returned
 
     def stack(self) -> str:
-        """Where the call is now."""
+        """Return the current stack of the call."""
         return _threads.stack_of(self._thread, self._has_ended)
 
 
@@ -480,13 +479,13 @@ class Callee:
     Attributes:
       provider: gives the executor.
       function: the function.
-      description: what to call it in errors.
+      description: its name in errors.
       timeout: how many seconds a call may take, its time in the executor's queue included; or None.
-      in_thread: what a thread of this process calls in its place.
+      in_thread: the function that a thread of this process calls in its place.
       threads_only: whether no other process can run it.
-      retries: how often a call is made again whose worker has died.
-      lends: whether the results may lie in shared memory, for somebody who soon drops them.
-      label: under which its calls are counted; the description where it is left out.
+      retries: how often a call is made again if its worker has died.
+      lends: whether the results may lie in shared memory, because the caller soon drops them.
+      label: the name under which its calls are counted; the description if it is left out.
     """
 
     provider: Provider
@@ -500,28 +499,28 @@ class Callee:
     label: str = ""
 
     def start(self, *args: Any) -> StartedCall:
-        """A call, which the executor makes at once or as soon as it can."""
+        """Start a call, which the executor makes at once or as soon as it can."""
         return StartedCall(self, args)
 
     @property
     def local(self) -> Callable[..., Any]:
-        """What a thread of this process calls."""
+        """The function that a thread of this process calls."""
         return self.in_thread or self.function
 
     @functools.cached_property
     def at_once(self) -> Callable[..., Any]:
-        """What the executor's own thread calls, of which there might be no other."""
+        """The function that the executor's own thread calls: the executor may have no other."""
         if self.timeout is None:
             return self.local
         return _threads.within(self.timeout, self.local, self.description)
 
 
 def on_executor(callee: Callee) -> Callable[..., Any]:
-    """What calls a function on an executor and waits for it.
+    """Return a function that calls the callee on its executor, and waits for the result.
 
     Returns:
-      A function with the results and exceptions of the callee's. It raises DeadlineExceededError
-      when the time is over, and ExecutorError where the executor does not make the call.
+      A function with the callee's results and exceptions. It raises DeadlineExceededError when the
+      time is over, and ExecutorError when the executor does not make the call.
     """
 
     def call(*args: Any) -> Any:

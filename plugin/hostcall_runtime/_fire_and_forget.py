@@ -1,15 +1,14 @@
-"""`wait=False`: calls for which no program waits.
+"""Fire-and-forget calls: `wait=False`.
 
-A function that nobody waits for may run a program that hands over calls of its own. No call runs
-before the function has returned, so that such a program must not wait for room. On the thread of
-the function that is easily told. But a program may make its calls on threads of XLA's and
-TensorFlow's, of which nobody knows who has started the program. There it is found out by counting.
+The program hands over the arguments of a call, and goes on. The calls run one by one, in the order
+in which they were handed over. One queue has the calls that hostcall's own thread makes, and each
+executor has a queue. A queue has a thread, which makes one call after another, or lets the executor
+make them.
 
-There is one queue for the calls that a thread of hostcall's makes, and one for each executor. Each
-has a thread, which makes one call after another, or has the executor make them.
-
-The program hands over what a function is to be called with, and goes on. The calls run one by one,
-in the order in which they were handed over.
+A fire-and-forget function may itself run a program that hands over calls. These cannot run before
+the function has returned, so the program must not wait for room: that would be a deadlock. On the
+function's thread this is easy to tell. But a program may make its calls on XLA's and TensorFlow's
+threads, whose starter is unknown. There, counting the waiting threads detects the deadlock.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ _PYTHON = os.path.join(sysconfig.get_path("stdlib"), "")
 _PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 _inside = threading.local()
-# The threads of Python's on which such functions run.
+# The Python threads on which fire-and-forget functions run.
 _functions: set[int] = set()
-# Of threads that Python has not started, the one that has waited longest first.
+# The waiting threads that Python has not started, the longest wait first.
 _waiting: list[Waiting] = []
 
 
 def noting_thread(
     function: Callable[..., Any], note: Callable[[int], object]
 ) -> Callable[..., Any]:
-    """`function`, which nobody waits for: while it runs, this is known of its thread.
+    """Wrap `function` so that its thread is marked while it runs.
 
     Args:
       function: the function.
@@ -69,25 +68,25 @@ def noting_thread(
 
 
 def is_inside() -> bool:
-    """Whether this thread runs such a function."""
+    """Return whether this thread runs a fire-and-forget function."""
     return getattr(_inside, "is_so", False)
 
 
 class Waiting:
-    """A thread that waits until calls have ended."""
+    """A thread that waits for calls."""
 
     def may_be_nested(self) -> bool:
-        """Whether one of those that wait was started by a function that nobody waits for.
+        """Return whether a fire-and-forget function started the program of a waiting thread.
 
-        It is told for the one that has waited longest, if more wait than Python's other threads
-        can have started: each of these waits for one program at a time, or for none.
+        A Python thread outside these functions waits for at most one program. If more threads wait
+        than there are Python threads outside, this is true. Only the longest wait reports it.
         """
         return bool(_waiting) and _waiting[0] is self and len(_waiting) > _starters()
 
 
 @contextlib.contextmanager
 def one_more() -> Iterator[Waiting]:
-    """Counts this thread among those that wait, if Python has not started it."""
+    """Count this thread among the waiting ones, unless Python has started it."""
     waiting = Waiting()
     if not _is_pythons(threading.current_thread()):
         _waiting.append(waiting)
@@ -99,7 +98,7 @@ def one_more() -> Iterator[Waiting]:
 
 
 def forget() -> None:
-    """In a forked child nobody waits."""
+    """Clear the tables in a forked child, where no thread waits."""
     _waiting.clear()
     _functions.clear()
 
@@ -112,13 +111,13 @@ def _is_pythons(thread: threading.Thread) -> bool:
 
 
 def _starters() -> int:
-    """How many threads of Python's may run a program that does not belong to such a function."""
+    """Return how many Python threads may run a program outside fire-and-forget functions."""
     threads = [thread.ident for thread in threading.enumerate() if _is_pythons(thread)]
     return sum(not (thread in _functions or _waits_in_python(thread or 0)) for thread in threads)
 
 
 def _waits_in_python(thread: int) -> bool:
-    """Whether the thread is in Python's own library, as those are that wait for a lock or work."""
+    """Return whether the thread is in Python's own library, where it waits for a lock or work."""
     stack = _runtime.stack_of(thread)
     file = stack[0][0].f_code.co_filename if stack else ""
     return file.startswith(_PYTHON) and not any(part in file for part in _PACKAGES)
@@ -127,7 +126,7 @@ def _waits_in_python(thread: int) -> bool:
 WAIT = "wait"
 DROP_OLDEST = "drop_oldest"
 
-# Of the queues too.
+# For lines and queues.
 lock = _locks.new_lock()
 
 
@@ -136,12 +135,12 @@ class Line:
 
     Attributes:
       size: how many of them may wait.
-      when_full: what becomes of one more: `WAIT` or `DROP_OLDEST`.
+      when_full: `WAIT` or `DROP_OLDEST`, if one more call comes.
       label: the function, with its file and line.
       handed_over, run, errors, dropped: how many calls there were, how many have ended, how many of
         those have failed, and how many will never run.
-      waiting: those that have not begun, the oldest first.
-      thread: the id of the thread of this process on which the latest has begun, or 0.
+      waiting: the calls that have not begun, the oldest first.
+      thread: the id of the thread of this process on which the latest call began, or 0.
     """
 
     def __init__(self, size: int, when_full: str) -> None:
@@ -155,29 +154,29 @@ class Line:
             _lines.add(self)
 
     def __reduce__(self) -> Any:
-        # With a declaration it may get into a pickle, where nothing was called yet.
+        # A declaration takes its line into pickles. The copy starts without calls.
         return Line, (self.size, self.when_full)
 
     def counts(self) -> tuple[str, int, int, int, int, int]:
-        """See `counts` of this module."""
+        """Return the counts of this line: see `counts` of this module."""
         waiting = len(self.waiting)
         return self.label, self.handed_over, self.run, self.errors, self.dropped, waiting
 
     def leave_calls_behind(self) -> None:
-        """In a forked child: the parent's calls are the parent's."""
+        """Drop, in a forked child, the calls of the parent."""
         self.handed_over = self.run + self.dropped
         self.waiting = {}
         self.thread = 0
 
 
 class Call:
-    """A call that is to be made.
+    """A fire-and-forget call.
 
     Attributes:
-      line: those of the same function.
-      description: what errors call it.
-      number: in the order in which calls were handed over.
-      has_begun: whether it runs, or has run.
+      line: the calls of the same function.
+      description: its name in errors.
+      number: its number, in the order in which calls were handed over.
+      has_begun: whether it runs or has run.
     """
 
     def __init__(
@@ -193,10 +192,10 @@ class Call:
         return self._work is None
 
     def run(self) -> BaseException | None:
-        """Makes it; what it raises, if anything."""
+        """Make the call, and return the exception that it raises, if any."""
         assert self._work is not None
         function, args = self._work
-        self._work = None  # the arguments are the function's alone
+        self._work = None  # only the function holds the arguments
         try:
             function(*args)
         except BaseException as error:
@@ -217,7 +216,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
-    """What has become of the calls, for each function.
+    """Return the counts of calls for each function.
 
     Args:
       reset: whether to count from zero again; calls that have not ended count as new ones.
@@ -235,22 +234,22 @@ def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
         return found
 
 
-# Seconds after which the thread of an executor's queue ends that has nothing to do. The one of
-# hostcall's own stays: functions may keep what is for one thread alone, such as a connection.
+# Seconds after which an idle thread of an executor's queue ends. The thread of hostcall's own queue
+# stays: functions may keep objects that are bound to a thread, such as a connection.
 _IDLE = 5.0
 
-# Seconds without the end of any call after which it is asked whether a call waits for itself.
+# Seconds without progress of any call, after which a waiting thread checks for a deadlock.
 _PATIENCE = 1.0
 
 
 class Queue:
-    """Calls that run one by one.
+    """A queue of fire-and-forget calls, which run one by one.
 
     Args:
-      is_of_executor: whether an executor makes them.
+      is_of_executor: whether an executor makes the calls.
 
     Attributes:
-      is_prepared: whether the end of the process waits for its calls.
+      is_prepared: whether the process waits for the calls before it ends.
     """
 
     def __init__(self, is_of_executor: bool = False) -> None:
@@ -264,7 +263,7 @@ class Queue:
             _queues.add(self)
 
     def put(self, call: Call) -> None:
-        """Adds a call, when there is room for it."""
+        """Add a call once there is room for it."""
         with lock:
             dropped = self._make_room(call.line)
             call.number = next(_numbers)
@@ -274,14 +273,14 @@ class Queue:
             except BaseException:
                 self._calls.remove(call)
                 raise
-            # After the rest, which Ctrl-C may cut off from this: a call that waits here and not
-            # there would take away room for ever.
+            # Last, since Ctrl-C may interrupt this method: a call that is in the line but not in
+            # the queue would occupy room for ever.
             call.line.waiting[call] = None
             call.line.handed_over += 1
-        del dropped  # without the lock: its arguments may have a `__del__`
+        del dropped  # after the release of the lock: its arguments may have a `__del__`
 
     def _make_room(self, line: Line) -> Call | None:
-        """Returns the call that had to go, if one had."""
+        """Make room for a call, and return the call that was dropped for it, if any."""
         if len(line.waiting) < line.size or is_inside():
             return None
         if line.when_full == DROP_OLDEST:
@@ -305,18 +304,18 @@ class Queue:
             self._arrived.notify()
             return
         try:
-            # A daemon: at exit somebody waits for the calls, who can be interrupted.
+            # A daemon: at exit `_drain` waits for the calls, and Ctrl-C can interrupt it.
             self._thread = threading.Thread(target=self._work, name="hostcall", daemon=True)
             self._thread.start()
         except BaseException:
-            self._thread = None  # after Ctrl-C it may start all the same, and must not go on
+            self._thread = None  # after Ctrl-C the thread may still start, and must end then
             raise
 
     def _work(self) -> None:
         while call := self._begin():
             error = call.run()
             self._end(call, error)
-            del call, error  # with all that its frames hold
+            del call, error  # and the objects that its frames hold
 
     def _begin(self) -> Call | None:
         with lock:
@@ -340,18 +339,18 @@ class Queue:
             _moved.notify_all()
 
     def leave_behind(self) -> None:
-        """In a forked child: if the fork was in a call, this thread makes no other one of these."""
+        """Leave the calls to the parent, in a forked child, even if the fork was in one of them."""
         _left_behind.append(self._calls)
         self._calls = collections.deque()
         self._thread = None
 
     def unfinished(self, number: int) -> list[Call]:
-        """The calls up to that number that have not ended, the running one first."""
+        """Return the calls up to that number that have not ended, the running one first."""
         running = [] if self._running is None else [self._running]
         return [call for call in (*running, *self._calls) if call.number <= number]
 
     def abandon(self) -> list[Call]:
-        """Forgets the calls that have not begun, and returns them."""
+        """Forget the calls that have not begun, and return them."""
         dropped = list(self._calls)
         self._calls.clear()
         for call in dropped:
@@ -367,7 +366,7 @@ _queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 _own = Queue()
 _of_providers: weakref.WeakKeyDictionary[Any, Queue] = weakref.WeakKeyDictionary()
 
-# The parent's calls in a forked child: finalizers of their arguments may wait for its threads.
+# In a forked child, the parent's calls: finalizers of their arguments may wait for its threads.
 _left_behind: list[Any] = []
 
 
@@ -386,7 +385,7 @@ os.register_at_fork(after_in_child=_forget_queues)
 
 
 def queue_of(provider: Any) -> Queue:
-    """The queue for an executor's provider; hostcall's own for None."""
+    """Return the queue for an executor's provider; hostcall's own queue for None."""
     if provider is None:
         return _own
     with lock:
@@ -396,7 +395,7 @@ def queue_of(provider: Any) -> Queue:
 
 
 def latest() -> int:
-    """The number up to which calls have been handed over."""
+    """Return the largest number of a call that has not ended, or 0."""
     with lock:
         return max((call.number for call in _unfinished(sys.maxsize)), default=0)
 
@@ -406,13 +405,13 @@ def _unfinished(number: int) -> list[Call]:
 
 
 def wait_for(number: int, timeout: float | None = None) -> list[Call]:
-    """Waits until the calls up to that number have ended.
+    """Wait until the calls up to that number have ended.
 
     Returns:
-      Those that have not when the time is over, for each queue those that run first.
+      The calls that have not ended when the time is over, the running call of each queue first.
 
     Raises:
-      RuntimeError: when one of them waits for this.
+      RuntimeError: when the wait is in one of these calls, which would wait for itself.
     """
     end = None if timeout is None else time.monotonic() + timeout
     with lock, one_more() as waiting:
@@ -426,20 +425,20 @@ def wait_for(number: int, timeout: float | None = None) -> list[Call]:
 
 
 def abandon() -> list[Call]:
-    """Forgets all calls that have not begun, and returns them."""
+    """Forget all calls that have not begun, and return them."""
     with lock:
         dropped = [call for queue in _queues for call in queue.abandon()]
         _moved.notify_all()
         return dropped
 
 
-# Seconds after which it is said what the end of the process waits for: at first, and then again.
+# Seconds until the ending process reports the calls that it waits for: at first, and then again.
 _NOTICES = (5.0, 60.0)
 
-# What has programs end that run in the background, each of which may hand over calls.
+# Functions that wait for programs in the background, each of which may hand over calls.
 programs_end: list[Callable[[], object]] = []
 
-# Python waits for executors and threads before it calls what `atexit` has.
+# Python waits for executors and threads before it calls the handlers of `atexit`.
 _register_early: Callable[[Callable[[], object]], object] = getattr(
     threading, "_register_atexit", atexit.register
 )
@@ -448,10 +447,10 @@ _is_given_up = False
 
 
 def prepare(queue: Queue, provider: Any) -> None:
-    """Has the queue's calls made before the process ends, and its executor lives as long.
+    """Let the process make the queue's calls before it ends, while its executor lives.
 
-    Handlers run in the reverse order of their registration, so that it comes after those of what
-    the executor consists of: making an executor imports that.
+    Handlers run in the reverse order of their registration. So this one is registered after those
+    of the executor's modules, which the making of the executor imports.
     """
     global _is_registered
     if queue.is_prepared:
@@ -459,22 +458,22 @@ def prepare(queue: Queue, provider: Any) -> None:
     if provider is not None:
         provider.executor()
     if not _is_registered:
-        # Threads that Python waits for may hand over calls after the first.
+        # A later handler, too: threads that Python waits for may hand over calls after the first.
         atexit.register(_drain)
         _is_registered = True
-    with contextlib.suppress(RuntimeError):  # where the process is about to end
+    with contextlib.suppress(RuntimeError):  # the process is about to end
         _register_early(_drain)
     queue.is_prepared = True
 
 
 def finish_programs() -> None:
-    """Waits for programs that run in the background."""
+    """Wait for programs that run in the background."""
     for end in programs_end:
         end()
 
 
 def described(unfinished: Sequence[Call]) -> str:
-    """What is being waited for: the call that runs, where it is, and how many come after it."""
+    """Describe the call that runs, with its current stack, and count the calls behind it."""
     first = unfinished[0]
     others = collections.Counter(call.line.label for call in unfinished[1:])
     text = f"It waits for a call of {first.description}"
@@ -523,7 +522,7 @@ USUAL_SIZE = 16
 
 
 def line_for(wait: object, queue: object, when_full: object) -> Line | None:
-    """A new line for the calls of a function, or None where programs wait for them.
+    """Return a new line for the calls of a function, or None if programs wait for them.
 
     Args:
       wait: as in `hostcall.declare`.
@@ -532,8 +531,8 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
 
     Raises:
       TypeError: when `wait` is no bool.
-      ValueError: when `queue` is no positive number, there is no such `when_full`, or programs wait
-        and one of the two is given.
+      ValueError: when `queue` is no positive number, `when_full` is unknown, or one of the two is
+        given although programs wait.
     """
     if not isinstance(wait, bool):
         raise TypeError(f"hostcall: wait={wait!r} is neither True nor False.")
@@ -556,12 +555,12 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
     return Line(int(queue), str(when_full))
 
 
-# For functions that are declared anew wherever they are called, as by `hostcall.jax.call`.
+# For functions that are declared anew at each place that calls them, as by `hostcall.jax.call`.
 _lines_of: weakref.WeakValueDictionary[tuple[object, ...], _LineOf] = weakref.WeakValueDictionary()
 
 
 class _LineOf(Line):
-    """A line that keeps its function, whose id nothing else can have meanwhile."""
+    """A line that keeps its function alive, so that no other object gets the function's id."""
 
     def __init__(self, function: Callable[..., Any], like: Line) -> None:
         super().__init__(like.size, like.when_full)
@@ -571,7 +570,7 @@ class _LineOf(Line):
 def line_of(
     function: Callable[..., Any], wait: object, queue: object, when_full: object
 ) -> Line | None:
-    """As `line_for`, and the same one each time for the same function."""
+    """Return a line as `line_for` does, but the same one each time for the same function."""
     new = line_for(wait, queue, when_full)
     if new is None:
         return None
@@ -583,7 +582,7 @@ def line_of(
 
 
 def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, of whose calls it is known in this process that nobody waits for them."""
+    """Wrap `function` so that the thread of its calls is known, in the process that runs them."""
 
     def note(thread: int) -> None:
         line.thread = thread
@@ -594,18 +593,17 @@ def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
 def handing_over(
     line: Line, function: Callable[..., Any], provider: Any, description: str, label: str
 ) -> Callable[..., None]:
-    """What a program calls in the place of a function whose calls it does not wait for.
+    """Return the function that a program calls in place of a fire-and-forget function.
 
     Args:
       line: the calls of the function.
-      function: makes a call: the user's function, on an executor and within its timeout where there
-        are such.
+      function: makes a call: the user's function, on its executor and within its timeout, if any.
       provider: gives the executor, or None.
       description: the function and the call, as errors name them.
       label: the function.
 
     Returns:
-      A function that raises what earlier calls have raised.
+      A function that first raises the errors of earlier calls, and then hands over its own call.
     """
     line.label = label
 
@@ -619,10 +617,10 @@ def handing_over(
 
 
 def barrier(timeout: float | None = None) -> None:
-    """Waits until all calls that were handed over before have ended.
+    """Wait until all calls that were handed over before have ended.
 
     These are the calls of functions with `wait=False`, in TensorFlow's programs and JAX's. Errors
-    that nobody was told of are raised here.
+    that have not been raised yet are raised here.
 
     Args:
       timeout: how many seconds to wait, or None.
@@ -630,7 +628,7 @@ def barrier(timeout: float | None = None) -> None:
     Raises:
       TimeoutError: when the time is over. The calls go on.
       RuntimeError: when one of these calls is the caller, which would wait for itself.
-      Exception: what a call has raised, as the object that it was; several are raised as an
+      Exception: the exception object that a call has raised; several are raised as an
         `ExceptionGroup`.
 
     Examples:

@@ -1,7 +1,7 @@
-"""Where somebody else can answer the calls of Python functions: `hostcall.record` and `replay`.
+"""The interception of calls of Python functions, for `hostcall.record` and `replay`.
 
-Nobody is asked for it while nobody answers: the functions that targets have are exchanged for that
-time. Programs read a target's function at each call, so those compiled before are reached too.
+Targets get other functions only while a recorder or replay is active: otherwise it costs nothing.
+Programs read a target's function at each call, so programs compiled earlier are reached too.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import numpy as np
 
 from hostcall_runtime import _errors, _locks, _runs
 
-# What autograph puts around the names of functions that are defined in functions it has converted.
+# The scopes that autograph adds to the names of functions defined in a function that it converts.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Site:
-    """What is known of a place that calls a function.
+    """A place that calls a function.
 
     Attributes:
-      name: of the function, the same in each process: what the user has called it, or
+      name: the function's name, the same in each process: the user's name for it, or
         `module:qualname`.
       description: the function and the call for a message, with the file and line of both.
-      function: the user's, where that is known.
-      node: what tells the place from others that call a function of this name.
-      ordered: whether the calls run in the order of the program.
-      to_tensor: makes the framework's tensor of an array, where the function returns such.
-      new_handle: where the last result is the handle of a tape residual: keeps an empty residual,
-        and returns its handle.
-      takes_handle: whether the first argument is such a handle.
+      function: the user's function, if known.
+      node: tells the place from others that call a function of this name.
+      ordered: whether the calls run in program order.
+      to_tensor: makes the framework's tensor from an array, if the function returns tensors.
+      new_handle: keeps an empty tape residual and returns its handle, if the last result is the
+        handle of a tape residual.
+      takes_handle: whether the first argument is the handle of a tape residual.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Site:
 
 
 class Interceptor(Protocol):
-    """Who answers calls."""
+    """A recorder or replay, which answers calls."""
 
     def call(
         self,
@@ -61,18 +61,18 @@ class Interceptor(Protocol):
         args: Sequence[Any],
         given: Mapping[str, Any],
     ) -> Any:
-        """What a call returns.
+        """Return the result of a call.
 
         Args:
-          site: where it is made.
-          function: what is called for it while nobody answers.
+          site: the place that makes the call.
+          function: the function that is called while no interceptor is active.
           args: the arguments.
-          given: `out`, where the function writes its results itself.
+          given: `out`, if the function writes its results itself.
         """
 
 
 class _Intercepted:
-    """What stands in the place of a function."""
+    """A stand-in for a function, whose calls the interceptor answers."""
 
     def __init__(self, interceptor: Interceptor, site: Site, function: Callable[..., Any]) -> None:
         self.interceptor = interceptor
@@ -96,10 +96,10 @@ _targets: weakref.WeakSet[Any] = weakref.WeakSet()
 
 @contextlib.contextmanager
 def within_call() -> Iterator[None]:
-    """While this thread runs the function of a call.
+    """Mark this thread as running the function of a call.
 
-    What a function calls in turn is part of what it does. Who does not run the function does not
-    see these calls, and so nobody is to be told of them.
+    The calls that the function makes in turn are part of its work. A replay does not run the
+    function, and so does not see them. Therefore they are not intercepted.
     """
     before = _nesting.is_within
     _nesting.is_within = True
@@ -110,12 +110,12 @@ def within_call() -> Iterator[None]:
 
 
 def is_within_call() -> bool:
-    """Whether this thread runs the function of a call."""
+    """Return whether this thread runs the function of a call."""
     return _nesting.is_within
 
 
 def carried(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which another thread calls for this one: as part of the same call.
+    """Wrap `function`, which another thread calls for this one, as part of the same call.
 
     It sees the settings of this thread.
     """
@@ -131,12 +131,12 @@ def carried(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_active() -> bool:
-    """Whether somebody answers calls."""
+    """Return whether an interceptor is active."""
     return _active is not None
 
 
 def start(interceptor: Interceptor) -> None:
-    """Has all calls answered by `interceptor` from now on; nobody may be active."""
+    """Let `interceptor` answer all calls from now on; no other one may be active."""
     global _active
     with _lock:
         assert _active is None
@@ -147,7 +147,7 @@ def start(interceptor: Interceptor) -> None:
 
 
 def stop() -> None:
-    """Gives the targets their functions back."""
+    """Give the targets their functions back."""
     global _active
     with _lock:
         _active = None
@@ -160,9 +160,9 @@ def stop() -> None:
 
 
 def know(target: Any) -> None:
-    """Includes a target that programs will call, or native code, which has an `answer` instead."""
+    """Include a target that programs will call, or native code, which has an `answer` instead."""
     if not (hasattr(target, "host_function") or hasattr(target, "answer")):
-        return  # what only has its name registered
+        return  # only its name is registered
     with _lock:
         _targets.add(target)
         interceptor = _active
@@ -171,11 +171,11 @@ def know(target: Any) -> None:
 
 
 def around(site: Callable[[], Site], function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose calls go to who answers them, where somebody does.
+    """Wrap `function` so that the active interceptor, if any, answers its calls.
 
     Args:
-      site: tells where the call is made.
-      function: what is called for it.
+      site: returns the place that makes the call.
+      function: the function that is called there.
     """
     interceptor = _active
     return function if interceptor is None else _Intercepted(interceptor, site(), function)
@@ -194,7 +194,7 @@ def _exchange(target: Any, interceptor: Interceptor) -> None:
 def _answer(
     interceptor: Interceptor, site: Site, args: list[Any], run: Callable[[], Any]
 ) -> list[Any] | tuple[int, str]:
-    """The results of a call of native code, or its status code and message."""
+    """Return the results of a call of native code, or its status code and message."""
     try:
         returned = interceptor.call(site, lambda *_: run(), args, {})
         return [] if returned is NotImplemented else [np.asarray(result) for result in returned]
@@ -203,7 +203,7 @@ def _answer(
 
 
 def name_of(function: Any) -> str:
-    """`module:qualname` of a function, or of what an object that is called is made of."""
+    """Return `module:qualname` of a function without its wrappers, or of a callable's class."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -217,5 +217,5 @@ def name_of(function: Any) -> str:
 
 
 def without_autograph(qualname: str) -> str:
-    """The name that a function has in the user's code, from its `__qualname__`."""
+    """Return the name that a function has in the user's code, from its `__qualname__`."""
     return _AUTOGRAPH_SCOPES.sub("", qualname)

@@ -1,4 +1,4 @@
-"""Calls by keyword, of functions that compiled programs call by position."""
+"""Calls by keyword of functions that compiled programs call by position."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any
 class KeywordCall:
     """A function that is called by position, and passes some of its arguments on by keyword.
 
-    Two are equal where they call the same function in the same way, so that compiled programs may
-    be shared. Values are the same if they are equal and of one type: 1 is not 1.0.
+    Two of them are equal if they call the same function in the same way, so that compiled programs
+    can be shared. Values are the same if they are equal and of one type: 1 is not 1.0.
 
     Attributes:
-      function: what is called.
-      names: for each of the last arguments the keyword that it is passed by; None for one that is
-        left out.
-      fixed: what is passed beside them, by keyword.
+      function: the function that is called.
+      names: the keywords of the last arguments; None for an argument that is left out.
+      fixed: further arguments by keyword, with fixed values.
       key: equal for equal names and fixed values.
     """
 
@@ -33,7 +32,7 @@ class KeywordCall:
         self.key: Hashable = (self.names, _frozen(self.fixed))
 
     def __call__(self, *args: Any, **borrowed: Any) -> Any:
-        """Calls the function; `borrowed` are further arguments by keyword."""
+        """Call the function; `borrowed` are further arguments by keyword."""
         count = len(args) - len(self.names)
         named = {
             name: value
@@ -55,20 +54,20 @@ class KeywordCall:
         name: str = self.function.__name__
         return name
 
-    # Messages name the function and where it is defined.
+    # For messages, which name the function and its definition.
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         return self.function
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The parameters that are left, in the order of the arguments."""
+        """The parameters that are still open, in the order of the arguments."""
         signature = inspect.signature(self.function)
         taken = {*self.fixed, *self.names}
         parameters = [
             parameter.replace(default=parameter.empty)
             for parameter in signature.parameters.values()
-            # Where others come after it, one with a default was left out.
+            # Named arguments follow, so a parameter with a default was left out.
             if parameter.name not in taken
             and not (self.names and parameter.default is not parameter.empty)
         ]
@@ -81,7 +80,7 @@ class KeywordCall:
 
 
 class _Identity:
-    """Equal for one object alone, which has no equality that could be asked."""
+    """A key that is equal for one object alone, for objects without a hash."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -94,7 +93,7 @@ class _Identity:
 
 
 def _copied(value: Any) -> Any:
-    """A value whose lists and dicts nobody else changes."""
+    """Copy the lists and dicts in a value, so that later changes do not reach the copy."""
     if type(value) is dict:
         return {key: _copied(item) for key, item in value.items()}
     if type(value) in (list, tuple):
@@ -103,7 +102,7 @@ def _copied(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Hashable:
-    """Equal, and with a hash, for values that a function cannot tell apart."""
+    """Return a key with a hash, equal for values that a function cannot tell apart."""
     if isinstance(value, dict):
         return type(value), *((_frozen(key), _frozen(item)) for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The one place where the extension modules are found and loaded."""
+"""The search for the extension modules, and their loading."""
 
 import importlib
 import sys
@@ -55,9 +55,9 @@ def load(name: str) -> ModuleType:
         The module, the same one at every call.
 
     Raises:
-        ImportError: There is no file for the module, and the message lists the paths tried; or
-            there is one that cannot be loaded, and the message gives the dynamic linker's words.
-            Either way it ends with the commands that build the module.
+        ImportError: The module has no file, and the message lists the paths tried; or the file
+            cannot be loaded, and the message quotes the dynamic linker. Either way, the message
+            ends with the commands that build the module.
     """
     try:
         return importlib.import_module(name)
@@ -66,14 +66,14 @@ def load(name: str) -> ModuleType:
 
 
 def candidates(name: str) -> list[Path]:
-    """List the files that an extension module could be in.
+    """List the files that could hold an extension module.
 
     Args:
-        name: As `load` takes it.
+        name: The name of the module, as for `load`.
 
     Returns:
-        The files in the order tried. An editable install has two directories to look in: that of
-        the Python sources and that of the built modules.
+        The files in the order tried. An editable install has two directories: one of the Python
+        sources and one of the built modules.
     """
     package, _, module = name.rpartition(".")
     directories = map(Path, sys.modules[package].__path__)
@@ -81,17 +81,17 @@ def candidates(name: str) -> list[Path]:
 
 
 def file_beside(package: str, name: str) -> Path:
-    """Find a library that is no module, beside the modules of a package.
+    """Find a shared library that is not a Python module, beside the modules of a package.
 
     Args:
         package: `hostcall`.
-        name: Of the file.
+        name: The name of the file.
 
     Returns:
-        Its path.
+        The path of the library.
 
     Raises:
-        FileNotFoundError: There is none, and the message lists the paths tried.
+        FileNotFoundError: The file was not found; the message lists the paths tried.
     """
     tried = [Path(path, name) for path in sys.modules[package].__path__]
     found = next((path for path in tried if path.is_file()), None)

@@ -1,8 +1,8 @@
 """Locks and waiting, in a process where `fork()` and Ctrl-C may come at any time.
 
 Python raises KeyboardInterrupt on the main thread between any two of its instructions. In
-`threading` and `concurrent.futures` some of these lie between the moment a lock is taken and the
-`with` that gives it back: the lock is never given back, and whoever needs it next waits for ever.
+`threading` and `concurrent.futures`, some of these lie between the acquisition of a lock and the
+`with` that releases it. Then the lock stays taken, and the next thread to need it waits for ever.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, TypeAlias
 
 from hostcall_runtime import _library
 
-# An object with the interface of `concurrent.futures.Executor`, of which `submit` is needed.
+# An object with the interface of `concurrent.futures.Executor`; only `submit` is needed.
 Executor: TypeAlias = Any
-# What its `submit` returns: an object with the interface of `concurrent.futures.Future`.
+# The result of its `submit`: an object with the interface of `concurrent.futures.Future`.
 Future: TypeAlias = Any
 
 
 def new_lock() -> threading.RLock:
-    """A lock for the life of the process.
+    """Return a lock for the life of the process.
 
-    Reentrant: Python may collect garbage anywhere, and a `__del__` of the user's may call back.
-    Free in a forked child, whatever the parent's other threads were doing.
+    It is reentrant: Python may collect garbage anywhere, and a user's `__del__` may call back.
+    It is free in a forked child, whatever the parent's other threads were doing.
     """
     lock = threading.RLock()
     os.register_at_fork(
@@ -38,10 +38,7 @@ def new_lock() -> threading.RLock:
 
 
 class Postponed:
-    """A context in which Ctrl-C waits; it comes when the context ends.
-
-    For what ends soon.
-    """
+    """A context, for short work only, that delays Ctrl-C to its end."""
 
     def __init__(self) -> None:
         self._handler: Any = None
@@ -49,7 +46,7 @@ class Postponed:
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # Python handles no signals there
+            return  # Python handles signals on the main thread alone
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
             self._handler = handler
@@ -68,7 +65,7 @@ class Postponed:
 
 
 class Flag:
-    """What `threading.Event` is, for one thread that waits, by a lock that nobody else needs."""
+    """A `threading.Event` for one waiting thread, made of a lock that no other thread needs."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -76,21 +73,21 @@ class Flag:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Lets the thread go on; once."""
+        """Let the waiting thread go on; to be called once."""
         self._is_set = True
         self._lock.release()
 
     def is_set(self) -> bool:
-        """Whether it was set."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def wait(self, seconds: float | None) -> bool:
-        """Whether it was set; waits for that."""
+        """Wait until the flag is set, and return whether it is."""
         return self._is_set or self._lock.acquire(timeout=-1 if seconds is None else seconds)
 
 
 class Ended:
-    """Whether a future has a result, an exception, or was cancelled."""
+    """The end of a future: its result, its exception or its cancellation."""
 
     def __init__(self, future: Future) -> None:
         self._future = future
@@ -100,7 +97,7 @@ class Ended:
             future.add_done_callback(lambda _: flag.set())
 
     def wait(self, seconds: float | None) -> bool:
-        """Whether that is so; waits for it."""
+        """Wait for the end of the future, and return whether it came."""
         if self._flag is not None:
             return self._flag.wait(seconds)
         try:
@@ -114,7 +111,8 @@ class Ended:
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
-# XLA's CPU has 32. One is left for programs without calls, which end whatever others do.
+# XLA's CPU runs 32 programs at once. One place stays free for programs without calls: these end
+# whatever others do.
 _COUNT = 31
 
 _ALL_TAKEN = (
@@ -126,25 +124,25 @@ _ALL_TAKEN = (
 
 
 class Places:
-    """Places that threads take one after another, also those that are in some already.
+    """A limited number of places for threads; a thread in one place may take another one.
 
     Args:
-      count: how many there are.
+      count: the number of places.
     """
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._chains = 0  # the places that are taken from outside of all others
-        self._waiting = 0  # the threads in a place that wait for another one
+        self._chains = 0  # the places taken by threads that were in no other place
+        self._waiting = 0  # the threads that are in a place and wait for another one
         self._changed = threading.Condition(new_lock())
         self._depth = threading.local()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Takes one place, for which it may wait.
+        """Take one place; wait for it if necessary.
 
         Raises:
-          RuntimeError: when nobody would ever leave one, since all wait for one more.
+          RuntimeError: when no place would ever become free, since all holders wait for one more.
         """
         depth = getattr(self._depth, "value", 0)
         inside = depth > 0 or _runtime.on_pool_thread()
@@ -161,7 +159,7 @@ class Places:
             self._waiting += inside
             try:
                 while not self._free:
-                    # A thread for each chain: there is nobody left whom to wait for.
+                    # One thread of each chain waits, so no chain will leave a place.
                     if inside and self._waiting >= self._chains:
                         raise RuntimeError(_ALL_TAKEN)
                     self._changed.wait()

@@ -1,8 +1,8 @@
-"""`hostcall.map`: a call for a batch as many calls for parts of it.
+"""`hostcall.map`: one call for a batch becomes several calls for chunks of it.
 
 A structure is an array, or a list, tuple or dict of structures. Axes are given as for JAX's `vmap`:
 a number for all arrays of a structure, None for arrays that are passed whole, or a list, tuple or
-dict of these in the place of a structure's own.
+dict of these, with one entry for each item of the structure.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Axes = Any
 
 
 def check_axes(axes: object) -> None:
-    """Checks that something says along which axes arrays are divided.
+    """Check that `axes` divides at least one array.
 
     Raises:
-      TypeError: when it holds anything but numbers and None.
-      ValueError: when nothing is divided.
+      TypeError: when `axes` holds anything but numbers and None.
+      ValueError: when `axes` divides nothing.
     """
     leaves = list(_leaves(axes))
     for leaf in leaves:
@@ -54,15 +54,15 @@ def _leaves(value: object) -> Iterator[object]:
 
 
 def size_of(value: Any, axes: Axes, who: str) -> int:
-    """The size of a batch.
+    """Return the size of a batch.
 
     Args:
       value: a structure of arrays.
-      axes: of their axes.
-      who: divides them, for messages.
+      axes: their axes.
+      who: the name in messages of the function that divides them.
 
     Raises:
-      ValueError: when an array has no such axis, or the arrays disagree.
+      ValueError: when an array does not have its axis, or the arrays disagree on the size.
     """
     sizes = {}
     for name, leaf, axis in _with_axes(value, axes, "argument", who):
@@ -86,7 +86,7 @@ def size_of(value: Any, axes: Axes, who: str) -> int:
 
 
 def part_of(value: Any, axes: Axes, begin: int, end: int) -> Any:
-    """The elements of a batch from one to another; arrays share the memory of the whole ones."""
+    """Return a batch's elements from `begin` to `end`; the arrays share the batch's memory."""
     if isinstance(value, list | tuple | dict):
         return _made_like(
             value, [part_of(v, a, begin, end) for v, a in _zipped(value, axes, "", "hostcall.map")]
@@ -98,7 +98,7 @@ def part_of(value: Any, axes: Axes, begin: int, end: int) -> Any:
 
 
 def copied_where_whole(value: Any, axes: Axes) -> Any:
-    """A part, with copies of the arrays that all parts share."""
+    """Return a part, with copies of the arrays that all parts share."""
     if isinstance(value, list | tuple | dict):
         return _made_like(
             value, [copied_where_whole(v, a) for v, a in _zipped(value, axes, "", "hostcall.map")]
@@ -107,19 +107,19 @@ def copied_where_whole(value: Any, axes: Axes) -> Any:
 
 
 def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
-    """What the function has returned for each part, put together.
+    """Join the function's results for the parts.
 
     Args:
       parts: structures of arrays.
-      axes: along which they are concatenated; those of None are added up.
-      who: has returned them, for messages.
+      axes: the axes along which they are concatenated; arrays with the axis None are added up.
+      who: the name in messages of the function that returned them.
 
     Raises:
-      ValueError: when they have different structures, or no such axis.
+      ValueError: when they have different structures, or lack the axis.
     """
     first = parts[0]
     if isinstance(axes, list | tuple) and len(axes) == 1 and not isinstance(first, list | tuple):
-        axes = axes[0]  # a lone result, where there might have been several
+        axes = axes[0]  # one result, with axes for a list of results
     if isinstance(first, list | tuple | dict):
         if any(type(p) is not type(first) or _keys(p) != _keys(first) for p in parts):
             raise ValueError(f"{who} has returned results of different structures.")
@@ -148,7 +148,7 @@ def _keys(value: Any) -> Any:
 
 
 def _with_axes(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[str, Any, Any]]:
-    """Each array of a structure, with how messages call it, and its axis."""
+    """Yield each array of a structure, with its name in messages and its axis."""
     if isinstance(value, list | tuple | dict):
         keys = list(value) if isinstance(value, dict) else range(len(value))
         for key, (item, axis) in zip(keys, _zipped(value, axes, name, who), strict=True):
@@ -159,7 +159,7 @@ def _with_axes(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[st
 
 
 def _zipped(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[Any, Axes]]:
-    """Each item of a structure, with its axes."""
+    """Pair each item of a structure with its axes."""
     items = list(value.values()) if isinstance(value, dict) else list(value)
     if not isinstance(axes, list | tuple | dict):
         return zip(items, [axes] * len(items), strict=True)
@@ -186,12 +186,12 @@ class MappedFunction:
     """A function of arrays whose calls are divided among the workers of an executor.
 
     Attributes:
-      function: the user's, which is called with chunks.
+      function: the user's function, which is called with chunks.
       provider: gives the executor.
-      in_axes: along which axes the arguments are divided, as in `_batches`.
-      chunks: how many there are at most; None for as many as workers.
-      description: what to call it in errors.
-      out_axes: along which axes the results are put together.
+      in_axes: the axes along which the arguments are divided.
+      chunks: the largest number of chunks; None for as many as workers.
+      description: its name in errors.
+      out_axes: the axes along which the results are joined.
     """
 
     def __init__(
@@ -211,20 +211,20 @@ class MappedFunction:
         self.out_axes = out_axes
         self._retries = 0
         self.__name__ = getattr(function, "__name__", type(function).__name__)
-        # Messages name the function and where it is defined, and its parameters are the same.
+        # For messages, which name the function and its definition, and for its parameters.
         self.__wrapped__ = function
 
     def with_retries(self, retries: int) -> MappedFunction:
-        """The same, which makes the call of a chunk again whose worker has died."""
+        """Return a copy that repeats the call of a chunk if its worker has died."""
         same = copy.copy(self)
         same._retries = retries
         return same
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
-        """Calls the function once for each chunk, and puts the results together.
+        """Call the function once for each chunk, and join the results.
 
         Raises:
-          ValueError: when the arguments cannot be divided so, or the results not be put together.
+          ValueError: when the arguments cannot be divided, or the results cannot be joined.
           ExecutorError: when the executor does not make a call.
         """
         function, values, axes = self._arguments(args, by_name)
@@ -240,7 +240,7 @@ class MappedFunction:
                 function,
                 f"{which} of {self.description}" if size else self.description,
                 retries=self._retries,
-                lends=count > 1,  # the results are put together at once
+                lends=count > 1,  # the results are joined at once
                 label=self.description,
             )
             part = part_of(values, axes, begin, end)
@@ -251,7 +251,7 @@ class MappedFunction:
     def _arguments(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
     ) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
-        """What is called by position, with which arguments, and their axes."""
+        """Return the function to call by position, its arguments, and their axes."""
         named = {name: value for name, value in by_name.items() if hasattr(value, "dtype")}
         if not by_name:
             return self.function, args, self.in_axes
@@ -264,7 +264,7 @@ class MappedFunction:
 
 
 def repeating(function: Callable[..., Any], retries: int) -> Callable[..., Any]:
-    """`function`, where it is mapped with so many retries for each chunk."""
+    """Give a mapped function `retries` for each chunk; return other functions unchanged."""
     if isinstance(function, KeywordCall):
         inner = repeating(function.function, retries)
         if inner is not function.function:
@@ -275,7 +275,7 @@ def repeating(function: Callable[..., Any], retries: int) -> Callable[..., Any]:
 
 
 def provider_of(function: object) -> Provider | None:
-    """What gives the executor that makes the calls of a mapped function in parts."""
+    """Return the provider of a mapped function's executor; None for other functions."""
     while isinstance(function, KeywordCall):
         function = function.function
     return function.provider if isinstance(function, MappedFunction) else None
@@ -284,18 +284,18 @@ def provider_of(function: object) -> Provider | None:
 def argument_memory(
     function: Callable[..., Any], executor: Provider | None, retries: int
 ) -> Callable[..., Any] | None:
-    """What makes arrays for large arguments of calls that other processes may make.
+    """Return a function that allocates large arguments of calls that other processes may make.
 
     Args:
-      function: the user's, or one that is mapped.
-      executor: runs the calls; None where a mapped function has an executor make them in parts.
+      function: the user's function, or a mapped function.
+      executor: runs the calls; None for a mapped function, which has an executor of its own.
       retries: how often a call is made again.
 
     Returns:
-      A function of a shape and a dtype, as `_parcels.empty_for` says; None where there is none.
+      A function of a shape and a dtype, from `_shared_memory.empty_for`; None if NumPy allocates.
     """
     executor = provider_of(function) or executor
-    if executor is None or retries:  # the arguments have to be as they were
+    if executor is None or retries:  # a repeated call needs unchanged arguments
         return None
     return _shared_memory.empty_for(executor)
 
@@ -304,7 +304,7 @@ _Chunk = tuple[Callee, tuple[Any, ...]]
 
 
 def _run_here(chunks: Sequence[_Chunk]) -> list[Any]:
-    """On the executor's own thread, of which there might be no other."""
+    """Run the chunks on this thread of the executor, which may have no other thread."""
     returned = []
     for callee, args in chunks:
         try:
@@ -316,7 +316,7 @@ def _run_here(chunks: Sequence[_Chunk]) -> list[Any]:
 
 
 def _run(chunks: Sequence[_Chunk]) -> list[Any]:
-    """All of them at once; if one fails, no other begins any more, and none is left running."""
+    """Run all chunks at once; after a failure, begin no other chunk and wait for those that run."""
     calls: list[StartedCall] = []
     returned = []
     try:
@@ -327,7 +327,7 @@ def _run(chunks: Sequence[_Chunk]) -> list[Any]:
     except BaseException as error:
         for call in calls:
             call.cancel()
-        if isinstance(error, Exception):  # and not Ctrl-C
+        if isinstance(error, Exception):  # not Ctrl-C
             for call in calls:
                 call.wait()
             _note(error, chunks[len(returned)][0])
@@ -336,13 +336,13 @@ def _run(chunks: Sequence[_Chunk]) -> list[Any]:
 
 
 def _note(error: Exception, callee: Callee) -> None:
-    """Has an exception say which chunk it is of."""
-    if not isinstance(error, ExecutorError | DeadlineExceededError):  # which do already
+    """Add a note that names the chunk to an exception."""
+    if not isinstance(error, ExecutorError | DeadlineExceededError):  # these name it already
         error.add_note(f"This was {callee.description}.")
 
 
 def _workers_of(executor: Executor) -> int:
-    """How many calls the executor makes at once, where it says so; else one for each CPU."""
+    """Return how many calls the executor makes at once, or the number of CPUs if unknown."""
     count = worker_count(executor)
     if count is not None:
         return count

@@ -1,4 +1,4 @@
-"""In which order a program's calls begin, other things are computed, and results are taken.
+"""A schedule of a program: calls begin early, and their results are taken late.
 
 The nodes of a program are numbers here, in the order in which they stand.
 """
@@ -9,18 +9,18 @@ import heapq
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-# When a node runs, where several could: see `steps_of`.
+# Kinds of steps, by priority: of several steps that are ready, `steps_of` takes the smallest kind.
 BEGINS, _LEADS_TO_CALL, _OTHER, WAITS = range(4)
 Step = tuple[int, int]
 
 
 class Gate(NamedTuple):
-    """What comes first, and the calls whose results are taken after that.
+    """A point before which some nodes run, and after which the results of some calls are taken.
 
     Attributes:
-      awaited: calls, which have begun by then, and other nodes; in the order of the steps. Each
-        gate but the first waits for the one before it, too.
-      calls: those behind the gate.
+      awaited: the calls that begin before the gate, and other nodes that run before it, in the
+        order of the steps. Each gate but the first also waits for the gate before it.
+      calls: the calls whose results are taken after the gate.
     """
 
     awaited: list[int]
@@ -28,17 +28,17 @@ class Gate(NamedTuple):
 
 
 def steps_of(before: Sequence[Collection[int]], calls: Collection[int]) -> list[Step]:
-    """The steps of a program in an order that its edges allow.
+    """Return the steps of a program in an order that its edges allow.
 
-    Each call has two: it begins (BEGINS), as early as can be, and is waited for (WAITS), as late as
-    can be.
+    A call has two steps: it begins (BEGINS) as early as possible, and is waited for (WAITS) as late
+    as possible.
 
     Args:
-      before: for each node those that it waits for.
-      calls: the nodes that are calls which may begin early.
+      before: for each node, the nodes that it waits for.
+      calls: the nodes that are calls and may begin early.
 
     Returns:
-      Pairs of what happens, and of which node.
+      Pairs of a kind of step and a node.
     """
     after: list[list[int]] = [[] for _ in before]
     for i, sources in enumerate(before):
@@ -79,7 +79,7 @@ def _ancestors(before: Sequence[Collection[int]], of: Iterable[int]) -> set[int]
 
 
 def _overlapping(steps: Iterable[Step], beside: Collection[int]) -> set[int]:
-    """The calls that go on while another does, or while something heavy is computed."""
+    """Return the calls that overlap with another call or with a node of `beside`."""
     under_way: set[int] = set()
     found: set[int] = set()
     for kind, node in steps:
@@ -95,11 +95,11 @@ def _overlapping(steps: Iterable[Step], beside: Collection[int]) -> set[int]:
 
 
 def gates_of(steps: Sequence[Step], beside: Collection[int]) -> list[Gate]:
-    """Those before the steps that wait for calls which overlap with something.
+    """Return the gates before the steps that wait for overlapping calls.
 
     Args:
-      steps: as `steps_of` returns them.
-      beside: the nodes that calls may well go on beside.
+      steps: the result of `steps_of`.
+      beside: the nodes that are heavy enough for calls to overlap with.
     """
     overlapping = _overlapping(steps, beside)
     gates: list[Gate] = []

@@ -1,6 +1,6 @@
-"""Replaced attributes of a framework, and the private names that hostcall uses.
+"""Patches of a framework's attributes, and the private names that hostcall uses.
 
-Knows no framework. `hostcall` keeps a table for TensorFlow, and `hostcall.jax` one for JAX.
+The module knows no framework. `hostcall` keeps a table for TensorFlow, `hostcall.jax` one for JAX.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Name:
     Attributes:
       module: the module that has it, such as "jax._src.core".
       attribute: the name in that module, with dots for a name in a class; "" for the module itself.
-      feature: what of hostcall needs it.
-      without: what happens where a version of the framework does not have it.
+      feature: the feature of hostcall that needs it.
+      without: the consequence if a version of the framework does not have it.
     """
 
     module: str
@@ -32,11 +32,11 @@ class Name:
         return f"{self.module}.{self.attribute}" if self.attribute else self.module
 
     def find(self) -> object:
-        """What the name stands for.
+        """Return the object that has the name.
 
         Raises:
-          ImportError: there is no such module.
-          AttributeError: the module has no such name.
+          ImportError: the module does not exist.
+          AttributeError: the module does not have the name.
         """
         found: object = importlib.import_module(self.module)
         for part in self.attribute.split(".") if self.attribute else ():
@@ -44,7 +44,7 @@ class Name:
         return found
 
     def exists(self) -> bool:
-        """Whether the installed version of the framework has the name."""
+        """Return whether the installed version of the framework has the name."""
         try:
             self.find()
         except (ImportError, AttributeError):
@@ -58,17 +58,17 @@ def _fits() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Patch:
-    """One thing of a framework's that hostcall replaces.
+    """One object of a framework that hostcall replaces.
 
     Attributes:
-      target: what is replaced, such as "jax._src.interpreters.batching.fancy_primitive_batchers".
-      install: puts hostcall's in its place.
-      uninstall: puts back what stood there before.
-      current: what stands there now, for tests and for `hostcall doctor`.
-      why: what it is replaced for.
-      feature: what of hostcall needs it, as in `Name`.
-      misfit: says, before it is installed, why it cannot be put in the place of what is there, such
-        as "f(x, y), and not f(x)"; "" where it can.
+      target: its name, such as "jax._src.interpreters.batching.fancy_primitive_batchers".
+      install: puts hostcall's object in its place.
+      uninstall: puts the earlier object back.
+      current: returns the object that is there now, for tests and for `hostcall doctor`.
+      why: the reason for the patch.
+      feature: the feature of hostcall that needs it, as in `Name`.
+      misfit: returns, before the installation, why hostcall's object cannot replace the one that is
+        there, such as "f(x, y), and not f(x)"; "" if it can.
     """
 
     target: str
@@ -90,13 +90,13 @@ def replacement(
     feature: str,
     misfit: Callable[[], str] = _fits,
 ) -> Patch:
-    """The patch of one value: install writes `wrap(stock)`, uninstall the same stock object.
+    """Return a patch of one value: install writes `wrap(stock)`, uninstall the same stock object.
 
     Args:
       target: as in `Patch`.
-      read: what stands there now.
-      write: puts a value there.
-      wrap: from the stock value to hostcall's.
+      read: returns the current value.
+      write: sets the value.
+      wrap: makes hostcall's value from the stock one.
       why: as in `Patch`.
       feature: as in `Patch`.
       misfit: as in `Patch`.
@@ -119,12 +119,12 @@ def _nothing() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Switch:
-    """What else is done in a framework where hostcall is enabled and disabled.
+    """Further actions in a framework when hostcall is enabled or disabled.
 
     Attributes:
-      prepare: before any patch of any framework is installed; may refuse.
-      on: once the patches are in place.
-      off: once they are taken out.
+      prepare: runs before any patch of any framework is installed; may refuse by raising.
+      on: runs once the patches are in place.
+      off: runs once they are removed.
     """
 
     prepare: Callable[[], None] = _nothing
@@ -135,11 +135,11 @@ class Switch:
 class PatchTable:
     """The private names and the patches of one framework.
 
-    A patch is not installed whose feature lacks a name, or has a patch that does not fit.
+    A patch is not installed if its feature lacks a name, or has a patch that does not fit.
 
     Attributes:
       framework: its name, for messages.
-      names: every private name of its that hostcall uses.
+      names: every private name of the framework that hostcall uses.
       patches: every patch, in the order in which they are installed.
       installed: the patches that are in place now.
       enabled: whether hostcall is enabled in the framework.
@@ -160,18 +160,18 @@ class PatchTable:
         self._switch = switch
 
     def prepare(self) -> None:
-        """What comes before patches are installed.
+        """Run the actions that precede the installation of patches.
 
         Raises:
-          Exception: what keeps hostcall from being enabled in the framework.
+          Exception: the reason why hostcall cannot be enabled in the framework.
         """
         self._switch.prepare()
 
     def install(self) -> None:
-        """Installs every patch whose feature is there; does nothing where it is done already."""
+        """Install every patch whose feature is available; do nothing if already enabled."""
         if self.enabled:
             return
-        # Others may be in modules that it takes long to import.
+        # The names of other features may be in modules that take long to import.
         features = {patch.feature for patch in self.patches}
         names = [name for name in self.names if name.feature in features]
         lost = {name.feature for name in names if not name.exists()}
@@ -185,7 +185,7 @@ class PatchTable:
         self.enabled = True
 
     def uninstall(self) -> None:
-        """Takes out what is installed, the last patch first."""
+        """Remove the installed patches, the last one first."""
         while self.installed:
             *remaining, last = self.installed
             last.uninstall()
@@ -195,7 +195,7 @@ class PatchTable:
         self.enabled = False
 
     def missing(self) -> tuple[Name, ...]:
-        """The names that the installed version of the framework does not have."""
+        """Return the names that the installed version of the framework does not have."""
         return tuple(name for name in self.names if not name.exists())
 
 
@@ -204,10 +204,10 @@ _enabled = False
 
 
 def add(table: PatchTable) -> None:
-    """Adds the table of a framework that is loaded, and installs it if hostcall is enabled.
+    """Add the table of a loaded framework, and install it if hostcall is enabled.
 
     Raises:
-      Exception: what keeps hostcall from being enabled in the framework; the table is added.
+      Exception: the reason why hostcall cannot be enabled there; the table is added all the same.
     """
     _tables.append(table)
     if _enabled:
@@ -216,15 +216,15 @@ def add(table: PatchTable) -> None:
 
 
 def tables() -> tuple[PatchTable, ...]:
-    """The tables of the frameworks that are loaded."""
+    """Return the tables of the loaded frameworks."""
     return tuple(_tables)
 
 
 def install_all() -> None:
-    """Installs every table, and from now on each one that is added.
+    """Install every table, and from now on each table that is added.
 
     Raises:
-      Exception: what keeps hostcall from being enabled in a framework; nothing is installed then.
+      Exception: the reason why hostcall cannot be enabled in a framework; nothing is installed.
     """
     global _enabled
     for table in _tables:
@@ -235,7 +235,7 @@ def install_all() -> None:
 
 
 def uninstall_all() -> None:
-    """Takes every table's patches out."""
+    """Remove the patches of every table."""
     global _enabled
     for table in reversed(_tables):
         table.uninstall()
@@ -243,22 +243,22 @@ def uninstall_all() -> None:
 
 
 def are_installed() -> bool:
-    """Whether hostcall is enabled, so that the patches are in place."""
+    """Return whether hostcall is enabled, so that the patches are in place."""
     return _enabled
 
 
 class StoredName(Name):
     """A name that a method of a class writes, or a local variable of a function.
 
-    `attribute` ends with that method and the name: "Graph.__init__._functions".
+    `attribute` ends with that method or function and the name: "Graph.__init__._functions".
     """
 
     def find(self) -> object:
-        """The name itself.
+        """Return the name itself.
 
         Raises:
-          ImportError: there is no such module.
-          AttributeError: there is no such method, or it does not use the name.
+          ImportError: the module does not exist.
+          AttributeError: the method does not exist, or does not use the name.
         """
         owner, _, name = self.attribute.rpartition(".")
         method = Name(self.module, owner, self.feature, self.without).find()

@@ -1,4 +1,4 @@
-"""The runtime's extension module, and what it has to be told once."""
+"""The runtime's extension module, with the dtypes and functions that it is given once."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
     (25, ml_dtypes.float8_e4m3fnuz, "float8_e4m3fnuz"),
     (28, ml_dtypes.float8_e4m3, "float8_e4m3"),
     (29, ml_dtypes.float8_e3m4, "float8_e3m4"),
-    # Those below TensorFlow does not have, or compiles nothing of.
+    # TensorFlow does not have the dtypes below, or does not compile them.
     (33, ml_dtypes.float8_e8m0fnu, "float8_e8m0fnu"),
-    # Calls have these in wider buffers. The numbers are ours: with XLA's own a packed buffer would
-    # be read beyond its end. They are below 64, the end of what C++ lets XLA's enum hold.
+    # Calls have these in wider buffers. The codes are hostcall's own: with XLA's codes, a packed
+    # buffer would be read beyond its end. C++ lets XLA's enum hold only codes below 64.
     (60, ml_dtypes.int2, "int2"),
     (61, ml_dtypes.uint2, "uint2"),
     (62, ml_dtypes.float4_e2m1fn, "float4_e2m1fn"),
 )
 
-# TensorFlow's quantized integers: XLA has none, but host ops return them. The codes are ours, too.
+# TensorFlow's quantized integers: XLA lacks them, but host ops return them. hostcall's own codes.
 QUANTIZED_DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
     (50, np.dtype([("qint8", np.int8)]), "qint8"),
     (51, np.dtype([("quint8", np.uint8)]), "quint8"),
@@ -58,10 +58,10 @@ QUANTIZED_DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
 
 @functools.cache
 def prepared() -> Any:
-    """The module `_runtime`, which knows dtypes and errors from here on.
+    """Return the module `_runtime`, once it has the dtypes and functions that it needs.
 
     Raises:
-      ImportError: when it cannot be loaded, with the reason and the remedy.
+      ImportError: when it cannot be loaded; the message gives the reason and the remedy.
     """
     runtime = _library.load("hostcall_runtime._runtime")
     for code, dtype, name in (*DTYPES, *QUANTIZED_DTYPES):

@@ -1,10 +1,10 @@
 """Functions in other processes: how they are sent, called and answered.
 
-Executors differ in what they make of an exception, or of a result that cannot be sent: an error of
-theirs, a dead worker, a call that never ends. So a worker sends what is certain to arrive: a
-result, or an answer that says why there is none. A future that fails is always the executor's.
+Executors differ in how they treat an exception, or a result that cannot be sent: by an error of
+their own, a dead worker, or a call that never ends. So a worker sends only what is certain to
+arrive: a result, or an answer with the reason for its absence. Only executors make a future fail.
 
-Workers may have no hostcall: this imports nothing of it.
+Dask's workers may lack hostcall: `run_once_on_dask` and the functions that it calls use none of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hostcall_runtime._keyword_call import KeywordCall
 
 
 def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, or where its name stands for a callback that is made of it, what finds it."""
+    """Return `function`, or a reference to it if its name now stands for a callback made of it."""
     if isinstance(function, KeywordCall):
         inner = sendable(function.function)
         if inner is function.function:
@@ -55,17 +55,17 @@ def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True)
 class DecoratedFunction:
-    """The function of a callback that a module has under a name, as `@hostcall.callback` leaves it.
+    """A reference to the function of a callback that `@hostcall.callback` leaves in a module.
 
     Attributes:
-      module, name: where the callback is.
+      module, name: the module of the callback, and its qualified name.
     """
 
     module: str
     name: str
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
-        """Calls the function."""
+        """Call the function."""
         return _function_of(self.module, self.name)(*args, **by_name)
 
     @property
@@ -81,7 +81,7 @@ def _function_of(module: str, name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class InWorker:
-    """What calls a function in a worker that can import hostcall_runtime.
+    """A function as it is called in a worker that can import hostcall_runtime.
 
     Attributes:
       function: the function.
@@ -90,27 +90,27 @@ class InWorker:
     function: Callable[..., Any]
 
     def __call__(self, *args: Any) -> Any:
-        """Calls the function; returns its result, or an answer for `opened`."""
+        """Call the function; return its result, or an answer for `opened`."""
         return run(self.function, *args)
 
 
 class WorkerTracebackError(Exception):
-    """Holds the traceback of an exception that a function has raised in a worker."""
+    """The traceback of an exception that a function has raised in a worker."""
 
     def __str__(self) -> str:
         return f"in a worker of an executor\n\n{self.args[0]}"
 
 
 def opened(answer: Any, description: str, executor: str) -> Any:
-    """What the function has returned.
+    """Return the function's result.
 
     Args:
-      answer: what the worker has sent.
-      description: what to call the call in errors.
-      executor: what to call the executor.
+      answer: the result or answer that the worker has sent.
+      description: the call's name in errors.
+      executor: the executor's name in errors.
 
     Raises:
-      BaseException: what the function has raised.
+      BaseException: the exception that the function has raised.
       ExecutorError: when there is no result for another reason.
     """
     kind, rest = _read(answer)
@@ -136,18 +136,18 @@ def opened(answer: Any, description: str, executor: str) -> Any:
 
 
 def times(answer: Any) -> tuple[float, float] | None:
-    """When the function was called and has returned, by the worker's clock; None if not said."""
+    """Return the times of the call and of its end, by the worker's clock; None if not known."""
     kind, rest = _read(answer)
     return (rest[1], rest[2]) if kind == RAN else None
 
 
 def is_lost(answer: Any) -> bool:
-    """Whether the worker that had begun the call has died."""
+    """Return whether the worker that had begun the call has died."""
     return _read(answer)[0] == BEGUN
 
 
 def _read(answer: Any) -> tuple[str, list[Any]]:
-    """Its kind, and what follows; "" for a result."""
+    """Return the kind of an answer, and the values after it; the kind of a result is ""."""
     is_answer = type(answer) is tuple and len(answer) > 1 and isinstance(answer[0], str)
     if not is_answer or answer[0] != MARK:
         return "", []
@@ -155,7 +155,7 @@ def _read(answer: Any) -> tuple[str, list[Any]]:
 
 
 def lost(description: str, executor: str, worker: str) -> str:
-    """What to say of a call that has begun on a worker that is gone."""
+    """Explain that a call had begun on a worker that is gone."""
     return (
         f"The worker {worker} of {executor} has begun a call of {description}, and was lost before "
         "its result was here. A worker is lost so when it is killed or has no memory left; its log "
@@ -173,18 +173,18 @@ def _unsendable(description: str, executor: str, what: str, why: str, text: str)
     )
 
 
-# Begins an answer, which is a tuple: any worker can make and send one.
+# The first item of an answer, which is a tuple: any worker can make and send one.
 MARK = "hostcall: no result"
-# What follows: the exception as bytes and its traceback; what could not be sent, why, and the
-# traceback or ""; who has begun the call before; a result or an answer, and when the function was
-# called and has returned, by the clock of the worker's machine.
+# The kinds, and the values after them: the exception as bytes and its traceback; the object that
+# could not be sent, why, and the traceback or ""; the worker that has begun the call before; a
+# result or an answer, and the times of the call and of its end, by the worker's clock.
 RAISED, UNSENDABLE, BEGUN, RAN = "raised", "unsendable", "begun", "ran"
 
 _PLAIN = (np.generic, int, float, complex, str, bytes, type(None))
 
 
 def run(function: Callable[..., Any], *args: Any) -> Any:
-    """Calls the function; returns its result, or an answer."""
+    """Call the function; return its result, or an answer."""
     try:
         value = function(*map(_own, args))
     except BaseException as error:
@@ -203,7 +203,7 @@ def run(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def run_once_on_dask(function: Callable[..., Any], *args: Any) -> Any:
-    """The same in a worker of Dask's, unless another one has begun the call."""
+    """Do the same as `run` in a Dask worker, unless another worker has begun the call."""
     from distributed import get_worker
     from distributed.utils import sync
 
@@ -219,7 +219,7 @@ def run_once_on_dask(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _own(value: Any) -> Any:
-    """The value, with arrays that the function may write to: some executors lend theirs."""
+    """Copy read-only arrays, which some executors lend: the function may write to arguments."""
     if isinstance(value, np.ndarray):
         return value if value.flags.writeable else value.copy()
     if type(value) in (list, tuple):
@@ -230,7 +230,7 @@ def _own(value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether any executor can send it, as is so of almost all results."""
+    """Return whether any executor can send the value, as is true of almost all results."""
     if type(value) in (list, tuple):
         return all(map(_is_plain, value))
     if type(value) is dict:
@@ -241,8 +241,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def _sent(value: Any) -> bytes:
-    """The value as bytes that can be read."""
-    # The executors that send by cloudpickle's rules have imported it.
+    """Return the value as bytes, after a check that they can be read."""
+    # The executors that send with cloudpickle have imported it.
     packed: bytes = sys.modules.get("cloudpickle", pickle).dumps(value)
     pickle.loads(packed)
     return packed

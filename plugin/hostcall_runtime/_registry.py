@@ -1,8 +1,9 @@
-"""The callback ids by which compiled programs find what they call.
+"""The callback ids by which compiled programs find their callbacks.
 
-A program holds the ids of its callbacks. With ids at random a cache finds none of the programs of
-other processes, and grows by one for each. A process that finds a program has lowered the very same
-one itself, ids included, so it has callbacks of its own under them.
+A program holds the ids of its callbacks. With random ids, a compilation cache would find no program
+of another process, and would grow by one program for each. So while a cache is on, the same
+callback gets the same id in each process. A process that finds a cached program has lowered the
+same program itself, ids included, so its own callbacks have these ids.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import Any
 
 from hostcall_runtime import _interception, _library
 
-# Each tells whether programs that are compiled now may be kept for other processes.
+# Each returns whether programs that are compiled now may be kept for other processes.
 caches: list[Callable[[], bool]] = []
 
 _BITS = 62
 
 
 def wanted_id(*identity: object) -> int:
-    """The id that a callback should have, 0 for any.
+    """Return the id that a callback should have, or 0 for any id.
 
     Args:
-      identity: what the callback has in common with the same one in another process, and with few
-        others in this one.
+      identity: values that are equal for the same callback in another process, and that few other
+        callbacks share.
     """
     if not any(keeps_programs() for keeps_programs in caches):
         return 0
@@ -40,28 +41,28 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 @dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class Target:
-    """What the runtime calls. It reads attributes at each call, which is fast from slots."""
+    """A callback of the runtime, which reads the attributes at each call: slots make that fast."""
 
     host_function: Callable[..., Any]
     title: str
     description: str = ""
-    # For functions of tensors, most of which the runtime makes and reads itself;
-    # here are what makes one of an array, and arrays of what the function has returned.
+    # For functions of tensors. The runtime makes and reads most tensors itself; for the others,
+    # these make a tensor from an array, and arrays from the function's results.
     to_tensor: Callable[[Any], Any] | None = None
     to_arrays: Callable[[Any], Any] | None = None
-    # What makes arrays for large arguments, of a shape and a dtype, where these are to lie in
-    # memory that another process can open.
+    # Allocates arrays for large arguments, given a shape and a dtype, in memory that another
+    # process can open.
     empty: Callable[[tuple[int, ...], Any], Any] | None = None
-    # What made it, where that can be asked what the function is.
+    # The object that made the target, if that object can describe the function.
     origin: Any = None
-    # TensorFlow's name of the op, and the lines of the user's that have led to it.
+    # TensorFlow's name of the op, and the user's source lines that led to it.
     node: str = ""
     definition: Callable[[], list[str]] = list
-    # For who records and replays calls.
+    # For recorders and replays of calls.
     site: _interception.Site | None = None
 
 
-# By their callback ids, those of native code included; a C++ table each has what is called.
+# By callback id. C++ has a table of Python callbacks and one of native code; this has both.
 _targets: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -73,17 +74,17 @@ def register(
     identity: Sequence[object] = (),
     **convention: bool,
 ) -> int:
-    """The runtime's callback id of an object, as long as that lives.
+    """Register a target with the runtime for as long as it lives, and return its callback id.
 
     Args:
       target: a Target.
-      name: of the callback.
+      name: the name of the callback.
       takes_tensors: whether its function takes and returns EagerTensors.
-      label: what profiles and `hostcall.stats` call it; the name if it is left out.
-      identity: what it has in common with the same callback in other processes, beside its site
-        (`_stable_ids`).
-      **convention: `borrows`, `takes_out`, `shares_memory`, `on_device` and `concurrent`, as
-        registry.h has them; False if left out.
+      label: its name in profiles and `hostcall.stats`; `name` if it is left out.
+      identity: values that the same callback has in other processes, beside its site
+        (`wanted_id`).
+      **convention: `borrows`, `takes_out`, `shares_memory`, `on_device` and `concurrent`, as in
+        registry.h; False if left out.
 
     Raises:
       ValueError: when a living object has the name.
@@ -101,10 +102,10 @@ def register(
 
 
 def know(callback_id: int, target: Any) -> None:
-    """Lets `target_of` find the target of a callback id, as long as it lives."""
+    """Let `target_of` find the target of a callback id, as long as the target lives."""
     _targets[callback_id] = target
 
 
 def target_of(callback_id: int) -> Any:
-    """The living target of a callback id, None where there is none."""
+    """Return the living target of a callback id, or None."""
     return _targets.get(callback_id)

@@ -1,8 +1,8 @@
-"""Runs of programs: who started them, in which settings, and which ones Ctrl-C ends.
+"""Runs of programs: their starting threads and settings, and the runs that Ctrl-C ends.
 
-A function sees the context variables of who started the program that calls it, NumPy's `errstate`
-among them, and what other libraries keep for each thread (`captures`). XLA runs large programs on
-threads of its own, and calls may be handed to threads of hostcall's.
+A callback sees the settings of the thread that started its program: the context variables, NumPy's
+`errstate` among them, and the per-thread settings of other libraries (`captures`). They have to be
+carried over, since XLA runs large programs on its own threads, and hostcall may call on others.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hostcall_runtime import _errors, _library
 
 
 class Settings(Protocol):
-    """What a library keeps for a thread."""
+    """The settings that a library keeps for a thread."""
 
     def applied(self) -> contextlib.AbstractContextManager[object]:
-        """Inside of it another thread has the same."""
+        """Return a context in which another thread has the same settings."""
 
 
-# Functions that return those of this thread.
+# Functions that return the settings of the current thread.
 captures: list[Callable[[], Settings]] = []
 
 
@@ -37,13 +37,13 @@ _numbers = itertools.count()
 
 
 class Starter:
-    """A thread as it is now.
+    """A snapshot of the thread that starts a run.
 
     Attributes:
-      program: what it runs, where that is known.
+      program: the program that it runs, if known.
       thread: its identifier.
-      number: of the starters, in their order.
-      begun: when that was, by `time.monotonic_ns()`.
+      number: increases from each starter to the next one.
+      begun: the time of the start, by `time.monotonic_ns()`.
       is_interrupted: whether Ctrl-C ends the program.
     """
 
@@ -59,16 +59,16 @@ class Starter:
         self._settings = [capture() for capture in captures]
 
     def again(self) -> Starter:
-        """The starter of a run that is a part of this one's."""
+        """Return the starter of a run that is part of this starter's run."""
         other = copy.copy(self)
         other.number = next(_numbers)
         return other
 
     def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, which sees these settings on whatever thread it is called."""
+        """Wrap `function` so that it sees these settings on any thread."""
 
         def call(*args: Any, **given: Any) -> Any:
-            # Nobody can be in one context twice at the same time.
+            # A context cannot be entered twice at the same time.
             return self._context.copy().run(self._call, function, args, given)
 
         return call
@@ -81,10 +81,10 @@ class Starter:
 
 
 class Program:
-    """A compiled program, which may run several times at once.
+    """A compiled program, which may have several runs at once.
 
     Args:
-      callback_ids: of the callbacks that it calls, and no other program does.
+      callback_ids: the ids of its callbacks, which no other program calls.
     """
 
     def __init__(self, callback_ids: Iterable[int]) -> None:
@@ -92,13 +92,13 @@ class Program:
             _programs[callback_id] = self
 
     def starter(self, thread: int) -> Starter | None:
-        """Who has started the run that a call is of.
+        """Return the starter of the run that a call belongs to.
 
-        A call that comes on a thread of XLA's does not tell its run. Where several run at once, it
-        is the last one.
+        A call on one of XLA's threads does not tell its run. If several runs are under way, this
+        returns the starter of the latest one.
 
         Args:
-          thread: the one on which the call came, where Python knows it; or 0.
+          thread: the thread of the call, if Python knows it; else 0.
         """
         starters = [starter for starter in [*under_way] if starter.program is self]
         own = [starter for starter in starters if starter.thread == thread]
@@ -107,19 +107,19 @@ class Program:
 
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
 
-# Of all programs that run.
+# The starters of all runs that have not ended.
 under_way: set[Starter] = set()
 
-# Of the runs that TensorFlow numbers.
+# The starters of the runs that TensorFlow numbers.
 runs: dict[int, Starter] = {}
 
 
 def begin(run: int, of: int = 0) -> None:
-    """A run begins, which C++ takes out of these tables when it has ended.
+    """Enter a new run into these tables; C++ removes it when it has ended.
 
     Args:
       run: its number.
-      of: that of the run it is a part of; any other where this thread starts it.
+      of: the number of the run that it is part of; any other number if this thread starts it.
     """
     outer = runs.get(of)
     starter = Starter() if outer is None else outer.again()
@@ -128,7 +128,7 @@ def begin(run: int, of: int = 0) -> None:
 
 
 def starter_of(callback_id: int, run: int, thread: int) -> Starter | None:
-    """Who has started the program of a call, None where nobody knows; see `bind`."""
+    """Return the starter of a call's program, or None if it is unknown; see `bind`."""
     starter = runs.get(run)
     if starter is None and (program := _programs.get(callback_id)) is not None:
         return program.starter(thread)
@@ -136,22 +136,22 @@ def starter_of(callback_id: int, run: int, thread: int) -> Starter | None:
 
 
 def interrupt(thread: int | None, came: int) -> None:
-    """Ctrl-C ends the programs that a thread ran when it came."""
+    """Mark the programs that a thread ran when Ctrl-C came: Ctrl-C ends them."""
     for starter in [*under_way]:
         starter.is_interrupted |= starter.thread == thread and starter.begun <= came
 
 
 def any_interrupted() -> bool:
-    """Whether such a program has not ended yet."""
+    """Return whether a program that Ctrl-C ends is still running."""
     return any(starter.is_interrupted for starter in [*under_way])
 
 
 def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) -> Any:
-    """`function` for a call on another thread, with the settings of who started the program.
+    """Wrap `function` for a call on another thread, with the settings of the program's starter.
 
     Args:
-      function: what is to be called.
-      callback_id: of the callback.
+      function: the function to call.
+      callback_id: the id of the callback.
       run: the number of the run.
       thread: as for `Program.starter`.
     """
@@ -159,7 +159,7 @@ def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) 
 
 
 def bind_to_run(function: Callable[..., Any], run: int) -> Callable[..., Any]:
-    """`function`, with the settings of who started the run of that number, if there is one."""
+    """Wrap `function` so that it sees the settings of a run's starter, if the run is known."""
     return _bound(function, runs.get(run))
 
 
@@ -174,9 +174,9 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 @contextmanager
 def running(program: Program) -> Iterator[None]:
-    """Inside of it a program runs, to its end.
+    """Keep a program known as running while the context lasts.
 
-    Of one that fails nobody takes the results of calls that have begun early.
+    A program that fails takes no results of its early calls: the runtime drops them at the end.
     """
     run = _runtime.begin_run()
     starter = Starter(program)
@@ -188,20 +188,20 @@ def running(program: Program) -> Iterator[None]:
         _runtime.end_run(run)
 
 
-# As HostCall has them: a number, the callback's id, the run and the thread; and when it has begun.
+# From C++'s HostCall: its number, callback id, run and thread; and the time at which it began.
 Waiting = tuple[int, int, int, int, int]
 
 
 def choose(waiting: Sequence[Waiting], came: int) -> tuple[list[int], int, str, bool]:
-    """Which calls to give up when Ctrl-C has come: those of the programs that it ends.
+    """Choose the calls to give up after Ctrl-C: those of the programs that it ends.
 
-    These are the programs of the main thread, where nobody has another handler for it: what such a
-    handler does is known when it has run, and it does not run before. And only those that had begun
-    by then: if the main thread ran Python, it may have gone on to other programs since.
+    These are the main thread's programs, unless SIGINT has another handler: the effect of a handler
+    is known only after it has run, and it does not run before. Programs that began after Ctrl-C
+    go on: if the main thread ran Python, it may have gone on to other programs since.
 
     Args:
       waiting: the calls.
-      came: when it has come, by `time.monotonic_ns()`; 0 where that was told before.
+      came: the time of Ctrl-C, by `time.monotonic_ns()`; 0 if it was reported before.
 
     Returns:
       The numbers of the calls, the status code and the text that their programs fail with, and

@@ -1,6 +1,6 @@
 """The protocol between a server's library and its workers: frames over a socket.
 
-Nothing here knows TensorFlow, so that a worker can be asked for its health in no time.
+The module does not import TensorFlow, so that a health check of a worker starts at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 import time
 from typing import NamedTuple
 
-# A frame that has begun ends within so many seconds.
+# A frame has to end within so many seconds of its beginning.
 FRAME_SECONDS = 10.0
 
 _HEADER = struct.Struct("<4sHHII")
@@ -22,11 +22,11 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class ClosedError(Exception):
-    """The other side has ended the connection."""
+    """The error of a connection that the other side has ended."""
 
 
 class Frame(NamedTuple):
-    """One frame; the reply to a request has its number."""
+    """One frame; a reply has the number of its request."""
 
     kind: int
     number: int
@@ -34,17 +34,17 @@ class Frame(NamedTuple):
 
 
 def prepare(connection: socket.socket) -> None:
-    """To be called once for each socket, before the functions below."""
+    """Prepare a socket for the functions below; to be called once."""
     connection.setblocking(True)
     seconds = struct.pack("ll", int(FRAME_SECONDS), 0)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
 
 
 def send(connection: socket.socket, kind: Kind, number: int, body: bytes = b"") -> None:
-    """Sends a frame.
+    """Send a frame.
 
     Raises:
-      ClosedError: when the other side is not there, or takes nothing.
+      ClosedError: when the other side is gone, or does not read.
       ProtocolError: when the body is too long.
     """
     if len(body) > MAX_BODY:
@@ -56,14 +56,14 @@ def send(connection: socket.socket, kind: Kind, number: int, body: bytes = b"") 
 
 
 def receive(connection: socket.socket, seconds: float | None = None) -> Frame:
-    """The next frame.
+    """Receive the next frame.
 
     Args:
       connection: the socket.
       seconds: how long to wait for its beginning; None for as long as it takes.
 
     Raises:
-      ClosedError, ProtocolError, TimeoutError: when there is none.
+      ClosedError, ProtocolError, TimeoutError: when no frame comes.
     """
     frame, descriptors = _receive(connection, seconds, 0)
     assert not descriptors
@@ -73,24 +73,24 @@ def receive(connection: socket.socket, seconds: float | None = None) -> Frame:
 def receive_with_descriptor(
     connection: socket.socket, seconds: float | None
 ) -> tuple[Frame, int | None]:
-    """The same of a frame that a file descriptor may have come with, which is the caller's."""
+    """Receive a frame and the file descriptor with it, if any, which the caller has to close."""
     frame, descriptors = _receive(connection, seconds, 1)
     return frame, descriptors[0] if descriptors else None
 
 
 def is_same_user(connection: socket.socket) -> bool:
-    """Whether the process on the other side runs as the user of this one."""
+    """Return whether the process on the other side runs as the user of this one."""
     size = _CREDENTIALS.size
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     return bool(_CREDENTIALS.unpack(credentials)[1] == os.geteuid())
 
 
 def health_of(path: str, seconds: float = 5.0) -> Health:
-    """What the worker at a path says of itself.
+    """Ask the worker at a path for its health.
 
     Raises:
-      OSError: when nobody listens there, or says nothing for so many seconds.
-      ProtocolError, ClosedError: when it is no worker of this user's.
+      OSError: when no process listens there, or it does not reply for so many seconds.
+      ProtocolError, ClosedError: when it is not a worker of this user.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(seconds)
@@ -168,7 +168,7 @@ def _fill(connection: socket.socket, rest: memoryview, end: float) -> None:
 
 
 def _await(connection: socket.socket, seconds: float | None) -> None:
-    """Waits until there is something to read, or the end of it."""
+    """Wait until the connection has data to read, or has ended."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     if not poll.poll(None if seconds is None else max(seconds, 0) * 1000):
@@ -189,8 +189,8 @@ MAX_ELEMENTS = 1 << 62
 OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 _STRING = 7
-# The sizes of elements, by the numbers of TensorFlow's dtypes. References to resources and variants
-# mean nothing in another process.
+# The sizes of elements, by the numbers of TensorFlow's dtypes. Resources and variants are missing:
+# references to them mean nothing in another process.
 ELEMENT_SIZES = {
     **dict.fromkeys((4, 6, 10, 11, 12, *range(24, 34)), 1),
     **dict.fromkeys((5, 14, 15, 16, 17, 19), 2),
@@ -204,7 +204,7 @@ INVALID_ARGUMENT, RESOURCE_EXHAUSTED = 3, 8
 
 
 class Kind(enum.IntEnum):
-    """What a frame says."""
+    """The kinds of frames."""
 
     HELLO = 1
     WELCOME = 2
@@ -217,11 +217,11 @@ class Kind(enum.IntEnum):
 
 
 class ProtocolError(Exception):
-    """The other side has sent what the protocol does not have; the connection ends."""
+    """The error of data that violate the protocol; the connection ends."""
 
 
 class Array(NamedTuple):
-    """Where an array lies in the arena."""
+    """An array's dtype and shape, and its place in the arena."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -230,15 +230,15 @@ class Array(NamedTuple):
 
     @property
     def is_strings(self) -> bool:
-        """Whether its elements are strings."""
+        """True if the elements are strings."""
         return self.dtype == _STRING
 
     @property
     def elements(self) -> int:
-        """How many there are.
+        """The number of elements.
 
         Raises:
-          ProtocolError: when no array has such a shape.
+          ProtocolError: when no array can have this shape.
         """
         if min(self.shape, default=0) < 0 or math.prod(filter(None, self.shape)) > MAX_ELEMENTS:
             raise ProtocolError(f"no array has the shape {self.shape}")
@@ -246,7 +246,7 @@ class Array(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What is to be called."""
+    """A request to call a function."""
 
     op: str
     token: str
@@ -255,7 +255,7 @@ class Call(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What a worker says of itself."""
+    """The state that a worker reports."""
 
     pid: int
     connections: int
@@ -264,38 +264,38 @@ class Health(NamedTuple):
 
 
 def encode_hello(max_bytes: int) -> bytes:
-    """The body of a HELLO."""
+    """Return the body of a HELLO."""
     return struct.pack("<Q", max_bytes)
 
 
 def decode_hello(body: bytes) -> int:
-    """The most bytes of an arena that the client takes."""
+    """Return the largest size in bytes of an arena that the client takes."""
     return int(_unpacked("<Q", body)[0])
 
 
 def encode_welcome(max_bytes: int) -> bytes:
-    """The body of a WELCOME."""
+    """Return the body of a WELCOME."""
     return struct.pack("<IQ", os.getpid(), max_bytes)
 
 
 def decode_welcome(body: bytes) -> tuple[int, int]:
-    """The worker's process, and the most bytes of an arena that it takes."""
+    """Return the worker's process id, and the largest size in bytes of an arena that it takes."""
     pid, max_bytes = _unpacked("<IQ", body)
     return pid, max_bytes
 
 
 def encode_health(health: Health) -> bytes:
-    """The body of a PONG."""
+    """Return the body of a PONG."""
     return struct.pack("<IIQQ", *health)
 
 
 def decode_health(body: bytes) -> Health:
-    """What a PONG says."""
+    """Decode the body of a PONG."""
     return Health(*_unpacked("<IIQQ", body))
 
 
 def encode_error(code: int, message: str) -> bytes:
-    """The body of an ERROR; of a long message the beginning and the end."""
+    """Return the body of an ERROR; it leaves out the middle of a long message."""
     text = message.encode(errors="replace")
     if len(text) > MAX_MESSAGE:
         half = MAX_MESSAGE // 2 - 16
@@ -305,7 +305,7 @@ def encode_error(code: int, message: str) -> bytes:
 
 
 def decode_error(body: bytes) -> tuple[int, str]:
-    """The code and the message of an ERROR."""
+    """Return the code and the message of an ERROR."""
     reader = _Reader(body)
     (code,) = reader.numbers("I")
     text = reader.text()
@@ -314,7 +314,7 @@ def decode_error(body: bytes) -> tuple[int, str]:
 
 
 def encode_call(call: Call) -> bytes:
-    """The body of a CALL or a SHAPES."""
+    """Return the body of a CALL or a SHAPES."""
     token = call.token.encode()
     head = struct.pack(
         "<HHHI",
@@ -328,7 +328,7 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_call(body: bytes) -> Call:
-    """What a CALL or a SHAPES asks for."""
+    """Decode the body of a CALL or a SHAPES."""
     reader = _Reader(body)
     op, arguments, results = reader.numbers("HHH")
     if not 1 <= op <= len(OPS):
@@ -343,12 +343,12 @@ def decode_call(body: bytes) -> Call:
 
 
 def encode_results(results: list[Array]) -> bytes:
-    """The body of a RESULTS."""
+    """Return the body of a RESULTS."""
     return struct.pack("<H", len(results)) + b"".join(map(_encode_array, results))
 
 
 def decode_results(body: bytes) -> list[Array]:
-    """Where the results lie."""
+    """Return the places of the results in the arena."""
     reader = _Reader(body)
     (count,) = reader.numbers("H")
     arrays = [reader.array() for _ in range(count)]
@@ -369,7 +369,7 @@ def _unpacked(layout: str, body: bytes) -> tuple[int, ...]:
 
 
 class _Reader:
-    """What is left of a body."""
+    """A reader of the rest of a body."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,11 +1,11 @@
 """Arguments and results in memory that processes of one machine share.
 
-A block is a file without a name that lies in memory. The process that makes it owns it; a worker
-opens it through `/proc`. Whoever dies, and however: the kernel frees the file when the last process
-that has it open or mapped is gone, and there is nothing that anybody would have to clean up.
+Large arrays go through shared memory; everything else is pickled. A function owns its arguments: it
+may write to them and keep them. Memory that it keeps is not used for other calls.
 
-Large arrays go through shared memory, everything else is pickled. What a function gets is its own:
-it may write to it and keep it, and then nobody uses that memory again.
+A block is a file without a name that lies in memory. The process that makes it owns it; a worker
+opens it through `/proc`. The kernel frees the file when the last process that has it open or mapped
+is gone. So nothing is left to clean up, whichever process dies, and however.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ import numpy as np
 from hostcall_runtime._executor_providers import Provider
 from hostcall_runtime._locks import Executor, Future
 
-# Where arrays begin: as wide as the CPU's vectors and lines of its cache.
+# The alignment of arrays: the width of the CPU's vectors and of its cache lines.
 _ALIGNMENT = 64
 
-# What a process keeps for later calls: fresh memory costs more than what is written into it.
+# Limits of what a process keeps for later calls: fresh memory costs more than writing to it.
 _MOST_OPEN = 64
 _MOST_FREE_BLOCKS = 8
 _MOST_FREE_BYTES = 1 << 30
 _MOST_ATTACHED = 16
 
-# The process, its descriptor and the file's number, by which a worker knows that it is the file.
+# The process, its descriptor, and the inode number, by which a worker recognizes the file.
 Address = tuple[int, int, int]
 
-# Where an array is: its offset, dtype and shape.
+# The place of an array in a block: its offset, dtype and shape.
 Place = tuple[int, Any, tuple[int, ...]]
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -54,7 +54,7 @@ _unmap = _libc.munmap
 _unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _FAILED = ctypes.c_void_p(-1).value
 
-# Of this process, by their descriptors; and those that are free.
+# The descriptors of this process's own blocks, and the blocks that are free.
 _open: set[int] = set()
 _free: collections.deque[Block] = collections.deque()
 
@@ -67,7 +67,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    # They are the parent's, which goes on to use them.
+    # The blocks are the parent's, which goes on using them.
     _free.clear()
     _open.clear()
 
@@ -76,9 +76,9 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 class _Mapping:
-    """A file in this process's memory, for as long as something refers to this.
+    """A file mapped into this process's memory for the lifetime of this object.
 
-    Not Python's, which keeps a descriptor: whoever keeps a thousand arrays would run out of them.
+    Python's own mapping keeps a descriptor: a process with a thousand arrays would run out of them.
     """
 
     _address: int | None = None
@@ -92,7 +92,7 @@ class _Mapping:
         self._address = address
 
     def memory(self) -> Any:
-        """What arrays are made over: an object that lives as long as one of them does."""
+        """Return an object to make arrays over, which lives as long as one of them does."""
         assert self._address is not None
         memory: Any = (ctypes.c_char * self.size).from_address(self._address)
         memory.mapping = self
@@ -107,9 +107,9 @@ class Block:
     """A file, in the process that owns it or in a worker, and the arrays of one call in it.
 
     Attributes:
-      address: by which a worker finds it.
-      lent_to: the parcels on their way with it, and those that have not come back as they should:
-        nobody knows who still reads it.
+      address: the address by which a worker finds it.
+      lent_to: the numbers of the parcels on their way with it, and of those that did not come back
+        properly: a worker may still read the block.
     """
 
     _file = -1
@@ -124,17 +124,17 @@ class Block:
 
     @property
     def size(self) -> int:
-        """How many bytes of it this process has mapped."""
+        """The number of its bytes that this process has mapped."""
         return 0 if self._mapping is None else self._mapping.size
 
     def put(self, array: np.ndarray[Any, Any]) -> Place:
-        """Copies an array into the block, after those that are there."""
+        """Copy an array into the block, after the arrays that are there."""
         place = self.reserve(array.shape, array.dtype)
         self.view(place)[...] = array
         return place
 
     def reserve(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Place:
-        """Makes room for an array, after those that are there."""
+        """Make room for an array, after the arrays that are there."""
         place = self._end, dtype, shape
         self._end += -(-dtype.itemsize * prod(shape) // _ALIGNMENT) * _ALIGNMENT
         if self._end > self.size:
@@ -142,7 +142,7 @@ class Block:
         return place
 
     def view(self, place: Place) -> np.ndarray[Any, Any]:
-        """The array that is at a place, over the memory of the block."""
+        """Return the array at a place, over the memory of the block."""
         offset, dtype, shape = place
         array: np.ndarray[Any, Any]
         if self._memory is None:
@@ -152,26 +152,26 @@ class Block:
         return array
 
     def let_go(self) -> Lent:
-        """Lets the arrays over the block, those of `view`, live on by themselves."""
+        """Let the arrays that `view` has returned live on without the block's reference."""
         memory, self._memory = self._memory, None
         return Lent(memory)
 
     def clear(self) -> None:
-        """Has the arrays of another call begin at the start."""
+        """Make the arrays of another call begin at the start."""
         self._end, self._memory = 0, None
 
     def empty(self) -> None:
-        """Gives all memory back, also that which workers have mapped and will not look at."""
+        """Free all memory, including memory that workers have mapped and will not read."""
         os.ftruncate(self._file, 0)
 
     def _mapped(self) -> _Mapping:
         size = os.fstat(self._file).st_size
-        if self._mapping is None or self._mapping.size < size:  # the other process has let it grow
+        if self._mapping is None or self._mapping.size < size:  # the other process has enlarged it
             self._mapping = _Mapping(self._file, size)
         return self._mapping
 
     def _grow(self) -> None:
-        # By more than is needed: each time the pages of the new mapping have to be found anew.
+        # By whole pages, so less often: the pages of each new mapping have to be found anew.
         size = -(-self._end // mmap.PAGESIZE) * mmap.PAGESIZE
         if os.fstat(self._file).st_size < size:
             os.ftruncate(self._file, size)
@@ -185,19 +185,19 @@ class Block:
 
 
 class Lent:
-    """The arrays over a block that somebody has been given."""
+    """The arrays over a block that a function or a caller has been given."""
 
     def __init__(self, memory: Any) -> None:
         self._memory = None if memory is None else weakref.ref(memory)
         self._forks = _forks
 
     def is_over(self) -> bool:
-        """Whether none are left, here or in a process that was forked meanwhile."""
+        """Return whether no array is left, here or in a process that was forked meanwhile."""
         is_gone = self._memory is None or self._memory() is None
         return is_gone and self._forks == _forks
 
     def give_back(self, block: Block) -> None:
-        """Gives the block back as soon as none are left; it is lost where a child has some."""
+        """Give the block back once no array is left; lose it if a forked child has some."""
         memory = None if self._memory is None else self._memory()
         if memory is not None:
             weakref.finalize(memory, self.give_back, block).atexit = False
@@ -206,13 +206,13 @@ class Lent:
 
 
 def take() -> Block:
-    """A block of this process's that nobody else uses.
+    """Return a block of this process that is not in use.
 
     Raises:
-      OSError: when there are too many.
+      OSError: when too many blocks are in use.
     """
     with contextlib.suppress(IndexError):
-        block = _free.pop()  # the one that the caches know best
+        block = _free.pop()  # the latest one, most likely still in the CPU's caches
         block.clear()
         return block
     if len(_open) >= _MOST_OPEN:
@@ -223,8 +223,8 @@ def take() -> Block:
 
 
 def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array of arbitrary values, in a block of its own unless too many blocks are in use."""
-    # Half of them are for what has to be copied.
+    """Return an array of arbitrary values, in its own block unless too many blocks are in use."""
+    # Half of the blocks are for arrays that have to be copied.
     if len(_open) - len(_free) >= _MOST_OPEN // 2:
         return np.empty(shape, dtype)
     try:
@@ -239,7 +239,7 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
 
 
 def found_block(array: np.ndarray[Any, Any]) -> tuple[Block, Place] | None:
-    """Where an array lies that `empty` has made, or a part of one; None if it is none."""
+    """Return the block and place of an array from `empty_array`, or of a part of one; else None."""
     memory: Any = array.base
     while isinstance(memory, np.ndarray):
         memory = memory.base
@@ -250,7 +250,7 @@ def found_block(array: np.ndarray[Any, Any]) -> tuple[Block, Place] | None:
 
 
 def give_back(block: Block) -> None:
-    """Takes a block that nobody refers to, for another call."""
+    """Keep a block without references for another call, or free its memory."""
     if block.lent_to:
         return
     size = block.size + sum(other.size for other in list(_free))
@@ -264,7 +264,7 @@ _attached: collections.OrderedDict[Address, Block] = collections.OrderedDict()
 
 
 def attach(address: Address) -> Block:
-    """In a worker: the block that another process has.
+    """Open, in a worker, the block of another process.
 
     Raises:
       OSError: when this process cannot open it.
@@ -284,31 +284,31 @@ def attach(address: Address) -> Block:
 
 
 def detach(block: Block) -> None:
-    """In a worker: forgets a block, arrays of which are still there."""
+    """Forget, in a worker, a block whose arrays are still in use."""
     _attached.pop(block.address, None)
 
 
-# From how many bytes on an array goes through shared memory.
+# The size in bytes from which on an array goes through shared memory.
 LARGE = 1 << 18
 
 _numbers = itertools.count()
 
-# Whether workers can open the memory of this process, as far as it is known.
+# Whether workers can open the memory of this process: assumed until one of them fails.
 _is_reachable = True
 
 
 def takes_parcels(executor: Executor) -> bool:
-    """Whether the executor's workers are processes of this machine."""
+    """Return whether the executor's workers are processes of this machine."""
     if isinstance(executor, concurrent.futures.ProcessPoolExecutor):
         return True
     return "loky" in type(executor).__module__.split(".")
 
 
 def empty_for(provider: Provider) -> Callable[..., np.ndarray[Any, Any]]:
-    """What makes arrays, of a shape and a dtype, for arguments of calls on an executor.
+    """Return a function that allocates arguments of calls on an executor, by shape and dtype.
 
-    Where these go through shared memory the arrays lie there, so that nothing is copied again. They
-    are for one call each, whose function may write to them.
+    If arguments go through shared memory, the arrays lie there, so that they are not copied again.
+    Each array is for one call, whose function may write to it.
     """
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -321,14 +321,14 @@ def empty_for(provider: Provider) -> Callable[..., np.ndarray[Any, Any]]:
 
 @dataclasses.dataclass(slots=True)
 class Reply:
-    """What a worker answers.
+    """The reply of a worker.
 
     Attributes:
-      value: what the function has returned, where it is not packed.
-      packed: what it has returned, as bytes, with the large arrays in the block.
+      value: the function's result, if it is not packed.
+      packed: the function's result as bytes, with the large arrays in the block.
       is_kept: whether something in the worker still refers to the memory of the block.
       is_uncalled: whether the worker could not open the block, and has not called the function.
-      began, ended: when the function was called and has returned, by the clock of this machine.
+      began, ended: the times of the call and of its end, by the clock of this machine.
     """
 
     value: Any = None
@@ -340,15 +340,15 @@ class Reply:
 
 
 class Parcel:
-    """A call on its way.
+    """A call on its way to a worker.
 
     Attributes:
-      content: what the executor is to call, and with which arguments.
+      content: the function that the executor is to call, and its arguments.
     """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], timed: bool) -> None:
         self._number = next(_numbers)
-        self._blocks: list[Block] = []  # the first is its own; arguments lie in the others
+        self._blocks: list[Block] = []  # the first is the parcel's own; arguments lie in the others
         self.content: tuple[Any, ...] = (function, *args)
         packed = None
         if not _is_reachable:
@@ -358,7 +358,7 @@ class Parcel:
             if _holds_large(args):
                 packed = _pack(args, blocks, in_place=True)
                 blocks[0].let_go()
-        except Exception:  # the executor may know how to send it, or says why it does not
+        except Exception:  # the executor may know how to send it, or says why not
             return
         self._blocks = blocks
         for block in blocks:
@@ -367,11 +367,11 @@ class Parcel:
         self.content = (_run, how, packed, function, *(args if packed is None else ()))
 
     def opened(self, reply: Any, lends: bool) -> Any:
-        """What the function has returned.
+        """Return the function's result.
 
         Args:
-          reply: what the executor has returned.
-          lends: whether arrays may lie in shared memory, for somebody who soon drops them.
+          reply: the result of the executor's future.
+          lends: whether arrays may lie in shared memory, because the caller soon drops them.
         """
         blocks, self._blocks = self._blocks, []
         returned = value(reply)
@@ -388,13 +388,13 @@ class Parcel:
         return returned
 
     def keep_for(self, future: Future) -> None:
-        """Keeps what a call that nobody waits for any more may still read."""
+        """Keep the blocks of an abandoned call until its future ends: it may still read them."""
         blocks = self._blocks
         future.add_done_callback(lambda _: blocks)
 
 
 def is_uncalled(reply: Any) -> bool:
-    """Whether the worker could not call the function; no call goes through shared memory then."""
+    """Return whether the worker could not open the block; if so, stop using shared memory."""
     global _is_reachable
     if isinstance(reply, Reply) and reply.is_uncalled:
         _is_reachable = False
@@ -403,17 +403,17 @@ def is_uncalled(reply: Any) -> bool:
 
 
 def times(reply: Any) -> tuple[float, float]:
-    """When the function was called and has returned, by the worker's clock; zeros if not known."""
+    """Return the times of the call and of its end, by the worker's clock; zeros if not known."""
     return (reply.began, reply.ended) if isinstance(reply, Reply) else (0.0, 0.0)
 
 
 def value(reply: Any) -> Any:
-    """What the function has returned, where it did not go through a parcel."""
+    """Return the function's result from a reply without a parcel."""
     return reply.value if isinstance(reply, Reply) else reply
 
 
 def timed(function: Callable[..., Any], *args: Any) -> Reply:
-    """In the worker: calls the function, and tells how long that took."""
+    """Call the function, in the worker, and measure the time."""
     began = time.monotonic()
     returned = function(*args)
     return Reply(returned, began=began, ended=time.monotonic())
@@ -425,13 +425,13 @@ def _run(
     function: Callable[..., Any],
     *args: Any,
 ) -> Any:
-    """In the worker: calls the function.
+    """Call the function, in the worker.
 
     Args:
-      how: the blocks, and whether anybody wants to know the times. The results' is the first.
+      how: the blocks, and whether to reply with the times. Results go to the first block.
       packed: the arguments, with the large arrays in the blocks.
       function: the function.
-      *args: the arguments, where they are not packed.
+      *args: the arguments, if they are not packed.
     """
     addresses, timed = how
     blocks: list[Block] = []
@@ -461,7 +461,7 @@ def _run(
         results = blocks[0] if blocks else attach(addresses[0])
         reply.packed = _pack(returned, [results], in_place=False)
         results.let_go()
-    except Exception:  # the executor may know how to send it, or says why it does not
+    except Exception:  # the executor may know how to send it, or says why not
         reply.value = returned
     del returned
     reply.is_kept = not all(each.is_over() for each in lent)
@@ -488,12 +488,12 @@ def _is_large(value: Any) -> bool:
 
 
 def _pack(value: Any, blocks: list[Block], in_place: bool) -> bytes:
-    """A value as bytes, with the large arrays in the first block.
+    """Pickle a value, with its large arrays in the first block.
 
     Args:
       value: a structure of arrays.
-      blocks: where they are put.
-      in_place: whether arrays that lie in blocks of this process stay there; these are appended.
+      blocks: the block for the arrays; blocks of arrays that stay in place are appended.
+      in_place: whether arrays that lie in blocks of this process stay there.
     """
     file = io.BytesIO()
     _Pickler(file, blocks, in_place).dump(value)
@@ -504,7 +504,7 @@ def _unpack(packed: bytes, blocks: Sequence[Block], copies: bool = False) -> Any
     return _Unpickler(io.BytesIO(packed), blocks, copies).load()
 
 
-# Which block an array is in, and where in that.
+# The index of an array's block, and the array's place in it.
 _Where = tuple[int, Place]
 
 

@@ -1,4 +1,4 @@
-"""Callbacks that have to run on a thread of their own."""
+"""Calls on a thread of their own, so that the caller can stop waiting for them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 
 def within(seconds: float, function: Callable[..., Any], description: str) -> Callable[..., Any]:
-    """`function`, which fails when it has not returned after so many seconds.
+    """Wrap `function` so that a call fails if it has not returned after `seconds`.
 
-    Python cannot end a thread: a call that overruns goes on, and what it returns is thrown away. It
-    does not keep the process alive.
+    Python cannot end a thread: a call that overruns goes on, and its result is thrown away. It does
+    not keep the process alive.
 
     Args:
       seconds: how long a call may take.
       function: the function.
-      description: what to call it in the error.
+      description: its name in the error.
 
     Returns:
-      A function that raises DeadlineExceededError, with the stack that the late call has then.
+      A function that raises DeadlineExceededError with the current stack of the late call.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -55,12 +55,12 @@ class Call:
         self._returned: Any = None
         self._raised: BaseException | None = None
         self._thread = 0
-        # The pool's threads do not keep the process alive. A new thread for each call would cost
-        # more than most calls, and memory that TensorFlow keeps of every thread that it has seen.
+        # The pool's threads do not keep the process alive. A new thread would cost more than most
+        # calls do, and TensorFlow keeps memory for every thread that it has seen.
         _runtime.call_on_pool(self._work)
 
     def result(self, timeout: float | None) -> Any:
-        """What the call returns or raises; _NotDoneError when the time is over."""
+        """Return or raise the call's outcome; raise _NotDoneError when the time is over."""
         if not self._done.wait(timeout):
             raise _NotDoneError
         if self._raised is not None:
@@ -68,7 +68,7 @@ class Call:
         return self._returned
 
     def stack(self) -> str:
-        """Where the call is now."""
+        """Return the current stack of the call."""
         return stack_of(self._thread, self._done.is_set())
 
     def _work(self) -> None:
@@ -82,11 +82,11 @@ class Call:
 
 
 def stack_of(thread: int, has_ended: bool) -> str:
-    """Where a call is now.
+    """Return the current stack of a call, as text.
 
     Args:
-      thread: the id of its thread, or 0 where it has none yet.
-      has_ended: whether the thread has left it.
+      thread: the id of its thread, or 0 if it has no thread yet.
+      has_ended: whether the call has ended.
     """
     stack = [] if has_ended else _runtime.stack_of(thread)
     summary = traceback.StackSummary.extract(iter(stack))
