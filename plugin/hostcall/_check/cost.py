@@ -9,7 +9,7 @@ from collections.abc import Sequence
 _SECONDS, _BYTES = 5.0, 1 << 29
 
 # Each number of rows is eight times the one before. The cost grows at least as much, and at most
-# with its square.
+# with the square of that.
 _LEAST, _MOST = 8.0, 64.0
 
 

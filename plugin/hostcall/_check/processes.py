@@ -83,7 +83,7 @@ def unpickle(packed: bytes) -> None:
 
 
 def code_at(module: str, name: str) -> str:
-    """Return `code_of` the function that a fresh process finds under a name in a module.
+    """Return the `code_of` hash of the function that a fresh process finds by module and name.
 
     Raises:
       FreshProcessError: when it finds nothing.

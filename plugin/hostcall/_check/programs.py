@@ -88,7 +88,7 @@ def _jitted(trial: Trial, route: str = AUTO) -> Callable[[], list[np.ndarray]]:
 
 
 def _called(trial: Trial) -> Callable[..., Any]:
-    """Return a function that calls the subject in a program, from flat arguments to flat results."""
+    """Return a function that calls the subject in a program; it takes and returns flat lists."""
     subject = trial.subject
 
     def call(*tensors: Any) -> Any:
@@ -118,7 +118,7 @@ def _runner(trial: Trial, program: Any, route: str | None = None) -> Callable[[]
             for tensor in trial.base.sample.tensors
         ]
         with requested_routes.scope(route=route or requested_routes.current()):
-            # Calling `program` itself would warn: TensorFlow sees it traced and then thrown away.
+            # TensorFlow warns of functions that a call traces and that are then thrown away.
             results = program.get_concrete_function(*tensors)(*tensors)
         if subject.declaration.line is not None:
             _fire_and_forget.barrier()
