@@ -193,7 +193,7 @@ class Arguments:
         return self._resized(shapes, promised=self.has_free_sizes)
 
     def _first_open_axis(self, number: int) -> int | None:
-        """Return the axis that may vary, or None. Arrays as long as the first one vary in axis 0."""
+        """Return the first axis that may vary, or None: 0 for arrays as long as the first one."""
         spec, shape = self.specs[number], self._tensors[number].shape
         if not self.has_free_sizes:
             is_like_first = shape.rank and self._leading[:1] == [shape[0]]
