@@ -1,4 +1,4 @@
-"""`hostcall.check`: tries a callback against what is declared of it, one module a kind of check."""
+"""`hostcall.check`: tests a callback against its declaration, with a module per kind of check."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# Importing TensorFlow loads hostcall's TensorFlow modules. Done first, it avoids circular imports.
 import tensorflow  # noqa: F401

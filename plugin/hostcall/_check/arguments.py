@@ -1,7 +1,7 @@
-"""The arguments that a callback is tried with.
+"""The arguments of the trial calls.
 
-Sizes that vary are the `None`s of a `tf.TensorSpec`. Where the user has given arrays alone, they
-are the leading ones: equal sizes of all arguments vary together.
+Sizes that vary are the `None`s of a `tf.TensorSpec`. If the user has given only arrays, the leading
+sizes vary: equal sizes of all arguments vary together.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from hostcall._callbacks.structures import BoundedSpec
 
 
 def precision(dtype: np.dtype[Any]) -> float:
-    """The difference between 1 and the next number; 0 for other dtypes than floating-point ones."""
+    """Return the machine epsilon of a floating-point dtype, and 0 for other dtypes."""
     if dtype.kind not in "fcV":
         return 0.0
     try:
         return float(ml_dtypes.finfo(dtype).eps)
-    except (TypeError, ValueError):  # integers of four bits
+    except (TypeError, ValueError):  # four-bit integers have no `finfo`
         return 0.0
 
 
-# Values for arguments of which the user has given a spec alone.
+# The random seed and the size for arguments that are given as specs.
 _SEED = 19
 _BASE = 3
 
-# What other sizes become of a size.
+# Each function turns a size into another one to try.
 SIZES: Sequence[Callable[[int], int]] = (lambda size: size + 1, lambda _: 1)
 _MOST_BYTES = 1 << 26
 
@@ -44,7 +44,7 @@ class Sample:
 
     Attributes:
       tensors: the arguments, flat.
-      promised: whether the user's specs say that the function takes such ones.
+      promised: whether the user's specs say that the function accepts these shapes.
     """
 
     tensors: tuple[Any, ...]
@@ -56,32 +56,32 @@ class Sample:
 
     @property
     def specs(self) -> list[tf.TensorSpec]:
-        """Their shapes and dtypes."""
+        """The shapes and dtypes of the arguments."""
         return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in self.tensors]
 
     def map(self, change: Callable[[np.ndarray], np.ndarray]) -> Sample:
-        """The same with other values."""
+        """Return a sample whose values `change` has replaced."""
         return Sample(tuple(_tensor(change(_array(t)), t.dtype) for t in self.tensors))
 
 
 class Arguments:
-    """What the user has given for arguments: arrays, or specs of them.
+    """The arguments that the user has given: arrays, or specs of them.
 
     Attributes:
-      specs: the spec of each argument, flat; sizes that may vary are None where the user says so.
-      made_up: whether the values of some are not the user's.
-      any_rank: whether some may have any rank.
-      of_jax: whether some are arrays of JAX's.
-      fixed: whether none may change.
+      specs: the spec of each argument, flat; sizes that the user lets vary are None.
+      made_up: whether some values are made up, because the user has given specs.
+      any_rank: whether some arguments may have any rank.
+      of_jax: whether some arguments are JAX arrays.
+      fixed: whether no argument may change.
     """
 
     def __init__(self, leaves: Sequence[Any], fixed: bool) -> None:
-        """Reads them.
+        """Read the arguments.
 
         Args:
           leaves: the arguments, flat.
-          fixed: whether they mean something together, as the parts of a ragged tensor do, so that
-            none may change.
+          fixed: whether the arguments depend on each other, as the parts of a ragged tensor do, so
+            that none may change.
         """
         self.fixed = fixed
         generator = np.random.default_rng(_SEED)
@@ -105,24 +105,24 @@ class Arguments:
 
     @property
     def base(self) -> Sample:
-        """The user's arrays, and arrays of few elements for specs."""
+        """The user's arrays, and small made-up arrays in the place of specs."""
         return Sample(tuple(self._tensors))
 
     @property
     def has_free_sizes(self) -> bool:
-        """Whether the user's specs leave sizes open."""
+        """True if the user's specs leave sizes open."""
         return any(not spec.shape.is_fully_defined() for spec in self.specs)
 
     @property
     def can_vary(self) -> bool:
-        """Whether any size may vary."""
+        """True if any size may vary."""
         if self.fixed:
             return False
         return self.has_free_sizes or bool(self._leading)
 
     @property
     def vary_alone(self) -> bool:
-        """Whether the size of one argument varies, so that no other one has to go with it."""
+        """True if exactly one argument's size varies, so that no other size must vary with it."""
         if not self.has_free_sizes and len(set(self._leading)) != 1:
             return False
         axes = [self._first_open_axis(number) for number in range(len(self._tensors))]
@@ -135,7 +135,7 @@ class Arguments:
         return [int(tensor.shape[0]) for tensor, given in pairs if given and tensor.shape.rank]
 
     def tie(self) -> bool:
-        """From now on sizes that are None are all equal; False where they are, or none is."""
+        """Make all sizes that are None equal from now on, and return whether that changes any."""
         several = sum(_open_sizes(spec) for spec in self.specs) > 1
         if not (self._apart and several and self.has_free_sizes):
             return False
@@ -145,12 +145,12 @@ class Arguments:
         return True
 
     def of_size(self, size: Callable[[int], int], apart: bool = True) -> Sample:
-        """Arguments of other sizes.
+        """Return arguments of other sizes.
 
         Args:
-          size: what a size becomes; one that the user leaves open is `_BASE`.
-          apart: whether the open sizes of one argument differ from one another, and of arrays all
-            sizes that are equal to a leading one change, rather than the leading ones alone.
+          size: maps a size to the new one; a size that the user leaves open starts as `_BASE`.
+          apart: whether the open sizes of one argument differ from one another. For arrays: whether
+            all sizes equal to a leading one change, rather than only the leading ones.
         """
         if self.has_free_sizes:
             apart = apart and self._apart
@@ -166,7 +166,7 @@ class Arguments:
         return self._resized(shapes, promised=False)
 
     def of_rank_0(self) -> Sample:
-        """The same with scalars for arguments of any rank."""
+        """Return the arguments with scalars for those of any rank."""
         shapes = [
             [] if spec.shape.rank is None else self._shape(number, _BASE)
             for number, spec in enumerate(self.specs)
@@ -174,7 +174,7 @@ class Arguments:
         return self._resized(shapes, promised=True)
 
     def leading(self, size: int) -> Sample:
-        """The same with the first of the sizes that may vary set.
+        """Return arguments whose first size that may vary is `size`, or its bound if smaller.
 
         Raises:
           ValueError: when the arguments would take too much memory.
@@ -193,7 +193,7 @@ class Arguments:
         return self._resized(shapes, promised=self.has_free_sizes)
 
     def _first_open_axis(self, number: int) -> int | None:
-        """The first size of an argument that may vary; of arrays, where it is that of the first."""
+        """Return the first axis that may vary, or None: 0 for arrays as long as the first one."""
         spec, shape = self.specs[number], self._tensors[number].shape
         if not self.has_free_sizes:
             is_like_first = shape.rank and self._leading[:1] == [shape[0]]
@@ -220,10 +220,10 @@ class Arguments:
 
 
 def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray]:
-    """What changes the values of an array and keeps them of the kind that they are.
+    """Return a function that changes the values of an array but keeps their kind.
 
     Args:
-      number: tells changes from one another; 0 is none.
+      number: the number of the change, different for each; 0 changes nothing.
       rolls: whether elements change their places.
     """
 
@@ -237,7 +237,7 @@ def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray
 
 
 def is_spec(leaf: object) -> bool:
-    """Whether a leaf stands for an argument that the user has not given."""
+    """Return whether a leaf is a spec, for an argument without a value from the user."""
     return isinstance(leaf, tf.TensorSpec | BoundedSpec)
 
 
@@ -268,7 +268,7 @@ def _tensor(array: np.ndarray, dtype: tf.DType) -> Any:
 
 
 def _tiled(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """The values again and again, as far as a shape reaches."""
+    """Repeat the values until they fill a shape, or cut them to it."""
     if array.ndim != len(shape):
         array = array.reshape([1] * len(shape)) if array.size == 1 else array.ravel()[:1]
         array = array.reshape([1] * len(shape))
@@ -276,7 +276,7 @@ def _tiled(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         count = array.shape[axis]
         if count == size:
             continue
-        if not count:  # nothing is there to repeat
+        if not count:  # there is nothing to repeat
             array = np.zeros([*array.shape[:axis], size, *array.shape[axis + 1 :]], array.dtype)
         else:
             array = array.take(np.arange(size) % count, axis)

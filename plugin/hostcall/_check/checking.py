@@ -1,4 +1,4 @@
-"""`hostcall.check`: runs the checks in order."""
+"""The function `hostcall.check`, which runs all checks in order."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Entry:
     """One check.
 
     Attributes:
-      name: by which users leave it out, and findings are told apart.
-      run: makes it.
-      needs: the checks that must have found nothing before.
-      compares: whether it compares results of calls that are made at different times.
+      name: the name for `skip` and in findings.
+      run: the function that makes the check.
+      needs: the earlier checks that must have found nothing.
+      compares: whether the check compares results of calls that are made at different times.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Entry:
 
 
 _RESULTS = ("call", "count", "dtypes", "shapes")
-# Whatever goes wrong with these goes wrong in all that comes after.
+# A fault that one of these finds would show again in every later check.
 _ALL = (*_RESULTS, "arguments", "borrowed", "out")
 _PROGRAM = (*_ALL, "aliasing", "pickling")
 
@@ -85,34 +85,34 @@ def check(
     repeat_effects: bool = False,
     raise_errors: bool = True,
 ) -> CheckReport:
-    """Tries a callback against what is declared of it; for tests.
+    """Test a callback against its declaration.
 
     Args:
       function: a `hostcall.callback`, or a function that is passed to a script op.
-      *args: what it is called with: arrays or tensors, structures of them, or `tf.TensorSpec`s,
-        for which values are made up. A size that is None in a spec is tried with several numbers.
-        Of arrays the leading sizes are varied, if a shape function is declared.
-      kwargs: what a `hostcall.callback` is called with by keyword.
-      result: for a plain function: what is declared of its results, as in `hostcall.callback`, or
-        dtypes (as in `Tout`) if `hostcall.declare` says the shapes alone.
+      *args: its arguments: arrays or tensors, structures of them, or `tf.TensorSpec`s, for which
+        values are made up. A size that is None in a spec is tried with several numbers. The leading
+        sizes of arrays vary if a shape function is declared.
+      kwargs: the keyword arguments of a `hostcall.callback`.
+      result: for a plain function: the declaration of its results, as in `hostcall.callback`, or
+        dtypes (as in `Tout`) if `hostcall.declare` gives only the shapes.
       kind: for a plain function: "numpy", the default, if it is for `tf.numpy_function`, "eager" if
         it is for `tf.py_function`.
-      stateful: for a plain function: whether its op is. The default is True unless it is declared
-        with `pure` or `memo`.
+      stateful: for a plain function: whether its op is stateful. The default is True unless the
+        function is declared with `pure` or `memo`.
       skip: the names of checks to leave out.
       repeat_effects: whether a stateful function is called as often as a pure one.
       raise_errors: False returns the findings without raising them.
 
     Returns:
-      A `CheckReport`. It says what was found, what was not checked and why, and how often the
-      function was called. A stateful function is called about 10 times, and 9 times more for each
-      argument that a gradient is checked for; a pure one about 60 times.
+      A `CheckReport` with the findings, the parts that were not checked with the reasons, and the
+      number of calls. A stateful function is called about 10 times, plus 9 times for each argument
+      whose gradient is checked; a pure one about 60 times.
 
     Raises:
       CheckError: an AssertionError whose text is the report, when something was found.
-      TypeError: when `function` is no function, nothing is declared of its results, or an option
-        does not go with it.
-      ValueError: when `skip` names a check that there is not.
+      TypeError: when `function` is no function, its results are not declared, or an option does not
+        fit it.
+      ValueError: when `skip` names an unknown check.
 
     Examples:
       >>> @hostcall.callback(result=lambda x: x, stateful=False)
@@ -125,7 +125,7 @@ def check(
       >>> print(report.findings[0].what)
       result 0 has shape () for arguments of shape (3,), and declared is (3,)
     """
-    __tracebackhide__ = True  # pytest shows the line of the user's
+    __tracebackhide__ = True  # pytest shows the user's line
     unknown = [name for name in skip if name not in _NAMES]
     if isinstance(skip, str) or unknown:
         listed = ", ".join(map(repr, _NAMES))
@@ -142,7 +142,7 @@ def check(
 
 
 def _made(trial: Trial, skip: Collection[str]) -> dict[str, list[Outcome]]:
-    """What each check says."""
+    """Return the outcomes of each check, by its name."""
     outcomes: dict[str, list[Outcome]] = {}
     for check in CHECKS:
         failed = [name for name in check.needs if _has_found(outcomes.get(name, []))]
@@ -160,7 +160,7 @@ def _run(check: Entry, trial: Trial) -> list[Outcome]:
     outcomes: list[Outcome] = []
     try:
         outcomes.extend(check.run(trial))
-    except Exception as error:  # of ours, or of code of the user's in an odd place
+    except Exception as error:  # from the check, or from user code in an unexpected place
         lines = str(error).strip().splitlines() or [""]
         why = f"the check itself has failed: {type(error).__name__}: {lines[0][:300]}"
         outcomes.append(NotChecked(check.name, why))
@@ -174,7 +174,7 @@ def _has_found(outcomes: list[Outcome]) -> bool:
 
 
 def _is_partly(outcome: Outcome) -> bool:
-    """Whether the check was made, but for this."""
+    """Return whether the check still counts as made despite this outcome."""
     return isinstance(outcome, Suggestion) or (isinstance(outcome, NotChecked) and outcome.partly)
 
 

@@ -1,4 +1,4 @@
-"""What a call costs in time and memory, and what one with more rows might."""
+"""The cost of a call in time and memory, and an estimate for a call with more rows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 _SECONDS, _BYTES = 5.0, 1 << 29
 
-# From one number of rows to the next: eight times as many, and for the cost between that and its
-# square.
+# Each number of rows is eight times the one before. The cost grows at least as much, and at most
+# with the square of that.
 _LEAST, _MOST = 8.0, 64.0
 
 
 class Cost:
-    """What runs inside costs. Memory is that which NumPy and Python ask for.
+    """The time that the body of `with` takes, and the memory that NumPy and Python allocate in it.
 
     Attributes:
-      rows: with how many rows a function is called inside.
+      rows: the number of rows of the call in the body.
     """
 
     def __init__(self, rows: int) -> None:
@@ -41,10 +41,10 @@ class Cost:
             tracemalloc.stop()
 
     def exceeds(self, before: Sequence[Cost]) -> bool:
-        """Whether a call with eight times the rows might take too long, or too much memory.
+        """Return whether a call with eight times the rows might take too much time or memory.
 
         Args:
-          before: what calls with fewer rows cost; without any it may grow with their square.
+          before: the costs of calls with fewer rows; without any, growth may be quadratic.
         """
         seconds = self._seconds * _growth([one._seconds for one in before], self._seconds)
         size = self._bytes * _growth([one._bytes for one in before], self._bytes)

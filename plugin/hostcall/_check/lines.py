@@ -1,4 +1,4 @@
-"""The lines that findings advise."""
+"""The lines of code that findings advise."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import tensorflow as tf
 from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._check.subject import Subject
 
-# The names in the lines themselves.
+# Names that the advised lines use themselves.
 _TAKEN = frozenset({"tf", "hostcall", "np"})
 
-# Shapes of all arguments and of one result, for one call.
+# The shapes of all arguments and of one result, in one call.
 Shapes = tuple[Sequence[tuple[int, ...]], tuple[int, ...]]
 
 
 def names(subject: Subject) -> list[str]:
-    """What the shape function may call the arguments: as the function does, where it does."""
+    """Return argument names for a shape function: the function's own first, then made-up ones."""
     count = subject.inputs.count
     try:
         parameters = [*inspect.signature(subject.function).parameters.values()]
-    except (TypeError, ValueError):  # of some functions of C modules
+    except (TypeError, ValueError):  # some functions of C modules have no signature
         parameters = []
     found = [
         f"{one.name}_" if one.name in _TAKEN else one.name
@@ -36,12 +36,12 @@ def names(subject: Subject) -> list[str]:
 
 
 def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
-    """The option that declares results.
+    """Return the option that declares the results.
 
     Args:
-      subject: what is checked.
-      specs: the specs of the results, written.
-      uses_arguments: whether the arguments are named in them.
+      subject: the subject of the check.
+      specs: the specs of the results, as source text.
+      uses_arguments: whether the specs name the arguments.
     """
     written = iter(specs)
     structure = tf.nest.map_structure(lambda _: _Text(next(written)), subject.outputs.structure)
@@ -50,12 +50,12 @@ def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
 
 
 def spec(spec: Spec, shape: str | None = None, dtype: tf.DType | None = None) -> str:
-    """A spec, written.
+    """Return a spec as source text.
 
     Args:
       spec: the spec.
-      shape: what to write for its shape.
-      dtype: what to write for its dtype.
+      shape: the text to write for its shape, or None.
+      dtype: the dtype to write in the place of its own, or None.
     """
     name = (dtype or spec.dtype).name
     written = f"tf.{name}" if hasattr(tf, name) else f'"{name}"'
@@ -68,7 +68,7 @@ def spec(spec: Spec, shape: str | None = None, dtype: tf.DType | None = None) ->
 
 
 def shape_expression(subject: Subject, seen: Sequence[Shapes]) -> str | None:
-    """How the shape of a result follows from those of the arguments, None where no rule is seen."""
+    """Return an expression in the arguments' shapes that gives the result's, None if none fits."""
     ranks = {len(shape) for _, shape in seen}
     if len(ranks) != 1:
         return None
@@ -90,7 +90,7 @@ def _size_expression(
     known = _sizes(subject, seen)
     wanted = {size for _, size in seen}
     if len(wanted) == 1 and (len(seen) > 1 or not known):
-        # A size of the same axis that has never varied is no less a constant.
+        # A size on the same axis that has never varied fits as well: prefer it to the number.
         at_axis = [
             name for name, sizes in known if name.endswith(f"[{axis}]") and {*sizes} == wanted
         ]
@@ -103,7 +103,7 @@ def _size_expression(
 def _expressions(
     known: Sequence[tuple[str, list[int]]], wanted: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
-    """What a size may be made of, the simplest first, with its value in each call."""
+    """Yield candidate expressions for a size, simplest first, with their value in each call."""
     yield from known
     for (one, first), (other, second) in itertools.combinations(known, 2):
         yield f"{one} * {other}", [n * m for n, m in zip(first, second, strict=True)]
@@ -121,7 +121,7 @@ def _expressions(
 def _sizes(
     subject: Subject, seen: Sequence[tuple[Sequence[tuple[int, ...]], int]]
 ) -> list[tuple[str, list[int]]]:
-    """Each size of the arguments, as it is written, and what it was in each call."""
+    """Return an expression for each size of the arguments, with its value in each call."""
     found = []
     for number, name in _ranked(subject):
         for axis in range(len(seen[0][0][number])):
@@ -132,14 +132,14 @@ def _sizes(
 
 
 def _ranked(subject: Subject) -> list[tuple[int, str]]:
-    """The arguments that are one tensor each, by number."""
+    """Return the number and name of each argument, if each is one tensor; else []."""
     if subject.inputs.nested:
         return []
     return list(enumerate(names(subject)))
 
 
 class _Text:
-    """What is written as it is."""
+    """A text whose `repr` is the text itself."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -149,6 +149,6 @@ class _Text:
 
 
 def shown(array: np.ndarray) -> str:
-    """A value in a message."""
+    """Return a value as text for a message, on one line."""
     text = np.array2string(array, threshold=6, edgeitems=2, precision=6, separator=", ")
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Checks that other processes find the function."""
+"""Checks that other processes find the function, by its pickle and by its qualified name."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ print()
 print(json.dumps(answer))
 """
 
-# What a module holds in a fresh process. To import it may take seconds, and tests check many of its
-# functions.
+# The code in each module, as a fresh process finds it. It is kept because an import may take
+# seconds, and tests check many functions of a module.
 _known: dict[tuple[object, ...], dict[str, str]] = {}
 
 
 class FreshProcessError(Exception):
-    """A fresh process cannot do it, for the reason in the text."""
+    """Error: a fresh process cannot read or find the function, for the reason in the text."""
 
 
 def unpickle(packed: bytes) -> None:
-    """Has a fresh process read a pickle.
+    """Make a fresh process read a pickle.
 
     Raises:
       FreshProcessError: when it cannot.
@@ -83,11 +83,11 @@ def unpickle(packed: bytes) -> None:
 
 
 def code_at(module: str, name: str) -> str:
-    """The code that a fresh process finds under a name in a module, as `code_of` tells it.
+    """Return the `code_of` hash of the function that a fresh process finds by module and name.
 
     Raises:
       FreshProcessError: when it finds nothing.
-      TimeoutError: when the import takes too long to tell.
+      TimeoutError: when the import takes too long.
     """
     file = getattr(sys.modules.get(module), "__file__", None)
     version = os.stat(file).st_mtime_ns if file and os.path.exists(file) else None
@@ -101,7 +101,7 @@ def code_at(module: str, name: str) -> str:
 
 
 def code_of(function: Any) -> str:
-    """What tells the code of a function from that of another one."""
+    """Return a hash of a function's code, or a note that it has none."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:
         return "no code" if callable(function) else "no function"
@@ -129,12 +129,12 @@ def _ask(**asked: str) -> dict[str, str]:
     return answer
 
 
-# Executors of these send functions by value.
+# Executors of these libraries send functions by value.
 _BY_VALUE = ("loky", "distributed", "ray")
 
 
 def pickling(trial: Trial) -> Iterator[Outcome]:
-    """The executor's processes can read the function."""
+    """Check that the executor's processes can read the function."""
     provider = trial.subject.declaration.executor
     if provider is None:
         yield NotChecked("pickling", "no executor is declared")
@@ -161,7 +161,7 @@ def pickling(trial: Trial) -> Iterator[Outcome]:
 
 
 def name(trial: Trial) -> Iterator[Outcome]:
-    """A fresh process finds the same function under its qualified name."""
+    """Check that a fresh process finds the same function under its qualified name."""
     function = trial.subject.user_function
     given = trial.subject.declared.given_name or named_functions.name_of(function)
     if given is not None:
@@ -195,11 +195,11 @@ def name(trial: Trial) -> Iterator[Outcome]:
 
 
 def _packed(function: Any, executor: Any) -> bytes | Exception:
-    """The function as it is sent, or why it cannot be."""
+    """Return the function pickled as the executor sends it, or the error that prevents it."""
     sent = sendable(function)
     try:
         return pickle.dumps(sent)
-    except Exception as error:  # pickling runs code of the user's
+    except Exception as error:  # pickling runs user code
         standard = isinstance(executor, concurrent.futures.ProcessPoolExecutor)
         library = type(executor).__module__.partition(".")[0]
         if (standard and library not in _BY_VALUE) or not _has_cloudpickle():

@@ -1,4 +1,4 @@
-"""Checks that programs compute what the function does: plain, compiled, and partitioned."""
+"""Checks that plain, compiled, partitioned and JAX programs get the function's own results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CAUSE = (
 
 
 def compiled(trial: Trial) -> Iterator[Outcome]:
-    """A compiled program gets what a plain one gets, and what the function returns."""
+    """Check that plain and compiled programs get the results that the function returns."""
     if not _control.is_enabled():
         yield NotChecked("compiled", _DISABLED)
         return
@@ -39,7 +39,7 @@ def compiled(trial: Trial) -> Iterator[Outcome]:
 
 
 def partitioned(trial: Trial) -> Iterator[Outcome]:
-    """A partitioned program gets the same."""
+    """Check that a partitioned program gets the results that the function returns."""
     declared = trial.subject.declaration.route
     if not _control.is_enabled():
         yield NotChecked("partitioned", _DISABLED)
@@ -55,7 +55,7 @@ def partitioned(trial: Trial) -> Iterator[Outcome]:
 
 
 def in_jax(trial: Trial) -> Iterator[Outcome]:
-    """A compiled JAX program gets the same, where JAX is there and can have the results."""
+    """Check that a compiled JAX program gets the same results, if it can make the call."""
     why = _not_for_jax(trial)
     if why:
         yield NotChecked("jax", why)
@@ -88,16 +88,16 @@ def _jitted(trial: Trial, route: str = AUTO) -> Callable[[], list[np.ndarray]]:
 
 
 def _called(trial: Trial) -> Callable[..., Any]:
-    """From arguments to results, both flat."""
+    """Return a function that calls the subject in a program; it takes and returns flat lists."""
     subject = trial.subject
 
     def call(*tensors: Any) -> Any:
-        # Integers of four bits, which TensorFlow mistakes, go in and out as those of eight.
+        # TensorFlow mishandles four-bit integers, so they go in and out as eight-bit ones.
         pairs = zip(tensors, trial.base.sample.tensors, strict=True)
         inputs = [_cast(tensor, like.dtype) for tensor, like in pairs]
         results = subject.program(*subject.nested(inputs))
         if not subject.outputs.dtypes:
-            return []  # rather than an op
+            return []  # not the op that a call without results returns
         flat = tf.nest.flatten(results, expand_composites=True)
         return [_cast(result, tensor_structures.wide(result.dtype)) for result in flat]
 
@@ -109,7 +109,7 @@ def _cast(tensor: Any, dtype: tf.DType) -> Any:
 
 
 def _runner(trial: Trial, program: Any, route: str | None = None) -> Callable[[], list[np.ndarray]]:
-    """What runs a program, with its results as arrays of their own."""
+    """Return a function that runs a program and returns its results as new arrays."""
     subject = trial.subject
 
     def run() -> list[np.ndarray]:
@@ -118,7 +118,7 @@ def _runner(trial: Trial, program: Any, route: str | None = None) -> Callable[[]
             for tensor in trial.base.sample.tensors
         ]
         with requested_routes.scope(route=route or requested_routes.current()):
-            # TensorFlow warns of functions that are traced by a call, and then thrown away.
+            # TensorFlow warns of functions that a call traces and that are then thrown away.
             results = program.get_concrete_function(*tensors)(*tensors)
         if subject.declaration.line is not None:
             _fire_and_forget.barrier()
@@ -129,7 +129,7 @@ def _runner(trial: Trial, program: Any, route: str | None = None) -> Callable[[]
 
 
 def _compared(trial: Trial, name: str, run: Callable[[], list[np.ndarray]]) -> str | None:
-    """What is wrong with a program, in words, or None."""
+    """Return a description of a program's error or wrong result, or None."""
     wanted = trial.first_results
     trial.subject.calls += 1
     try:
@@ -163,7 +163,7 @@ def _not_compared(trial: Trial, check: str) -> Iterator[NotChecked]:
 
 
 def _not_for_jax(trial: Trial) -> str:
-    """Why a JAX program cannot make the call, or ""."""
+    """Return the reason why a JAX program cannot make the call, or ""."""
     subject = trial.subject
     if not subject.arguments.of_jax:
         return "no argument is an array of JAX's"

@@ -12,12 +12,12 @@ from hostcall_runtime._errors import counted
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that is not as declared.
+    """A difference between a function and its declaration.
 
     Attributes:
       check: the name of the check that has found it.
-      what: what happened.
-      cause: what is likely behind it.
+      what: a description of the difference.
+      cause: the likely cause.
       line: the line to write.
 
     Examples:
@@ -36,12 +36,12 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class NotChecked:
-    """Something that a check did not look at.
+    """A check, or a part of one, that was not made.
 
     Attributes:
       check: the name of the check.
       why: the reason.
-      partly: whether the check was made, but for this.
+      partly: whether the rest of the check was made.
     """
 
     check: str
@@ -51,11 +51,11 @@ class NotChecked:
 
 @dataclasses.dataclass(frozen=True)
 class Suggestion:
-    """Something that might be declared, too.
+    """An option that might be declared, too.
 
     Attributes:
       check: the name of the check that has found it.
-      what: what it is good for.
+      what: the benefit of the option.
       line: the line to write.
     """
 
@@ -66,7 +66,7 @@ class Suggestion:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What all checks have found; see `CheckReport`."""
+    """The results of all checks; see `CheckReport`."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -77,12 +77,12 @@ class Facts:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """True if nothing was found."""
         return not self.findings
 
     @property
     def headline(self) -> str:
-        """The facts in one line."""
+        """The number of findings and of checks, in one line."""
         failed = {finding.check for finding in self.findings}
         found = counted(len(self.findings), "finding") if self.findings else "no finding"
         return f"{found} of {counted(len(self.passed) + len(failed), 'check')}"
@@ -92,7 +92,7 @@ _WIDTH = 110
 
 
 def text(report: Facts) -> str:
-    """The table as plain text, and below it what has passed and what was not checked."""
+    """Return the table of findings as plain text, then passed checks and those not made."""
     from rich.console import Console
     from rich.text import Text
 
@@ -116,7 +116,7 @@ def text(report: Facts) -> str:
 
 
 def _reasons(report: Facts) -> dict[str, list[str]]:
-    """The checks that were not made for a reason, by the reason."""
+    """Return the names of the checks that were not made, by the reason."""
     reasons: dict[str, list[str]] = {}
     for one in report.not_checked:
         reasons.setdefault(one.why.removesuffix("."), []).append(one.check)
@@ -138,17 +138,17 @@ def _findings(report: Facts) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class CheckReport(Facts):
-    """What `hostcall.check` has found. `print` shows it as a table.
+    """The result of `hostcall.check`. `print` shows it as a table.
 
     Attributes:
       name: the function, and the file and line of its definition.
-      findings: what is not as declared, a tuple of `Finding`s.
+      findings: the differences from the declaration, a tuple of `Finding`s.
       passed: the names of the checks that were made and have found nothing, a tuple.
-      not_checked: what was not looked at: a tuple of objects with the name of the check (`check`),
-        the reason (`why`), and whether the check was made but for this (`partly`).
-      calls: how often the checks have called the function.
-      suggestions: what might be declared, too: a tuple of objects with the name of the check
-        (`check`), what it is good for (`what`), and the line to write (`line`).
+      not_checked: the checks, or parts of them, that were not made: a tuple of objects with the
+        check's name (`check`), the reason (`why`), and whether the rest was made (`partly`).
+      calls: the number of times that the checks have called the function.
+      suggestions: options that might be declared, too: a tuple of objects with the name of the
+        check (`check`), the benefit of the option (`what`), and the line to write (`line`).
       ok: whether nothing was found.
 
     Examples:
@@ -162,7 +162,7 @@ class CheckReport(Facts):
 
 
 class CheckError(AssertionError):
-    """What `hostcall.check` raises when it has found something. Its text is that of the report.
+    """The error that `hostcall.check` raises for findings. Its text is the report.
 
     Attributes:
       report: the `CheckReport`.

@@ -1,4 +1,4 @@
-"""Checks of results: number, dtypes, shapes, also for empty, scalar and huge inputs."""
+"""Checks of results: number, dtypes, shapes, also for empty, scalar, huge and strided inputs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COUNT, DTYPE, SHAPE, RULE = "count", "dtype", "shape", "rule"
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is not as declared.
+    """A difference between results and their declaration.
 
     Attributes:
       kind: COUNT, DTYPE, SHAPE, or RULE for a shape function that fails.
-      what: in words.
-      index: of the result.
-      actual: the dtype or shape that it has, or how many results there are.
+      what: a description in words.
+      index: the index of the result.
+      actual: the actual dtype, shape or number of results.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Problem:
 
 
 def problem_of(subject: Subject, tried: Tried) -> Problem | None:
-    """The first thing that is not as declared in what a call has returned, or None."""
+    """Return the first difference between a call's results and the declaration, or None."""
     called, dtypes = tried.called, subject.outputs.dtypes
     try:
         results = subject.results(called)
@@ -64,7 +64,7 @@ def problem_of(subject: Subject, tried: Tried) -> Problem | None:
 
 
 def declared(spec: Spec) -> str:
-    """The shape that a spec declares, in a message."""
+    """Return the shape that a spec declares, as text for a message."""
     if isinstance(spec, BoundedSpec):
         return str(spec)
     return str(spec.shape) if spec.shape.rank is None else str(tuple(spec.shape.as_list()))
@@ -73,7 +73,7 @@ def declared(spec: Spec) -> str:
 def _dtype_problem(
     subject: Subject, index: int, value: Any, dtype: tf.DType
 ) -> Problem | np.ndarray:
-    """The result as an array, where it has the declared dtype."""
+    """Return the result as an array, or a problem if its dtype is not the declared one."""
     own = getattr(value, "dtype", None)
     wrong = None
     try:
@@ -129,7 +129,7 @@ def _first_line(error: Exception) -> str:
 
 
 def call(trial: Trial) -> Iterator[Outcome]:
-    """The function returns something for the user's arguments."""
+    """Check that the function returns for the user's arguments."""
     called = trial.base.called
     if isinstance(called.error, UnsizedError):
         dtypes = trial.subject.outputs.dtypes
@@ -150,7 +150,7 @@ def call(trial: Trial) -> Iterator[Outcome]:
 
 
 def count(trial: Trial) -> Iterator[Outcome]:
-    """It returns as many results as are declared, in their structure."""
+    """Check that results have the declared number and structure."""
     for tried in trial.all_sizes:
         problem = problem_of(trial.subject, tried)
         if problem is not None and problem.kind == COUNT:
@@ -164,7 +164,7 @@ def count(trial: Trial) -> Iterator[Outcome]:
 
 
 def dtypes(trial: Trial) -> Iterator[Outcome]:
-    """Results have their declared dtypes."""
+    """Check that results have their declared dtypes."""
     for tried in trial.all_sizes:
         problem = problem_of(trial.subject, tried)
         if problem is not None and problem.kind == DTYPE:
@@ -173,7 +173,7 @@ def dtypes(trial: Trial) -> Iterator[Outcome]:
 
 
 def dtype_finding(trial: Trial, check: str, problem: Problem) -> Finding:
-    """The finding for a result of another dtype than is declared."""
+    """Return the finding for a result whose dtype is not the declared one."""
     dtype = trial.subject.outputs.dtypes[problem.index]
     if problem.actual is None:
         return Finding(check, problem.what, "a path that returns nothing", _return_of_all(trial))
@@ -187,7 +187,7 @@ def dtype_finding(trial: Trial, check: str, problem: Problem) -> Finding:
 
 
 def shapes(trial: Trial) -> Iterator[Outcome]:
-    """Results have the shapes that are declared, for several sizes."""
+    """Check that results have their declared shapes, for several sizes."""
     found = False
     for tried in trial.all_sizes:
         problem = problem_of(trial.subject, tried)
@@ -201,7 +201,7 @@ def shapes(trial: Trial) -> Iterator[Outcome]:
 
 
 def shape_finding(trial: Trial, check: str, problem: Problem) -> Finding:
-    """The finding for a shape that is not as declared."""
+    """Return the finding for a wrong shape, or for a shape function that fails."""
     subject = trial.subject
     if problem.kind == RULE:
         cause = "the shape function computes with sizes that these arguments do not have"
@@ -213,7 +213,7 @@ def shape_finding(trial: Trial, check: str, problem: Problem) -> Finding:
 
 
 def _of_unknown_sizes(trial: Trial) -> Iterator[Outcome]:
-    """Where tracing does not know sizes, the shape function says nothing that is wrong."""
+    """Check that the shape function gives no wrong sizes while tracing does not know them."""
     subject = trial.subject
     if not subject.has_shape_function or not trial.base.sample.tensors:
         return
@@ -221,7 +221,7 @@ def _of_unknown_sizes(trial: Trial) -> Iterator[Outcome]:
     unknown = [tf.TensorSpec([None] * len(spec.shape), spec.dtype) for spec in base.sample.specs]
     try:
         said = subject.specs(unknown)
-    except Exception:  # hostcall asks again when sizes are known
+    except Exception:  # hostcall calls it again when sizes are known
         return
     for tried in trial.all_sizes:
         arrays = subject.arrays(tried.called)
@@ -259,7 +259,7 @@ def _not_tried(trial: Trial) -> Iterator[Outcome]:
 
 
 def _written(trial: Trial, index: int) -> str:
-    """The declaration as it should be, as far as the calls show it."""
+    """Return the line that declares the shapes seen in the calls."""
     subject = trial.subject
     try:
         known = subject.specs(trial.base.sample.specs)
@@ -324,17 +324,17 @@ def _numpy_name(dtype: tf.DType) -> str:
     return "bool_" if dtype == tf.bool else dtype.name
 
 
-# Beyond what 16 bits count. What calls with fewer cost tells whether there may be as many.
+# The last is beyond 16 bits. The cost of calls with fewer rows decides whether more are tried.
 _ROWS = (1_025, 8_193, 65_537)
 
-# NumPy's sums go another way through memory.
+# NumPy adds up arrays of another layout in another order.
 _ROUNDING = 1e-5
 
 _FIXED = "no size of the arguments may vary"
 
 
 def empty(trial: Trial) -> Iterator[Outcome]:
-    """For arguments without elements the results are as declared."""
+    """Check that results are as declared for arguments without elements."""
     if _varies(trial):
         yield from _tried(trial, "empty", trial.subject.arguments.leading(0))
     else:
@@ -342,7 +342,7 @@ def empty(trial: Trial) -> Iterator[Outcome]:
 
 
 def zero_d(trial: Trial) -> Iterator[Outcome]:
-    """For scalars, too, where an argument may have any rank."""
+    """Check that results are as declared for scalars, if an argument may have any rank."""
     given = trial.subject.arguments
     if given.any_rank:
         yield from _tried(trial, "zero_d", given.of_rank_0())
@@ -353,7 +353,7 @@ def zero_d(trial: Trial) -> Iterator[Outcome]:
 
 
 def huge(trial: Trial) -> Iterator[Outcome]:
-    """For many rows, too."""
+    """Check that results are as declared for many rows."""
     subject = trial.subject
     if not _varies(trial):
         yield NotChecked("huge", _FIXED)
@@ -361,7 +361,7 @@ def huge(trial: Trial) -> Iterator[Outcome]:
     if trial.is_spared:
         yield trial.spared("huge", "2 calls")
         return
-    # Where other sizes are refused, too, it is not for their number.
+    # An exception is a finding only if other sizes work. Else many rows need not be its cause.
     raises = subject.arguments.vary_alone and len(trial.all_sizes) > len(trial.other_sizes)
     costs: list[Cost] = []
     for rows in _ROWS:
@@ -383,7 +383,7 @@ def huge(trial: Trial) -> Iterator[Outcome]:
 
 
 def layout(trial: Trial) -> Iterator[Outcome]:
-    """Arrays that do not lie in memory row by row mean the same."""
+    """Check that arrays whose memory layout is not row-major give the same results."""
     subject = trial.subject
     arrays = [tensor.numpy() for tensor in trial.base.sample.tensors]
     if subject.eager or subject.declaration.on_device:
@@ -426,18 +426,18 @@ def _varies(trial: Trial) -> bool:
 
 
 def _tried(trial: Trial, check: str, sample: Sample, raises: bool = False) -> Iterator[Outcome]:
-    """What one more call shows.
+    """Make one more call and yield its outcomes.
 
     Args:
       trial: the run.
       check: the name of the check.
       sample: the arguments.
-      raises: whether an exception is a finding, where it can only come from the size.
+      raises: whether an exception is a finding, because only the size can cause it.
     """
     subject = trial.subject
     try:
         tried = Tried(sample, subject.call(sample))
-    except Exception as error:  # of the shape function, which `out` needs
+    except Exception as error:  # from the shape function, which `out` needs
         yield NotChecked(check, f"the shape function raises {type(error).__name__}: {error}")
         return
     if tried.called.error is None:

@@ -25,16 +25,16 @@ from hostcall._check.report import Finding, NotChecked, Suggestion
 from hostcall._check.trial import Outcome, Trial, same, same_twice
 from hostcall_runtime._errors import counted
 
-# Of what takes longer to look at, nothing is said.
+# Larger values and those of frameworks are left out, as pickling them may take seconds.
 _MOST_BYTES = 1 << 24
 _FRAMEWORKS = ("jax", "jaxlib", "keras", "tensorflow", "torch")
 
 
 def state_of(function: Callable[..., Any]) -> dict[str, str]:
-    """What a function refers to and could change: a hash of each value, by what it is called.
+    """Return a hash of each value that a function refers to and could change, by a name for it.
 
-    Variables of its closure, globals that it names, attributes of its object, global generators of
-    random numbers. Left out is what cannot be pickled, and what frameworks have made.
+    The values are closure variables, globals, defaults, attributes of its object, and global random
+    generators. Objects of frameworks and those that cannot be pickled are left out.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -59,13 +59,13 @@ def state_of(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """What differs."""
+    """Return the names of the values that differ."""
     return [name for name, value in after.items() if before.get(name, value) != value]
 
 
 @contextlib.contextmanager
 def printing() -> Iterator[io.StringIO]:
-    """What is printed meanwhile, which is shown as well."""
+    """Yield a stream that gets a copy of the text printed meanwhile."""
     seen = io.StringIO()
     with contextlib.redirect_stdout(_Both(sys.stdout, seen)):
         yield seen
@@ -90,7 +90,7 @@ def _is_code(value: object) -> bool:
 
 
 def _is_of_framework(value: object) -> bool:
-    """Whether pickling may take seconds."""
+    """Return whether a framework defines the value's class: pickling it may take seconds."""
     return any(cls.__module__.partition(".")[0] in _FRAMEWORKS for cls in type(value).__mro__)
 
 
@@ -99,12 +99,12 @@ def _hash(value: object) -> str | None:
         if getattr(value, "nbytes", 0) > _MOST_BYTES or _is_of_framework(value):
             return None
         return hashlib.sha256(pickle.dumps(value)).hexdigest()
-    except Exception:  # pickling runs code of the user's
+    except Exception:  # pickling runs user code
         return None
 
 
 def arguments(trial: Trial) -> Iterator[Outcome]:
-    """Calls leave their arguments as they are, where these may be the program's own."""
+    """Check that calls do not change arguments that may lie in the program's own memory."""
     subject = trial.subject
     if not subject.eager and subject.declared.is_callback:
         yield NotChecked("arguments", "a hostcall.callback gets arrays of its own, to write to")
@@ -125,7 +125,7 @@ def arguments(trial: Trial) -> Iterator[Outcome]:
 
 
 def purity(trial: Trial) -> Iterator[Outcome]:
-    """A function that is declared pure returns the same twice, and does nothing else."""
+    """Check that a function declared pure repeats its results and has no side effects."""
     subject = trial.subject
     if not subject.is_pure:
         yield NotChecked("purity", "the function is declared stateful")
@@ -145,7 +145,7 @@ def purity(trial: Trial) -> Iterator[Outcome]:
         cause = "random numbers, the time, or state of the function's own"
         yield Finding("purity", what, cause, line)
         return
-    # What only settles, as a cache does, is no effect.
+    # A change that not every call makes, such as filling a cache, is no side effect.
     steps = [set(changes(*pair)) for pair in itertools.pairwise(states)]
     changed = sorted(set.intersection(*steps))
     if changed:
@@ -185,7 +185,7 @@ def _claim(trial: Trial) -> str:
 
 
 def aliasing(trial: Trial) -> Iterator[Outcome]:
-    """A result stays what it is when the function is called again."""
+    """Check that a result stays the same when the function is called again."""
     subject = trial.subject
     if not subject.outputs.dtypes:
         yield NotChecked("aliasing", "it has no results")
@@ -212,7 +212,7 @@ def aliasing(trial: Trial) -> Iterator[Outcome]:
 
 
 def borrowed(trial: Trial) -> Iterator[Outcome]:
-    """Nothing refers to arrays that the function has borrowed, once it has returned."""
+    """Check that no reference to borrowed arrays is left once the function has returned."""
     subject = trial.subject
     how = subject.declaration
     if not how.shares_memory:
@@ -233,7 +233,7 @@ def borrowed(trial: Trial) -> Iterator[Outcome]:
 
 
 def out(trial: Trial) -> Iterator[Outcome]:
-    """All of `out` is written, and nothing else returned."""
+    """Check that the function writes all of `out` and returns no other value."""
     subject = trial.subject
     if not subject.declaration.out:
         yield NotChecked("out", "it is not declared with out=True")
@@ -248,7 +248,7 @@ def out(trial: Trial) -> Iterator[Outcome]:
     left = [_left(array, 0x55) for array in called.outs]
     if not any(map(np.any, left)):
         return
-    # The function may write these very bytes.
+    # The function may have written these very bytes, so another call uses others.
     second = subject.call_on(subject.values(trial.base.sample), specs, 0xAA)
     if second.error is not None:
         yield NotChecked("out", f"a second call raises {second.raised}")
@@ -269,7 +269,7 @@ def out(trial: Trial) -> Iterator[Outcome]:
 
 
 def _place(trial: Trial, index: int) -> int | str:
-    """What one of several results is called in `out`."""
+    """Return the key or index of one of several results in `out`."""
     structure = trial.subject.outputs.structure
     if isinstance(structure, dict) and len(structure) == len(trial.subject.outputs.dtypes):
         return str(sorted(structure)[index])
@@ -277,7 +277,7 @@ def _place(trial: Trial, index: int) -> int | str:
 
 
 def _left(array: np.ndarray, poison: int) -> np.ndarray:
-    """Which elements of an array have the bytes alone that were there before the call."""
+    """Return a mask of the elements whose bytes are all as they were before the call."""
     if array.dtype == object:  # strings
         return np.array([one is None for one in array.flat], bool).reshape(array.shape)
     if array.dtype == bool or not array.size:
@@ -289,17 +289,17 @@ def _left(array: np.ndarray, poison: int) -> np.ndarray:
 
 _THREADS, _CALLS = 8, 4
 
-# The seconds from which on each thread makes one call.
+# If a call takes this many seconds or more, each thread makes only one.
 _SLOW = 0.1
 
-# For a call whose arrays NumPy's libraries add up in another order.
+# NumPy's libraries may add up arrays in another order in each call.
 _ROUNDING = 1e-5
 
-# Threads change places as often as they can.
+# The seconds between thread switches, so short that calls interleave as much as they can.
 _SWITCH_INTERVAL = 1e-6
 
-# For all calls together, where one by one they would take less than a quarter of it: beyond it they
-# wait for each other.
+# The time limit for all calls together, or four times what they take one by one if that is more.
+# Calls that exceed it wait for each other.
 _SECONDS = 60.0
 
 _OPTION = "concurrent=True"
@@ -312,7 +312,7 @@ _LINE = "with lock:    # lock = threading.Lock(), around what the calls share"
 
 
 def threads(trial: Trial) -> Iterator[Outcome]:
-    """Eight threads that call it at once get what one gets, where calls may overlap."""
+    """Check that eight threads at once get the same results as one, if calls may overlap."""
     subject = trial.subject
     if not subject.outputs.dtypes or subject.declaration.line is not None:
         yield NotChecked("threads", "it has no results to compare")
@@ -343,7 +343,7 @@ def threads(trial: Trial) -> Iterator[Outcome]:
 def _at_once(
     trial: Trial, samples: Sequence[Sample], wanted: Sequence[list[np.ndarray]]
 ) -> str | None:
-    """What goes wrong, in words, or None."""
+    """Make all calls at once, and return a description of the first failure, or None."""
     subject = trial.subject
     calls = _CALLS if trial.seconds < _SLOW else 1
     limit = max(_SECONDS, 4 * len(samples) * calls * trial.seconds)

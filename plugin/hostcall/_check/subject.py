@@ -25,20 +25,20 @@ from hostcall._functions.native_code import NativeCode
 from hostcall._tf import eager_execution, tensor_structures, token_registry
 from hostcall_runtime import _device_arrays, prepared
 
-# From flat arguments to those that the user's function takes.
+# Packs flat arguments into those that the user's function takes.
 Pack = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Called:
-    """What a call has come to.
+    """The outcome of one call.
 
     Attributes:
-      error: what the function has raised, or None.
-      returned: what it has returned.
-      outs: the arrays that it was to write its results into.
-      kept: whether something still refers to an array that the function was lent.
-      wrong_out: whether the function has returned something else than what it was to write to.
+      error: the exception of the function, or None.
+      returned: the value that it has returned.
+      outs: the arrays for its results, with `out=True`.
+      kept: whether a reference is left to an array that the function was lent.
+      wrong_out: whether the function has returned a value that is not `out`.
       arguments: the arrays or tensors that it was called with, flat.
     """
 
@@ -57,11 +57,11 @@ class Called:
 
 
 class Lent:
-    """Arrays that a function has for the length of a call.
+    """Arrays that a function has for the time of one call.
 
     Attributes:
-      outs: those that it is to write its results into.
-      out: the same, as it gets them.
+      outs: the arrays for its results.
+      out: the same arrays, in the structure that the function gets as `out`.
     """
 
     def __init__(self, views: Sequence[np.ndarray], outs: tuple[np.ndarray, ...], out: Any) -> None:
@@ -74,13 +74,13 @@ class Lent:
     def to(
         self, function: Callable[..., Any], pack: Pack, values: Sequence[Any], collects: bool
     ) -> Called:
-        """Calls the function.
+        """Call a function.
 
         Args:
-          function: what to call.
-          pack: makes its arguments.
+          function: the function to call.
+          pack: makes its arguments from flat ones.
           values: the arguments, flat.
-          collects: whether cycles that the function has left behind count for nothing.
+          collects: whether references from garbage cycles are not counted as `kept`.
         """
         before = self._references()
         returned = function(*pack(values))
@@ -109,7 +109,7 @@ class Lent:
 def on_loan(
     function: Callable[..., Any], pack: Pack, values: Sequence[Any], description: str
 ) -> Called:
-    """Calls a function that takes arrays where they lie."""
+    """Call a function that takes arrays where they lie: one with `memory="device"`."""
     loans = prepared().Loans([np.asarray(value) for value in values])
     try:
         returned = _device_arrays.of_host(function(*pack(loans.shown())), description)
@@ -120,7 +120,7 @@ def on_loan(
 
 
 def poisoned(spec: Spec, poison: int) -> np.ndarray:
-    """A new array full of one byte; of None, where it is for strings."""
+    """Return a new array filled with one byte, or with None if it is for strings."""
     array = np.empty(spec.shape.as_list(), spec.dtype.as_numpy_dtype)
     if array.dtype == object:
         return array
@@ -163,18 +163,18 @@ _PROGRAM = (
 
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """A function and what is declared of it.
+    """A function and its declaration.
 
     Attributes:
-      function: what is called by position.
-      declaration: what is declared.
+      function: the function, which takes all arguments by position.
+      declaration: its declaration.
       eager: whether the function takes EagerTensors.
       stateful: whether calls may have side effects.
       grad: the gradient that the user has given it, or None.
       given_name: the name that the user has given it, or None.
       is_callback: whether the user has made a `hostcall.callback` of it.
-      dtypes: the structure of the results where the declaration does not say it, or None.
-      program: from the structure of the results to what calls the function on tensors.
+      dtypes: the user's `result`, with dtypes for a declaration of shapes alone, or None.
+      program: makes a callable from the structure of the results; it calls the function on tensors.
     """
 
     function: Callable[..., Any]
@@ -191,7 +191,7 @@ class Declared:
 def of_callback(
     callback: Callback, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Declared, tuple[Any, ...]]:
-    """What a callback says of itself, and its arguments by position."""
+    """Return the declaration of a callback, and its arguments by position."""
     inputs, call = callback._sorted(args, dict(kwargs))
     program = callback
     if kwargs:
@@ -213,16 +213,16 @@ def of_callback(
 
 
 def of_function(function: Any, result: object, kind: str, stateful: bool | None) -> Declared:
-    """What is declared of a plain function, and what `hostcall.check` is told.
+    """Return the declaration of a plain function, with the options of `hostcall.check`.
 
     Args:
       function: the function.
-      result: as `hostcall.callback` takes it, or dtypes; None where the declaration says enough.
+      result: as `hostcall.callback` takes it, or dtypes; None if the declaration is enough.
       kind: "numpy" or "eager".
-      stateful: whether calls may have side effects; None for what the declaration says.
+      stateful: whether calls may have side effects; None to take it from kind and declaration.
 
     Raises:
-      TypeError: when it is no function, or nothing is declared of its results.
+      TypeError: when it is no function, or its results are not declared.
     """
     if hasattr(function, "get_concrete_function"):
         raise TypeError(_PROGRAM.format(function=function))
@@ -253,10 +253,10 @@ def of(
     kind: str | None,
     stateful: bool | None,
 ) -> tuple[Declared, tuple[Any, ...]]:
-    """What is declared of a function or callback, and its arguments by position.
+    """Return the declaration of a function or callback, and its arguments by position.
 
     Raises:
-      TypeError: when it is neither, or what is said of it is too little or too much.
+      TypeError: when it is neither, or options are missing or do not fit it.
     """
     if isinstance(function, Callback):
         given = {"result": result, "kind": kind, "stateful": stateful}
@@ -267,7 +267,7 @@ def of(
     if kwargs:
         raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
     if isinstance(function, NativeCode) and stateful is None:
-        stateful = False  # nothing of it is Python's
+        stateful = False  # it runs no Python
     return of_function(function, result, kind or "numpy", stateful), args
 
 
@@ -285,7 +285,7 @@ def _by_script_op(
 
 
 def _with_specs(result: object) -> Any:
-    """A declared result with specs in the place of dtypes."""
+    """Return a declared result with specs in the place of dtypes."""
     if isinstance(result, dict):
         return {key: _with_specs(value) for key, value in result.items()}
     if isinstance(result, list | tuple) and not hasattr(result, "_fields"):
@@ -305,18 +305,18 @@ _UNSIZED = (
 
 
 class UnsizedError(ValueError):
-    """A function cannot be called that writes results whose sizes nobody knows."""
+    """Error: the sizes of results that a function with `out=True` writes are not known."""
 
 
 class Subject:
-    """A function with what is declared of it, and arguments to try it with.
+    """A function with its declaration and the arguments of its trial calls.
 
     Attributes:
-      declared: what is declared.
-      arguments: what the user has given for its arguments.
+      declared: the function and its declaration.
+      arguments: the arguments that the user has given.
       inputs, outputs: the structures of arguments and results.
-      program: calls it on tensors, as programs do.
-      calls: how often it was called.
+      program: a callable that calls the function on tensors, as programs do.
+      calls: the number of calls so far.
     """
 
     def __init__(self, declared: Declared, args: Sequence[Any]) -> None:
@@ -339,12 +339,12 @@ class Subject:
         self.program = declared.program(self.outputs)
 
     def _results(self, result: Any) -> Any:
-        """The structure of the results; what one call shows where the shape function fails."""
+        """Return the structure of the results; that of one call if the shape function fails."""
         if not self.has_shape_function or self.declared.dtypes is not None:
             return structures.specs_for(result, self.inputs)
         try:
             result(*self.inputs.pack_specs(self.arguments.base.specs))
-        except Exception:  # the check of shapes meets it again
+        except Exception:  # the check of shapes reports it
             called = self.call(self.arguments.base)
             return tf.nest.map_structure(_spec_of, called.returned)
         return structures.specs_for(result, self.inputs)
@@ -356,34 +356,34 @@ class Subject:
 
     @property
     def user_function(self) -> Any:
-        """The user's function, without the keywords that it is called with."""
+        """The user's function, without bound keyword arguments."""
         return functions_callback.parts(self.function)[0]
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """The function's name, or "function" if it has none that is an identifier."""
         name = str(getattr(self.user_function, "__name__", ""))
         return name if name.isidentifier() else "function"
 
     @property
     def is_pure(self) -> bool:
-        """Whether it is declared to do nothing but return results."""
+        """True if the function is declared to have no side effects."""
         how = self.declaration
         return not self.declared.stateful or how.pure or how.table is not None
 
     @property
     def has_shape_function(self) -> bool:
-        """Whether the shapes of the results follow from those of the arguments."""
+        """True if a shape function is declared."""
         return callable(self.declaration.result) and not is_leaf(self.declaration.result)
 
     def specs(self, known: Sequence[Spec]) -> list[Spec]:
-        """What is declared of the results for arguments, flat."""
+        """Return the declared specs of the results, flat, for the specs of arguments."""
         said = self._shape_function(known)
         pairs = zip(said, self.outputs.dtypes, strict=True)
         return [tf.TensorSpec(None, dtype) if one is None else one for one, dtype in pairs]
 
     def nested(self, tensors: Sequence[Any]) -> list[Any]:
-        """Tensors as the user passes them to the program."""
+        """Return tensors in the structure in which the user passes them to the program."""
         remaining = iter(tensors)
 
         def leaf(given: Any) -> Any:
@@ -397,17 +397,17 @@ class Subject:
         return nested
 
     def values(self, sample: Sample) -> list[Any]:
-        """New values of arguments, flat, as programs pass them."""
+        """Return new values of arguments, flat, as programs pass them."""
         if self.eager:
             return [tf.identity(tensor) for tensor in sample.tensors]
         return [tensor.numpy() for tensor in sample.tensors]
 
     def call(self, sample: Sample, poison: int = 0x55) -> Called:
-        """Calls the function once, as programs do.
+        """Call the function once, as programs do.
 
         Args:
           sample: its arguments.
-          poison: the byte that arrays are full of which it is to write.
+          poison: the byte that fills the arrays of `out` before the call.
         """
         specs = self.specs(sample.specs) if self.declaration.out else []
         return self.call_on(self.values(sample), specs, poison)
@@ -415,12 +415,12 @@ class Subject:
     def call_on(
         self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = 0x55
     ) -> Called:
-        """The same, on arrays (or EagerTensors) that are given flat.
+        """Call the function once on arrays (or EagerTensors) that are given flat.
 
         Args:
           values: the arguments.
-          specs: those of the results, where the function writes them into arrays.
-          poison: the byte that these arrays are full of.
+          specs: the specs of the results, if the function writes them into `out`.
+          poison: the byte that fills the arrays of `out` before the call.
         """
         self.calls += 1
         unsized = [i for i, spec in enumerate(specs) if not _has_sizes(spec)]
@@ -438,10 +438,10 @@ class Subject:
         return Called(returned=returned, arguments=tuple(values))
 
     def results(self, called: Called) -> list[Any]:
-        """What a call has returned for each result, as it has returned them.
+        """Return the results of a call, flat and unconverted.
 
         Raises:
-          ValueError, TypeError: when the structure is another one than is declared.
+          ValueError, TypeError: when the structure is not the declared one.
         """
         if self.declaration.line is not None:
             return []
@@ -452,12 +452,12 @@ class Subject:
         return results
 
     def arrays(self, called: Called) -> list[np.ndarray]:
-        """The results of a call that is as declared, as arrays of their own."""
+        """Return the results of a call as new arrays; they must be as declared."""
         pairs = zip(self.results(called), self.outputs.dtypes, strict=True)
         return [np.array(self.as_array(value, dtype)) for value, dtype in pairs]
 
     def as_array(self, value: Any, dtype: tf.DType) -> np.ndarray:
-        """One result as the array that programs make of it."""
+        """Return one result as the array that programs make of it."""
         if self.eager:
             with eager_execution.eager_mode():
                 return np.asarray(tf.convert_to_tensor(value, dtype).numpy())
@@ -474,7 +474,7 @@ class Subject:
         views = [v for v in values if isinstance(v, np.ndarray)] if how.borrow else []
         call = functools.partial(self.function, **given)
         lent = Lent(views, outs, given.get("out"))
-        # That is the call which is looked at: to collect garbage takes time.
+        # Garbage collection takes time, and only the first call's `kept` is read.
         return lent.to(call, self.inputs.pack, values, collects=self.calls == 1)
 
 

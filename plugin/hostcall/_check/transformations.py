@@ -1,4 +1,4 @@
-"""Checks of gradients, and of one call for a whole batch."""
+"""Checks of gradients, and of calls that take a whole batch."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hostcall_runtime._errors import counted
 
 _SEED = 20
 
-# How far arguments are moved, relative to their largest value, by the bits of their mantissa.
+# The step of finite differences, relative to the largest value, for the precision of each dtype.
 _STEPS = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-4}
 
-# By how much estimates may differ, relative to the larger one.
+# Relative tolerances: between two estimates of a derivative, and between estimate and gradient.
 _SMOOTH, _RIGHT = 0.02, 0.05
 
 
@@ -36,7 +36,7 @@ _ZEROS = (
 
 
 def gradient(trial: Trial) -> Iterator[Outcome]:
-    """The gradient has the shapes of the arguments, and is that of the results."""
+    """Check that the gradient has the arguments' shapes and agrees with finite differences."""
     subject = trial.subject
     if subject.declared.grad is None and not subject.eager:
         yield NotChecked("gradient", "it has none: no grad= is declared")
@@ -62,7 +62,7 @@ def gradient(trial: Trial) -> Iterator[Outcome]:
 
 
 def _upstream(trial: Trial) -> list[Any]:
-    """Gradients of the results: random ones."""
+    """Return random upstream gradients for the results."""
     generator = np.random.default_rng(_SEED)
     pairs = zip(trial.first_results, trial.subject.outputs.dtypes, strict=True)
     return [
@@ -74,7 +74,7 @@ def _upstream(trial: Trial) -> list[Any]:
 
 
 def _of_given(trial: Trial, upstream: Sequence[Any]) -> Iterator[Finding]:
-    """What the user's `grad` returns, looked at by itself."""
+    """Check the value that the user's `grad` returns when it is called directly."""
     subject = trial.subject
     tensors = trial.base.sample.tensors
     results = [
@@ -126,7 +126,7 @@ def _of_one(trial: Trial, number: int, one: Any, tensor: Any) -> Iterator[Findin
 
 
 def _by_tape(trial: Trial, upstream: Sequence[Any]) -> list[Any] | Finding:
-    """The gradients that a program gets."""
+    """Return the gradients that a program gets, or a finding if that raises."""
     subject = trial.subject
     tensors = [tf.identity(tensor) for tensor in trial.base.sample.tensors]
     subject.calls += 1
@@ -148,7 +148,7 @@ def _by_tape(trial: Trial, upstream: Sequence[Any]) -> list[Any] | Finding:
 def _of_values(
     trial: Trial, upstream: Sequence[Any], gradients: Sequence[Any]
 ) -> Iterator[Outcome]:
-    """Gradients against finite differences, one argument after the other."""
+    """Compare gradients with finite differences, one argument after the other."""
     if not trial.repeats:
         yield NotChecked("gradient", "its values: two calls do not return the same", partly=True)
         return
@@ -174,7 +174,7 @@ def _of_directions(
     for _ in range(2):
         direction = generator.normal(size=one.shape)
         estimate = differences.along(direction)
-        if isinstance(estimate, str):  # small values may want small steps
+        if isinstance(estimate, str):  # small values may need small steps
             direction = direction * differences.scales
             estimate = differences.along(direction)
         if isinstance(estimate, str):
@@ -202,8 +202,8 @@ class _Estimate:
 
     Attributes:
       value: the derivative.
-      noise: how far rounding may have moved it.
-      bend: how much more it is on the one side than on the other.
+      noise: the largest error that rounding may cause.
+      bend: the slope above the point minus the slope below it.
     """
 
     value: float
@@ -212,11 +212,11 @@ class _Estimate:
 
 
 class _NoSlopeError(Exception):
-    """There is no derivative, for the reason in its text."""
+    """Error: the derivative does not exist, for the reason in the text."""
 
 
 class _Differences:
-    """Derivatives of the results, weighted by `upstream`, by one argument."""
+    """Derivatives of the results, weighted by `upstream`, with respect to one argument."""
 
     def __init__(self, trial: Trial, number: int, upstream: Sequence[np.ndarray]) -> None:
         self._trial, self._number, self._upstream = trial, number, upstream
@@ -228,13 +228,13 @@ class _Differences:
 
     @property
     def scales(self) -> np.ndarray:
-        """The sizes of values, for steps that are as much smaller."""
+        """The relative sizes of the values, by which steps are scaled down."""
         sizes = np.abs(self._values)
         largest = sizes.max()
         return np.maximum(sizes, 1e-3 * largest) / largest if largest else np.ones_like(sizes)
 
     def along(self, direction: np.ndarray) -> _Estimate | str:
-        """The derivative in a direction, or why there is none."""
+        """Return the derivative in a direction, or the reason why it does not exist."""
         unit = direction / max(float(np.abs(direction).max()), 1e-9)
         length = float(np.abs(direction).max())
         try:
@@ -242,7 +242,7 @@ class _Differences:
         except _NoSlopeError as error:
             return str(error)
         noise = near.noise + far.noise
-        # What does not shrink with the step is a kink.
+        # A smooth function's bend shrinks with the step. The part that does not is a kink.
         kink = abs(2 * near.bend - far.bend) / 2
         if not abs(near.value - far.value) + kink <= _SMOOTH * abs(near.value) + noise:
             return "the results are not smooth there"
@@ -260,7 +260,7 @@ class _Differences:
         return self._weighted(self._values)
 
     def _weighted(self, values: np.ndarray) -> tuple[float, float]:
-        """The sum of the results times `upstream`, and that of what is summed by size."""
+        """Return the sum of the results times `upstream`, and the sum of the terms' magnitudes."""
         tensors = list(self._trial.base.sample.tensors)
         tensors[self._number] = tf.constant(values, tensors[self._number].dtype)
         called = self._trial.subject.call(Sample(tuple(tensors)))
@@ -307,7 +307,7 @@ _CAUSES = {
 
 
 def vectorization(trial: Trial) -> Iterator[Outcome]:
-    """With a `vmap_method`, a call for a batch returns what a loop does."""
+    """Check that a call for a batch, by `vmap_method`, returns the results of a loop."""
     subject = trial.subject
     method = subject.declaration.vmap_method
     if method not in OF_BATCHES:
@@ -331,11 +331,11 @@ def vectorization(trial: Trial) -> Iterator[Outcome]:
 
 
 def _of_batch(trial: Trial, shared: int | None) -> Outcome | None:
-    """What one batch shows.
+    """Check one batch, and return the outcome, or None if the results agree.
 
     Args:
       trial: the run.
-      shared: the argument that is the same for all elements, or None.
+      shared: the number of the argument that is the same for all elements, or None.
     """
     subject = trial.subject
     base = trial.base.sample

@@ -1,4 +1,4 @@
-"""One run of `hostcall.check`: the calls that several checks look at, each made once."""
+"""One run of `hostcall.check`: the calls that several checks share, each made once."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from hostcall._check.subject import Called, Subject
 
 Outcome: TypeAlias = Finding | NotChecked | Suggestion
 
-# By how much numbers may differ between equal calls, in units of the last place of the largest.
+# The tolerance between equal calls, in units in the last place of the largest number.
 _ULPS = 16
 
-# What a check is: it says what it has found, and what it has not looked at.
+# A check yields its findings, its suggestions, and the parts that it has not checked.
 Check: TypeAlias = "Callable[[Trial], Iterator[Outcome]]"
 
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """Arguments, and what the call with them has come to."""
+    """Arguments, and the outcome of the call with them."""
 
     sample: Sample
     called: Called
 
 
 class Trial:
-    """The calls, and what the user allows.
+    """The calls of one run.
 
     Attributes:
-      subject: what is checked.
+      subject: the subject of the check.
       repeats_effects: whether a function with side effects is called as often as a pure one.
-      seconds: how long the first call took.
+      seconds: the time that the first call took.
     """
 
     def __init__(self, subject: Subject, repeats_effects: bool) -> None:
@@ -48,11 +48,11 @@ class Trial:
 
     @property
     def is_spared(self) -> bool:
-        """Whether the function is called as little as can be."""
+        """True if calls have side effects and the user does not allow checks to repeat them."""
         return not (self.subject.is_pure or self.repeats_effects)
 
     def spared(self, check: str, calls: str) -> NotChecked:
-        """What a check says that would call the function too often."""
+        """Return the outcome of a check that would call the function too often."""
         why = (
             f"the function is stateful, and this takes {calls}: "
             "hostcall.check(..., repeat_effects=True) makes them."
@@ -79,27 +79,27 @@ class Trial:
     @functools.cached_property
     def again(self) -> Tried:
         """A second call with equal arguments."""
-        _ = self.first_results  # before anything can change them
+        _ = self.first_results  # copies, before a call can change them
         sample = self.base.sample
         return Tried(sample, self.subject.call(sample))
 
     @functools.cached_property
     def repeats(self) -> bool:
-        """Whether the function has returned the same twice."""
+        """True if the function has returned the same twice."""
         again = self.again.called
         if again.error is not None:
             return False
         return same_twice(self.first_results, self.subject.arrays(again))
 
     def still_repeats(self) -> bool:
-        """Whether the function returns what it did at first, as a pure one must."""
+        """Return whether the function, if stateful, still returns the results of the first call."""
         if self.subject.is_pure or not self.repeats:
             return True
         called = self.subject.call(self.base.sample)
         return called.error is None and same_twice(self.first_results, self.subject.arrays(called))
 
     def variants(self, count: int) -> list[Tried] | str:
-        """Calls with other values, each with its own, or why there are none."""
+        """Make `count` calls with different values; return them, or the reason why they raise."""
         if self.subject.arguments.fixed:
             return "the parts of composite tensors are not changed"
         base, raised = self.base.sample, ""
@@ -114,7 +114,7 @@ class Trial:
 
     @functools.cached_property
     def other_sizes(self) -> list[Tried]:
-        """Calls with other sizes; where sizes that go together are not known, the second try."""
+        """Calls with other sizes. One that raises is repeated with `of_size(..., apart=False)`."""
         given = self.subject.arguments
         if not given.can_vary or not (given.has_free_sizes or self.subject.has_shape_function):
             return []
@@ -136,12 +136,12 @@ class Trial:
 
 
 def same(some: list[np.ndarray], others: list[np.ndarray], rounding: float = 0.0) -> bool:
-    """Whether results are equal, NaNs too.
+    """Return whether results are equal, where NaNs equal NaNs.
 
     Args:
       some: the results.
-      others: those of another call.
-      rounding: by how much numbers may differ, relative to the largest.
+      others: the results of another call.
+      rounding: the tolerance for numbers, relative to the largest.
     """
     return len(some) == len(others) and all(
         _are_equal(one, other, rounding) for one, other in zip(some, others, strict=True)
@@ -149,7 +149,7 @@ def same(some: list[np.ndarray], others: list[np.ndarray], rounding: float = 0.0
 
 
 def same_twice(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
-    """The same for equal calls, which libraries may add up in another order."""
+    """Return whether results of equal calls agree: libraries may add numbers in another order."""
     roundings = [_ULPS * precision(array.dtype) for array in others]
     return len(some) == len(others) and all(map(_are_equal, some, others, roundings))
 
