@@ -1,4 +1,4 @@
-"""What hostcall costs: one file a question, each beside its peers in one run; see README.md."""
+"""Benchmarks of hostcall: one file a question, each beside its peers in one run; see README.md."""
 
 QUESTIONS = (
     "loop",
@@ -24,5 +24,5 @@ QUESTIONS = (
     "executors",
 )
 
-# Asked by `make bench-gpu` alone.
+# Only `make bench-gpu` asks these.
 ON_GPU = ("gpu",)

@@ -1,7 +1,7 @@
-"""`python -m benchmarks [QUESTION ...]`: asks all questions, or those; writes JSON and tables.
+"""`python -m benchmarks [QUESTION ...]`: asks the named questions, or all; writes JSON and tables.
 
-Each runs in a process of its own, so that none inherits the threads and caches of another. Each
-figure is added to history.csv. When all have been asked, the pages and the plots are made anew.
+Each question runs in its own process, so that none inherits the threads and caches of another. Each
+figure is added to history.csv. A run of all questions also renews the pages and the plots.
 """
 
 import importlib

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.compare BASE [QUESTION ...]`: what is slower or faster than at a commit.
+"""`python -m benchmarks.compare BASE [QUESTION ...]`: finds programs slower or faster than at BASE.
 
 The sources of the commit BASE are built in build/compare. Then each question is asked of them and
-of these sources in turn, in processes of their own, by the benchmarks as they are here. So what a
-program costs is compared within one stretch of time. The exit status is 1 if something is slower.
+of these sources in turn, in separate processes, by the benchmarks as they are here. So both costs
+of a program come from the same stretch of time. The exit status is 1 if a program is slower.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from tests.support.native.trees import Tree
 
 FOLDER = ROOT / "build" / "compare"
 
-# A change is told of where it is larger than this and chance alone would rarely look like it: among
-# what is told, at most that part.
+# A change is reported if it is larger than WORTH_TELLING and unlikely to be chance: at most a part
+# of ERROR of the reported changes is expected to be chance.
 WORTH_TELLING = 0.02
 ERROR = 0.05
 
@@ -36,13 +36,13 @@ Costs = Mapping[str, float]  # seconds, by program
 
 @dataclass(frozen=True)
 class Change:
-    """What a program costs, beside what it did.
+    """The cost of a program now, beside its cost at the base.
 
     Attributes:
       program: its name.
-      ratio: now to then: the mean of the ratios of neighbouring runs.
-      low, high: the 95 % confidence interval of that.
-      confidence: that it is no chance, from 0 to 1, given how many programs were compared.
+      ratio: the cost now to the cost then: the mean of the ratios of neighbouring runs.
+      low, high: the 95 % confidence interval of the ratio.
+      confidence: from 0 to 1, that the change is no chance, given how many programs were compared.
     """
 
     program: str
@@ -53,24 +53,24 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """Slower or faster, and nothing where neither can be told."""
+        """The word slower or faster, or "" if the runs show neither."""
         if self.confidence < 1 - ERROR or abs(self.ratio - 1) < WORTH_TELLING:
             return ""
         return "slower" if self.ratio > 1 else "faster"
 
 
 def changes(base: Sequence[Costs], here: Sequence[Costs]) -> list[Change]:
-    """How the programs differ that were in all runs.
+    """Compare the costs of the programs that are in all runs.
 
     Args:
-      base: what the programs of the base cost, run by run.
-      here: the same of these sources; the runs of one place in both lists followed each other.
+      base: the costs of the base's programs, run by run.
+      here: the same for these sources. Runs at the same place in both lists followed each other.
 
     Returns:
       A change for each program, in their order.
 
     Raises:
-      ValueError: with fewer than two runs, or not as many of one as of the other.
+      ValueError: if there are fewer than two runs, or the two lists differ in length.
     """
     if len(base) != len(here) or len(base) < 2:
         raise ValueError(f"{len(base)} runs of the base and {len(here)} of these sources")
@@ -93,14 +93,14 @@ def changes(base: Sequence[Costs], here: Sequence[Costs]) -> list[Change]:
 
 
 def resolved(base: str) -> str | None:
-    """The hash of a commit, None where there is none of that name."""
+    """Return the hash of a commit, or None if no commit has that name."""
     ask = ["git", "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"]
     asked = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=False)
     return asked.stdout.strip() or None
 
 
 def check_out(base: str) -> Tree:
-    """The sources of a commit, built."""
+    """Check out and build the sources of a commit."""
     tree = Tree(FOLDER / "base")
     archive = subprocess.run(["git", "archive", base], cwd=ROOT, check=True, capture_output=True)
     shutil.rmtree(FOLDER / "next", ignore_errors=True)
@@ -116,7 +116,7 @@ def check_out(base: str) -> Tree:
 
 
 def ask(question: str, environment: Mapping[str, str]) -> Costs:
-    """The answers of one run."""
+    """Ask a question once, and return the cost of each program."""
     answers = FOLDER / "answers"
     subprocess.run(
         [sys.executable, "-m", "benchmarks", question],
@@ -130,7 +130,7 @@ def ask(question: str, environment: Mapping[str, str]) -> Costs:
 
 
 def compare(question: str, tree: Tree, runs: int) -> list[Change]:
-    """Asks a question of both sources, so many times each."""
+    """Ask a question of both sources, `runs` times each, and return the changes."""
     places = {"base": tree.environment(), "here": dict(os.environ)}
     costs: dict[str, list[Costs]] = {name: [] for name in places}
     for number in range(runs):

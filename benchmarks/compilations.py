@@ -1,4 +1,4 @@
-"""What do sizes and values cost that change from step to step, where XLA compiles for each?"""
+"""The cost of sizes and values that change from step to step, if XLA compiles for each."""
 
 import time
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def rows(count: Array) -> Array:
 
 
 def behind_a_size(count: tf.Tensor) -> tf.Tensor:
-    """A network for as many rows as Python gives."""
+    """Run a network on as many rows as Python returns."""
     x = tf.ensure_shape(tf.numpy_function(rows, [count], tf.float32), [None, WIDTH])
     return tf.reduce_sum(network(x))
 
@@ -57,13 +57,13 @@ def behind_a_size_by_hand() -> Program:
 
 
 def matching(cost: Array) -> Array:
-    """Stands for the Hungarian algorithm: for each target one of the predictions."""
+    """Choose a prediction for each target, in place of the Hungarian algorithm."""
     matched: Array = np.argmin(cost, axis=0)
     return matched
 
 
 def detection_loss(x: tf.Tensor, targets: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
-    """That of DETR: the first row of the targets says how many there are."""
+    """Compute DETR's loss and gradient; the first row of `targets` holds their number."""
     with tf.GradientTape() as tape:
         predicted = network(x @ weight)[:, :4]
         count = tf.cast(targets[0, 0], tf.int32)
@@ -85,7 +85,7 @@ def masked_loss(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def loss_of_chosen_rows(x: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
-    """Python chooses the rows, XLA makes the size, and all is one program."""
+    """Compute a loss in one program: Python chooses the rows, and XLA makes the size."""
     with tf.GradientTape() as tape:
         scores = network(x @ weight)
         mask = tf.numpy_function(confident, [scores[:, 0]], tf.TensorSpec([WIDTH], tf.bool))
@@ -94,14 +94,14 @@ def loss_of_chosen_rows(x: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]
 
 
 def loss_of_given_rows(x: tf.Tensor, mask: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
-    """The same without a call of Python, which XLA compiles by itself."""
+    """Compute the same loss without a call of Python; XLA compiles it by itself."""
     with tf.GradientTape() as tape:
         loss = masked_loss(network(x @ weight), mask)
     return loss, tape.gradient(loss, weight)
 
 
 def running_loss(x: tf.Tensor, mask: tf.Tensor, weight: tf.Variable) -> tuple[object, ...]:
-    """A loss with an op that XLA gets wrong for sizes that it makes itself."""
+    """Compute a loss with an op that XLA gets wrong for sizes that it makes itself."""
     with tf.GradientTape() as tape:
         kept = tf.boolean_mask(network(x @ weight), mask)
         loss = tf.reduce_sum(tf.tanh(tf.cumsum(kept, 0)))
@@ -129,7 +129,7 @@ def environment(action: Array) -> tuple[Array, Array]:
 
 
 def episode(state: tf.Tensor, steps: tf.Tensor, layers: list[tf.Variable]) -> tuple[object, ...]:
-    """Actor and critic: the probability of what was drawn, in a loop around an environment."""
+    """Run an actor-critic episode in a loop around an environment; return loss and gradient."""
     with tf.GradientTape() as tape:
         chosen = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
         rewards = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
@@ -151,7 +151,7 @@ def run_all(program: Program, inputs: Inputs) -> None:
 
 
 def from_the_start(make: Callable[[], Program], inputs: Inputs) -> float:
-    """The seconds of all calls, with tracing and compiling."""
+    """Return the seconds of all calls, with tracing and compiling."""
     program = make()
     start = time.perf_counter()
     run_all(program, inputs)
@@ -227,9 +227,9 @@ def rows_of_programs(effort: Effort) -> list[Row]:
 
 
 def rows_of_masks(effort: Effort) -> list[Row]:
-    """What a size costs that XLA makes: it computes all rows, and graph mode those that count.
+    """Measure a size that XLA makes: XLA computes all rows, graph mode only the chosen ones.
 
-    The rows have no goal: the second pair shows that the difference is XLA's.
+    These figures have no goal: the second pair shows that the difference is XLA's.
     """
     x, weight = weights()[0], tf.Variable(tf.eye(WIDTH))
     mask = tf.constant(confident(network(x @ weight)[:, 0].numpy()))
@@ -255,7 +255,7 @@ def rows_of_masks(effort: Effort) -> list[Row]:
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    with quiet("hostcall"), quiet("tensorflow"):  # they tell what is partitioned, and traced anew
+    with quiet("hostcall"), quiet("tensorflow"):  # they log partitioning and retracing
         half = effort.times(0.5)
         rows = rows_of_sizes(half) + rows_of_programs(half) + rows_of_masks(half)
     show(TITLE, rows)

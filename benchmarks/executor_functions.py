@@ -1,4 +1,4 @@
-"""What the workers of executors run: without TensorFlow, whose import takes seconds."""
+"""The functions that executors' workers run, without TensorFlow, whose import takes seconds."""
 
 
 def identity(x):
@@ -6,7 +6,7 @@ def identity(x):
 
 
 def collatz(starts):
-    """A step of each start's sequence at a time, in pure Python; how many steps there were."""
+    """Run the Collatz sequence of each start in pure Python; return the number of all steps."""
     steps = 0
     for start in starts.tolist():
         number = int(start)

@@ -1,4 +1,4 @@
-"""What does a call on an executor cost, and do two processes get through twice as many?"""
+"""The cost of a call on an executor, and the throughput of two processes beside one."""
 
 import concurrent.futures
 import contextlib
@@ -19,7 +19,7 @@ TITLE = "One call on an executor"
 
 SIZES = {"4 floats": 4, "4 MiB": 1 << 20}
 
-# Of pure Python, each about 10 ms.
+# Calls of pure Python, each of about 10 ms.
 CALLS, STARTS = 8, 2400
 
 
@@ -57,7 +57,7 @@ def _overhead(executors, effort: Effort) -> list[Row]:
 
 
 def _processes(stack, effort: Effort) -> list[Row]:
-    """8 calls of pure Python by 1 process, and by 2."""
+    """Measure 8 calls of pure Python by 1 process, and by 2."""
     starts = np.arange(1.0, 1.0 + CALLS * effort.of(STARTS), dtype=np.float32)
     programs = {}
     for count in (2, 1):

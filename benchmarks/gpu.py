@@ -1,4 +1,4 @@
-"""What does a call from a program on a GPU cost, for 4 floats and 4 MiB, and in a loop?"""
+"""The cost of a call from a program on a GPU, for 4 floats and 4 MiB, and in a loop."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -33,12 +33,12 @@ def main(effort: Effort = FULL) -> list[Row]:
 
 
 def rows(effort: Effort, kinds: Sequence[str], device: str) -> list[Row]:
-    """The figures of TensorFlow, JAX or both.
+    """Measure TensorFlow, JAX or both.
 
     Args:
-      effort: of each measurement.
+      effort: the effort of each measurement.
       kinds: "tensorflow", "jax" or both.
-      device: of TensorFlow's programs; JAX's are on its first device.
+      device: the device of TensorFlow's programs; JAX's are on its first device.
     """
     small, large = np.ones(4, np.float32), np.ones(effort.of(2**20), np.float32)
     count = effort.of(_ROUNDS_OF_LOOP)

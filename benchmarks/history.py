@@ -1,4 +1,4 @@
-"""What each figure was, run by run, in history.csv: for plots of what a change has done to it."""
+"""The history of each figure, run by run, in history.csv, for plots of the effect of changes."""
 
 import csv
 import subprocess
@@ -17,17 +17,17 @@ class Entry:
     """A figure of a run: the columns of the file.
 
     Attributes:
-      date: of the run.
-      commit: what was measured; with a + where files were changed since.
+      date: the date of the run.
+      commit: the measured commit, with a + if files were changed since.
       question: the file of the benchmark.
-      program: what was called.
-      cost: the median of what a call took, or a process had. Compare it within a run alone.
-      unit: of the cost, seconds or bytes.
-      beside: the program that the ratio is taken to; empty where there is none.
-      ratio: the median, with the quartiles `low` and `high`; empty where there is none.
-      cpu: the machine.
-      cores: how many of it.
-      load: its load average before.
+      program: the program that was called.
+      cost: the median cost of a call or of a process. Compare it only within a run.
+      unit: the unit of the cost, seconds or bytes.
+      beside: the program that the ratio is taken to; empty if there is no ratio.
+      ratio: the median ratio, with the quartiles `low` and `high`; empty if there is no ratio.
+      cpu: the model of the machine's CPU.
+      cores: the number of cores that the run could use.
+      load: the machine's load average before the run.
     """
 
     date: str
@@ -46,14 +46,14 @@ class Entry:
 
 
 def commit() -> str:
-    """The commit of the sources, with a + where they are not as it has them."""
+    """Return the commit of the sources, with a + if they differ from it."""
     ask = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     asked = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=False)
     return asked.stdout.strip() or "unknown"
 
 
 def entries(question: str, rows: Sequence[Row], machine: Mapping[str, object]) -> list[Entry]:
-    """The entries of a question's answer."""
+    """Return the entries of a question's answer."""
     found = commit()
     return [
         Entry(
@@ -76,7 +76,7 @@ def entries(question: str, rows: Sequence[Row], machine: Mapping[str, object]) -
 
 
 def append(added: Sequence[Entry], path: Path = PATH) -> None:
-    """Adds entries to the file; begins it where there is none."""
+    """Append entries to the file; create it with a header if it does not exist."""
     is_new = not path.exists()
     with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

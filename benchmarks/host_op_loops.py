@@ -1,4 +1,4 @@
-"""What does an iteration of a loop with an op on the host cost, beside graph mode?"""
+"""The cost of one iteration of a loop with a host op, beside graph mode."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ ITERATIONS = 1000
 
 
 def of_unknown_shape(x: tf.Tensor) -> tf.Tensor:
-    """A script op whose result may have any size, between ops that XLA compiles."""
+    """Call a script op whose result may have any size, between ops that XLA compiles."""
     y = tf.ensure_shape(tf.numpy_function(identity, [x * 2.0 + 1.0], tf.float32), [None])
     return y * 0.3
 
 
 def of_strings(x: tf.Tensor) -> tf.Tensor:
-    """An op that XLA lacks, between ops that it compiles."""
+    """Call an op that XLA lacks, between ops that it compiles."""
     return tf.ensure_shape(tf.strings.to_number(tf.strings.as_string(x * 2.0 + 1.0)), [4]) * 0.3
 
 
@@ -37,7 +37,7 @@ def loop(step: Step, count: int, shape: list[int | None]) -> Step:
 
 
 def with_variable(step: Step) -> Callable[[], Step]:
-    """The step with a variable that it reads and adds to."""
+    """Return a maker of the step with a variable that it reads and adds to."""
 
     def make() -> Step:
         total = tf.Variable(tf.zeros([4]))
@@ -72,13 +72,13 @@ def rows_of(
     plain = tf.function(loop(make(), count, shape))
     measured = measure({name: lambda: compiled(x), graph: lambda: plain(x)}, effort)
     samples = {key: value.per(count) for key, value in measured.items()}
-    # Nobody has to partition where one program will do.
+    # Partitioning has no goal if it was asked for: one program would do.
     goal = at_most(1) if route == "auto" else None
     return [alone(graph, samples[graph]), beside(samples, name, graph, goal)]
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    with quiet("hostcall"):  # it tells what is partitioned
+    with quiet("hostcall"):  # it logs partitioning
         rows = [row for name, case in STEPS.items() for row in rows_of(name, *case, effort)]
     show(TITLE, rows)
     return rows

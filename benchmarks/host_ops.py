@@ -1,4 +1,4 @@
-"""What does an op without an XLA kernel cost, which a compiled program calls?"""
+"""The cost of an op without an XLA kernel that a compiled program calls."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ TITLE = "Ops without XLA kernels, called by one program"
 TURNS = 1000
 WIDTH = 600
 
-# As many matrices as the kernel takes without sharing them out among threads.
+# The kernel divides more matrices than this among threads.
 AT_ONCE = 8
 
 
@@ -26,7 +26,7 @@ def printing(x: tf.Tensor) -> tf.Tensor:
 
 
 def eigenvalues_of(matrices: tf.Tensor) -> Step:
-    """A step that goes on with nearly the same matrices: what they cost depends on them."""
+    """Return a step that keeps nearly the same matrices, since the cost depends on their values."""
 
     def step(x: tf.Tensor) -> tf.Tensor:
         return matrices + 1e-6 * tf.math.real(tf.linalg.eigvals(x))[..., tf.newaxis]
@@ -47,7 +47,7 @@ def heavy_with_a_host_op(x: tf.Tensor) -> tf.Tensor:
 
 @contextlib.contextmanager
 def no_output() -> Iterator[None]:
-    """Sends what TensorFlow prints nowhere."""
+    """Discard the lines that TensorFlow prints."""
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -59,7 +59,7 @@ def no_output() -> Iterator[None]:
 
 
 def in_parts(program: Step, x: tf.Tensor) -> Run:
-    """The program, partitioned around what XLA has no kernel for."""
+    """Return the program, partitioned around the ops that XLA has no kernel for."""
     function = tf.function(program, jit_compile=True)
     with hostcall.scope(route="partition"):
         function.get_concrete_function(x)
@@ -84,7 +84,7 @@ def in_a_loop(name: str, step: Step, x: tf.Tensor, effort: Effort, most: float) 
 
 
 def eigenvalues_in_a_loop(matrix: tf.Tensor, effort: Effort) -> list[Row]:
-    """The kernel's own time is that for each matrix where it gets many at once."""
+    """Compare with the kernel's own time: its time per matrix in calls with many matrices."""
     name, kernel = "eigvals of 4 x 4 in a loop", "eigvals of 4 x 4, the kernel alone"
     count, step = effort.of(TURNS), eigenvalues_of(matrix)
     program = loop_of(step, count)

@@ -1,4 +1,4 @@
-"""What does importing hostcall take, where the framework is imported already?"""
+"""The time of importing hostcall after its framework."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from benchmarks.timing import FULL, Effort, Samples
 
 TITLE = "Import, each in a process of its own"
 
-# Each framework, our module for it, and the most seconds that it may take.
+# Each framework, hostcall's module for it, and the most seconds that this module may take.
 IMPORTS = [("tensorflow", "hostcall", 0.15), ("jax", "hostcall.jax", 0.06)]
 
-# One process tells both: what a framework takes differs more from one to the next than hostcall.
+# Measured in one process: a framework's time varies between processes by more than hostcall takes.
 SCRIPT = """
 import gc, time
 start = time.perf_counter()
@@ -27,7 +27,7 @@ print([between - start, time.perf_counter() - start])
 
 
 def seconds_of_imports(framework: str, module: str, collected: bool) -> tuple[float, float]:
-    # With bytecode, as wherever it is imported for the second time.
+    # With cached bytecode, as in every import but the first.
     cached = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     script = SCRIPT.format(framework=framework, module=module, collected=collected)
     done = subprocess.run(
@@ -38,7 +38,7 @@ def seconds_of_imports(framework: str, module: str, collected: bool) -> tuple[fl
 
 
 def samples_of(framework: str, module: str, collected: bool, effort: Effort) -> list[Samples]:
-    """The seconds of importing the framework, and of importing both."""
+    """Return the seconds of importing the framework, and of importing both."""
     if effort.part == 1:
         seconds_of_imports(framework, module, collected)  # the first one reads from the disk
     rounds = effort.times(0.4).rounds
@@ -50,7 +50,7 @@ def rows_of(framework: str, module: str, limit: float, effort: Effort) -> list[R
     first, both = f"import {framework}", f"import {framework}, {module}"
     without = f"{both}, no garbage collection in the second"
     samples = dict(zip((first, both), samples_of(framework, module, True, effort), strict=True))
-    # The framework's objects make a collection due, which looks at all of them.
+    # The framework's objects trigger a garbage collection, which visits all of them.
     others = dict(zip((first, without), samples_of(framework, module, False, effort), strict=True))
     return [
         alone(first, samples[first]),

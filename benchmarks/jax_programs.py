@@ -1,4 +1,4 @@
-"""The same programs in JAX; apart, since JAX is loaded by the questions that compare with it."""
+"""The same programs in JAX; apart, so that only the questions that compare with JAX load it."""
 
 from collections.abc import Callable
 
@@ -10,17 +10,17 @@ from benchmarks.programs import Array, Function
 
 
 def as_numpy(function: Function) -> Function:
-    """JAX hands its own arrays to a callback, on which NumPy's functions would run compiled."""
+    """Convert arguments to NumPy arrays; on JAX's arrays, NumPy's functions would run compiled."""
     return lambda v: function(np.asarray(v))
 
 
 def one_call(function: Function, x: Array, from_array: bool = False) -> Callable[[], object]:
-    """A compiled function that calls a Python function by pure_callback.
+    """Return a run of a compiled function that calls a Python function by pure_callback.
 
     Args:
-      function: what is called.
+      function: the Python function.
       x: the argument.
-      from_array: whether it is called with NumPy's array, or with one that is JAX's already.
+      from_array: whether the run passes a NumPy array, instead of a JAX array made beforehand.
     """
     result = jax.ShapeDtypeStruct(x.shape, x.dtype)
     program = jax.jit(lambda v: jax.pure_callback(as_numpy(function), result, v))
@@ -42,7 +42,7 @@ def by_hostcall(function: Function, v: jax.Array) -> jax.Array:
 
 
 def loop_of_calls(call: Call, function: Function, x: Array, count: int) -> Callable[[], object]:
-    """A compiled lax.fori_loop that calls it in each round."""
+    """Return a run of a compiled lax.fori_loop that calls a function in each iteration."""
 
     def step(_: jax.Array, v: jax.Array) -> jax.Array:
         return call(function, v)

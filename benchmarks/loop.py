@@ -1,6 +1,6 @@
-"""What does one call cost in a compiled loop, on 4 floats?
+"""The cost of one of 10,000 calls in a compiled loop, on 4 floats.
 
-In a loop of 1,000 a quarter of what a call seems to cost is TensorFlow's call of the program.
+In a loop of 1,000, a quarter of a call's apparent cost is TensorFlow's call of the program.
 """
 
 import tempfile
@@ -58,7 +58,7 @@ def rows_for(
     }
     for op, step in steps.items():
         programs[f"compiled {op}, {name}"] = compiled(loop_of(step, count), x)
-    # Beside the identity, too: for so few floats the addition costs next to nothing.
+    # It adds 1 beside the identity, too: on 4 floats the addition costs next to nothing.
     programs[f"compiled native, {name}"] = compiled(
         loop_of(native_programs.native_step(), count), x
     )
@@ -77,7 +77,7 @@ def compare(samples: Mapping[str, Samples], function: Function) -> list[Row]:
     limit, on_tensor, array_op, tensor_op, native, least, graph, graph_tensor, jax, jax_call = (
         samples
     )
-    # A tensor that goes through costs its call nothing; one that is added to costs an eager op.
+    # The identity of a tensor costs nothing; an addition to a tensor costs an eager op.
     tensor_limit = limit if function is identity else on_tensor
     return [
         alone(limit, samples[limit]),

@@ -1,4 +1,4 @@
-"""How does the cost of a call in a compiled loop grow with its array, from a scalar to 64 MiB?"""
+"""The cost of a call in a compiled loop by the size of its array, from a scalar to 64 MiB."""
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,7 @@ from benchmarks.timing import FULL, Effort, Run, measure
 
 TITLE = "One of many calls in a compiled loop, by size"
 
-# The shape of the array, and how many calls the loop makes.
+# The shape of the array, and the number of calls in the loop.
 SIZES: dict[str, tuple[list[int], int]] = {
     "a scalar": ([], 1000),
     "4 floats": ([4], 1000),
@@ -61,7 +61,7 @@ def rows_of(label: str, shape: list[int], count: int, effort: Effort) -> list[Ro
             beside(samples, name, limit),
             beside(samples, f"{JAX}, {label}", name, at_least(1)),
             beside(samples, f"{graph}, {label}", name, at_least(1)),
-            # Whether any call that copies could be the faster one.
+            # This shows whether any call that copies could beat graph mode.
             beside(samples, f"{graph}, {label}", limit),
         ]
     return rows

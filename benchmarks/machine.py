@@ -1,4 +1,4 @@
-"""The machine and the versions that figures were taken with."""
+"""The machine and the versions that figures are taken with."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def facts() -> dict[str, object]:
-    """What a reader needs to judge figures by; nothing that names the machine itself."""
+    """Return the facts by which to judge figures; nothing names the machine itself."""
     versions = ("hostcall", "tensorflow-cpu", "tensorflow", "jax", "numpy")
     return {
         "cpu": _model(),
@@ -29,7 +29,7 @@ def _model() -> str:
     )
     if "model name" not in fields:
         return platform.machine()
-    # Virtual machines may show less of a name than there is; the numbers tell the generation.
+    # Virtual machines may show a shortened name; the numbers identify the generation.
     return f"{fields['model name']}, family {fields['cpu family']}, model {fields['model']}"
 
 

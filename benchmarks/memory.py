@@ -1,4 +1,4 @@
-"""How much memory does a process have after 1,000 compiled functions, beside stock TensorFlow?"""
+"""The memory of a process after 1,000 compiled functions, beside stock TensorFlow."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ STOCK = "without hostcall"
 IMPORTED = "hostcall imported"
 CALLING = "hostcall, with a callback in each function"
 
-# Each in a process of its own. What it prints is resident: bytes of its own and shared ones.
+# Runs in its own process, and prints the resident memory: its own bytes and shared ones.
 SCRIPT = """
 import sys
 import numpy as np

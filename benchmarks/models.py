@@ -1,4 +1,4 @@
-"""Does tracing and compiling a large model take longer for one callback in it?"""
+"""The time to trace and compile a large model, with a callback in it and without."""
 
 import contextlib
 import time
@@ -34,7 +34,7 @@ def by_tensorflow(x: tf.Tensor) -> tf.Tensor:
 
 
 class Clip(keras.layers.Layer):  # type: ignore[misc]
-    """A layer that is one of these."""
+    """A layer that clips by one of these functions."""
 
     def __init__(self, clip: Step) -> None:
         super().__init__()
@@ -48,9 +48,9 @@ class Clip(keras.layers.Layer):  # type: ignore[misc]
 
 
 def chain(nodes: int) -> Callable[[Step], Model]:
-    """A chain of so many ops, with the step in the middle.
+    """Return a maker of a chain of `nodes` ops, with the step in the middle.
 
-    XLA drops most of them. What it made of thousands that compute would take it minutes.
+    XLA drops most of the ops. It would take minutes to compile thousands of ops that compute.
     """
 
     def make(clip: Step) -> Model:
@@ -126,7 +126,7 @@ def rows_of(name: str, make: Callable[[Step], Model], effort: Effort) -> list[Ro
 
 def main(effort: Effort = FULL) -> list[Row]:
     models = MODELS if effort.part == 1 else {"a chain of 20 ops": chain(20)}
-    with quiet("tensorflow"):  # it finds that a function is traced often
+    with quiet("tensorflow"):  # it warns that a function is traced often
         rows = [
             row for name, make in models.items() for row in rows_of(name, make, effort.times(0.3))
         ]

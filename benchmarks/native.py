@@ -1,4 +1,4 @@
-"""What does a native callback in a loop cost beside a custom call that XLA knows itself?"""
+"""The cost of a native callback in a loop, beside a custom call that XLA knows itself."""
 
 import ctypes
 import tempfile
@@ -32,7 +32,7 @@ def by_native(code: object) -> InJax:
 
 
 def calls_of(compiled: ctypes.CDLL) -> dict[str, InJax]:
-    """The ways to call it, with the peer first."""
+    """Return the ways to call the native code, with the peer first."""
     function = compiled.add_one
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     function.restype = None

@@ -16,7 +16,7 @@ import tensorflow as tf
 import hostcall
 from benchmarks.programs import Function, Step, numpy_step
 
-_XLA = Path(__file__).parents[1] / "third_party"  # headers that TensorFlow and JAX take
+_XLA = Path(__file__).parents[1] / "third_party"  # headers that suit TensorFlow and JAX
 _FLOATS = numba.types.CPointer(numba.types.float32)
 
 
@@ -27,16 +27,16 @@ def _add_one(x: Any, y: Any, count: int) -> None:
 
 
 def native_step() -> Step:
-    """Adds 1, without Python."""
+    """Return a step that adds 1 without Python."""
     return _step_of(_add_one)
 
 
 def least_step(function: Function, folder: str) -> Step:
-    """Calls a Python function, and does nothing else. The last one that was given is called.
+    """Return a step that only calls a Python function. All these steps call the latest function.
 
     Args:
       function: takes a vector of floats, and returns one of that size.
-      folder: for the compiled code.
+      folder: the folder for the compiled code.
     """
     code = library("least_call.cc", folder)
     with_lock = ctypes.PyDLL(code._name)
@@ -53,7 +53,7 @@ def _step_of(code: Any) -> Step:
 
 
 def library(source: str, folder: str) -> ctypes.CDLL:
-    """The code of a file beside this one, compiled into a folder unless it is there."""
+    """Load the code of a file beside this one, compiled into a folder unless it is there."""
     path = Path(folder) / f"{source}.so"
     if path.exists():
         return ctypes.CDLL(str(path))

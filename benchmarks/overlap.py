@@ -1,4 +1,4 @@
-"""Do concurrent calls overlap, with one another and with what XLA computes?"""
+"""The overlap of concurrent calls with one another and with XLA's own work."""
 
 import time
 
@@ -16,7 +16,7 @@ WIDTH = 1200
 
 
 def sleep(x):
-    """A call that takes long and leaves the CPU to others."""
+    """Take long, and leave the CPU to others."""
     time.sleep(SECONDS)
     return x
 
@@ -64,7 +64,7 @@ def main(effort: Effort = FULL) -> list[Row]:
 
 
 def _beside_work(effort: Effort) -> list[Row]:
-    """A call that takes a little longer than two products of matrices, beside these."""
+    """Measure a call that takes a little longer than two matrix products, beside these."""
     size = max(4, effort.of(WIDTH))
     w = tf.random.normal([size, size], seed=0)
     work = compiled(heavy, w)

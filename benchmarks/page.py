@@ -1,6 +1,6 @@
-"""Writes the figures of a run into two pages, each between two comments.
+"""The figures of a run, as they stand in two pages between two comments.
 
-docs/performance.md, for users, has what each program costs beside another one; README.md of this
+docs/performance.md, for users, has the cost of each program beside another one. README.md of this
 folder, for developers, has the goals, and whether they are met.
 """
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 def read_answers(directory: Path) -> dict[str, Answer]:
-    """What the questions were answered with, in their order; those never asked are left out."""
+    """Return the answers to the questions, in their order, without questions never asked."""
     paths = {name: directory / f"{name}.json" for name in QUESTIONS}
     return {
         name: json.loads(path.read_text(encoding="utf-8"))
@@ -31,13 +31,13 @@ def read_answers(directory: Path) -> dict[str, Answer]:
 
 
 def figures(answer: Answer) -> str:
-    """The section of a question in docs/performance.md: the ratio of each row."""
+    """Return the section of a question in docs/performance.md: the ratio of each row."""
     table = _table(("program", "beside", "ratio (quartiles)"), map(_ratio, _compared(answer)))
     return f"### {answer['title']}\n\n{table}\n\n{_machine(answer['machine'])}"
 
 
 def goals(answer: Answer) -> str:
-    """The section of a question in README.md: the rows that have a goal."""
+    """Return the section of a question in README.md: the rows that have a goal."""
     rows = [(*_ratio(row), *_goal(row)) for row in _compared(answer) if row["goal"]]
     if not rows:
         return ""
@@ -52,12 +52,12 @@ PAGES: dict[str, Callable[[Answer], str]] = {
 
 
 def rewritten(text: str, page: str, directory: Path) -> str:
-    """A page with the figures of that directory.
+    """Return a page with the figures of a directory of answers.
 
     Args:
       text: the page as it is.
       page: its path, one of `PAGES`.
-      directory: where the answers are.
+      directory: the directory with the answers.
 
     Raises:
       ValueError: if the page lacks the two comments.
@@ -88,7 +88,7 @@ def _ratio(row: Row) -> tuple[str, str, str]:
 
 def _goal(row: Row) -> tuple[str, str]:
     goal: str = row["goal"]
-    if "more" in goal:  # no ratio tells how far that is
+    if "more" in goal:  # the ratio does not show the distance to this goal
         goal += f": {seconds(row['more']['median'])}"
     return goal, verdict(row["goal"], row["met"])
 

@@ -1,4 +1,4 @@
-"""What does partitioning cost: beside doing it by hand, beside graph mode, and to do it at all?"""
+"""The cost to run and to make partitioned functions, beside graph mode and partitioning by hand."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from hostcall._compiler import kernel_hook
 
 TITLE = "Functions that are partitioned"
 
-# How often clusters and script ops alternate in the programs that are timed.
+# The number of script ops, each behind a cluster, in the programs that are timed.
 FEW, MANY = 1, 10
 
 NODES = ((1_000, 10), (10_000, 100), (100_000, 1_000))
@@ -23,7 +23,7 @@ AUTOMATIC, BY_HAND, PLAIN = "partition", "partitioned by hand", "graph mode"
 
 
 def host(x: tf.Tensor) -> tf.Tensor:
-    """A script op whose result may have any shape."""
+    """Call a script op whose result may have any shape."""
     return tf.ensure_shape(tf.numpy_function(identity, [x], tf.float32), [None] * x.shape.rank)
 
 
@@ -110,7 +110,7 @@ def rows_of_calls(effort: Effort) -> list[Row]:
 
 
 def rows_of_compiling(effort: Effort) -> list[Row]:
-    """Seconds of tracing, partitioning and compiling, where there are 10 script ops."""
+    """Measure the seconds of tracing, partitioning and compiling with 10 script ops."""
     name = "10 script ops, tanh(a x + b) - c x between them"
     part, script_ops = elementwise, effort.of(MANY)
     x = tf.ones([16])
@@ -132,7 +132,7 @@ def rows_of_compiling(effort: Effort) -> list[Row]:
 
 
 def long_function(nodes: int, script_ops: int) -> tuple[bytes, str]:
-    """A library with one function, which is a chain of nodes; they would take minutes to trace."""
+    """Make a library with one function, a chain of nodes that would take minutes to trace."""
     traced = tf.function(host).get_concrete_function(tf.TensorSpec([None], tf.float32))
     library = tf.compat.v1.GraphDef().library
     function = library.function.add()
@@ -165,7 +165,7 @@ def long_function(nodes: int, script_ops: int) -> tuple[bytes, str]:
     return library.SerializeToString(), name
 
 
-KEPT: list[object] = []  # with it the Python functions of its script ops
+KEPT: list[object] = []  # traced functions, which keep the Python functions of script ops alive
 
 
 def seconds_of_partitioning(nodes: int, script_ops: int) -> float:
@@ -178,7 +178,7 @@ def seconds_of_partitioning(nodes: int, script_ops: int) -> float:
 
 
 def rows_of_partitioning(effort: Effort) -> list[Row]:
-    """Seconds of CPU for each node, when TensorFlow wants the kernel of a long function."""
+    """Measure the CPU seconds per node when TensorFlow asks for the kernel of a long function."""
     sizes = {f"partitioning, a node of {nodes:,}": (nodes, ops) for nodes, ops in NODES}
     values: dict[str, list[float]] = {name: [] for name in sizes}
     for _ in range(effort.times(0.25).rounds):
@@ -193,7 +193,7 @@ def rows_of_partitioning(effort: Effort) -> list[Row]:
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    with quiet("hostcall"):  # it tells what is partitioned
+    with quiet("hostcall"):  # it logs partitioning
         rows = rows_of_calls(effort) + rows_of_compiling(effort) + rows_of_partitioning(effort)
     show(TITLE, rows)
     return rows

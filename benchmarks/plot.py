@@ -1,4 +1,4 @@
-"""Draws the plots of docs/performance.md and renews the figures, from build/benchmarks/*.json."""
+"""The plots of docs/performance.md, and the figures of the pages, from build/benchmarks/*.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from benchmarks import report, size
 from benchmarks.page import PAGES, ROOT, Answer, read_answers, rewritten
 
-# hostcall's own in strong colours; they differ in lightness, too.
+# hostcall's own lines have strong colours. The colours differ in lightness, too.
 STYLES = {
     size.NUMPY: ("#0b5cad", "o", "hostcall, numpy_function"),
     size.EAGER: ("#4fa3e0", "s", "hostcall, py_function"),
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 def draw_size(answer: Answer, path: Path) -> None:
-    """Cost against size: the time of a call, and the same beside the bare limit."""
+    """Draw the time of a call against its size, and the same beside the bare limit."""
     figure, (cost, ratio) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for name, style in STYLES.items():
         rows = {
@@ -47,7 +47,7 @@ def draw_size(answer: Answer, path: Path) -> None:
 
 
 def draw_loop(answer: Answer, path: Path) -> None:
-    """The cost of a call in the compiled loop, one bar for each program."""
+    """Draw the cost of a call in the compiled loop, one bar for each program."""
     rows: Sequence[Row] = answer["rows"]
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     names = [row["name"] for row in rows]

@@ -16,37 +16,37 @@ Function = Callable[[Array], Array]
 
 
 def identity(v: Array) -> Array:
-    """What shows the way to Python and back alone."""
+    """Return the argument, which measures only the way to Python and back."""
     return v
 
 
 def add_one(v: Array) -> Array:
-    """What shows it beside a little work."""
+    """Add 1, which measures the way to Python and back beside a little work."""
     return v + np.float32(1)
 
 
 def add_one_to_tensor(v: tf.Tensor) -> tf.Tensor:
-    """The same for py_function: an op of eager mode, which costs far more than NumPy's."""
+    """Add 1 in py_function: an op of eager mode, which costs far more than NumPy's."""
     return v + 1.0
 
 
 def bare(function: Function, x: Array) -> Array:
-    """The least that any callback can cost: an array of its own for the function, and the call."""
+    """Call the function on a copy of the array, which is the least that any callback can cost."""
     return function(x.copy())
 
 
 def bare_with_result(function: Function, x: Array) -> Array:
-    """The same, where the result has to go into memory of the program's, too."""
+    """Copy the result, too, for programs that need the result in their own memory."""
     return function(x.copy()).copy()
 
 
 def borrowed(v: Array) -> Array:
-    """The identity, where its argument is only lent to it."""
+    """Return the argument, which is a borrowed view."""
     return v
 
 
 def written(v: Array, out: Array) -> None:
-    """The identity, where argument and result are."""
+    """Copy the argument into the result; both are borrowed views."""
     np.copyto(out, v)
 
 
@@ -55,19 +55,19 @@ hostcall.declare(written, borrow=True, out=True)
 
 
 def bare_borrowed(function: Function, x: Array) -> Array:
-    """What a call costs that is lent its argument: the copy of the result."""
+    """Call the function on the array itself; only the result is copied."""
     return function(x).copy()
 
 
 def bare_written(function: Callable[..., None], x: Array) -> Array:
-    """What it costs where the function writes its result itself: nothing but memory for it."""
+    """Call a function that writes its result itself; only memory for the result is needed."""
     out = np.empty_like(x)
     function(x, out=out)
     return out
 
 
 def script_op(op: Callable[..., tf.Tensor], function: Callable[..., object]) -> Step:
-    """A step of a program that calls the function; the result has the shape of the argument."""
+    """Return a step that calls the function; the result has the shape of the argument."""
 
     def step(x: tf.Tensor) -> tf.Tensor:
         y = op(function, [x], tf.float32)
@@ -94,7 +94,7 @@ def in_graph(program: Step, x: tf.Tensor) -> Callable[[], tf.Tensor]:
 
 
 def loop_of(step: Step, count: int) -> Step:
-    """A program that makes so many steps, each on the result of the one before."""
+    """Return a program of `count` steps, each on the result of the one before."""
     return lambda x: tf.while_loop(
         lambda i, _: i < count, lambda i, y: (i + 1, step(y)), (tf.constant(0), x)
     )[1]
@@ -102,7 +102,7 @@ def loop_of(step: Step, count: int) -> Step:
 
 @contextlib.contextmanager
 def quiet(logger: str) -> Iterator[None]:
-    """Without the warnings of this logger, which are about what a benchmark does on purpose."""
+    """Silence the warnings of a logger about things that a benchmark does on purpose."""
     level = logging.getLogger(logger).level
     logging.getLogger(logger).setLevel(logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""What a question answers with: rows, each beside its peer, as a table and as JSON."""
+"""The answer to a question: rows, each beside its peer, as a table and as JSON."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from rich.table import Table
 
 from benchmarks.timing import Samples
 
-# Another folder for runs that are compared with others: no answers for the pages.
+# `compare` sets another folder, so that its runs give no answers for the pages.
 DIRECTORY = Path(
     os.environ.get("HOSTCALL_BENCHMARKS", Path(__file__).parents[1] / "build" / "benchmarks")
 )
 
-# A ratio that should be 1 is, as far as anyone can tell, where it comes this close to it. Quartiles
-# that are further apart than the other number tell nothing.
+# A ratio within NOISE of the bound counts as equal to it. Quartiles further apart than TOO_WIDE
+# allow no verdict on a goal of "about".
 NOISE, TOO_WIDE = 0.02, 0.2
 
 Kind = Literal["at most", "at least", "about", "at most more"]
@@ -28,13 +28,13 @@ Unit = Literal["seconds", "bytes"]
 
 @dataclass(frozen=True)
 class Goal:
-    """What the comparison with the peer should come to: a ratio, or seconds more."""
+    """The wanted result of the comparison with the peer: a ratio, or seconds more."""
 
     kind: Kind
     bound: float
 
     def met(self, ratio: "Spread", more: "Spread") -> bool | None:
-        """Whether it is met; None where that cannot be told."""
+        """Return whether the goal is met, or None if the figures are too noisy."""
         if self.kind == "at most":
             return ratio.median <= self.bound
         if self.kind == "at least":
@@ -85,7 +85,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Row:
-    """What one program costs, and how that compares to another of the run.
+    """The cost of one program, and its comparison with another program of the run.
 
     The cost is in seconds a call, or in another unit that the row names.
     """
@@ -101,7 +101,7 @@ class Row:
 
 
 def alone(name: str, samples: Samples, unit: Unit = "seconds") -> Row:
-    """A row for what others are measured by."""
+    """Return a row for a program that others are compared with."""
     return Row(name, Spread.of(samples), unit=unit)
 
 
@@ -112,7 +112,7 @@ def beside(
     goal: Goal | None = None,
     unit: Unit = "seconds",
 ) -> Row:
-    """A row for one of the programs that were timed together, beside another."""
+    """Return a row for one of the programs that were timed together, beside another."""
     ratio = Spread.of(samples[name].over(samples[peer]))
     more = Spread.of(samples[name].less(samples[peer]))
     met = None if goal is None else goal.met(ratio, more)
@@ -121,7 +121,7 @@ def beside(
 
 
 def number(value: float) -> str:
-    """Three digits, without an exponent."""
+    """Format a number with three digits, without an exponent."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -137,7 +137,7 @@ def quantity(value: float, unit: Unit) -> str:
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
-    """Prints the table of a question."""
+    """Print the table of a question."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("program", "beside"):
         table.add_column(name, overflow="fold")
@@ -168,14 +168,14 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def verdict(goal: str | None, met: bool | None) -> str:
-    """Whether a goal is met, in a word."""
+    """Return the text that says whether a goal is met."""
     if goal is None:
         return ""
     return {True: "yes", False: "NO", None: "too noisy"}[met]
 
 
 def write(name: str, title: str, rows: Sequence[Row], machine: Mapping[str, object]) -> Path:
-    """Writes the JSON of a question to build/benchmarks/; returns the path."""
+    """Write the JSON of a question to build/benchmarks/; return the path."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     path = DIRECTORY / f"{name}.json"
     answer = {"title": title, "machine": dict(machine), "rows": [asdict(row) for row in rows]}

@@ -1,4 +1,4 @@
-"""What does a callback add to one call of a compiled function, on 4 floats?"""
+"""The cost that a callback adds to one call of a compiled function, on 4 floats."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from benchmarks.timing import FULL, Effort, measure
 TITLE = "One call of a compiled function, on 4 floats"
 
 ONE_KERNEL = "no callback, one kernel"
-# XLA runs a program of one kernel in a shorter way than any other, with or without callbacks.
+# XLA has a faster way to run programs of a single kernel, with or without callbacks.
 KERNELS = "no callback, a loop of 2"
 NUMPY = "numpy_function"
 EAGER = "py_function"
@@ -53,7 +53,7 @@ def main(effort: Effort = FULL) -> list[Row]:
     around_program = {OUTSIDE: squares, OUTSIDE_NONE: doubled(square)}
     for name, program in around_program.items():
         calls[name] = partial(with_gradient(tf.function(program, jit_compile=True)), x)
-    samples = measure(calls, effort.times(3))  # differences need more than ratios do
+    samples = measure(calls, effort.times(3))  # differences need more rounds than ratios do
     rows = [
         alone(ONE_KERNEL, samples[ONE_KERNEL]),
         beside(samples, NUMPY, ONE_KERNEL, at_most_more(3e-6)),

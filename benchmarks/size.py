@@ -1,4 +1,4 @@
-"""How does the cost of one call grow with its array, from 4 floats to 64 MiB?"""
+"""The cost of one call by the size of its array, from 4 floats to 64 MiB."""
 
 from functools import partial
 
@@ -28,7 +28,7 @@ SIZES = {"4": 4, "1k": 1 << 10, "64k": 1 << 16, "1M": 1 << 20, "16M": 1 << 24}  
 GOALS = {"1M": at_most(1.2), "16M": at_most(1.2)}  # 4 MiB, 64 MiB
 
 BARE = "bare call and copies"  # one in, one out
-NONE = "compiled, no callback"  # what XLA takes for a result of that size
+NONE = "compiled, no callback"  # XLA's own cost for a result of that size
 NUMPY = "compiled numpy_function"
 EAGER = "compiled py_function"
 BOUND = "hostcall.bind, numpy_function"
@@ -64,7 +64,7 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         NO_COPY: partial(bare_written, written, array),
         WRITTEN: compiled(numpy_step(written), x),
     }
-    # By themselves: they leave memory to the system, and the others would have to ask for it anew.
+    # Measured apart: they return memory to the system, so the others would have to ask for it anew.
     from_array = {
         FROM_ARRAY: partial(hostcall.bind(numpy_step(identity), x), array),
         EAGER_FROM_ARRAY: partial(hostcall.bind(eager_step(identity), x), array),

@@ -1,4 +1,4 @@
-"""Do 8 threads that call one compiled function get through as many calls as 1?"""
+"""The throughput of 8 threads that call one compiled function, beside 1 thread."""
 
 import tempfile
 from collections.abc import Callable
@@ -28,7 +28,7 @@ LIMIT = "least call of Python"  # from a compiled program
 
 
 def shared(run: Run, calls: int, threads: int, pool: ThreadPoolExecutor) -> Run:
-    """Makes the calls, so many by each of the threads."""
+    """Return a run that makes the calls, an equal part in each of the threads."""
 
     def part() -> None:
         for _ in range(calls // threads):

@@ -1,4 +1,4 @@
-"""Times programs side by side, so that a machine that gets slower does so for all of them."""
+"""The timing of programs side by side: a machine that gets slower does so for all of them."""
 
 import contextlib
 import statistics
@@ -14,18 +14,18 @@ Around = Callable[[], AbstractContextManager[object]]
 
 
 class Effort(NamedTuple):
-    """How much time a question may take: many rounds to measure, few to see that it runs."""
+    """The time that a question may take: many rounds to measure, few to see that it runs."""
 
     rounds: int = 21
     seconds_a_round: float = 0.02  # of each program
     part: float = 1.0  # of the sizes and counts of the question
 
     def of(self, count: int) -> int:
-        """The count of calls, or size, to take in the place of this one."""
+        """Return the count of calls, or the size, to use in place of this one."""
         return max(1, int(count * self.part))
 
     def times(self, factor: float) -> "Effort":
-        """The same with so many times the rounds: fewer for what takes long."""
+        """Return the same effort with `factor` times the rounds: fewer for slow programs."""
         return self._replace(rounds=max(1, round(self.rounds * factor)))
 
 
@@ -34,7 +34,7 @@ QUICK = Effort(rounds=2, seconds_a_round=0.0, part=0.01)
 
 
 class Samples(NamedTuple):
-    """Numbers, one of each round: the seconds of a call, say, or how two programs compare."""
+    """Numbers, one per round, for example the seconds of a call, or the ratio of two programs."""
 
     values: list[float]
 
@@ -51,26 +51,26 @@ class Samples(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """The distance of the quartiles, as a part of the median."""
+        """The distance between the quartiles, as a part of the median."""
         low, high = self.quartiles
         return (high - low) / self.median
 
     def over(self, peer: "Samples") -> "Samples":
-        """How many times the peer's seconds, round by round."""
+        """Return the ratio to the peer's seconds, round by round."""
         return Samples([a / b for a, b in zip(self.values, peer.values, strict=True)])
 
     def less(self, peer: "Samples") -> "Samples":
-        """How many seconds more than the peer, round by round."""
+        """Return the seconds more than the peer's, round by round."""
         return Samples([a - b for a, b in zip(self.values, peer.values, strict=True)])
 
     def per(self, count: int) -> "Samples":
-        """The seconds of one of `count` calls that the program makes."""
+        """Return the seconds of one of the `count` calls that the program makes."""
         return Samples([value / count for value in self.values])
 
 
 def seconds_of_calls(run: Run, count: int) -> float:
-    """The seconds of a call, when so many follow each other and the last result is waited for."""
-    result = run()  # whatever ran before has had the caches, and the memory that was free
+    """Return the seconds per call of `count` calls in a row, with the wait for the last result."""
+    result = run()  # not timed: the program before has left its data in caches and free memory
     start = time.perf_counter()
     for _ in range(count):
         result = run()
@@ -80,7 +80,7 @@ def seconds_of_calls(run: Run, count: int) -> float:
 
 
 def in_turn(programs: Mapping[Key, Value], rounds: int) -> Iterator[list[tuple[Key, Value]]]:
-    """The programs of each round; every other one backwards, since to come second may cost less."""
+    """Yield the programs of each round, every other time backwards: the second may cost less."""
     for number in range(rounds):
         yield list(programs.items())[:: -1 if number % 2 else 1]
 
@@ -88,10 +88,10 @@ def in_turn(programs: Mapping[Key, Value], rounds: int) -> Iterator[list[tuple[K
 def measure(
     programs: Mapping[Key, Run], effort: Effort = FULL, around: Mapping[Key, Around] | None = None
 ) -> dict[Key, Samples]:
-    """Calls all programs in turn, round after round.
+    """Call all programs in turn, round after round, and return the seconds of their calls.
 
-    `around` has what a program's calls run within: a context manager, entered and left outside of
-    the time that counts.
+    `around` has the context managers of programs' calls, by the program. They are entered and left
+    outside of the measured time.
     """
     within = {key: (around or {}).get(key, contextlib.nullcontext) for key in programs}
     counts = {}
@@ -110,9 +110,9 @@ def measure(
 def measure_once_a_round(
     makes: Mapping[Key, Callable[[], float]], effort: Effort = FULL
 ) -> dict[Key, Samples]:
-    """Takes the seconds that each function returns, in turn, after a first time that is dropped.
+    """Collect the seconds that each function returns, in turn, after a first call that is dropped.
 
-    For what cannot be called twice, such as tracing and compiling: each call makes its own.
+    This is for work that happens once per program, like compiling: each call makes a new program.
     """
     for make in makes.values():
         make()

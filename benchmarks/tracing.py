@@ -1,4 +1,4 @@
-"""Does tracing and compiling stay linear in the script ops, up to 1,000 of them?"""
+"""The growth of tracing and compiling with the number of script ops, up to 1,000 of them."""
 
 import time
 
@@ -13,7 +13,7 @@ TITLE = "Tracing and compiling, for each of the ops in a chain"
 FEW, MANY = 250, 1000
 STOCK = f"trace, {MANY} times numpy_function, hostcall off"
 
-# TensorFlow's graph and XLA's program get a node for each; XLA drops the first kind at once.
+# TensorFlow's graph gets a node for each; XLA drops the identities at once.
 STEPS: dict[str, Step] = {
     "numpy_function": numpy_step(identity),
     "tf.identity": tf.identity,
@@ -30,7 +30,7 @@ def chain_of(step: Step, count: int) -> Step:
 
 
 def seconds_of(step: Step, count: int) -> tuple[float, float]:
-    """The seconds of tracing, and of compiling and a first call."""
+    """Return the seconds of tracing, and of compiling and a first call."""
     chain = chain_of(step, count)
     x = tf.zeros([4])
     start = time.perf_counter()
@@ -41,7 +41,7 @@ def seconds_of(step: Step, count: int) -> tuple[float, float]:
 
 
 def seconds_of_stock(count: int) -> float:
-    """The seconds of tracing the op with hostcall off; stock TensorFlow cannot compile it."""
+    """Return the seconds of tracing with hostcall off; stock TensorFlow cannot compile the op."""
     with switched_off():
         chain = tf.function(chain_of(STEPS["numpy_function"], count), autograph=False)
         start = time.perf_counter()
@@ -50,7 +50,7 @@ def seconds_of_stock(count: int) -> float:
 
 
 def samples_of(effort: Effort) -> dict[str, Samples]:
-    """Seconds an op, by what was done with how many of which."""
+    """Return the seconds per op, by the kind of work, the number of ops and the op."""
     values: dict[str, list[float]] = {}
     few, many = effort.of(FEW), effort.of(MANY)
     for _ in range(effort.times(0.25).rounds):
@@ -65,7 +65,7 @@ def samples_of(effort: Effort) -> dict[str, Samples]:
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    seconds_of(STEPS["numpy_function"], 2)  # what only the first compilation takes
+    seconds_of(STEPS["numpy_function"], 2)  # not timed: the first compilation takes longer
     samples = samples_of(effort)
     rows = []
     for part in ("trace", "compile", "both"):

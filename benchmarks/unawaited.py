@@ -1,4 +1,4 @@
-"""What does a log of 5 ms cost a training step of 10 ms, if nobody waits for it?"""
+"""The cost of a log of 5 ms in a training step of 10 ms that does not wait for it."""
 
 import time
 
@@ -14,12 +14,12 @@ TITLE = "Steps of 10 ms, with a log of 5 ms"
 STEPS = 50
 STEP_SECONDS, LOG_SECONDS = 0.01, 0.005
 
-# The sine of so many numbers takes less than a hundredth of a step.
+# The sine of this many numbers takes less than a hundredth of a step.
 SIZE = 4096
 
 
 def write(_: np.ndarray) -> None:
-    """Waits, as for a disk or a server."""
+    """Wait, as for a disk or a server."""
     time.sleep(LOG_SECONDS)
 
 
@@ -28,15 +28,15 @@ def sines(x: tf.Tensor, count: int) -> tf.Tensor:
 
 
 def sines_of_a_step(x: tf.Tensor) -> int:
-    """How many sines take as long as a step."""
-    count = 1000  # enough for what a call costs not to count
+    """Return the number of sines that take as long as a step."""
+    count = 1000  # enough to make the cost of a call negligible
     return round(
         count * STEP_SECONDS / seconds_of_calls(compiled(lambda x: sines(x, count), x), 10)
     )
 
 
 def ending(program: Run) -> Run:
-    """The program, until the last call has ended."""
+    """Return a run of the program that ends when its last call has ended."""
 
     def run() -> None:
         program()

@@ -1,4 +1,4 @@
-"""What does one of 100 calls cost that follow each other in one program, without a loop?"""
+"""The cost of one of 100 calls that follow each other in one program, without a loop."""
 
 import jax
 import numpy as np

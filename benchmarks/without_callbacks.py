@@ -1,4 +1,4 @@
-"""Does a function without script ops cost more with hostcall on than off?"""
+"""The cost of functions without script ops, with hostcall on beside off."""
 
 import contextlib
 import time
@@ -55,20 +55,20 @@ def seconds_to_compile(program: Step, x: tf.Tensor, state: str) -> Callable[[], 
 
 
 def partition_a_function() -> None:
-    """Has this process compile a function that is partitioned."""
+    """Make this process compile a function that is partitioned."""
 
     @tf.function(jit_compile=True)
     def program(x: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(host(x * x))
 
-    with quiet("hostcall"):  # it tells what is partitioned
+    with quiet("hostcall"):  # it logs partitioning
         program(tf.ones([4]))
 
 
 def rows_after_partitioning(
     name: str, program: Step, shape: list[int], effort: Effort
 ) -> list[Row]:
-    """What compiling costs once the process has partitioned a function."""
+    """Measure tracing and compiling after the process has partitioned a function."""
     x = tf.ones(shape)
     partition_a_function()
     makes = {
@@ -92,7 +92,7 @@ def rows_of(name: str, program: Step, shape: list[int], effort: Effort) -> list[
         f"trace and compile {name}, {state}": seconds_to_compile(program, x, state)
         for state in AROUND
     }
-    with quiet("tensorflow"):  # it finds that a function is traced often
+    with quiet("tensorflow"):  # it warns that a function is traced often
         samples |= measure_once_a_round(makes, effort)
     rows = []
     for off, on in (tuple(calls), tuple(makes)):
@@ -106,7 +106,7 @@ def main(effort: Effort = FULL) -> list[Row]:
         for name, (program, shape) in PROGRAMS.items()
         for row in rows_of(name, program, shape, effort)
     ]
-    # These come last: the ones above are about a process that has partitioned nothing.
+    # These come last: the rows above need a process that has partitioned nothing.
     for name, (program, shape) in PROGRAMS.items():
         rows += rows_after_partitioning(name, program, shape, effort)
     show(TITLE, rows)

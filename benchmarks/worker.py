@@ -1,6 +1,6 @@
-"""What does a call through a worker process cost, for 4 floats and 4 MiB?
+"""The cost of a call through a worker process, for 4 floats and 4 MiB.
 
-It is made by the client in C++, as a server makes it; the same op is called eagerly beside it.
+The client in C++ makes the call, as in a server. Its peer is an eager call of the same op.
 """
 
 import json
@@ -16,7 +16,7 @@ from benchmarks.programs import identity
 from benchmarks.report import Row, alone, beside, show
 from benchmarks.timing import FULL, Effort, measure
 
-# What only the builds of those who work on hostcall have.
+# Only the builds of hostcall's developers have this module.
 from tests.support.serving.native import module
 
 TITLE = "One call through a worker, with the identity"
@@ -45,7 +45,7 @@ def main(effort: Effort = FULL) -> list[Row]:
 
 
 def _worker_variables():
-    """How the client starts its worker."""
+    """Return the environment variables by which the client starts its worker."""
     return {
         "HOSTCALL_WORKER_PYTHON": sys.executable,
         "HOSTCALL_ALLOW": identity.__module__,

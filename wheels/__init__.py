@@ -1,5 +1,5 @@
-"""What makes and tries the files for package indexes: wheels, and an sdist. See CONTRIBUTING.md.
+"""The build and the trial of the files for package indexes: wheels, and an sdist.
 
-`python -m wheels` builds them, which is `make wheels`, and `python -m wheels.trying` installs and
-uses them, which is `make test-wheel`. `matrix.py` says which there are.
+`python -m wheels` (`make wheels`) builds them. `python -m wheels.trying` (`make test-wheel`)
+installs and uses them. `matrix.py` lists the wheels. See CONTRIBUTING.md.
 """

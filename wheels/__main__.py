@@ -9,7 +9,7 @@ from wheels.matrix import SERVED
 
 
 def main() -> None:
-    """Builds a wheel for each Python that is found, and says which are not."""
+    """Build a wheel for each Python that is found, and print the Pythons that are not."""
     parser = argparse.ArgumentParser(prog="python -m wheels", description=__doc__)
     parser.add_argument("--python", nargs="*", default=list(SERVED), choices=SERVED)
     parser.add_argument("--tensorflow", nargs="*", help="minor versions; all if it is left out")

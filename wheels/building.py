@@ -1,4 +1,4 @@
-"""Builds the wheel of one Python, with a set of extension modules for each TensorFlow."""
+"""The build of one Python's wheel, with a set of extension modules for each TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ DIST = parts.ROOT / "dist"
 
 
 def wheel(python: Path, version: str, minors: list[str]) -> Path:
-    """Builds a wheel.
+    """Build a wheel.
 
     Args:
-        python: Of an environment with the build requirements.
-        version: Python's, such as "3.11".
+        python: The Python of an environment with the build requirements.
+        version: The version of Python, for example "3.11".
         minors: The versions of TensorFlow to serve, oldest first. With none, the wheel is for JAX.
 
     Returns:
-        The wheel in `dist`, whose tag says which C library it needs.
+        The wheel in `dist`. Its tag names the C library that it needs.
     """
     folder = parts.WORK / f"built-{version}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -34,25 +34,25 @@ def wheel(python: Path, version: str, minors: list[str]) -> Path:
 
 
 def sdist(python: Path) -> Path:
-    """Packs the sources."""
+    """Pack the sources into an sdist."""
     code = "import sys, scikit_build_core.build as build; build.build_sdist(sys.argv[1])"
     parts.run(python, "-c", code, DIST)
     return next(DIST.glob("*.tar.gz"))
 
 
 def built(version: str) -> list[Path]:
-    """The wheels in `dist` for a Python: one, or none.
+    """Return the wheels in `dist` for a Python: one, or none.
 
     Args:
-        version: Python's, such as "3.11".
+        version: The version of Python, for example "3.11".
     """
     return list(DIST.glob(f"hostcall-*-cp{version.replace('.', '')}-*.whl"))
 
 
 def _build_set(python: Path, minor: str, into: Path) -> None:
-    """Builds what links with a version of TensorFlow, and nothing else.
+    """Build only the libraries that link with a version of TensorFlow.
 
-    All Pythons have one folder for it, where what does not depend on them is compiled once.
+    All Pythons share one build folder, so code that does not depend on them is compiled once.
     """
     build = parts.WORK / f"set-{minor}"
     parts.run(
@@ -68,7 +68,7 @@ def _build_set(python: Path, minor: str, into: Path) -> None:
 
 
 def _build_wheel(python: Path, version: str, minors: list[str], sets: Path, into: Path) -> None:
-    """Builds the runtime, which serves all versions, and packs it with the sets."""
+    """Build the runtime, which serves all versions, and pack it with the sets."""
     settings = {
         "build-dir": parts.WORK / f"runtime-{version}",
         "build.targets": "_runtime",
@@ -85,7 +85,7 @@ def _build_wheel(python: Path, version: str, minors: list[str], sets: Path, into
 
 
 def _repair(unrepaired: Path, version: str, folder: Path) -> Path:
-    """Gives it the tag of the oldest C library that it runs with; nothing is copied into it."""
+    """Give a wheel the tag of the oldest C library that it runs with; copy nothing into it."""
     excluded = [option for name in libraries.OF_TENSORFLOW for option in ("--exclude", name)]
     auditwheel = Path(sys.executable).with_name("auditwheel")
     parts.run(auditwheel, "repair", *excluded, "--wheel-dir", folder, unrepaired)

@@ -1,4 +1,4 @@
-"""Finds the Pythons of this machine.
+"""The search for the Pythons of this machine.
 
 `python3 -m wheels.interpreters 3.13 3.12` prints the path of the first one that is found.
 """
@@ -16,19 +16,19 @@ _ASKED = "import ensurepip, sysconfig, tomllib, venv; print(sysconfig.get_path('
 
 
 def find(version: str) -> Path | None:
-    """A Python that makes virtual environments and has headers.
+    """Find a Python that makes virtual environments and has headers.
 
     Args:
-        version: A minor version, such as "3.12", or the path of a Python.
+        version: A minor version, for example "3.12", or the path of a Python.
 
     Returns:
-        Its path, or None where there is none.
+        Its path, or None if no Python is found.
     """
     return next(filter(_can_build, _candidates(version)), None)
 
 
 def _candidates(version: str) -> Iterator[Path]:
-    """The first one on the PATH, and what pyenv has installed, which need not be on the PATH."""
+    """Yield the first Python on the PATH, then those of pyenv, which need not be on the PATH."""
     if os.sep in version:
         yield Path(version).absolute()
         return
@@ -40,7 +40,7 @@ def _candidates(version: str) -> Iterator[Path]:
 
 
 def _can_build(python: Path) -> bool:
-    # Also no for a file of pyenv's that stands for a Python that is not chosen here.
+    # A pyenv file for a Python that is not chosen here exists, but fails when it is run.
     if not python.exists():
         return False
     asked = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the libraries of an installation, or of a wheel, ask of the dynamic linker."""
+"""The paths and libraries that a wheel's or installation's libraries ask the linker for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-# In TensorFlow's own wheel; which of them there are depends on its version.
+# From TensorFlow's own wheel; each version has some of them.
 OF_TENSORFLOW = (
     "libtensorflow_cc.so.2",
     "libtensorflow_framework.so.2",
@@ -19,14 +19,14 @@ OF_EVERY_LINUX = (
     "libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6",
     "libpthread.so.0", "librt.so.1", "libstdc++.so.6",
 )  # fmt: skip
-# The dynamic linker itself, whose name says for which processor it is.
+# The dynamic linker itself; its name contains the processor.
 LOADER = re.compile(r"ld-linux-[a-z0-9-]+\.so\.\d+")
 # From hostcall/_built/tensorflow_2_21 to the TensorFlow that is installed beside hostcall.
 PATHS = ("$ORIGIN/../../../tensorflow",)
 
 
 def problems(library: Path) -> list[str]:
-    """What is wrong with a library: where it is looked for, and what it needs."""
+    """Return the problems of a library: its foreign search paths and dependencies."""
     table = subprocess.run(
         ["readelf", "--dynamic", "--wide", library], capture_output=True, text=True, check=True
     ).stdout
@@ -44,7 +44,7 @@ def problems(library: Path) -> list[str]:
 
 
 def check(wheel: Path) -> None:
-    """Raises ValueError if a library in the wheel needs what it must not, or looks elsewhere."""
+    """Raise ValueError if a library in the wheel has problems, or if it has no library."""
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if re.search(r"\.so(\.|$)", name)]
         found = [line for name in names for line in problems(Path(archive.extract(name, folder)))]
@@ -53,7 +53,7 @@ def check(wheel: Path) -> None:
 
 
 def served(wheel: Path) -> list[str]:
-    """The minor versions of TensorFlow that a wheel has a set of modules for, oldest first."""
+    """Return the minor versions of TensorFlow that a wheel has modules for, oldest first."""
     with zipfile.ZipFile(wheel) as archive:
         found = re.findall(
             r"/tensorflow_(\d+)_(\d+)/_build_info\.py$", "\n".join(archive.namelist()), re.M

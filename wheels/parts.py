@@ -1,6 +1,6 @@
-"""What a build needs: an environment for each Python, and the headers and libraries of TensorFlow.
+"""The parts of a build: an environment for each Python, and TensorFlow's headers and libraries.
 
-All of it is kept in `build/wheels` for the next time.
+All of them are kept in `build/wheels` for the next build.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wheels.matrix import TENSORFLOW
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "wheels"
 
-# What the compiler and the linker read of a wheel of TensorFlow's; cmake/find_tensorflow.py reads
-# its version.
+# The files of TensorFlow's wheel that the compiler and the linker read; cmake/find_tensorflow.py
+# reads the version.
 _READ = [
     "tensorflow/include/*",
     "tensorflow/libtensorflow_*.so.2",
@@ -31,13 +31,13 @@ _READ = [
 
 
 def run(*command: str | Path, **options: Any) -> None:
-    """Runs a command that finds cmake and ninja beside this Python."""
+    """Run a command that finds cmake and ninja beside this Python."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PATH": path}, **options)
 
 
 def environment(interpreter: Path, version: str) -> Path:
-    """The Python of a virtual environment with what builds hostcall, but for TensorFlow."""
+    """Return the Python of a virtual environment with all build requirements but TensorFlow."""
     folder = WORK / f"python-{version}"
     python = folder / "bin" / "python"
     wanted = [name for name in _build_requirements() if not name.startswith("tensorflow")]
@@ -50,10 +50,10 @@ def environment(interpreter: Path, version: str) -> Path:
 
 
 def tensorflow(minor: str) -> Path:
-    """A folder with what a build reads of TensorFlow's wheel, which is not installed.
+    """Return a folder with the files that a build reads from TensorFlow's wheel, uninstalled.
 
-    It is the wheel for the Python of this process. What hostcall is built and linked against is the
-    same in those for the others.
+    It is the wheel for the Python of this process. The headers and libraries that hostcall is built
+    and linked against are the same in the wheels for other Pythons.
     """
     folder = WORK / f"tensorflow-{minor}"
     if not folder.is_dir():

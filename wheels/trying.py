@@ -1,12 +1,12 @@
-"""Installs the wheels of `dist` as users do, and uses them.
+"""The trial of the wheels of `dist`: they are installed as users do, and used.
 
-Each gets a fresh environment outside of the source tree, without a compiler on the PATH: first with
-nothing but TensorFlow, where README's example runs; then with pytest, where some of the tests run.
-TensorFlow is replaced there under the installed wheel by each version that it serves. Another
-environment has JAX, and no TensorFlow.
+Each wheel gets a fresh environment outside of the source tree, without a compiler on the PATH. With
+TensorFlow alone, README's example runs; then pytest is added, and some of the tests run. Each
+TensorFlow that the wheel serves takes its turn under the installed wheel. Another environment has
+JAX, and no TensorFlow.
 
-With `--newest` it is one wheel, for the newest Python of this machine, beside the newest of what
-people use together: `make test-newest`. Examples run there, too.
+`--newest` (`make test-newest`) tries one wheel, for the newest Python of this machine, beside the
+newest versions of packages that people use together. Examples run there, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support import pages
 from wheels import building, interpreters, libraries, parts
 from wheels.matrix import SERVED, TENSORFLOW
 
-# They read no page and want nothing that is compiled for tests alone.
+# These tests read no page, and need nothing that is compiled only for tests.
 TESTS = [
     "tests/e2e/test_arguments.py",
     "tests/e2e/test_exceptions.py",
@@ -40,7 +40,7 @@ TESTS_OF_JAX = [
     "tests/jax/test_behaviours_values.py",
 ]
 TOOLS = ["pytest>=9,<10"]
-# What people install side by side, without asking for a version.
+# Packages that people install side by side, without asking for a version.
 BESIDE = ["keras", "jax", "numba"]
 TESTS_OF_NEWEST = [
     *TESTS,
@@ -59,12 +59,12 @@ _LOADS_LIBRARY = "import sys, tensorflow as tf; tf.load_library(sys.argv[1])"
 
 
 class Installation:
-    """An environment with a wheel, and TensorFlow's minor version that is there now.
+    """An environment with a wheel, and with one version of TensorFlow at a time.
 
     Args:
         interpreter: The Python of the environment.
-        folder: Where it is made.
-        wheel: What is installed there.
+        folder: The folder where it is made.
+        wheel: The wheel to install there.
         programs: The folders of programs that are found beside the environment's own, as in PATH.
             Without any there is no compiler, no cmake, and nothing of this repository.
     """
@@ -80,7 +80,7 @@ class Installation:
         self.run("python", "-m", "pip", "install", *options, f"{self._wheel}{extra}", *packages)
 
     def run(self, program: str, *arguments: str | Path, fails: bool = False) -> str:
-        """What a program of the environment prints, in both streams if it is to fail."""
+        """Run a program of the environment; return its output, of both streams if it must fail."""
         programs = self._folder / "venv" / "bin"
         variables = {**os.environ, "PATH": self._path, "TF_CPP_MIN_LOG_LEVEL": "3"}
         variables.pop("PYTHONPATH", None)
@@ -113,7 +113,7 @@ class Installation:
         self.run("python", "-c", _LOADS_LIBRARY, library)
 
     def says_what_is_missing(self, minor: str) -> None:
-        """As if the wheel did not serve the TensorFlow that is there."""
+        """Check the error of a wheel that does not serve the installed TensorFlow."""
         name = f"hostcall/_built/tensorflow_{minor.replace('.', '_')}"
         served = next((self._folder / "venv").glob(f"lib/python*/site-packages/{name}"))
         aside = served.rename(served.with_name("aside"))
@@ -122,7 +122,7 @@ class Installation:
         assert "hostcall has no extension modules" in said or "hostcall was not built" in said, said
 
     def passes(self, tests: list[str]) -> str:
-        """Runs tests, and returns pytest's closing line."""
+        """Run tests, and return pytest's closing line."""
         if not (self._folder / "tests").is_dir():
             for name in ("tests", "examples"):
                 ignored = shutil.ignore_patterns("*.pyc")
@@ -132,13 +132,13 @@ class Installation:
         return printed.splitlines()[-1]
 
     def versions(self, *packages: str) -> str:
-        """The installed versions of packages, as pip's requirements."""
+        """Return the installed versions of packages, as pip's requirements."""
         listed = self.run("python", "-m", "pip", "list", "--format=freeze").replace("_", "-")
         return " ".join(line for line in listed.split() if line.partition("==")[0] in packages)
 
 
 def attempt(version: str, wheel: Path, folder: Path) -> None:
-    """Uses a wheel with all versions of TensorFlow that it serves, the newest first."""
+    """Use a wheel with all versions of TensorFlow that it serves, the newest first."""
     interpreter = interpreters.find(version)
     assert interpreter is not None
     installation = Installation(interpreter, folder, wheel)
@@ -154,7 +154,7 @@ def attempt(version: str, wheel: Path, folder: Path) -> None:
 
 
 def attempt_jax(version: str, wheel: Path, folder: Path) -> None:
-    """Uses a wheel with JAX where TensorFlow is not installed."""
+    """Use a wheel with JAX where TensorFlow is not installed."""
     interpreter = interpreters.find(version)
     assert interpreter is not None
     installation = Installation(interpreter, folder, wheel)
@@ -164,10 +164,10 @@ def attempt_jax(version: str, wheel: Path, folder: Path) -> None:
 
 
 def attempt_newest(version: str, wheel: Path, folder: Path) -> None:
-    """Uses a wheel beside the newest of what people use together, as pip finds it."""
+    """Use a wheel beside the newest packages that people use together, as pip finds them."""
     interpreter = interpreters.find(version)
     assert interpreter is not None
-    # One of the examples is served by a program in C.
+    # A program in C serves one of the examples, so a compiler has to be on the PATH.
     installation = Installation(interpreter, folder, wheel, os.environ["PATH"])
     installation.install(*BESIDE, extra="[cpu]")
     named = (TENSORFLOW, *BESIDE, "jaxlib", "ml-dtypes", "numpy")
@@ -180,14 +180,14 @@ def attempt_newest(version: str, wheel: Path, folder: Path) -> None:
 
 
 def attempt_sdist(packed: Path, folder: Path) -> None:
-    """Builds a wheel of the sdist, with the TensorFlow beside this Python and a compiler."""
+    """Build a wheel from the sdist, with the TensorFlow beside this Python and a compiler."""
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
     parts.run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, packed)
     libraries.check(next(folder.glob("*.whl")))
 
 
 def main() -> None:
-    """Tries the wheels of the Pythons that are asked for, and the sdist."""
+    """Try the wheels of the Pythons that are asked for, and the sdist."""
     parser = argparse.ArgumentParser(prog="python -m wheels.trying")
     parser.add_argument("--python", nargs="*", default=list(SERVED), choices=SERVED)
     parser.add_argument("--newest", action="store_true")
@@ -199,7 +199,7 @@ def main() -> None:
 
 
 def _try_newest(versions: list[str]) -> None:
-    """Tries the wheel of `dist` for the newest Python that is found, or builds it."""
+    """Try the wheel of `dist` for the newest Python that is found; build it if it is missing."""
     found = [version for version in versions if SERVED[version] and interpreters.find(version)]
     if not found:
         raise SystemExit("No Python that TensorFlow has wheels for is on this machine.")

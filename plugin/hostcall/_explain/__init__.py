@@ -1,4 +1,4 @@
 """`hostcall.explain`: facts on a function, as a table or as a page with pictures."""
 
-# Whichever module comes first: TensorFlow brings all of its side of hostcall, which is no circle.
+# TensorFlow comes first: importing it imports hostcall's TensorFlow side, without a cycle.
 import tensorflow  # noqa: F401

@@ -1,4 +1,4 @@
-"""Facts on the callbacks of a function, and advice on their boundaries."""
+"""Facts on the script ops of a function, and advice on the ops between its clusters."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from hostcall._tf import attributes, autograph, op_kinds, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
-# On nodes and arguments: the shapes that TensorFlow knows, which it writes when asked to.
+# The attribute with static shapes, which TensorFlow writes with as_graph_def(add_shapes=True).
 SHAPES = "_output_shapes"
 
-# The nodes that one has values of, and those that it only runs after.
+# The nodes whose values a node takes, and the nodes that it only runs after.
 Edges = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Body:
-    """One function, with its nodes in the order of the program."""
+    """One function, with its nodes in program order."""
 
     def __init__(self, function: FunctionDef, functions: Mapping[str, Any]) -> None:
         self.nodes = defs.program_order(function)
@@ -39,11 +39,11 @@ class Body:
         self._types = defs.Types(function, functions)
 
     def node(self, name: str) -> Any:
-        """The node of a name."""
+        """Return the node with this name."""
         return self._by_name[name]
 
     def shape_of(self, value: str) -> tf.TensorShape:
-        """What TensorFlow knows of the shape of a value: `argument` or `node:result:index`."""
+        """Return the static shape of a value, named `argument` or `node:result:index`."""
         name, _, result = value.partition(":")
         if name in self._arguments:
             known = self._attributes[self._arguments[name]].attr
@@ -74,24 +74,24 @@ class Bodies:
         return self._bodies[name]
 
     def called(self, node: NodeDef) -> Iterator[tuple[str, str]]:
-        """The functions that a node calls: what for ("" for a plain call), and the name."""
+        """Yield the role ("" for a plain call) and name of each function that a node calls."""
         return called(node, self.functions)
 
     def matters(self, node: NodeDef) -> bool:
-        """Whether a node calls Python, or leads to one that does or to a compiled function."""
+        """Return whether a node calls Python or a compiled function, directly or through others."""
         if op_kinds.calls_python(node) or defs.is_compiled(node):
             return True
         return any(self.function_matters(name) for _, name in self.called(node))
 
     def function_matters(self, name: str) -> bool:
-        """Whether a function holds such a node."""
+        """Return whether `matters` is true of a node of this function."""
         if name not in self._matters:
-            self._matters[name] = False  # what a function that calls itself finds
+            self._matters[name] = False  # the answer while a recursive function is searched
             self._matters[name] = any(map(self.matters, self.functions[name].node_def))
         return self._matters[name]
 
     def has_effect(self, node: NodeDef) -> bool:
-        """Whether a node calls Python in the order of the program, or leads to one that does."""
+        """Return whether a node calls Python in program order, directly or through others."""
         if op_kinds.calls_python(node):
             return op_kinds.is_ordered(node)
         return any(self._function_has_effect(name) for _, name in self.called(node))
@@ -104,7 +104,7 @@ class Bodies:
 
 
 def called(node: NodeDef, functions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Those of the functions that a node calls: what for ("" for a plain call), and the name."""
+    """Yield the role ("" for a plain call) and name of each of `functions` that a node calls."""
     if node.op in functions:
         yield "", node.op
     for attr, value in sorted(node.attr.items()):
@@ -116,11 +116,11 @@ def called(node: NodeDef, functions: Mapping[str, Any]) -> Iterator[tuple[str, s
 
 
 def sources(nodes: Iterable[Any], shown: set[str]) -> dict[str, Edges]:
-    """What nodes wait for, seen through those of them that are not shown.
+    """Return, for each node, the shown nodes that it waits for, directly or through hidden ones.
 
     Args:
-      nodes: in an order in which they can run.
-      shown: the names of those to find.
+      nodes: NodeDefs, in an order in which they can run.
+      shown: the names of the nodes to find.
     """
     waits = []
     for node in nodes:
@@ -139,15 +139,15 @@ def sources(nodes: Iterable[Any], shown: set[str]) -> dict[str, Edges]:
 def through(
     waits: Iterable[tuple[str, Iterable[str], Iterable[str]]], shown: set[str]
 ) -> dict[str, dict[str, bool]]:
-    """For each node those of the shown ones that it waits for, whatever is between.
+    """Return, for each node, the shown nodes that it waits for, directly or through hidden ones.
 
     Args:
-      waits: the name of each node, those that it has values of, and those that it runs after, in an
-        order in which they can run.
-      shown: the names of those to find.
+      waits: for each node its name, the nodes whose values it takes, and the nodes that it only
+        runs after, in an order in which they can run.
+      shown: the names of the nodes to find.
 
     Returns:
-      By name the nodes found, with whether a value comes from there.
+      For each name the nodes found, with whether a value comes from there.
     """
     edges: dict[str, dict[str, bool]] = {}
     reached: dict[str, dict[str, bool]] = {}
@@ -177,11 +177,11 @@ _NO_KERNEL = (
 
 
 def of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
-    """The line for a script op on the host.
+    """Return the advice for a script op on the host.
 
     Args:
       node: its NodeDef.
-      spec: what the process knows of its function, or None.
+      spec: the registered entry of its function, or None.
     """
     if node.op not in op_kinds.SCRIPT_OPS:
         return _BY_CALLER
@@ -200,15 +200,15 @@ def of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
 
 
 def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
-    """The same for an op that is no script op.
+    """Return the advice for a host op that is no script op, or "".
 
     Args:
       node: its NodeDef.
       reason: why it is on the host.
-      calls: the functions in it that are explained.
+      calls: the explained functions that it calls.
     """
     if calls:
-        return ""  # what is in it has its own line
+        return ""  # the ops in these functions have their own advice
     if node.op in ("PrintV2", "StringFormat"):
         return _PRINT
     if reason.startswith("XLA would drop"):
@@ -220,10 +220,10 @@ def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
     return _NO_KERNEL.format(op=node.op) if "no XLA kernel" in reason else ""
 
 
-# Finds `file:line` of a node, by the names of its function and its own.
+# Finds the `file:line` of a node, by the names of its function and of the node.
 Locate = Callable[[str, str], str]
 
-# What the user has called to make an op, as far as the op tells.
+# The API that made a script op, judged by the op alone.
 KINDS = {
     "EagerPyFunc": "tf.py_function",
     "PyFunc": "tf.numpy_function",
@@ -232,12 +232,12 @@ KINDS = {
 
 
 def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
-    """The facts on a script op.
+    """Return the facts on a script op.
 
     Args:
       node: its NodeDef.
-      body: the function that it stands in.
-      function: the name of that.
+      body: the function that contains it.
+      function: the name of that function.
       locate: finds lines of the user's code.
       **placed: the fields of ScriptOp that say where and how it runs.
     """
@@ -270,7 +270,7 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
 def _module_call(
     node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any
 ) -> ScriptOp:
-    """The facts on a program that calls Python, as far as its op tells them."""
+    """Return the facts on an op that holds a program of JAX's which calls Python."""
     module = lookup.module_of(node)
     results = [
         tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(dtype))
@@ -297,7 +297,7 @@ def _module_call(
 
 
 def parse_location(location: str) -> tuple[str, int | None]:
-    """The file and the line of `file:line`; of "" none."""
+    """Split `file:line` into file and line; return "" and None for ""."""
     file, _, line = location.rpartition(":")
     return (file, int(line)) if file else ("", None)
 
@@ -309,14 +309,14 @@ def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str]:
     if spec is None:
         label, record, _ = checking.judged(lookup.token_of(node), node, None)
         return kind, *(("", "", "") if record is None else (label, "", record.place_of_call))
-    # Registered before hostcall was imported.
+    # The function was registered before hostcall was imported.
     users = spec._func if isinstance(spec, token_registry.EagerFunc) else spec
     described = source_location.of_function(autograph.unwrapped(users))
     return (kind, *source_location.split_description(f"{kind} of {described}")[1:])
 
 
 def _problem(node: NodeDef) -> str:
-    """Why a function is not here that a saved graph names."""
+    """Return why this process cannot call a function that a saved graph names, or ""."""
     _, record, problem = checking.judged(lookup.token_of(node), node, None)
     return "" if record is None or problem is None else problem.reason
 
@@ -331,14 +331,12 @@ def _operands(node: NodeDef, body: Body) -> list[Value]:
 
 
 def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
-    """The results that the user sees."""
+    """Return the results that the user sees."""
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     said: Sequence[Spec] = []
     ruled: Sequence[bool] = []
     if isinstance(spec, CallbackSpec):
-        dtypes = dtypes[
-            : len(spec.outputs.dtypes)
-        ]  # the handle of a tape residual is nobody's business
+        dtypes = dtypes[: len(spec.outputs.dtypes)]  # without the handle of a tape residual
         said, ruled = spec.static_specs, spec.pending
     values = []
     for index, dtype in enumerate(dtypes):
@@ -357,14 +355,14 @@ def _merge(spec: Spec, other: tf.TensorSpec) -> Spec:
     try:
         return merge(spec, other)
     except ValueError:
-        return spec  # a contradiction, which the lowering tells the user of
+        return spec  # the lowering reports the contradiction
 
 
 def value_of(spec: Spec, ruled: bool = False) -> Value:
-    """A tensor's facts.
+    """Return the facts on a tensor.
 
     Args:
-      spec: what is known of it.
+      spec: its dtype and the known part of its shape.
       ruled: whether a shape function gives the rest when XLA compiles.
     """
     bounded = isinstance(spec, BoundedSpec)
@@ -386,11 +384,11 @@ def _item_size(dtype: tf.DType) -> int | None:
 def _bytes_copied(
     spec: CallbackSpec, route: str, operands: Sequence[Value], results: Sequence[Value]
 ) -> int | None:
-    """What a call copies at most.
+    """Return the most bytes that one call copies, or None if a size is not known.
 
-    Custom calls copy all that goes in and comes out, but for those of native code, and so do NumPy
-    functions in partitioned ones. Other than that, functions are shown the tensors' memory, and
-    only NumPy's results are copied.
+    Custom calls copy all operands and results, except that native code copies none. NumPy functions
+    in partitioned functions copy all, too. Other functions see the tensors' memory, so only NumPy's
+    results are copied.
     """
     if isinstance(spec, NativeSpec) and route == "custom_call":
         return 0

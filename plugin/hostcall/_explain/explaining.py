@@ -1,4 +1,4 @@
-"""`hostcall.explain`: of functions, programs and Keras's training steps."""
+"""`hostcall.explain`, for functions, programs and the steps of Keras models."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 
 @dataclasses.dataclass(frozen=True)
 class Explanation(Facts):
-    """How a function runs. `print` shows it as a table, a notebook as a picture.
+    """The way in which a function runs. `print` shows it as a table, a notebook as a picture.
 
     Attributes:
-      name: of the function.
-      functions: the function itself and, after it, those that it calls and that call Python or are
-        compiled. Each stands once, however often it is called.
-      script_ops: all that can be reached.
-      notes: what else one has to know.
+      name: the name of the function.
+      functions: the function itself, then the functions that it calls and that call Python or are
+        compiled. Each is listed once, however often it is called.
+      script_ops: all script ops that the function reaches.
+      notes: further facts that the user needs.
       risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
 
     Examples:
@@ -39,10 +39,10 @@ class Explanation(Facts):
       'one compiled program with 1 script op in it'
     """
 
-    # What draws is loaded when somebody looks: rich alone takes a tenth of a second.
+    # Drawing code is imported on use: the import of rich alone takes a tenth of a second.
 
     def to_html(self) -> str:
-        """A page that draws each function as a graph of clusters and host ops."""
+        """Return a page that draws each function as a graph of clusters and host ops."""
         from hostcall._explain import page
 
         return page.page(self)
@@ -70,7 +70,7 @@ _NO_BATCH = (
 )
 
 
-# Keras's private name for making the variables of a step; Keras 3 has it.
+# A private method of Keras 3, which creates the variables of a step.
 _BUILD = "_symbolic_build"
 
 _CANNOT_BUILD = (
@@ -80,21 +80,21 @@ _CANNOT_BUILD = (
 
 
 def is_model(value: object) -> bool:
-    """Whether a value is a Keras model."""
+    """Return whether a value is a Keras model."""
     model = getattr(sys.modules.get("keras"), "Model", None)
     return model is not None and isinstance(value, model)
 
 
 def step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, str]:
-    """The concrete function that a model runs for a batch, and what the user calls it.
+    """Return the concrete function that a model runs for a batch, and its title for users.
 
     Args:
       model: the model.
       batch: x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
-      **by_name: the same by keyword, as `fit` has them.
+      **by_name: the same values by the keywords of `fit`.
 
     Raises:
-      TypeError: when there is no batch, the model would have to be compiled, or trained once.
+      TypeError: if there is no batch, or the model has to be compiled or trained once first.
     """
     batch += tuple(by_name.pop(name) for name in _NAMES[len(batch) :] if name in by_name)
     if by_name or not 1 <= len(batch) <= 3:
@@ -118,7 +118,7 @@ def step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, st
 
 
 def _build(model: Any, specs: tuple[Any, ...]) -> None:
-    """Makes the variables of a model, its metrics and its optimizer, as `fit` does it at first."""
+    """Create the variables of a model, its metrics and its optimizer, as `fit` does at first."""
     if len(specs) > 1:
         _build_step(model, specs)
     elif not model.built:
@@ -134,7 +134,7 @@ def _build_step(model: Any, specs: tuple[Any, ...]) -> None:
 
 
 def _spec_of(value: Any) -> Any:
-    """The spec of what Keras makes of an array of the user's."""
+    """Return the spec of the tensor that Keras makes of a user's array."""
     if isinstance(value, tf.TypeSpec):
         return value
     value = value if hasattr(value, "dtype") else tf.convert_to_tensor(value)
@@ -167,29 +167,29 @@ _NO_GPUS = (
 
 
 def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
-    """Finds out how a function and all that it calls will run; the function itself does not.
+    """Find out how a function and all that it calls will run, without running it.
 
-    It would run on the device of the innermost `tf.device`, and on the CPU without one.
+    The answer is for the device of the innermost `tf.device`, or for the CPU without one.
 
     `print` shows the answer as a table, a notebook as a picture, and `to_html()` returns the
     picture as a page.
 
     Args:
       function: a `tf.function`, compiled or not, a `ConcreteFunction`, or a Keras model.
-      *args: for a `tf.function` what it would be called with, or `tf.TensorSpec`s in the place of
-        tensors. It is traced for them, if it has not been yet. For a Keras model a batch: `x, y`
-        (and sample weights) explain the step of `fit`, `x` alone that of `predict`.
-      **kwargs: likewise.
+      *args: for a `tf.function` the arguments of a call, or `tf.TensorSpec`s in place of tensors.
+        It is traced for them unless it has been already. For a Keras model a batch: `x, y` (and
+        sample weights) explain the step of `fit`, `x` alone that of `predict`.
+      **kwargs: the same by keyword.
 
     Returns:
-      An `Explanation`: for each script op its place in your code, route, reason, shapes, order and
-      the bytes that a call copies; the clusters with their ops; for a function that is partitioned
-      for another device than the CPU, what crosses between that and the host; and the ops that XLA
-      may get wrong where hostcall changes nothing.
+      An `Explanation`. Each script op has its place in your code, route, reason, shapes, order and
+      the bytes that a call copies. Clusters list their ops. A function partitioned for another
+      device than the CPU lists the values that cross between the device and the host. Risks are the
+      ops that XLA may get wrong in functions that hostcall does not change.
 
     Raises:
-      TypeError: when `function` is none of these, arguments come with a `ConcreteFunction`, or none
-        with a Keras model, or y with a model that is not compiled.
+      TypeError: if `function` is none of these, if a `ConcreteFunction` comes with arguments, or if
+        a Keras model comes without a batch, or comes with y and is not compiled.
 
     Examples:
       >>> program = tf.function(
@@ -219,14 +219,14 @@ def explain_library(
     title: str = "",
     device: str = "",
 ) -> Explanation:
-    """The same for a function in a FunctionDefLibrary.
+    """Explain a function in a FunctionDefLibrary.
 
     Args:
       library: holds the function and all that it reaches.
       entry: the name of the function.
-      locate: finds `file:line` of a node, by the names of its function and its own.
-      title: what the user calls the function.
-      device: what it runs on, by its full name, where that is no CPU.
+      locate: finds the `file:line` of a node, by the names of its function and of the node.
+      title: the user's name for the function.
+      device: the full name of the device that it runs on, if that is no CPU.
     """
     walk = Walk(library, locate or _nowhere, device)
     walk.function(entry)
@@ -277,7 +277,7 @@ def _title(function: object, name: str) -> str:
 
 
 def library_of(concrete: ConcreteFunction) -> Any:
-    """A FunctionDefLibrary of a function and all that it reaches, shapes included."""
+    """Return a FunctionDefLibrary with a function and all that it reaches, shapes included."""
     graph_def = concrete.graph.as_graph_def(add_shapes=True)
     library = defs.library_of(concrete, graph_def)
     function = library.function[-1]
@@ -293,7 +293,7 @@ def library_of(concrete: ConcreteFunction) -> Any:
 
 
 def _locator(concrete: ConcreteFunction) -> Locate:
-    """Finds the lines of nodes in the graphs that Python still has."""
+    """Return a `Locate` for the nodes of the graphs that Python still holds."""
     graphs = script_op_graphs.graphs_of(concrete.graph)
     graphs[concrete.function_def.signature.name] = concrete.graph
 

@@ -1,4 +1,4 @@
-"""What `hostcall.explain` finds out, as data."""
+"""The facts that `hostcall.explain` finds, as dataclasses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hostcall_runtime._errors import counted
 
 
 def short_device(name: str) -> str:
-    """A device as users write it: "XLA_CPU:0"."""
+    """Return the name of a device as users write it: "XLA_CPU:0"."""
     return name.rpartition("/device:")[2]
 
 
@@ -18,10 +18,10 @@ class Value:
     """An operand or a result of a script op.
 
     Attributes:
-      dtype: its name.
-      shape: as text: "(2, 3)", "(<=5,)" where a bound is known, "(None, 3)", or "<unknown>".
+      dtype: the name of its dtype.
+      shape: its shape as text: "(2, 3)", "(<=5,)" for a bounded size, "(None, 3)" or "<unknown>".
       known: "known", "bounded", "shape_function" (which gives it when XLA compiles) or "unknown".
-      nbytes: its size, the largest where it is bounded; None where that is not known.
+      nbytes: its size, the largest if it is bounded; None if the size is not known.
     """
 
     dtype: str
@@ -35,27 +35,27 @@ class ScriptOp:
     """A call of Python: `tf.py_function`, `tf.numpy_function`, `hostcall.callback` and so on.
 
     Attributes:
-      node: its name in the function that it is in.
+      node: its name in the function that contains it.
       function: the name of that function.
       path: the loops, branches and calls around it, outermost first; "" in the function explained.
-      kind: what the user has called to make it.
-      callback: the name of the Python function, "" where this process does not have it.
+      kind: the API that made it.
+      callback: the name of the Python function, or "" if this process does not have it.
       defined_at: `file:line` of the Python function, or "".
-      file, line: where the user's code calls it, or "" and None.
-      stateful: whether it runs once each time, in the order of the program.
+      file, line: the place in the user's code that calls it, or "" and None.
+      stateful: whether it runs exactly once each time, in program order.
       route: "custom_call" (inside a compiled program), "partition" (on the host, between compiled
         clusters) or "plain" (the function is not compiled).
       reason: why it takes that route.
-      operands, results: what goes in and out.
-      follows: the path and name of what has run in Python when it begins: a script op, or a loop,
-        branch or call that holds some. None where nothing has to.
-      bytes_copied: what one call copies between the program and the Python function, at most; None
-        where a shape is not known.
-      cluster: the name of the compiled function that it is in, or None.
-      takes_from, waits_for: on the host, the nodes that it has values of, and those that it only
-        runs after.
-      memo: whether results are kept, so that the Python function is called for new inputs alone;
-        for inputs that XLA knows, when it compiles.
+      operands, results: the facts on the tensors that it takes and returns.
+      follows: the path and name of the op that runs before it in program order: a script op, or a
+        loop, branch or call that holds script ops. None if it follows no other.
+      bytes_copied: the most bytes that one call copies between the program and the Python function;
+        None if a shape is not known.
+      cluster: the name of the compiled function that contains it, or None.
+      takes_from, waits_for: on the host, the nodes whose values it takes, and the nodes that it
+        only runs after.
+      memo: whether results are kept, so that only new inputs call the Python function. For inputs
+        that XLA knows, the call happens while XLA compiles.
       advice: for an op between compiled clusters, the line to write so that it becomes part of one
         program, or why nothing helps.
       problem: for a function that a saved graph names, why this process cannot call it.
@@ -91,7 +91,7 @@ class ScriptOp:
 
 @dataclasses.dataclass(frozen=True)
 class Op:
-    """A node of a compiled function: its name and the kind of its op."""
+    """A node of a compiled function: its name and the type of its op."""
 
     node: str
     op: str
@@ -102,14 +102,14 @@ class Cluster:
     """Ops that XLA compiles into one program.
 
     Attributes:
-      node: what calls it.
-      name: of the compiled function.
-      function: the function of the user's whose ops it holds.
+      node: the node that calls it.
+      name: the name of the compiled function.
+      function: the user's function that its ops come from.
       path: as for a ScriptOp.
       ops: the ops, constants included.
       takes_from, waits_for: as for a ScriptOp.
-      compilations: how many programs XLA has made for it so far, one for each combination of sizes.
-      uncompiled_runs: how often TensorFlow's kernels have run it instead.
+      compilations: the number of programs that XLA has made for it so far, one per set of sizes.
+      uncompiled_runs: the number of times that TensorFlow's kernels have run it instead.
     """
 
     node: str
@@ -125,17 +125,17 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class HostOp:
-    """An op that is no script op and is not compiled either.
+    """An op that runs on the host and is no script op.
 
     Attributes:
       node: its name.
-      op: its kind.
-      function: the function that it is in.
+      op: its type.
+      function: the name of the function that contains it.
       path: as for a ScriptOp.
       reason: why it is not compiled.
-      file, line: where the user's code calls it, or "" and None.
-      calls: the names of the functions that it calls and that are explained too.
-      in_program: whether a compiled program calls it, so that it stands between no clusters.
+      file, line: the place in the user's code that calls it, or "" and None.
+      calls: the names of the explained functions that it calls.
+      in_program: whether a compiled program calls it. If so, it does not stand between clusters.
       takes_from, waits_for, advice: as for a ScriptOp.
     """
 
@@ -181,14 +181,14 @@ class Function:
     """A function and how it runs.
 
     Attributes:
-      name: of the function as TensorFlow traced it.
+      name: the name of the function as TensorFlow traced it.
       path: as for a ScriptOp.
       mode: "compiled" (one XLA program), "partitioned" (clusters and host ops) or "host" (not
         compiled).
-      steps: what it consists of, in an order in which it can run. Of a function that is not
-        compiled, only the script ops and what leads to some, or to compiled functions.
-      device: that of its clusters, where it is partitioned for another one than the CPU; else "".
-      transfers: what crosses between that device and the host.
+      steps: its steps, in an order in which they can run. A function that is not compiled lists
+        only the script ops, and the steps that lead to script ops or compiled functions.
+      device: the device of its clusters, if it is partitioned for another than the CPU; else "".
+      transfers: the values that cross between that device and the host.
     """
 
     name: str
@@ -204,10 +204,10 @@ class Risk:
     """An op that XLA may get wrong in a function that it compiles without hostcall's help.
 
     Attributes:
-      node, op, function: the op's name and kind, and the name of its function.
-      reason: what XLA may get wrong.
-      advice: what to write.
-      file, line: of your code that has created it; "" and None where that is not known.
+      node, op, function: the op's name and type, and the name of its function.
+      reason: the error that XLA may make.
+      advice: the change that avoids it.
+      file, line: the place in your code that created it; "" and None if not known.
     """
 
     node: str
@@ -226,14 +226,14 @@ class Risk:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """How a function runs.
+    """The way in which a function runs.
 
     Attributes:
-      name: of the function.
-      functions: the function itself and, after it, those that it calls and that call Python or are
-        compiled. Each stands once, however often it is called.
-      script_ops: all that can be reached.
-      notes: what else one has to know.
+      name: the name of the function.
+      functions: the function itself, then the functions that it calls and that call Python or are
+        compiled. Each is listed once, however often it is called.
+      script_ops: all script ops that the function reaches.
+      notes: further facts that the user needs.
       risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
     """
 
@@ -245,23 +245,23 @@ class Facts:
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
-        """All that is compiled, of all functions."""
+        """The clusters of all functions."""
         return tuple(s for f in self.functions for s in f.steps if isinstance(s, Cluster))
 
     @property
     def host_ops(self) -> tuple[HostOp, ...]:
-        """What runs on the host and is no script op, of all functions."""
+        """The host ops of all functions that are no script ops."""
         return tuple(s for f in self.functions for s in f.steps if isinstance(s, HostOp))
 
     @property
     def boundaries(self) -> tuple[ScriptOp | HostOp, ...]:
-        """What stands between compiled clusters, where that can be helped or explained."""
+        """The ops between compiled clusters that have advice."""
         steps = (step for f in self.functions for step in f.steps)
         return tuple(s for s in steps if isinstance(s, ScriptOp | HostOp) and s.advice)
 
     @property
     def headline(self) -> str:
-        """How the function runs, in one line."""
+        """One line that says how the function runs."""
         mode = self.functions[0].mode if self.functions else "host"
         compiled = {f.name for f in self.functions if f.mode != "host"}
         steps = [s for f in self.functions if f.mode == "host" for s in f.steps]
@@ -283,5 +283,5 @@ class Facts:
         return "not compiled: TensorFlow runs it on the host, op by op"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, strings and numbers."""
+        """Return all facts as dicts, lists, strings and numbers."""
         return {"headline": self.headline, **dataclasses.asdict(self)}

@@ -1,7 +1,7 @@
-"""An explanation as a page: its picture in SVG, and the facts.
+"""An explanation as an HTML page: pictures in SVG, and tables of the facts.
 
-There is no script in it and nothing from elsewhere, so that it can be shown anywhere. All text that
-comes from the user's program is escaped.
+The page has no scripts and loads nothing, so it can be shown anywhere. All text from the user's
+program is escaped.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from hostcall_runtime._errors import counted
 
 _GAP = 28.0
 _ROW_GAP = 44.0
-_LANE = 14.0  # the width of the way that an edge takes through a row
+_LANE = 14.0  # the width that an edge takes where it crosses a row
 _SWEEPS = 4
-# With more ways through rows than this, edges go straight.
+# With more lanes than this, edges go straight.
 _MOST_LANES = 2000
 
-# A box, or the way of an edge through a row: (from, to, row).
+# A box, or the lane of an edge that crosses a row: (from, to, row).
 _Item = str | tuple[str, str, int]
 
 
 @dataclasses.dataclass
 class Layout:
-    """Where things are.
+    """The positions of boxes and edges.
 
     Attributes:
       corners: the upper left corner of each box.
       paths: for each edge the points that it goes through.
-      width, height: of the whole.
+      width, height: the size of the whole.
     """
 
     corners: dict[str, tuple[float, float]]
@@ -49,11 +49,11 @@ class Layout:
 def arrange(
     sizes: Mapping[str, tuple[float, float]], before: Mapping[str, Sequence[str]]
 ) -> Layout:
-    """Finds a place for boxes.
+    """Arrange boxes in rows, each box below the boxes that its edges come from.
 
     Args:
-      sizes: width and height of each, in an order in which they can run.
-      before: for each box those that an edge comes from.
+      sizes: width and height of each box, in an order in which they can run.
+      before: for each box the boxes that an edge comes from.
     """
     row_of: dict[str, int] = {}
     for name in sizes:
@@ -82,7 +82,7 @@ def arrange(
 def _add_lanes(
     rows: list[list[_Item]], row_of: Mapping[str, int], edges: Sequence[tuple[str, str]]
 ) -> dict[_Item, list[_Item]]:
-    """Keeps a way through each row for the edges that cross it; what is above each item."""
+    """Add a lane to each row that an edge crosses; return the items above each item."""
     above: dict[_Item, list[_Item]] = {item: [] for row in rows for item in row}
     lanes = sum(row_of[name] - row_of[source] - 1 for source, name in edges)
     for source, name in edges:
@@ -98,7 +98,7 @@ def _add_lanes(
 
 
 def _sort(rows: list[list[_Item]], above: Mapping[_Item, Sequence[_Item]]) -> None:
-    """Puts items below the middle of what they hang on, so that few edges cross."""
+    """Sort each row by the mean position of its items' neighbours, so that few edges cross."""
     below: dict[_Item, list[_Item]] = {item: [] for item in above}
     for item, sources in above.items():
         for source in sources:
@@ -123,7 +123,7 @@ def _mean(numbers: Sequence[float], default: float) -> float:
 def _place(
     rows: list[list[_Item]], sizes: Mapping[str, tuple[float, float]]
 ) -> tuple[dict[_Item, float], list[float], float, float]:
-    """The center of each item, the top of each row, and the size of the whole."""
+    """Return the center of each item, the top of each row, and the size of the whole."""
 
     def width_of(item: _Item) -> float:
         return sizes[item][0] if isinstance(item, str) else _LANE
@@ -143,7 +143,7 @@ def _place(
     return centers, tops, width, max(top - _ROW_GAP, 0.0)
 
 
-_CHARACTER = 7.3  # the width of one of 12 px, in the widest of the usual monospaced fonts
+_CHARACTER = 7.3  # the width at 12 px in the widest of the usual monospaced fonts
 _LINE = 17.0
 _PADDING = 10.0
 _PICTURE_COLUMNS = 44
@@ -169,7 +169,7 @@ class _Box:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height, that all lines fit into."""
+        """The width and height that all lines and parts fit into."""
         lines = [*self.lines, *itertools.chain(*self.inner)]
         longest = max((len(line.text) for line in lines), default=0)
         inset = 2 * _PADDING if self.inner else 0.0
@@ -183,7 +183,7 @@ class _Box:
 
 @dataclasses.dataclass
 class _Part:
-    """A drawing within a box: of the body of a loop, or of a branch; `draw` takes its corner."""
+    """A drawing within a box, of a loop's body or of a branch; `draw` takes its corner."""
 
     title: str
     draw: Callable[[float, float], str]
@@ -196,12 +196,12 @@ def drawing(
     inside: Mapping[str, Sequence[ScriptOp]],
     functions: Mapping[str, Function] | None = None,
 ) -> str:
-    """The SVG of a function.
+    """Return the SVG of a function.
 
     Args:
-      function: what to draw.
-      inside: the script ops in each cluster, by its name.
-      functions: those that its loops and branches may run, by name: they are drawn in their boxes.
+      function: the function to draw.
+      inside: the script ops in each cluster, by the cluster's name.
+      functions: the functions that its loops and branches may run, by name; drawn in their boxes.
     """
     marker = f"hostcall-arrow-{next(_marker_numbers)}"
     part = _part(function, inside, functions or {}, marker)
@@ -216,7 +216,7 @@ def _part(
 ) -> _Part:
     steps = [step for step in function.steps if not table.is_plumbing(step)]
     boxes = {step.node: _box(step, inside) for step in steps}
-    # Nothing is drawn within itself.
+    # A recursive function is not drawn within itself.
     others = {name: other for name, other in functions.items() if name != function.name}
     for step in steps:
         for part in table.parts_of(step, others):
@@ -240,7 +240,7 @@ def _part(
 
 
 def _edges(function: Function, shown: set[str]) -> dict[str, dict[str, bool]]:
-    """For each box those that it waits for, and whether a value comes from there."""
+    """Return, for each box, the boxes that it waits for and whether a value comes from there."""
     waits = [(step.node, step.takes_from, step.waits_for) for step in function.steps]
     return {name: found for name, found in through(waits, shown).items() if name in shown}
 
@@ -258,7 +258,7 @@ def _opening(function: Function, part: _Part, marker: str) -> str:
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> str:
-    """A line through points that leaves and reaches each of them upright."""
+    """Return a line through points that leaves and reaches each of them vertically."""
     x, y = points[0]
     d = [f"M{x:.1f} {y:.1f}"]
     for next_x, next_y in points[1:]:
@@ -288,7 +288,7 @@ def _box(step: Step, inside: Mapping[str, Sequence[ScriptOp]]) -> _Box:
 def _inner(
     ops: Sequence[ScriptOp], path: str, hint: str = ""
 ) -> tuple[list[list[_Line]], str, list[_Part]]:
-    """What is drawn in a box for script ops in it: those at its path, and loops and branches."""
+    """Return the lines of the script ops at a box's path, its hint, and its loops and branches."""
     lines: list[list[_Line]] = []
     deeper: dict[str, list[ScriptOp]] = {}
     start = f"{path} > " if path else ""
@@ -306,7 +306,7 @@ def _inner(
 
 
 def _title(cluster: Cluster) -> str:
-    """The last part of a cluster's name, which tells it from its neighbours."""
+    """Return a short title: the number of a cluster, or the name of a compiled function."""
     _, separator, number = cluster.name.rpartition("__cluster_")
     return f"cluster {number}" if separator else f"{table.short_name(cluster.name)}, compiled"
 
@@ -329,7 +329,7 @@ def _host_op(step: HostOp) -> _Box:
 
 
 def _at(location: str) -> str:
-    """The line in the user's file, by its last name: the whole path is in the hint."""
+    """Return the file name and line of a location; the hint of the box has the whole path."""
     return f" {os.path.basename(location)}" if location else ""
 
 
@@ -415,7 +415,7 @@ _COLUMNS = ("op", "calls", "called at", "route", "why", "operands → results", 
 
 
 def page(*explanations: Facts) -> str:
-    """A whole document."""
+    """Return a whole HTML document."""
     names = ", ".join(explanation.name for explanation in explanations)
     body = "\n".join(map(fragment, explanations))
     return (
@@ -426,7 +426,7 @@ def page(*explanations: Facts) -> str:
 
 
 def fragment(explanation: Facts) -> str:
-    """The part of a document that a notebook shows."""
+    """Return the part of a document that a notebook shows."""
     parts = [
         f'<div class="hostcall"><style>{_STYLE}</style>',
         f"<h2>{escape(explanation.name)}</h2><p>{escape(explanation.headline)}</p>",

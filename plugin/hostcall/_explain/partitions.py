@@ -1,4 +1,4 @@
-"""Facts on a partitioned function: clusters, host ops, and transfers between them."""
+"""Facts on a partitioned function: clusters, host ops, and transfers between device and host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hostcall._tf.types import FunctionDef, NodeDef
 
 _TO_HOST, _TO_DEVICE = "host", "device"
 
-# These are in the host's memory, or are what is there of something on the device.
+# Strings live in the host's memory, and so do the handles of resources and variants on a device.
 _NEVER_SENT = frozenset(dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant))
 
 
@@ -39,14 +39,14 @@ def of_function(
     functions: Mapping[str, Any],
     called: Iterable[ScriptOp],
 ) -> tuple[Transfer, ...]:
-    """What crosses in one call, each value once.
+    """Return the values that cross between the device and the host in one call, each once.
 
     Args:
-      old: the FunctionDef as it was.
-      new: what has taken its place, whose nodes have devices.
-      body: of `old`, which knows shapes.
-      functions: those that `old` may call, by name.
-      called: the script ops on the host, of whose results more is known.
+      old: the FunctionDef before partitioning.
+      new: the FunctionDef that replaces it, whose nodes have devices.
+      body: the Body of `old`, which has the shapes.
+      functions: the functions that `old` may call, by name.
+      called: the script ops on the host, which know more about their results.
     """
     types = defs.Types(old, functions)
     results = {op.node: op.results for op in called}
@@ -64,7 +64,7 @@ def of_function(
 
 
 def _crossing(function: FunctionDef, on_host: set[str]) -> dict[tuple[str, str], None]:
-    """The values of the edges between the host and the device, with their destinations."""
+    """Return the values of the edges between the host and the device, with their destinations."""
     constants = {node.name for node in function.node_def if node.op == "Const"}
     found: dict[tuple[str, str], None] = {}
     for node in defs.program_order(function):
@@ -85,32 +85,32 @@ def _is_on_host(device: str) -> bool:
     return bool(device) and not placement.is_accelerator(device)
 
 
-# In the name of a cluster: what tells devices and refusals apart. Like digests, it is not known
-# beforehand.
+# The part of a cluster's name that depends on the device and the refusal. Like the digests, it is
+# not known before XLA compiles.
 _VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere|_on_[A-Z_]+_\d+)?(?:_[0-9a-f]{{8}})?(?=_)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a node stands: its function, the path to that, and what has run in Python before."""
+    """The place of a node: its function, the path to it, and the op that the node follows."""
 
     function: str
     path: str = ""
     follows: str | None = None
 
     def inside(self, node: NodeDef, role: str, function: str) -> Place:
-        """The place within a function that a node at this place calls."""
+        """Return the place within a function that a node at this place calls."""
         name = f"{node.name}:{role}" if role else node.name
         return Place(function, joined(self.path, name), self.follows)
 
 
 def joined(path: str, name: str) -> str:
-    """A path with one more step."""
+    """Return a path with one more step."""
     return f"{path} > {name}" if path else name
 
 
 class Walk(Protocol):
-    """The way through the functions around a partitioned one: what `PartitionWalk` asks of it."""
+    """The part of `walk.Walk`, the walk through all other functions, that `PartitionWalk` uses."""
 
     bodies: Bodies
 
@@ -138,11 +138,11 @@ class Walk(Protocol):
 
 
 class PartitionWalk:
-    """A way through the functions that a partitioner has partitioned.
+    """A walk through the functions that a partitioner has partitioned.
 
     Args:
-      walk: the way that has come to them.
-      partitioner: what has partitioned them.
+      walk: the walk that has reached them.
+      partitioner: the partitioner.
     """
 
     def __init__(self, walk: Walk, partitioner: Partitioner) -> None:
@@ -156,7 +156,7 @@ class PartitionWalk:
         self._compilations = call_stats.compilations()
 
     def function(self, place: Place) -> None:
-        """Explains a function that was partitioned, and those that it calls."""
+        """Explain a partitioned function and the functions that it calls."""
         if place.function in self._seen:
             return
         self._seen.add(place.function)
@@ -213,7 +213,7 @@ class PartitionWalk:
     ) -> Cluster:
         inside = defs.program_order(self._new[name])
         for member in inside:
-            if member.op != "Const" and member.name in places:  # others take the place of some
+            if member.op != "Const" and member.name in places:  # the partitioner adds other nodes
                 self._walk.compiled_node(member, places[member.name], name)
         members = tuple(Op(member.name, member.op) for member in inside)
         cluster = Cluster(node.name, name, place.function, place.path, members, *edges)
@@ -225,7 +225,7 @@ class PartitionWalk:
         )
 
     def _callees(self, node: NodeDef, place: Place) -> list[tuple[Place, bool]]:
-        """The functions to explain that a host op calls, and whether they are partitioned."""
+        """Return the functions to explain that a host op calls, and whether each is partitioned."""
         bodies = self._walk.bodies
         original = bodies.called(bodies[place.function].node(node.name))
         now = called(node, {**bodies.functions, **self._new})

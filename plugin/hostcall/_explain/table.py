@@ -32,18 +32,18 @@ _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case
 
 
 def short_name(function: str) -> str:
-    """What the user calls a function, as far as the name that TensorFlow has given it tells."""
+    """Return the user's name for a function, recovered from the name that TensorFlow gave it."""
     return re.sub(r"^__(?:inference|forward|backward)_(.+?)(?:_\d+)?$", r"\1", function)
 
 
 def summary(ops: Iterable[Op]) -> str:
-    """The kinds of ops in the order of their first appearance, with how many there are of each."""
+    """Return the types of ops in the order of their first appearance, with the count of each."""
     counts = Counter(op.op for op in working(ops))
     return ", ".join(f"{n} {op}" if n > 1 else op for op, n in counts.items()) or "nothing"
 
 
 def working(ops: Iterable[Op]) -> list[Op]:
-    """The ops that do something one would want to see."""
+    """Return the ops that do work: all but constants, identities and no-ops."""
     return [op for op in ops if op.op not in _PLUMBING]
 
 
@@ -56,18 +56,18 @@ _ROLES = {
 
 
 def role(function: Function) -> str:
-    """What a function is for the loop or branch that runs it."""
+    """Return the role of a function in the loop or branch that runs it, or else its name."""
     return role_of(function.path) or short_name(function.name)
 
 
 def role_of(path: str) -> str:
-    """The same for the last step of a path."""
+    """Return the role that the last step of a path names."""
     name = path.rpartition(" > ")[2].rpartition(":")[2]
     return _ROLES.get(name) or name.replace("branches[", "branch [")
 
 
 def parts_of(step: Step, functions: Mapping[str, Function]) -> list[Function]:
-    """The functions that a loop or branch on the host runs, and that are worth showing."""
+    """Return the functions worth showing that a loop or branch on the host runs."""
     if not isinstance(step, HostOp) or step.op not in _CONTROL_FLOW:
         return []
     found = [functions[name] for name in step.calls if name in functions]
@@ -76,50 +76,50 @@ def parts_of(step: Step, functions: Mapping[str, Function]) -> list[Function]:
 
 
 def rank(path: str) -> int:
-    """Where a function comes among those of its loop or branch: conditions first, true branches."""
+    """Return a sort key: the condition before the body, the true branch before the others."""
     name = path.rpartition(":")[2]
     return [*_ROLES].index(name) if name in _ROLES else len(_ROLES)
 
 
 def is_plumbing(step: Step) -> bool:
-    """Whether a step does nothing that one would want to see."""
+    """Return whether a step is a constant, an identity or a no-op."""
     return isinstance(step, HostOp) and step.op in _PLUMBING
 
 
 def worth_showing(function: Function) -> bool:
-    """Whether a function does anything that one would want to see."""
+    """Return whether a function has a step that does work."""
     return not all(map(is_plumbing, function.steps))
 
 
 def name_of(step: ScriptOp | HostOp | Risk) -> str:
-    """What stands for an op on the host: its Python function, or its kind."""
+    """Return the shown name of an op on the host: its Python function, or its type."""
     return callback(step) if isinstance(step, ScriptOp) else step.op
 
 
 def callback(op: ScriptOp) -> str:
-    """The name of the Python function, without those around it."""
+    """Return the name of the Python function, without the functions around it."""
     return op.callback.rpartition("<locals>.")[2] or "a function that is not here"
 
 
 def kind(op: ScriptOp) -> str:
-    """What the user has called to make a script op, and what memo= makes of it."""
+    """Return the API that made a script op, with a remark if memo= keeps its results."""
     return f"{op.kind}, for new inputs alone" if op.memo else op.kind
 
 
 def shapes(op: ScriptOp) -> str:
-    """The operands and the results of a script op."""
+    """Return the operands and the results of a script op as text."""
     operands = ", ".join(map(type_of, op.operands)) or "none"
     results = ", ".join(map(_result, op.results)) or "none"
     return f"{operands} → {results}"
 
 
 def type_of(value: Value) -> str:
-    """The dtype and the shape of a value."""
+    """Return the dtype and the shape of a value as text."""
     return f"{value.dtype} {value.shape}"
 
 
 def transfers_title(function: Function) -> str:
-    """What stands above the transfers of a function."""
+    """Return the title of the table of a function's transfers."""
     device = short_device(function.device)
     return f"{short_name(function.name)}: what one call copies between {device} and the host"
 
@@ -134,7 +134,7 @@ def _result(value: Value) -> str:
 
 
 def size(count: int | None) -> str:
-    """A number of bytes for people; "?" where it is not known."""
+    """Return a number of bytes in readable units, or "?" if it is not known."""
     if count is None:
         return "?"
     number, units = float(count), ["B", "KiB", "MiB", "GiB"]
@@ -145,7 +145,7 @@ def size(count: int | None) -> str:
 
 
 def relative(location: str) -> str:
-    """A location with the path that is shorter, from here or from the root."""
+    """Return a location with its path relative to the working directory, if it is inside."""
     file, _, line = location.rpartition(":")
     if not file:
         return location
@@ -157,7 +157,7 @@ _WIDTH = 110
 
 
 def text(explanation: Facts) -> str:
-    """The tables as plain text."""
+    """Return the tables as plain text."""
     stream = io.StringIO()
     console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
     show(explanation, console)
@@ -165,7 +165,7 @@ def text(explanation: Facts) -> str:
 
 
 def show(explanation: Facts, console: Any) -> None:
-    """Prints the tables on a rich console."""
+    """Print the tables on a rich console."""
     console.print(Text(f"{explanation.name}: {explanation.headline}", style="bold"))
     for note in explanation.notes:
         console.print(Text(note, style="yellow"))

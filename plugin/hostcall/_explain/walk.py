@@ -1,7 +1,7 @@
-"""From a function to the facts: through all that it calls, the way that it will run.
+"""The walk through a function and all that it calls, which collects the facts on each.
 
-What is partitioned, and how, is asked of the very partitioner that TensorFlow's kernels come from
-(`_compiler/function_routes.py`), so that an explanation says what happens.
+It asks the same partitioner that TensorFlow's kernels come from (`_compiler/function_routes.py`)
+which functions are partitioned, and how, so the explanation matches the execution.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _CALLS_COMPILED = "it calls a compiled function"
 
 
 class Walk:
-    """One way through a library of functions.
+    """One walk through a library of functions.
 
     Args:
       library: a FunctionDefLibrary.
-      locate: finds `file:line` of a node, by the names of its function and its own.
-      device: what compiled functions run on, by its full name, where that is no CPU.
+      locate: finds the `file:line` of a node, by the names of its function and of the node.
+      device: the full name of the device that compiled functions run on, if that is no CPU.
 
     Attributes:
       bodies: the functions of the library.
-      functions, script_ops, risks: what has been found.
+      functions, script_ops, risks: the facts found so far.
     """
 
     def __init__(self, library: FunctionDefLibrary, locate: ops.Locate, device: str = "") -> None:
@@ -59,14 +59,14 @@ class Walk:
         self.risks: list[Risk] = []
 
     def function(self, name: str) -> None:
-        """Explains a function as it runs when eager code calls it."""
+        """Explain a function as it runs when eager code calls it."""
         if defs.is_compiled(self.bodies.functions[name]):
             self._program(Place(name))
         else:
             self.on_host(Place(name))
 
     def _program(self, place: Place) -> None:
-        """A must-compile function, with nothing compiled around it."""
+        """Explain a must-compile function that no compiled function calls."""
         name = place.function
         if not self._is_new("program", name):
             return
@@ -86,14 +86,14 @@ class Walk:
         self._one_program(place, ())
 
     def _note_risks(self, entry: str) -> None:
-        """Notes what XLA may get wrong in a function that stock TensorFlow compiles."""
+        """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
         for (function, name), reason in sorted(risks.find(self._library, entry).items()):
             node = self.bodies[function].node(name)
             file, line = ops.parse_location(self._locate(function, name))
             self.risks.append(Risk(name, node.op, function, reason, _CHECK_SIZES, file, line))
 
     def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
-        """A function that is one program, and the host ops that it calls."""
+        """Note a function that is one program, and the host ops that it calls."""
         name = place.function
         members = tuple(Op(node.name, node.op) for node in self.bodies[name].nodes)
         cluster = Cluster(name, name, name, place.path, members)
@@ -116,13 +116,13 @@ class Walk:
         return self.bodies[function].shape_of(value)
 
     def _compiled(self, place: Place, cluster: str) -> None:
-        """The script ops in a function that is compiled, and in all that it calls."""
+        """Note the script ops in a compiled function, and in all that it calls."""
         if self._is_new("compiled", place.function):
             for node, at in self.in_order(place):
                 self.compiled_node(node, at, cluster)
 
     def compiled_node(self, node: NodeDef, place: Place, cluster: str) -> None:
-        """The script ops that a node of a compiled function is, or leads to."""
+        """Note the script ops that a node of a compiled function is, or leads to."""
         if op_kinds.calls_python(node):
             is_script_op = node.op in op_kinds.SCRIPT_OPS
             reason = _reason_of_call(node) if is_script_op else _MODULE
@@ -132,11 +132,11 @@ class Walk:
                 self._compiled(place.inside(node, role, callee), cluster)
 
     def on_host(self, place: Place, why: str = "") -> None:
-        """A function that TensorFlow runs on the host.
+        """Explain a function that TensorFlow runs on the host.
 
         Args:
-          place: the function.
-          why: the reason, where a function that is partitioned calls it.
+          place: the place of the function.
+          why: the reason, if a partitioned function calls it.
         """
         if not self._is_new("host", place.function):
             return
@@ -166,7 +166,7 @@ class Walk:
         fill(Function(place.function, place.path, "host", tuple(steps)))
 
     def in_order(self, place: Place) -> Iterator[tuple[Any, Place]]:
-        """The nodes of a function, each with its place."""
+        """Yield the nodes of a function in program order, each with its place."""
         last = place.follows
         for node in self.bodies[place.function].nodes:
             if self.bodies.has_effect(node):
@@ -184,7 +184,7 @@ class Walk:
         edges: Edges = ((), ()),
         cluster: str | None = None,
     ) -> ScriptOp:
-        """Notes a script op."""
+        """Note a script op, and return the facts on it."""
         body = self.bodies[place.function]
         found = ops.script_op(
             body.node(node.name),
@@ -211,7 +211,7 @@ class Walk:
         calls: Sequence[str],
         advice: str = "",
     ) -> HostOp:
-        """The facts on an op on the host that is no script op."""
+        """Return the facts on a host op that is no script op."""
         file, line = ops.parse_location(self._locate(place.function, node.name))
         return HostOp(
             node=node.name,
@@ -228,7 +228,7 @@ class Walk:
         )
 
     def room(self) -> Callable[[Function], None]:
-        """Keeps a place for a function, before those that it calls."""
+        """Reserve a place for a function before the functions that it calls; return its setter."""
         position = len(self.functions)
         self.functions.append(Function("", "", "", ()))
 
